@@ -1,0 +1,39 @@
+"""The named-dimension analysis as a whole."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from analysis.conflicts import Conflicts, find_conflicts
+from analysis.groups import Groups, tie
+from analysis.names import Colours, name_colours
+from analysis.program import Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """Names, colours, conflicts, compatibility sets and ties of one program."""
+
+    program: Program
+    colours: Colours
+    conflicts: Conflicts
+    groups: Groups
+    seconds: dict[str, float]
+
+
+def analyse(program: Program) -> Analysis:
+    """Run the analysis of TOAST section 3 on a program."""
+    start = time.perf_counter()
+    colours = name_colours(program)
+    named = time.perf_counter()
+    conflicts = find_conflicts(program, colours)
+    groups = tie(program, colours, conflicts)
+    done = time.perf_counter()
+    return Analysis(
+        program=program,
+        colours=colours,
+        conflicts=conflicts,
+        groups=groups,
+        seconds={"names": named - start, "conflicts": done - named},
+    )

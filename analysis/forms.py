@@ -1,0 +1,172 @@
+"""The four forms in which a module travels, told apart by content and never by name.
+
+StableHLO text, MLIR bytecode, a StableHLO portable artifact (VHLO bytecode) and a serialized
+`jax.export.Exported`. `decode` reads any of them; `encode` writes a module in the form wanted.
+"""
+
+from __future__ import annotations
+
+import enum
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.interpreters import mlir as jax_mlir
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from analysis.errors import InvalidModule
+
+_BYTECODE = b"ML\xefR"
+_VHLO_PRODUCER = b"StableHLO_v"
+
+
+class Form(enum.Enum):
+    """A form of module; the value is the file suffix that it is written with."""
+
+    TEXT = ".mlir"
+    BYTECODE = ".mlirbc"
+    PORTABLE = ".vhlo"
+    EXPORT = ".jax_export"
+
+    @property
+    def suffix(self) -> str:
+        """File suffix; both bytecode forms are `.mlirbc`, as MLIR's tools call them."""
+        return ".mlirbc" if self is Form.PORTABLE else self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A parsed module with what is needed to write it back.
+
+    `argument_names` are pytree paths where the form carries them, else None. `exported` is set
+    for the EXPORT form only, `platforms` names what it was lowered for.
+    """
+
+    form: Form
+    module: ir.Module
+    argument_names: tuple[str, ...] | None = None
+    platforms: tuple[str, ...] = ()
+    exported: jax.export.Exported | None = None
+
+
+def detect(data: bytes) -> Form:
+    """Which form `data` is in; raises `InvalidModule` for what can be none of them."""
+    if not data.strip():
+        raise InvalidModule("The module is empty.", "Send StableHLO text, bytecode or an export.")
+    if data.startswith(_BYTECODE):
+        return Form.PORTABLE if _VHLO_PRODUCER in data[4:40] else Form.BYTECODE
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return Form.EXPORT
+    return Form.EXPORT if "\0" in text else Form.TEXT
+
+
+def decode(data: bytes) -> Loaded:
+    """Parse and verify a module in any form; raises `InvalidModule` with the place of the error."""
+    form = detect(data)
+    if form is Form.EXPORT:
+        return _decode_export(data)
+    with new_context():
+        module = _parse_portable(data) if form is Form.PORTABLE else _parse(data)
+    return Loaded(form=form, module=module)
+
+
+def encode(form: Form, module: ir.Module) -> bytes:
+    """Write `module` in `form`; an export's module is a portable artifact."""
+    with module.context:
+        match form:
+            case Form.TEXT:
+                text: str = module.operation.get_asm(enable_debug_info=True)
+                return text.encode()
+            case Form.BYTECODE:
+                return bytecode(module)
+            case Form.PORTABLE | Form.EXPORT:
+                return portable(module)
+
+
+def new_context() -> Any:
+    """An MLIR context with StableHLO, CHLO, func and Shardy registered."""
+    return jax_mlir.make_ir_context()
+
+
+def bytecode(module: ir.Module) -> bytes:
+    """The module as MLIR bytecode."""
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+def portable(module: ir.Module) -> bytes:
+    """The module as a portable artifact; shardings travel as the Shardy dialect inside it."""
+    version = stablehlo.get_current_version()
+    data: bytes = stablehlo.serialize_portable_artifact(module, version, True)
+    return data
+
+
+def _parse(data: bytes) -> ir.Module:
+    try:
+        return ir.Module.parse(data)
+    except ir.MLIRError as error:
+        raise _parse_error(error) from None
+
+
+def _parse_portable(data: bytes) -> ir.Module:
+    try:
+        return stablehlo.deserialize_portable_artifact(ir.Context.current, data)
+    except (ir.MLIRError, ValueError) as error:
+        raise InvalidModule(
+            f"The StableHLO portable artifact cannot be read: {_first_line(error)}.",
+            "It is truncated, or was written by a newer StableHLO than this jaxlib reads.",
+        ) from None
+
+
+def _parse_error(error: Any) -> InvalidModule:
+    for diagnostic in error.error_diagnostics:
+        location = diagnostic.location
+        place = ""
+        if getattr(location, "start_line", 0):
+            place = f" at line {location.start_line}, column {location.start_col}"
+        return InvalidModule(
+            f"The module does not parse{place}: {diagnostic.message}.",
+            "Send the unmodified output of jax.jit(f).lower(...), or of another StableHLO tool.",
+        )
+    return InvalidModule(
+        "The module does not parse: the bytes are not a complete MLIR module.",
+        "The file may be truncated; upload it again.",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no reason given"])[0].rstrip(".")
+
+
+def _decode_export(data: bytes) -> Loaded:
+    try:
+        exported = jax.export.deserialize(bytearray(data))
+    except Exception as error:  # the flatbuffer reader raises whatever the bytes lead it to
+        raise InvalidModule(
+            "The bytes are neither StableHLO text, MLIR bytecode nor a jax.export artifact "
+            f"({type(error).__name__}).",
+            "Send one of these forms, complete and uncompressed.",
+        ) from None
+    with new_context():
+        module = _parse_portable(exported.mlir_module_serialized)
+    return Loaded(
+        form=Form.EXPORT,
+        module=module,
+        argument_names=_argument_names(exported),
+        platforms=tuple(exported.platforms),
+        exported=exported,
+    )
+
+
+def _argument_names(exported: jax.export.Exported) -> tuple[str, ...] | None:
+    """Pytree paths of the arguments that the module kept, where there is a path to show."""
+    tree = jax.tree_util.tree_unflatten(exported.in_tree, range(exported.in_tree.num_leaves))
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    kept = exported.module_kept_var_idx
+    names = [paths[index] for index in kept if index < len(paths)]
+    return tuple(names) if len(names) == len(kept) else None

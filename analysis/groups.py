@@ -1,0 +1,115 @@
+"""Repeated layers: colours and compatibility sets that are acted on together.
+
+TOAST sections 3.6 and 4.4. Two colours are tied when they touch the same ops in the same way, as
+often, whichever layer these are in; so an action on one is mirrored to the others. Colours that
+meet in one op are never tied: sharding both over one axis would make them compete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.conflicts import Conflicts
+from analysis.names import Colours
+from analysis.program import ARGUMENT, TRANSFERS, Ints, Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """`of_colour[c]` is the colour group of colour c; `of_set[k]` the set group of set k.
+
+    `set_colour[g]` is the colour group that set group g belongs to.
+    """
+
+    of_colour: Ints
+    colours: int
+    of_set: Ints
+    sets: int
+    set_colour: Ints
+
+
+def tie(program: Program, colours: Colours, conflicts: Conflicts) -> Groups:
+    """Tie isomorphic colours, then isomorphic sets of tied colours."""
+    keys = _colour_keys(program, colours)
+    of_colour = _numbered(keys)
+    of_colour = _untie_meeting(program, colours, of_colour)
+    of_set, set_colour = _tie_sets(program, conflicts, of_colour)
+    return Groups(
+        of_colour=of_colour,
+        colours=int(of_colour.max(initial=-1)) + 1,
+        of_set=of_set,
+        sets=len(set_colour),
+        set_colour=set_colour,
+    )
+
+
+def factor_ops(program: Program) -> Ints:
+    """The op of each factor."""
+    counts = program.op_factors[1:] - program.op_factors[:-1]
+    return np.repeat(np.arange(program.ops), counts)
+
+
+def _in(program: Program, kinds: frozenset[str]) -> NDArray[np.bool_]:
+    """For each factor whether its op is of one of `kinds`."""
+    numbers = [index for index, name in enumerate(program.names) if name in kinds]
+    return np.isin(program.op_name[factor_ops(program)], numbers)
+
+
+def _places(program: Program) -> Ints:
+    """For each factor a number that is equal for equal places: op signature and factor index."""
+    op = factor_ops(program)
+    index = np.arange(len(op)) - program.op_factors[op]
+    return program.op_signature[op] * 64 + np.minimum(index, 63)
+
+
+def _colour_keys(program: Program, colours: Colours) -> list[Hashable]:
+    """What a colour touches; where a tensor stands in a transfer says nothing about it."""
+    places = _places(program)
+    moved = _in(program, TRANSFERS - {ARGUMENT})
+    used = np.flatnonzero((colours.colour >= 0) & ~moved)
+    order = used[np.lexsort((places[used], colours.colour[used]))]
+    bounds = np.searchsorted(colours.colour[order], np.arange(colours.count + 1))
+    sorted_places = places[order]
+    return [sorted_places[bounds[c] : bounds[c + 1]].tobytes() for c in range(colours.count)]
+
+
+def _numbered(keys: list[Hashable]) -> Ints:
+    number: dict[Hashable, int] = {}
+    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
+
+
+def _untie_meeting(program: Program, colours: Colours, group: Ints) -> Ints:
+    op = factor_ops(program)
+    used = (colours.colour >= 0) & ~_in(program, TRANSFERS)
+    rows = np.unique(np.stack([op[used], colours.colour[used]], axis=1), axis=0)
+    groups = group[rows[:, 1]] if len(rows) else rows[:, 0]
+    pairs, counts = np.unique(np.stack([rows[:, 0], groups], axis=1), axis=0, return_counts=True)
+    meeting = set(pairs[counts > 1, 1].tolist())
+    keys: list[Hashable] = [
+        (int(g), colour if g in meeting else -1) for colour, g in enumerate(group.tolist())
+    ]
+    return _numbered(keys)
+
+
+def _tie_sets(program: Program, conflicts: Conflicts, of_colour: Ints) -> tuple[Ints, Ints]:
+    places = _places(program)
+    members: dict[int, list[tuple[int, int, int]]] = {}
+    colour_of: dict[int, int] = {}
+    for conflict, which, side in zip(
+        conflicts.all, conflicts.set_of.tolist(), conflicts.side.tolist(), strict=True
+    ):
+        first, second = conflict.names
+        members.setdefault(which, []).append((int(places[first]), int(places[second]), side))
+        colour_of[which] = int(of_colour[conflict.colour])
+    keys: list[Hashable] = [
+        (colour_of[which], tuple(sorted(members[which]))) for which in range(conflicts.sets)
+    ]
+    of_set = _numbered(keys)
+    set_colour = np.zeros(int(of_set.max(initial=-1)) + 1, dtype=np.int64)
+    for which, group in enumerate(of_set.tolist()):
+        set_colour[group] = colour_of[which]
+    return of_set, set_colour

@@ -1,0 +1,64 @@
+"""From bytes to a `Program`, with what is needed to write the module back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from analysis import rules
+from analysis.facts import strip_shardings
+from analysis.flatten import flatten
+from analysis.forms import Loaded, decode
+from analysis.program import Program
+from analysis.walk import Walk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A loaded module: the arrays, the flattened MLIR behind them, and op number -> operation.
+
+    `seconds` are the times of the stages `parse`, `flatten`, `rules` and `walk`.
+    """
+
+    loaded: Loaded
+    main: ir.Operation
+    program: Program
+    handles: list[Any]
+    warnings: tuple[str, ...]
+    seconds: dict[str, float]
+
+
+def load(data: bytes) -> Source:
+    """Read a module in any form. May abort the process: MLIR checks by ending it."""
+    seconds: dict[str, float] = {}
+    clock = time.perf_counter()
+
+    def lap(stage: str) -> None:
+        nonlocal clock
+        now = time.perf_counter()
+        seconds[stage] = now - clock
+        clock = now
+
+    loaded = decode(data)
+    lap("parse")
+    with loaded.module.context:
+        main = flatten(loaded.module)
+        warnings = strip_shardings(loaded.module, main)
+        lap("flatten")
+        rules.populate(loaded.module)
+        lap("rules")
+        walk = Walk(main, loaded.argument_names)
+        program = walk.run()
+        rules.drop(loaded.module)
+        lap("walk")
+    return Source(
+        loaded=loaded,
+        main=main,
+        program=program,
+        handles=walk.builder.handles,
+        warnings=(*warnings, *program.warnings),
+        seconds=seconds,
+    )

@@ -1,0 +1,52 @@
+"""Colours: names joined by the map M (TOAST sections 3.1 and 3.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.program import FactorKind, Ints, Program
+from analysis.unionfind import components
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colours:
+    """The named dimensions of a program.
+
+    `edges` [n, 2] is the map M: (name at the definition, name at the use). `colour` gives each
+    name its colour, -1 for names that can never be sharded; colours are numbered by falling
+    number of names.
+    """
+
+    edges: Ints
+    colour: Ints
+    count: int
+
+
+def name_colours(program: Program) -> Colours:
+    """Join the names of definitions with those of their uses."""
+    edges = map_edges(program)
+    shardable = program.factor_kind != FactorKind.BLOCKED
+    pairs = np.concatenate([edges, program.links])
+    joined = pairs[shardable[pairs[:, 0]] & shardable[pairs[:, 1]]]
+    component = components(len(program.factor_size), joined)
+    used = shardable & (program.factor_size > 1)
+    sizes = np.bincount(component[used], minlength=int(component.max(initial=0)) + 1)
+    order = np.argsort(-sizes, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    colour = np.where(used, rank[component], -1)
+    return Colours(edges=edges, colour=colour, count=int(np.count_nonzero(sizes)))
+
+
+def map_edges(program: Program) -> Ints:
+    """The map M, dimension by dimension; uses of constants stand alone and have no edge."""
+    counts = program.use_dims[1:] - program.use_dims[:-1]
+    use = np.repeat(np.arange(len(counts)), counts)
+    offset = np.arange(len(program.use_name)) - program.use_dims[use]
+    value = program.use_value[use]
+    source = program.dim_name[program.value_dims[value] + offset] if len(value) else value
+    target = program.use_name
+    kept = (source >= 0) & (target >= 0) & ~program.constant[value]
+    return np.stack([source[kept], target[kept]], axis=1)

@@ -1,0 +1,148 @@
+"""The program as flat arrays: what every later stage works on, with no MLIR in it.
+
+Ops are numbered in program order, nested regions in place. Four kinds of pseudo op make the rest
+uniform: `argument` defines one argument of `main`; `return` uses its results; `loop_begin` uses the
+initial values of a `while` and defines the arguments of its regions, `loop_end` uses what the body
+yields and defines the results; `branch_end` and `case_end` do the same for `if` and `case`.
+
+A *factor* is one way to split an op, as in Shardy's rules. A *name* (TOAST section 3.1, after the
+identities I) is an (op, factor) pair, so names and factors share one numbering. Every dimension of
+a definition or a use carries the name of its major-most factor, or -1 where it has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class FactorKind(IntEnum):
+    """What splitting a factor means for the op."""
+
+    PARALLEL = 0
+    REDUCTION = 1
+    """Shards compute partial results that must be combined."""
+    BLOCKED = 2
+    """Cannot be split at this op: it needs the whole dimension, or is minor in a compound one."""
+    HALO = 3
+    """Shards need a strip of their neighbours' data."""
+
+
+ARGUMENT = "argument"
+RETURN = "return"
+LOOP_BEGIN = "loop_begin"
+LOOP_END = "loop_end"
+BRANCH_END = "branch_end"
+CASE_END = "case_end"
+PSEUDO = frozenset({ARGUMENT, RETURN, LOOP_BEGIN, LOOP_END, BRANCH_END, CASE_END})
+TRANSFERS = PSEUDO | {"stablehlo.optimization_barrier"}
+"""Ops that pass each tensor on by itself: factors of different tensors never meet in them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """An argument of `main`; `aliases` is the result that takes over its buffer, or -1."""
+
+    name: str
+    value: int
+    donated: bool
+    aliases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A result of `main`: use number `use` of the `return` op."""
+
+    name: str
+    use: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A module as arrays. `X_start` arrays have one entry more than there are X.
+
+    Per op: `op_name` (index into `names`), `op_signature` (equal for ops of equal kind, attributes
+    and types), `op_trips` (how often it runs), `op_uses`, `op_values`, `op_factors` (starts).
+    Per use: `use_value`, `use_dims` (start into `use_name`). Per value: `value_op`, `value_dims`
+    (start into `dim_size` and `dim_name`), `value_type` (index into `dtypes`). Per factor:
+    `factor_size`, `factor_kind`, `factor_halo` (strip width in elements). `links` are pairs of
+    factors joined beside the map M: loop inits with yields, branch yields with results.
+    `constant` marks values that hold no more than constants: each use of one stands alone.
+    """
+
+    names: Sequence[str]
+    dtypes: Sequence[str]
+    op_name: Ints
+    op_signature: Ints
+    op_trips: Floats
+    op_uses: Ints
+    op_values: Ints
+    op_factors: Ints
+    use_value: Ints
+    use_dims: Ints
+    use_name: Ints
+    value_op: Ints
+    value_dims: Ints
+    value_type: Ints
+    dim_size: Ints
+    dim_name: Ints
+    factor_size: Ints
+    factor_kind: Ints
+    factor_halo: Ints
+    links: Ints
+    constant: NDArray[np.bool_]
+    arguments: tuple[Argument, ...]
+    results: tuple[Result, ...]
+    no_rule: dict[str, int]
+    warnings: tuple[str, ...]
+
+    @property
+    def ops(self) -> int:
+        """Number of ops, pseudo ops included."""
+        return len(self.op_name)
+
+    @property
+    def values(self) -> int:
+        """Number of values."""
+        return len(self.value_op)
+
+    def kind(self, op: int) -> str:
+        """The name of an op, such as `stablehlo.add`."""
+        return self.names[self.op_name[op]]
+
+    def uses_of(self, op: int) -> range:
+        """The uses of an op, one per operand."""
+        return range(self.op_uses[op], self.op_uses[op + 1])
+
+    def values_of(self, op: int) -> range:
+        """The values that an op defines."""
+        return range(self.op_values[op], self.op_values[op + 1])
+
+    def factors_of(self, op: int) -> range:
+        """The factors, and so the names, of an op."""
+        return range(self.op_factors[op], self.op_factors[op + 1])
+
+    def shape(self, value: int) -> tuple[int, ...]:
+        """The dimensions of a value."""
+        return tuple(
+            int(n) for n in self.dim_size[self.value_dims[value] : self.value_dims[value + 1]]
+        )
+
+    def def_names(self, value: int) -> Ints:
+        """The name of each dimension of a value at its definition, -1 for none."""
+        return self.dim_name[self.value_dims[value] : self.value_dims[value + 1]]
+
+    def use_names(self, use: int) -> Ints:
+        """The name of each dimension of a value at a use, -1 for none."""
+        return self.use_name[self.use_dims[use] : self.use_dims[use + 1]]
+
+    def dtype(self, value: int) -> str:
+        """Element type of a value, as MLIR spells it."""
+        return self.dtypes[self.value_type[value]]

@@ -1,0 +1,58 @@
+"""Shapes, element types and sizes of MLIR tensor types, each distinct type read once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from analysis.errors import UnsupportedModule
+
+_BITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorType:
+    """A ranked static tensor: its shape and the name of its element type."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class TypeReader:
+    """Reads tensor types; tokens and tuples read as empty tensors of their own type name."""
+
+    def __init__(self) -> None:
+        self._read: dict[Any, TensorType] = {}
+
+    def read(self, kind: ir.Type, where: Any) -> TensorType:
+        """The tensor type `kind`; raises `UnsupportedModule` for a dynamic shape."""
+        known = self._read.get(kind)
+        if known is None:
+            known = self._read[kind] = _tensor(kind, where)
+        return known
+
+
+def _tensor(kind: ir.Type, where: Any) -> TensorType:
+    if not isinstance(kind, ir.RankedTensorType):
+        return TensorType(shape=(0,), dtype=str(kind))
+    tensor = ir.RankedTensorType(kind)
+    if not tensor.has_static_shape:
+        raise UnsupportedModule(
+            f"The module has a dynamic shape: {tensor} at {where}.",
+            "Lower it again with concrete shapes.",
+        )
+    return TensorType(shape=tuple(tensor.shape), dtype=str(tensor.element_type))
+
+
+def itemsize(dtype: str) -> float:
+    """Bytes per element of an element type as MLIR spells it (`bf16`, `i1`, `complex<f32>`)."""
+    if dtype in ("i1", "pred"):
+        return 1.0
+    match = _BITS.search(dtype)
+    if match is None:
+        return 8.0 if dtype == "index" else 0.0
+    bits = int(match[1]) * (2 if dtype.startswith("complex") else 1)
+    return bits / 8

@@ -1,0 +1,269 @@
+"""One walk over the flattened `main` that fills the `Program`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from analysis.builder import ProgramBuilder
+from analysis.errors import UnsupportedModule
+from analysis.program import (
+    ARGUMENT,
+    BRANCH_END,
+    CASE_END,
+    LOOP_BEGIN,
+    LOOP_END,
+    RETURN,
+    Argument,
+    Program,
+    Result,
+)
+from analysis.rules import RULE, Rule, RuleReader, own_rule, pointwise
+from analysis.rules import identities as _identities
+from analysis.trips import DEFAULT_TRIPS, trip_count
+from analysis.types import TensorType, TypeReader
+
+_BRANCHING = frozenset({"stablehlo.case", "stablehlo.if"})
+_CONSTANTS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant"})
+_SPREADING = frozenset(
+    {
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.broadcast",
+        "stablehlo.convert",
+        "stablehlo.reshape",
+    }
+)
+_WINDOWED = frozenset({"stablehlo.convolution", "stablehlo.reduce_window"})
+_IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"})
+_NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"')
+
+
+class Walk:
+    """Walks one `main`; afterwards `builder.handles` ties op numbers to MLIR operations."""
+
+    def __init__(self, main: ir.Operation, argument_names: Sequence[str] | None) -> None:
+        self._main = main
+        self._given_names = argument_names
+        self._types = TypeReader()
+        self._rules = RuleReader()
+        self._values: dict[Any, int] = {}
+        self.builder = ProgramBuilder()
+
+    def run(self) -> Program:
+        """The program of `main`."""
+        block = self._main.regions[0].blocks[0]
+        arguments = self._arguments(block)
+        self._block(block, 1.0)
+        results = self._results(block)
+        return self.builder.build(arguments, results)
+
+    def _arguments(self, block: Any) -> list[Argument]:
+        attributes = _dictionaries(self._main, "arg_attrs", len(block.arguments))
+        names = self._argument_names(block, attributes)
+        found: list[Argument] = []
+        for index, argument in enumerate(block.arguments):
+            tensor = self._types.read(argument.type, f"argument {index}")
+            rule = pointwise(0, [tensor.shape])
+            key = (tensor.shape, tensor.dtype)
+            self._define(ARGUMENT, rule, [], [argument], key, 1.0, argument)
+            given = attributes[index]
+            aliases = int(given["tf.aliasing_output"]) if "tf.aliasing_output" in given else -1
+            donated = aliases >= 0 or "jax.buffer_donor" in given
+            value = self._values[argument]
+            found.append(
+                Argument(name=names[index], value=value, donated=donated, aliases=aliases)
+            )
+        return found
+
+    def _argument_names(self, block: Any, attributes: Sequence[Any]) -> list[str]:
+        given = list(self._given_names or ())
+        extra = sum("jax.global_constant" in item for item in attributes)
+        if given and len(given) + extra == len(block.arguments):
+            return [f"arg{i}" for i in range(extra)] + given
+        names = []
+        for index, argument in enumerate(block.arguments):
+            match = _NAME.match(str(argument.location))
+            is_path = match is not None and ".py" not in match[1]
+            names.append(match[1] if match and is_path else f"arg{index}")
+        return names
+
+    def _results(self, block: Any) -> list[Result]:
+        op = block.operations[len(block.operations) - 1].operation
+        attributes = _dictionaries(self._main, "res_attrs", len(op.operands))
+        first = self.builder.op_uses[len(self.builder.op_name) - 1]
+        names = [
+            item["jax.result_info"].value if "jax.result_info" in item else f"result{index}"
+            for index, item in enumerate(attributes)
+        ]
+        return [Result(name=name, use=first + index) for index, name in enumerate(names)]
+
+    def _block(self, block: Any, trips: float) -> None:
+        for view in block.operations:
+            op = view.operation
+            match op.name:
+                case "stablehlo.while":
+                    self._while(op, trips)
+                case name if name in _BRANCHING:
+                    self._case(op, trips)
+                case "func.return":
+                    self._transfer(RETURN, op, list(op.operands), [], trips)
+                case "stablehlo.return":
+                    pass
+                case "sdy.manual_computation":
+                    raise UnsupportedModule(
+                        f"The module already holds a manual computation at {op.location}.",
+                        "Lower the step without shard_map; the planner chooses the shards.",
+                    )
+                case _:
+                    self._op(op, trips)
+
+    def _op(self, op: ir.Operation, trips: float) -> None:
+        attributes = op.attributes
+        operands = list(op.operands)
+        shapes = [self.builder.shape(self._values[value]) for value in operands]
+        results = [self._types.read(value.type, op.location) for value in op.results]
+        name = op.name
+        if name == "stablehlo.custom_call":
+            name = f"custom_call {attributes['call_target_name'].value}"
+        if RULE in attributes:
+            rule = self._rules.read(attributes[RULE])
+        else:
+            rule = own_rule(op.name, shapes, [tensor.shape for tensor in results])
+        numbers = [self._values[value] for value in operands]
+        key = self._key(op, attributes, operands)
+        halos = _halos(op.name, rule, shapes, [tensor.shape for tensor in results])
+        self._define(name, rule, numbers, list(op.results), key, trips, op, halos)
+
+    def _define(
+        self,
+        name: str,
+        rule: Rule,
+        numbers: list[int],
+        results: list[Any],
+        key: Any,
+        trips: float,
+        handle: Any,
+        halos: tuple[int, ...] | None = None,
+    ) -> int:
+        """Append an op and remember the numbers of the values that it defines."""
+        builder = self.builder
+        constant = name in _CONSTANTS or (
+            name in _SPREADING and all(builder.constant[number] for number in numbers)
+        )
+        first = len(builder.value_op)
+        tensors = [self._types.read(value.type, name) for value in results]
+        op = builder.add(
+            name,
+            rule,
+            numbers,
+            tensors,
+            key=key,
+            trips=trips,
+            handle=handle,
+            constant=constant,
+            halos=halos,
+        )
+        for offset, value in enumerate(results):
+            self._values[value] = first + offset
+        return op
+
+    def _key(self, op: ir.Operation, attributes: Any, operands: list[Any]) -> Any:
+        """Equal for ops that do the same to tensors of the same types."""
+        items = tuple((k, v) for k, v in attributes.items() if k not in _IGNORED_ATTRIBUTES)
+        if "value" in attributes and op.name in _CONSTANTS:
+            items = ()
+        types = tuple(value.type for value in operands) + tuple(value.type for value in op.results)
+        inner = tuple(
+            view.operation.name
+            for region in op.regions
+            for block in region.blocks
+            for view in block.operations
+        )
+        return (items, types, inner)
+
+    def _transfer(
+        self, name: str, op: ir.Operation, sources: list[Any], targets: list[Any], trips: float
+    ) -> int:
+        """A pseudo op that moves `sources` to `targets`, one set of factors per tensor."""
+        numbers = [self._values[value] for value in sources]
+        tensors = [self._types.read(value.type, op.location) for value in sources or targets]
+        return self._transfer_numbers(name, op, numbers, tensors, targets, trips)
+
+    def _transfer_numbers(
+        self,
+        name: str,
+        op: ir.Operation,
+        numbers: list[int],
+        tensors: list[TensorType],
+        targets: list[Any],
+        trips: float,
+    ) -> int:
+        sizes, dims = _identities([tensor.shape for tensor in tensors])
+        copies = len(targets) // len(tensors) if tensors else 0
+        rule = Rule(
+            sizes=sizes,
+            kinds=pointwise(0, [sizes]).kinds,
+            operands=dims if numbers else (),
+            results=dims * copies,
+        )
+        key = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
+        return self._define(name, rule, numbers, targets, key, trips, op)
+
+    def _while(self, op: ir.Operation, trips: float) -> None:
+        condition, body = (region.blocks[0] for region in op.regions)
+        count = trip_count(op)
+        if count is None:
+            count = DEFAULT_TRIPS
+            self.builder.warnings.append(
+                f"The trip count of the loop at {_place(op)} is unknown; taken to be {count}."
+            )
+        inner = trips * count
+        arguments = [*condition.arguments, *body.arguments]
+        begin = self._transfer(LOOP_BEGIN, op, list(op.operands), arguments, trips)
+        self._block(condition, inner)
+        self._block(body, inner)
+        yields = list(body.operations[len(body.operations) - 1].operation.operands)
+        end = self._transfer(LOOP_END, op, yields, list(op.results), trips)
+        self.builder.link(begin, end)
+
+    def _case(self, op: ir.Operation, trips: float) -> None:
+        """Every branch is walked and priced: no branch makes the step look cheaper."""
+        ends: list[int] = []
+        for region in op.regions:
+            block = region.blocks[0]
+            self._block(block, trips)
+            yields = list(block.operations[len(block.operations) - 1].operation.operands)
+            ends.append(self._transfer(BRANCH_END, op, yields, [], trips))
+        end = self._transfer(CASE_END, op, [], list(op.results), trips)
+        for branch in ends:
+            self.builder.link(branch, end)
+
+
+def _place(op: ir.Operation) -> str:
+    match = _NAME.match(str(op.location))
+    return match[1] if match else str(op.location)
+
+
+def _dictionaries(main: ir.Operation, name: str, count: int) -> list[Any]:
+    if name not in main.attributes:
+        return [{}] * count
+    return list(ir.ArrayAttr(main.attributes[name]))
+
+
+def _halos(
+    name: str, rule: Rule, operands: list[tuple[int, ...]], results: list[tuple[int, ...]]
+) -> tuple[int, ...] | None:
+    """How wide a strip each permutation factor needs from its neighbour, in elements."""
+    if 3 not in rule.kinds:
+        return None
+    halos = [0] * len(rule.sizes)
+    kernel = min(operands[1]) - 1 if name in _WINDOWED and len(operands) > 1 and operands[1] else 0
+    for dims, shape in zip(rule.operands, operands, strict=True):
+        for factors, size in zip(dims, shape, strict=True):
+            for factor in factors:
+                moved = abs(size - rule.sizes[factor])
+                halos[factor] = max(halos[factor], moved, min(kernel, size), 1)
+    return tuple(halos)

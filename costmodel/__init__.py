@@ -1,0 +1,1 @@
+"""What a sharding costs on a chip: compute, collectives and memory (TOAST section 4.5)."""

@@ -1,0 +1,135 @@
+"""States in, costs out: the compiled kernels behind a small Python face."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.analyse import Analysis
+from analysis.program import Ints
+from costmodel.collectives import Kind
+from costmodel.devices import Device
+from costmodel.fusion import Fusion
+from costmodel.kernels import Scratch, evaluate, new_scratch
+from costmodel.layouts import Layouts
+from costmodel.mesh import Mesh
+from costmodel.tables import Tables, build_tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Action:
+    """Shard the dimensions of colour group `group` over mesh axis number `axis`.
+
+    Bit k of `bits` resolves the k-th compatibility set of that colour (its resolution order).
+    """
+
+    group: int
+    axis: int
+    bits: int = 0
+
+
+State = tuple[Action, ...]
+"""Actions in the order taken; on one axis an earlier colour comes first, others are canonical."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Seconds and bytes of one step on one device. `key` is equal for equal layouts."""
+
+    compute: float
+    communication: float
+    peak: float
+    key: int
+
+    @property
+    def seconds(self) -> float:
+        """Step time: computation and communication do not overlap in this model."""
+        return self.compute + self.communication
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveCost:
+    """All collectives of one kind over one set of axes: count, wire bytes and seconds."""
+
+    kind: Kind
+    axes: tuple[int, ...]
+    count: float
+    bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """The paper's cost of a state relative to the unsharded one (TOAST section 4.5).
+
+    `C(s) = RT(s) + MP(s)`: RT is time over initial time; MP is `penalty` times the bytes above
+    `memory` over the initial peak, zero where the state fits.
+    """
+
+    seconds: float
+    peak: float
+    memory: float
+    penalty: float = 10.0
+
+    def of(self, cost: Cost) -> float:
+        """C(s), lower is better."""
+        over = max(0.0, cost.peak - self.memory)
+        return cost.seconds / self.seconds + self.penalty * over / self.peak
+
+
+class Evaluator:
+    """Prices states of one analysed program on one mesh of one device.
+
+    Thread-safe when every thread brings its own `Scratch`.
+    """
+
+    def __init__(self, analysis: Analysis, mesh: Mesh, device: Device) -> None:
+        self.analysis = analysis
+        self.mesh = mesh
+        self.device = device
+        built: tuple[Tables, Layouts, Fusion] = build_tables(analysis, mesh, device)
+        self.tables, self.layouts, self.fusion = built
+        self._scratch = new_scratch(self.tables)
+
+    def new_scratch(self) -> Scratch:
+        """Working arrays for one thread."""
+        return new_scratch(self.tables)
+
+    def cost(self, state: Sequence[Action], scratch: Scratch | None = None) -> Cost:
+        """What a state costs; the layout itself stays in the scratch arrays."""
+        arrays = scratch or self._scratch
+        groups, axes, bits = (
+            np.array([getattr(action, name) for action in state], dtype=np.int64)
+            for name in ("group", "axis", "bits")
+        )
+        measured = evaluate(self.tables, arrays, groups, axes, bits, len(state))
+        compute, communication, peak, key = measured
+        return Cost(compute=compute, communication=communication, peak=peak, key=int(key))
+
+    def masks(self, state: Sequence[Action]) -> Ints:
+        """The axes of every item under a state, as bits."""
+        scratch = self.new_scratch()
+        self.cost(state, scratch)
+        return scratch.mask
+
+    def collectives(self, state: Sequence[Action]) -> list[CollectiveCost]:
+        """The communication of a state by kind and axes, costliest first."""
+        scratch = self.new_scratch()
+        self.cost(state, scratch)
+        rows = []
+        for kind, axes in zip(*np.nonzero(scratch.wire[:, :, 0]), strict=True):
+            count, size, seconds = scratch.wire[kind, axes].tolist()
+            names = tuple(a for a in range(len(self.mesh.axes)) if axes >> a & 1)
+            rows.append(
+                CollectiveCost(
+                    kind=Kind(kind), axes=names, count=count, bytes=size, seconds=seconds
+                )
+            )
+        return sorted(rows, key=lambda row: -row.seconds)
+
+    def reward(self, memory: float, penalty: float = 10.0) -> Reward:
+        """The reward of states under a limit of `memory` bytes per device."""
+        initial = self.cost(())
+        return Reward(seconds=initial.seconds, peak=initial.peak, memory=memory, penalty=penalty)

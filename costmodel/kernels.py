@@ -1,0 +1,315 @@
+"""The compiled evaluator: from a list of actions to time, memory and a key of the layout.
+
+Every function here works on arrays made beforehand, allocates nothing and runs without the GIL.
+An action (colour group, axis, resolution bits) shards the items of that group in every unit, first
+come, first kept: an axis is used at most once in a unit, and an item takes it only where the
+product of its axes divides its size. Bit k of the resolution chooses the side of set k.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from analysis.program import Floats, Ints
+from costmodel.tables import Tables
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5)
+
+
+class Scratch(NamedTuple):
+    """Working arrays of one thread.
+
+    `mask[item]` is the set of axes on an item as bits, `shards[item]` their product, `used[unit]`
+    the axes that a unit has given away; `local[tensor]` bytes on one device. `wire` [5, 2^axes, 3]
+    collects count, bytes and seconds by collective and axes.
+    """
+
+    mask: Ints
+    shards: Ints
+    used: Ints
+    local: Floats
+    delta: Floats
+    wire: Floats
+
+
+class Measured(NamedTuple):
+    """One evaluated state: seconds, bytes and the key of its layout."""
+
+    compute: float
+    communication: float
+    peak: float
+    key: int
+
+
+def new_scratch(tables: Tables) -> Scratch:
+    """Working arrays that fit `tables`."""
+    items, axes = len(tables.item_group), len(tables.axis_size)
+    return Scratch(
+        mask=np.zeros(items, dtype=np.int64),
+        shards=np.ones(items, dtype=np.int64),
+        used=np.zeros(len(tables.unit_start) - 1, dtype=np.int64),
+        local=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
+        delta=np.zeros(tables.positions + 2, dtype=np.float64),
+        wire=np.zeros((5, 1 << axes, 3), dtype=np.float64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def reset(t: Any, s: Any) -> None:
+    """Back to the unsharded state."""
+    s.mask[:] = 0
+    s.shards[:] = 1
+    s.used[:] = 0
+
+
+@njit(cache=True, nogil=True)
+def shard(t: Any, s: Any, group: int, axis: int, bits: int) -> int:
+    """Apply one action; returns how many items it sharded."""
+    taken = 0
+    bit = 1 << axis
+    size = t.axis_size[axis]
+    for k in range(t.touch_start[group], t.touch_start[group + 1]):
+        unit = t.touch_unit[k]
+        if s.used[unit] & bit:
+            continue
+        for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
+            if t.item_group[i] != group:
+                continue
+            if t.item_bit[i] >= 0 and ((bits >> t.item_bit[i]) & 1) != t.item_side[i]:
+                continue
+            if t.item_size[i] % (s.shards[i] * size) != 0:
+                continue
+            s.mask[i] |= bit
+            s.shards[i] *= size
+            s.used[unit] |= bit
+            taken += 1
+            break
+    return taken
+
+
+@njit(cache=True, nogil=True)
+def layout_key(s: Any) -> int:
+    """A 64-bit key of the whole layout: equal for every order of actions that leads to it."""
+    key = np.uint64(1469598103934665603)
+    for i in range(len(s.mask)):
+        key = (key ^ np.uint64(s.mask[i])) * np.uint64(1099511628211)
+        key ^= key >> np.uint64(29)
+    return np.int64(key & np.uint64(0x7FFFFFFFFFFFFFFF))
+
+
+@njit(cache=True, nogil=True)
+def _local_bytes(t: Any, s: Any) -> None:
+    for tensor in range(len(t.tensor_itemsize)):
+        size = t.tensor_itemsize[tensor]
+        for d in range(t.tensor_start[tensor], t.tensor_start[tensor + 1]):
+            item = t.dim_item[d]
+            if item >= 0 and s.shards[item] > 1:
+                n = s.shards[item]
+                size *= (t.dim_size[d] + n - 1) // n
+            else:
+                size *= t.dim_size[d]
+        s.local[tensor] = size
+
+
+@njit(cache=True, nogil=True)
+def _collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float) -> float:
+    """Seconds of one collective over `axes`, counted `weight` times.
+
+    `size` is the larger of what goes in and comes out on one device, in bytes.
+    """
+    n = 1
+    bandwidth = 1e30
+    latency = 0.0
+    for axis in range(len(t.axis_size)):
+        if (axes >> axis) & 1:
+            n *= t.axis_size[axis]
+            bandwidth = min(bandwidth, t.axis_bandwidth[axis])
+            latency += t.axis_latency[axis]
+    wire = size * (n - 1) / n
+    if kind == ALL_REDUCE:
+        wire *= 2.0
+        latency *= 2.0
+    elif kind == COLLECTIVE_PERMUTE:
+        wire = size
+    seconds = weight * (latency + wire / bandwidth)
+    s.wire[kind, axes, 0] += weight
+    s.wire[kind, axes, 1] += weight * wire
+    s.wire[kind, axes, 2] += seconds
+    return seconds
+
+
+@njit(cache=True, nogil=True)
+def _shards_of(t: Any, axes: int) -> int:
+    n = 1
+    for axis in range(len(t.axis_size)):
+        if (axes >> axis) & 1:
+            n *= t.axis_size[axis]
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _reshard(t: Any, s: Any, source: int, target: int, reduced: int, weight: float) -> float:
+    """Seconds to bring `source` to the layout of `target`.
+
+    `reduced` are axes over which `source` holds partial sums. Slicing is free; partial sums become
+    a reduce-scatter where the target is sharded on their axes and an all-reduce elsewhere; axes
+    that move between dimensions are an all-to-all, axes that vanish an all-gather.
+    """
+    a, b = t.tensor_start[source], t.tensor_start[target]
+    rank = t.tensor_start[source + 1] - a
+    gathered, moved, sliced = 0, 0, 0
+    before, after = 0, 0
+    for d in range(rank):
+        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
+        have = s.mask[item] if item >= 0 else 0
+        want = s.mask[wanted] if wanted >= 0 else 0
+        gathered |= have & ~want
+        sliced |= want & ~have
+        before |= have
+        after |= want
+    moved = gathered & after
+    gathered &= ~after
+    sliced &= ~before
+    size = s.local[source]
+    seconds = 0.0
+    scattered = reduced & sliced
+    if scattered:
+        seconds += _collective(t, s, REDUCE_SCATTER, scattered, size, weight)
+        size /= _shards_of(t, scattered)
+    summed = reduced & ~scattered
+    sliced &= ~scattered
+    if sliced:
+        size /= _shards_of(t, sliced)
+    if summed:
+        seconds += _collective(t, s, ALL_REDUCE, summed, size, weight)
+    if moved:
+        seconds += _collective(t, s, ALL_TO_ALL, moved, size, weight)
+    if gathered:
+        size *= _shards_of(t, gathered)
+        seconds += _collective(t, s, ALL_GATHER, gathered, size, weight)
+    return seconds
+
+
+@njit(cache=True, nogil=True)
+def _same(t: Any, s: Any, source: int, target: int) -> bool:
+    a, b = t.tensor_start[source], t.tensor_start[target]
+    for d in range(t.tensor_start[source + 1] - a):
+        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
+        have = s.mask[item] if item >= 0 else 0
+        want = s.mask[wanted] if wanted >= 0 else 0
+        if have != want:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _compute(t: Any, s: Any) -> float:
+    total = 0.0
+    for root in range(len(t.root_weight)):
+        moved = 0.0
+        for k in range(t.root_tensor_start[root], t.root_tensor_start[root + 1]):
+            moved += s.local[t.root_tensor[k]]
+        arithmetic = 0.0
+        first, last = t.root_dot_start[root], t.root_dot_start[root + 1]
+        for k in range(first, last):
+            shards = 1
+            unit = t.dot_unit[k]
+            for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
+                shards *= s.shards[i]
+            arithmetic += t.dot_seconds[k] / shards
+        traffic = moved / (t.contraction_bandwidth if last > first else t.bandwidth)
+        total += t.root_weight[root] * (max(arithmetic, traffic) + t.overhead)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _partials(t: Any, s: Any) -> float:
+    total = 0.0
+    for row in range(len(t.part_weight)):
+        reduced = 0
+        for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
+            reduced |= s.mask[t.part_item[k]]
+        for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
+            computed, defined = t.part_computed[k], t.part_defined[k]
+            if reduced or not _same(t, s, computed, defined):
+                total += _reshard(t, s, computed, defined, reduced, t.part_weight[row])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _edges(t: Any, s: Any) -> float:
+    total = 0.0
+    for row in range(len(t.edge_weight)):
+        source = t.edge_from[row]
+        first, last = t.edge_to_start[row], t.edge_to_start[row + 1]
+        for k in range(first, last):
+            target = t.edge_to[k]
+            if _same(t, s, source, target):
+                continue
+            known = False
+            for j in range(first, k):
+                known = known or _same(t, s, t.edge_to[j], target)
+            if not known:
+                weight = t.edge_weight[row] * t.edge_to_trips[k]
+                total += _reshard(t, s, source, target, 0, weight)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _halos(t: Any, s: Any) -> float:
+    total = 0.0
+    for row in range(len(t.halo_weight)):
+        item = t.halo_item[row]
+        axes = s.mask[item]
+        if axes:
+            strip = min(t.halo_part[row] * s.shards[item], 1.0) * s.local[t.halo_tensor[row]]
+            total += _collective(t, s, COLLECTIVE_PERMUTE, axes, strip, t.halo_weight[row])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _peak(t: Any, s: Any) -> float:
+    base = 0.0
+    for row in range(len(t.base_tensor)):
+        base += t.base_count[row] * s.local[t.base_tensor[row]]
+    s.delta[:] = 0.0
+    for row in range(len(t.live_tensor)):
+        size = s.local[t.live_tensor[row]]
+        s.delta[t.live_from[row]] += size
+        s.delta[t.live_to[row] + 1] -= size
+    for row in range(len(t.copy_tensor)):
+        tensor = t.copy_tensor[row]
+        if not _same(t, s, t.copy_source[row], tensor):
+            s.delta[t.copy_from[row]] += s.local[tensor]
+            s.delta[t.copy_to[row] + 1] -= s.local[tensor]
+    peak = 0.0
+    alive = 0.0
+    for position in range(len(s.delta)):
+        alive += s.delta[position]
+        peak = max(peak, alive)
+    return base + peak
+
+
+@njit(cache=True, nogil=True)
+def price(t: Any, s: Any) -> tuple[float, float, float]:
+    """Compute seconds, communication seconds and peak bytes of the layout in `s`."""
+    s.wire[:] = 0.0
+    _local_bytes(t, s)
+    compute = _compute(t, s)
+    communication = _partials(t, s) + _edges(t, s) + _halos(t, s)
+    return compute, communication, _peak(t, s)
+
+
+@njit(cache=True, nogil=True)
+def evaluate(
+    t: Any, s: Any, groups: Ints, axes: Ints, bits: Ints, count: int
+) -> tuple[float, float, float, int]:
+    """Price the state that `count` actions lead to; see `Measured` for what comes back."""
+    reset(t, s)
+    for k in range(count):
+        shard(t, s, groups[k], axes[k], bits[k])
+    compute, communication, peak = price(t, s)
+    return compute, communication, peak, layout_key(s)

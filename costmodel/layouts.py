@@ -1,0 +1,170 @@
+"""Where axes can go: units (ops and values that compete for axes) and tensors (laid-out shapes).
+
+A *unit* is a list of items among which a mesh axis may be used once: the factors of an op, or the
+dimensions of a value. Equal units are one. Each item has a colour group, a size that the axes must
+divide, and, where it is in a conflict, the set group and side that resolve it. A *tensor* is a
+shape whose dimensions take their axes from items of one unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from analysis.analyse import Analysis
+from analysis.program import TRANSFERS, Ints
+from analysis.types import itemsize
+
+Item = tuple[int, int, int, int]
+"""(colour group or -1, size, set group or -1, side)."""
+
+
+@dataclass(slots=True)
+class Layouts:
+    """Interned units and tensors of one analysed program.
+
+    `op_unit[op]` and `value_unit[value]` are unit numbers; `use_tensor`, `value_tensor` and
+    `result_tensor` give, for a use, a value at its definition, and a value as its op leaves it,
+    the tensor number. `unit_start` (into items) and the item and tensor columns are flat.
+    """
+
+    op_unit: Ints
+    value_unit: Ints
+    use_tensor: Ints
+    value_tensor: Ints
+    result_tensor: Ints
+    units: list[tuple[Item, ...]] = field(default_factory=list)
+    unit_start: list[int] = field(default_factory=lambda: [0])
+    tensors: list[tuple[float, tuple[tuple[int, int], ...]]] = field(default_factory=list)
+
+
+def lay_out(analysis: Analysis) -> Layouts:
+    """Intern the units and tensors of a program."""
+    return _Interner(analysis).run()
+
+
+class _Interner:
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._program = analysis.program
+        colour = analysis.colours.colour
+        self._group = np.where(colour >= 0, analysis.groups.of_colour[colour], -1)
+        self._resolution = _resolutions(analysis)
+        self._unit_number: dict[tuple[Item, ...], int] = {}
+        self._tensor_number: dict[tuple[float, tuple[tuple[int, int], ...]], int] = {}
+        program = self._program
+        self._out = Layouts(
+            op_unit=np.zeros(program.ops, dtype=np.int64),
+            value_unit=np.zeros(program.values, dtype=np.int64),
+            use_tensor=np.zeros(len(program.use_value), dtype=np.int64),
+            value_tensor=np.zeros(program.values, dtype=np.int64),
+            result_tensor=np.zeros(program.values, dtype=np.int64),
+        )
+        self._itemsize = [itemsize(dtype) for dtype in program.dtypes]
+        self._pairwise = [name in TRANSFERS for name in program.names]
+        self._last_unit = 0
+
+    def run(self) -> Layouts:
+        program, out = self._program, self._out
+        for op in range(program.ops):
+            for value in program.values_of(op):
+                out.value_tensor[value] = self._own_tensor(value, program.def_names(value))
+                out.value_unit[value] = self._last_unit
+            if self._pairwise[program.op_name[op]]:
+                self._transfer(op)
+            else:
+                self._work(op)
+        return out
+
+    def _transfer(self, op: int) -> None:
+        """An op that passes each tensor on by itself: the tensors do not compete for axes."""
+        program, out = self._program, self._out
+        for use in program.uses_of(op):
+            value = int(program.use_value[use])
+            out.use_tensor[use] = self._own_tensor(value, program.use_names(use))
+        for value in program.values_of(op):
+            out.result_tensor[value] = out.value_tensor[value]
+        out.op_unit[op] = self._unit([], [])
+
+    def _work(self, op: int) -> None:
+        """An op that computes: its factors compete for axes."""
+        program, out = self._program, self._out
+        names = list(program.factors_of(op))
+        sizes = program.factor_size[names].tolist() if names else []
+        unit = self._unit(names, sizes)
+        out.op_unit[op] = unit
+        place = {name: index for index, name in enumerate(names)}
+        for use in program.uses_of(op):
+            value = int(program.use_value[use])
+            used = program.use_names(use).tolist()
+            out.use_tensor[use] = self._op_tensor(value, used, unit, place)
+        for value in program.values_of(op):
+            defined = program.def_names(value).tolist()
+            out.result_tensor[value] = self._op_tensor(value, defined, unit, place)
+
+    def _op_tensor(
+        self, value: int, names: list[int], unit: int, place: dict[int, int]
+    ) -> int:
+        start = self._out.unit_start[unit]
+        items = [start + place[name] if name >= 0 else -1 for name in names]
+        return self._tensor(value, items)
+
+    def _own_tensor(self, value: int, names: Ints) -> int:
+        """A tensor whose dimensions compete for axes among themselves only."""
+        shape = list(self._program.shape(value))
+        unit = self._last_unit = self._unit(names.tolist(), shape)
+        start = self._out.unit_start[unit]
+        return self._tensor(value, [start + d for d in range(len(shape))])
+
+    def _unit(self, names: list[int], sizes: list[int]) -> int:
+        groups = [int(self._group[name]) if name >= 0 else -1 for name in names]
+        resolved = {}
+        if len(set(groups)) < len(groups):
+            resolved = self._resolved(names, groups)
+        items = tuple(
+            (group, size if group >= 0 else 1, *resolved.get(index, (-1, 0)))
+            for index, (group, size) in enumerate(zip(groups, sizes, strict=True))
+        )
+        number = self._unit_number.get(items)
+        if number is None:
+            number = self._unit_number[items] = len(self._out.units)
+            self._out.units.append(items)
+            self._out.unit_start.append(self._out.unit_start[-1] + len(items))
+        return number
+
+    def _resolved(self, names: list[int], groups: list[int]) -> dict[int, tuple[int, int]]:
+        """Set group and side of the items that are in a conflict with another of the unit."""
+        found: dict[int, tuple[int, int]] = {}
+        for i, j in combinations(range(len(names)), 2):
+            if groups[i] < 0 or groups[i] != groups[j]:
+                continue
+            pair = (names[i], names[j])
+            which = self._resolution.get(pair) or self._resolution.get(pair[::-1])
+            if which is not None:
+                sides = which[1] if pair in self._resolution else which[1][::-1]
+                found.setdefault(i, (which[0], sides[0]))
+                found.setdefault(j, (which[0], sides[1]))
+        return found
+
+    def _tensor(self, value: int, items: list[int]) -> int:
+        program = self._program
+        size = self._itemsize[program.value_type[value]]
+        key = (size, tuple(zip(program.shape(value), items, strict=True)))
+        number = self._tensor_number.get(key)
+        if number is None:
+            number = self._tensor_number[key] = len(self._out.tensors)
+            self._out.tensors.append(key)
+        return number
+
+
+def _resolutions(analysis: Analysis) -> dict[tuple[int, int], tuple[int, tuple[int, int]]]:
+    """Conflict (pair of names) -> (set group, (side of the first name, side of the second))."""
+    conflicts, groups = analysis.conflicts, analysis.groups
+    found = {}
+    for conflict, which, side in zip(
+        conflicts.all, conflicts.set_of.tolist(), conflicts.side.tolist(), strict=True
+    ):
+        found[conflict.names] = (int(groups.of_set[which]), (side, 1 - side))
+    return found

@@ -1,0 +1,109 @@
+"""When each stored value is alive, over the schedule of fusions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.program import Ints, Program
+from costmodel.fusion import Fusion
+from costmodel.layouts import Layouts
+from costmodel.rows import edges
+
+Live = tuple[int, int, int]
+"""(tensor, first position, last position)."""
+Copy = tuple[int, int, int, int]
+"""(tensor that it is made from, tensor, first position, last position)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """`base` tensors (arguments) live throughout; `live` and `copies` over [first, last]."""
+
+    base: Counter[int]
+    live: list[Live]
+    copies: list[Copy]
+    positions: int
+
+
+def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Intervals:
+    """Live ranges of the values that a fused program stores.
+
+    A result that takes over a donated argument's buffer has no memory of its own.
+    """
+    first, last = _spans(program, fusion)
+    arguments = {argument.value for argument in program.arguments}
+    reused = _reusing_results(program)
+    live = [
+        (int(layouts.value_tensor[value]), int(first[value]), int(last[value]))
+        for value in range(program.values)
+        if fusion.written[value] and value not in arguments and value not in reused
+    ]
+    base = Counter(int(layouts.value_tensor[value]) for value in arguments)
+    copies = _copies(program, layouts, fusion)
+    return Intervals(base=base, live=live, copies=copies, positions=program.ops + 1)
+
+
+def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
+    """First and last position of each value; results of `main` live to the end."""
+    first = fusion.position[program.value_op]
+    last = first.copy()
+    for root in fusion.roots:
+        for use in root.reads:
+            value = program.use_value[use]
+            last[value] = max(last[value], fusion.position[root.op])
+    for result in program.results:
+        last[program.use_value[result.use]] = program.ops
+    return first, last
+
+
+def _reusing_results(program: Program) -> set[int]:
+    """Values returned in the buffer of a donated argument."""
+    values = [int(program.use_value[result.use]) for result in program.results]
+    taken = {argument.aliases for argument in program.arguments if argument.aliases >= 0}
+    reused = {values[index] for index in taken}
+    for argument in program.arguments:
+        if not argument.donated or argument.aliases >= 0:
+            continue
+        for index, value in enumerate(values):
+            if index not in taken and _alike(program, argument.value, value):
+                taken.add(index)
+                reused.add(value)
+                break
+    return reused
+
+
+def _alike(program: Program, one: int, other: int) -> bool:
+    same_type = program.value_type[one] == program.value_type[other]
+    return bool(same_type) and program.shape(one) == program.shape(other)
+
+
+def _copies(program: Program, layouts: Layouts, fusion: Fusion) -> list[Copy]:
+    roots = _roots_of_ops(program, fusion)
+    copies = []
+    for value, targets in edges(program, layouts).items():
+        source = int(layouts.value_tensor[value])
+        for tensor, (_, ops) in targets.items():
+            places = np.concatenate([roots[op] for op in ops])
+            copies.append((source, tensor, int(places.min()), int(places.max())))
+    return copies
+
+
+def _roots_of_ops(program: Program, fusion: Fusion) -> list[Ints]:
+    """For each op the earliest and latest position of the fusions that compute it."""
+    low = np.full(program.ops, program.ops, dtype=np.int64)
+    high = np.full(program.ops, -1, dtype=np.int64)
+    stored = {root.op for root in fusion.roots}
+    for op in range(program.ops - 1, -1, -1):
+        if op in stored or low[op] > high[op]:
+            low[op] = min(low[op], fusion.position[op])
+            high[op] = max(high[op], fusion.position[op])
+        for use in program.uses_of(op):
+            value = program.use_value[use]
+            if not fusion.written[value]:
+                source = program.value_op[value]
+                low[source] = min(low[source], low[op])
+                high[source] = max(high[source], high[op])
+    return [np.array(pair) for pair in zip(low, high, strict=True)]

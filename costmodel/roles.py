@@ -1,0 +1,91 @@
+"""What kind of work each op is, as a compiler that fuses sees it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from analysis.program import PSEUDO
+
+
+class Role(IntEnum):
+    """How an op takes part in fusion."""
+
+    NOTHING = 0
+    """Pseudo ops: no work of their own."""
+    FUSIBLE = 1
+    """Elementwise, or moves elements about: can be computed inside its consumer."""
+    REDUCE = 2
+    """Computes its producers inside itself; its own result is written to memory."""
+    CONTRACTION = 3
+    """Matrix product or convolution: runs on the matrix unit."""
+    OPAQUE = 4
+    """Reads its operands from memory and writes its results."""
+
+
+_CONTRACTIONS = frozenset(
+    {
+        "stablehlo.dot_general",
+        "stablehlo.dot",
+        "stablehlo.convolution",
+        "stablehlo.dynamic_conv",
+        "chlo.ragged_dot",
+    }
+)
+_OPAQUE = frozenset(
+    {
+        "stablehlo.sort",
+        "stablehlo.scatter",
+        "stablehlo.select_and_scatter",
+        "stablehlo.fft",
+        "stablehlo.cholesky",
+        "stablehlo.triangular_solve",
+        "stablehlo.rng_bit_generator",
+        "stablehlo.rng",
+        "stablehlo.custom_call",
+        "stablehlo.optimization_barrier",
+        "stablehlo.dynamic_update_slice",
+        "chlo.top_k",
+    }
+)
+_REDUCES = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
+_EXPENSIVE = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        "exponential",
+        "exponential_minus_one",
+        "log",
+        "log_plus_one",
+        "logistic",
+        "tanh",
+        "tan",
+        "sine",
+        "cosine",
+        "power",
+        "divide",
+        "remainder",
+        "sqrt",
+        "rsqrt",
+        "cbrt",
+        "atan2",
+        "gather",
+        "dynamic_slice",
+    )
+)
+
+
+def role(name: str) -> Role:
+    """The role of an op by its name; ops that nobody knows are opaque."""
+    if name in PSEUDO:
+        return Role.NOTHING
+    if name in _CONTRACTIONS:
+        return Role.CONTRACTION
+    if name in _REDUCES:
+        return Role.REDUCE
+    if name in _OPAQUE or name.startswith("custom_call "):
+        return Role.OPAQUE
+    return Role.FUSIBLE
+
+
+def is_expensive(name: str) -> bool:
+    """Whether a compiler would rather store the result than compute it again for each user."""
+    return name in _EXPENSIVE or name.startswith("chlo.")

@@ -1,0 +1,131 @@
+"""The weighted rows behind the tables: each thing that costs something, counted once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from analysis.program import FactorKind, Program
+from costmodel.fusion import Fusion, Root
+from costmodel.layouts import Layouts
+from costmodel.roles import Role, role
+
+RootRow = tuple[tuple[int, ...], tuple[tuple[int, float], ...]]
+PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+EdgeRow = tuple[int, tuple[tuple[int, float], ...]]
+
+_SLICING = frozenset(
+    {"stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.slice", "chlo.top_k"}
+)
+_UPDATING = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
+
+
+def root_rows(
+    program: Program, layouts: Layouts, fusion: Fusion, seconds: dict[int, float]
+) -> Counter[RootRow]:
+    """Fusions as (tensors moved, contractions as (unit, whole seconds)), weighted by trips."""
+    rows: Counter[RootRow] = Counter()
+    owner = _use_owner(program)
+    for root in fusion.roots:
+        if role(program.kind(root.op)) is Role.NOTHING:
+            continue
+        moved = tuple(sorted(_moved(program, layouts, fusion, root, owner)))
+        dots = tuple((int(layouts.op_unit[op]), seconds[op]) for op in root.contractions)
+        rows[(moved, dots)] += program.op_trips[root.op]
+    return rows
+
+
+def _use_owner(program: Program) -> list[int]:
+    return [op for op in range(program.ops) for _ in program.uses_of(op)]
+
+
+def _moved(
+    program: Program, layouts: Layouts, fusion: Fusion, root: Root, owner: list[int]
+) -> list[int]:
+    """Tensors that the fusion reads or writes. What is sliced or updated in place is not moved
+    whole: the slice that comes out, or the update that goes in, stands for it."""
+    kind = program.kind(root.op)
+    moved = []
+    for use in root.reads:
+        op = owner[use]
+        sliced = program.kind(op) in _SLICING or program.kind(op) in _UPDATING
+        if not (sliced and use == program.uses_of(op)[0]):
+            moved.append(int(layouts.use_tensor[use]))
+        elif program.kind(op) in _SLICING:
+            moved.append(int(layouts.result_tensor[program.values_of(op)[0]]))
+    if kind in _UPDATING:
+        update = program.uses_of(root.op)[_UPDATING[kind]]
+        return [*moved, int(layouts.use_tensor[update])]
+    written = [value for value in program.values_of(root.op) if fusion.written[value]]
+    return moved + [int(layouts.value_tensor[value]) for value in written]
+
+
+def partial_rows(program: Program, layouts: Layouts) -> Counter[PartialRow]:
+    """Ops with reduction factors: (their items, (computed, defined) tensor of each result).
+
+    Ops without one whose results are laid out differently from how they are computed are rows with
+    no items.
+    """
+    rows: Counter[PartialRow] = Counter()
+    for op in range(program.ops):
+        factors = program.factors_of(op)
+        start = layouts.unit_start[layouts.op_unit[op]]
+        items = tuple(
+            start + name - factors.start
+            for name in factors
+            if program.factor_kind[name] == FactorKind.REDUCTION
+        )
+        results = tuple(
+            (int(layouts.result_tensor[value]), int(layouts.value_tensor[value]))
+            for value in program.values_of(op)
+            if not program.constant[value]
+        )
+        differs = any(computed != defined for computed, defined in results)
+        if results and (items or differs):
+            rows[(items, results)] += program.op_trips[op]
+    return rows
+
+
+def edge_rows(program: Program, layouts: Layouts) -> Counter[EdgeRow]:
+    """Values with uses that may want another layout: (tensor, (wanted tensor, trips) of each)."""
+    wanted = edges(program, layouts)
+    rows: Counter[EdgeRow] = Counter()
+    for value, targets in wanted.items():
+        row = tuple(sorted((tensor, trips) for tensor, (trips, _) in targets.items()))
+        rows[(int(layouts.value_tensor[value]), row)] += 1
+    return rows
+
+
+def edges(
+    program: Program, layouts: Layouts
+) -> dict[int, dict[int, tuple[float, list[int]]]]:
+    """value -> wanted tensor -> (most trips of a use that wants it, the ops that do)."""
+    found: dict[int, dict[int, tuple[float, list[int]]]] = {}
+    for op in range(program.ops):
+        trips = float(program.op_trips[op])
+        for use in program.uses_of(op):
+            value = int(program.use_value[use])
+            tensor = int(layouts.use_tensor[use])
+            if program.constant[value] or tensor == layouts.value_tensor[value]:
+                continue
+            targets = found.setdefault(value, {})
+            known, ops = targets.get(tensor, (0.0, []))
+            targets[tensor] = (max(known, trips), [*ops, op])
+    return found
+
+
+def halo_rows(program: Program, layouts: Layouts) -> Counter[tuple[int, int, float]]:
+    """Operands split along a factor that needs a neighbour's strip: (item, tensor, strip's part
+    of the whole dimension)."""
+    rows: Counter[tuple[int, int, float]] = Counter()
+    for op in range(program.ops):
+        factors = program.factors_of(op)
+        start = layouts.unit_start[layouts.op_unit[op]]
+        for name in factors:
+            if program.factor_kind[name] != FactorKind.HALO:
+                continue
+            part = int(program.factor_halo[name]) / max(int(program.factor_size[name]), 1)
+            for use in program.uses_of(op):
+                if name in program.use_names(use):
+                    item = start + name - factors.start
+                    rows[(item, int(layouts.use_tensor[use]), part)] += program.op_trips[op]
+    return rows

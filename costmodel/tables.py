@@ -1,0 +1,234 @@
+"""All that the kernels read, made once per (program, mesh, device) as flat arrays.
+
+Things that cost the same in every state are one row with a weight: ops of repeated layers whose
+colours are tied, resharding of equal values, fusions of equal shape.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from analysis.analyse import Analysis
+from analysis.program import Floats, Ints, Program
+from costmodel.collectives import axis_tables
+from costmodel.devices import Device
+from costmodel.flops import contraction_seconds
+from costmodel.fusion import Fusion, fuse
+from costmodel.layouts import Layouts, lay_out
+from costmodel.liveness import Intervals, live_intervals
+from costmodel.mesh import Mesh
+from costmodel.rows import edge_rows, halo_rows, partial_rows, root_rows
+
+
+class Tables(NamedTuple):
+    """Arrays for the kernels; `X_start` has one entry more than there are X.
+
+    Units and items as in `layouts`; `touch_*`: colour group -> units that have it. Tensors:
+    `tensor_itemsize` bytes, per dimension `dim_size` and `dim_item`. Roots: a fusion with weight,
+    tensors read or written, and contractions (`dot_unit`, seconds of the whole on one device).
+    Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
+    of each result. Edges: a value's tensor and those its uses want. Halos: strips exchanged.
+    Memory: `base_*` tensors that live throughout, `live_*` intervals over the schedule, `copy_*`
+    intervals of resharded copies. Axes: size, bytes per second, latency in seconds.
+    """
+
+    item_group: Ints
+    item_size: Ints
+    item_bit: Ints
+    item_side: Ints
+    unit_start: Ints
+    touch_start: Ints
+    touch_unit: Ints
+    tensor_itemsize: Floats
+    tensor_start: Ints
+    dim_size: Ints
+    dim_item: Ints
+    root_weight: Floats
+    root_tensor_start: Ints
+    root_tensor: Ints
+    root_dot_start: Ints
+    dot_unit: Ints
+    dot_seconds: Floats
+    part_weight: Floats
+    part_item_start: Ints
+    part_item: Ints
+    part_result_start: Ints
+    part_computed: Ints
+    part_defined: Ints
+    edge_weight: Floats
+    edge_from: Ints
+    edge_to_start: Ints
+    edge_to: Ints
+    edge_to_trips: Floats
+    halo_weight: Floats
+    halo_item: Ints
+    halo_tensor: Ints
+    halo_part: Floats
+    base_tensor: Ints
+    base_count: Floats
+    live_tensor: Ints
+    live_from: Ints
+    live_to: Ints
+    copy_source: Ints
+    copy_tensor: Ints
+    copy_from: Ints
+    copy_to: Ints
+    positions: int
+    axis_size: Ints
+    axis_bandwidth: Floats
+    axis_latency: Floats
+    bandwidth: float
+    contraction_bandwidth: float
+    overhead: float
+
+
+def build_tables(analysis: Analysis, mesh: Mesh, device: Device) -> tuple[Tables, Layouts, Fusion]:
+    """The tables of a program for a mesh of devices, with the layouts behind their numbers."""
+    program = analysis.program
+    layouts = lay_out(analysis)
+    fusion = fuse(program)
+    intervals = live_intervals(program, layouts, fusion)
+    size, bandwidth, latency = axis_tables(mesh, device)
+    columns = (
+        _unit_columns(layouts, analysis)
+        | _tensor_columns(layouts)
+        | _root_columns(program, layouts, fusion, device)
+        | _partial_columns(program, layouts)
+        | _edge_columns(program, layouts)
+        | _halo_columns(program, layouts)
+        | _memory_columns(intervals)
+    )
+    tables = Tables(
+        **columns,
+        axis_size=size,
+        axis_bandwidth=bandwidth,
+        axis_latency=latency,
+        bandwidth=device.bandwidth * device.elementwise_efficiency,
+        contraction_bandwidth=device.bandwidth * 0.9,
+        overhead=device.op_overhead,
+    )
+    return tables, layouts, fusion
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.asarray(values, dtype=np.int64)
+
+
+def _floats(values: Sequence[float]) -> Floats:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _starts(rows: Sequence[Sequence[Any]]) -> Ints:
+    counts = [len(row) for row in rows]
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _flat(rows: Sequence[Sequence[int]]) -> Ints:
+    return _ints([item for row in rows for item in row])
+
+
+def set_bits(analysis: Analysis) -> Ints:
+    """The bit of each set group within the resolution order of its colour group."""
+    seen: Counter[int] = Counter()
+    bits = []
+    for group in analysis.groups.set_colour.tolist():
+        bits.append(seen[group])
+        seen[group] += 1
+    return _ints(bits)
+
+
+def _unit_columns(layouts: Layouts, analysis: Analysis) -> dict[str, Any]:
+    bits = set_bits(analysis)
+    items = [item for unit in layouts.units for item in unit]
+    touching: list[list[int]] = [[] for _ in range(analysis.groups.colours)]
+    for number, unit in enumerate(layouts.units):
+        for group in sorted({item[0] for item in unit if item[0] >= 0}):
+            touching[group].append(number)
+    return {
+        "item_group": _ints([item[0] for item in items]),
+        "item_size": _ints([item[1] for item in items]),
+        "item_bit": _ints([int(bits[item[2]]) if item[2] >= 0 else -1 for item in items]),
+        "item_side": _ints([item[3] for item in items]),
+        "unit_start": _ints(layouts.unit_start),
+        "touch_start": _starts(touching),
+        "touch_unit": _flat(touching),
+    }
+
+
+def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
+    dims = [dims for _, dims in layouts.tensors]
+    return {
+        "tensor_itemsize": _floats([size for size, _ in layouts.tensors]),
+        "tensor_start": _starts(dims),
+        "dim_size": _flat([[size for size, _ in row] for row in dims]),
+        "dim_item": _flat([[item for _, item in row] for row in dims]),
+    }
+
+
+def _root_columns(
+    program: Program, layouts: Layouts, fusion: Fusion, device: Device
+) -> dict[str, Any]:
+    seconds = contraction_seconds(program, device)
+    rows = root_rows(program, layouts, fusion, seconds)
+    dots = [dots for _, dots in rows]
+    return {
+        "root_weight": _floats(list(rows.values())),
+        "root_tensor_start": _starts([tensors for tensors, _ in rows]),
+        "root_tensor": _flat([tensors for tensors, _ in rows]),
+        "root_dot_start": _starts(dots),
+        "dot_unit": _ints([unit for row in dots for unit, _ in row]),
+        "dot_seconds": _floats([cost for row in dots for _, cost in row]),
+    }
+
+
+def _partial_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
+    rows = partial_rows(program, layouts)
+    return {
+        "part_weight": _floats(list(rows.values())),
+        "part_item_start": _starts([items for items, _ in rows]),
+        "part_item": _flat([items for items, _ in rows]),
+        "part_result_start": _starts([results for _, results in rows]),
+        "part_computed": _ints([a for _, results in rows for a, _ in results]),
+        "part_defined": _ints([b for _, results in rows for _, b in results]),
+    }
+
+
+def _edge_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
+    rows = edge_rows(program, layouts)
+    return {
+        "edge_weight": _floats(list(rows.values())),
+        "edge_from": _ints([source for source, _ in rows]),
+        "edge_to_start": _starts([targets for _, targets in rows]),
+        "edge_to": _ints([tensor for _, targets in rows for tensor, _ in targets]),
+        "edge_to_trips": _floats([trips for _, targets in rows for _, trips in targets]),
+    }
+
+
+def _halo_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
+    rows = halo_rows(program, layouts)
+    return {
+        "halo_weight": _floats(list(rows.values())),
+        "halo_item": _ints([item for item, _, _ in rows]),
+        "halo_tensor": _ints([tensor for _, tensor, _ in rows]),
+        "halo_part": _floats([part for _, _, part in rows]),
+    }
+
+
+def _memory_columns(intervals: Intervals) -> dict[str, Any]:
+    live, copies = intervals.live, intervals.copies
+    return {
+        "base_tensor": _ints(list(intervals.base)),
+        "base_count": _floats(list(intervals.base.values())),
+        "live_tensor": _ints([row[0] for row in live]),
+        "live_from": _ints([row[1] for row in live]),
+        "live_to": _ints([row[2] for row in live]),
+        "copy_source": _ints([row[0] for row in copies]),
+        "copy_tensor": _ints([row[1] for row in copies]),
+        "copy_from": _ints([row[2] for row in copies]),
+        "copy_to": _ints([row[3] for row in copies]),
+        "positions": intervals.positions,
+    }

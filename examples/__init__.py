@@ -1,0 +1,1 @@
+"""Real steps to plan, in plain JAX; `python examples/gemma.py --help`."""

@@ -1,0 +1,1 @@
+"""Search over colour x resolution x axis (TOAST sections 4.1 to 4.4)."""

@@ -1,0 +1,237 @@
+"""Monte-Carlo tree search in rounds, on several threads (TOAST sections 4.1 to 4.3)."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.program import Floats, Ints
+from costmodel.evaluator import State
+from costmodel.kernels import Scratch
+from search.polish import polish
+from search.problem import Found, Problem, Settings
+from search.progress import Control, Progress
+from search.tree import MAX_DEPTH, UNTRIED, Agent, Rules, Tree, grow
+
+CHUNK = 32
+"""Rollouts between two looks at the clock: some milliseconds."""
+MAX_CHILD_CELLS = 1 << 25
+IMPROVED = 1e-4
+"""A round counts as better when the cost falls by more than this part."""
+
+
+def search(problem: Problem, settings: Settings, control: Control) -> Found:
+    """Find the state of lowest C(s); always returns the best one seen."""
+    if not problem.actions:
+        cost, _ = problem.cost(())
+        return Found(state=(), cost=cost, rollouts=0, evaluations=1, termination="exhausted")
+    return _Search(problem, settings, control).run()
+
+
+@dataclass(slots=True)
+class _Worker:
+    agent: Agent
+    scratch: Scratch
+
+
+class _Search:
+    def __init__(self, problem: Problem, settings: Settings, control: Control) -> None:
+        self._problem = problem
+        self._settings = settings
+        self._control = control
+        self._tables = problem.evaluator.tables
+        self._rules = _rules(problem, settings)
+        nodes = _node_budget(problem, settings)
+        self._tree = _new_tree(problem, settings, nodes)
+        self._extra = 0
+        share = nodes // settings.threads
+        self._workers = [
+            _Worker(
+                _new_agent(settings.seed, index, index * share, share),
+                problem.evaluator.new_scratch(),
+            )
+            for index in range(settings.threads)
+        ]
+        self._best: State = ()
+        self._cost, self._memory = self._measure(())
+        self._rounds = 0
+
+    def run(self) -> Found:
+        """Rounds from the best state so far until one does not improve it."""
+        reason: str | None = None
+        while reason is None:
+            before = self._cost
+            reason = self._round()
+            self._adopt()
+            if reason is None and self._cost > before * (1 - IMPROVED):
+                reason = "converged" if not self._polish() else None
+            elif reason is None and self._rollouts() >= self._settings.rollouts:
+                reason = "rollouts"
+        if reason in ("converged", "rollouts"):
+            self._polish()
+        return Found(
+            state=self._best,
+            cost=self._cost,
+            rollouts=self._rollouts(),
+            evaluations=self._evaluations(),
+            termination=reason,
+        )
+
+    def _round(self) -> str | None:
+        """One round of trajectories; returns why the search must stop, if it must."""
+        self._rounds += 1
+        prefix = np.zeros(MAX_DEPTH, dtype=np.int64)
+        number = {action: index for index, action in enumerate(self._problem.actions)}
+        for index, action in enumerate(self._best):
+            prefix[index] = number[action]
+        settings = self._settings
+        quota = min(settings.round_rollouts, settings.rollouts - self._rollouts())
+        if quota <= 0:
+            return "rollouts"
+        threads = [
+            threading.Thread(target=self._work, args=(worker, prefix, share))
+            for worker, share in zip(self._workers, _shares(quota, settings.threads), strict=True)
+        ]
+        if len(threads) == 1:
+            self._work(self._workers[0], prefix, quota)
+        else:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        return self._control.stop_reason()
+
+    def _work(self, worker: _Worker, prefix: Ints, quota: int) -> None:
+        """A thread's part of a round, in chunks so that it hears a cancel at once."""
+        done, start = 0, len(self._best)
+        while done < quota and self._control.stop_reason() is None:
+            chunk = min(CHUNK, quota - done)
+            grow(
+                self._tables,
+                worker.scratch,
+                self._tree,
+                self._rules,
+                worker.agent,
+                prefix,
+                start,
+                chunk,
+            )
+            done += chunk
+            if worker is self._workers[0]:
+                self._report()
+
+    def _adopt(self) -> None:
+        """Take over the best path of any thread."""
+        worker = min(self._workers, key=lambda w: float(w.agent.best_cost[0]))
+        if worker.agent.best_cost[0] < self._cost:
+            length = int(worker.agent.best_length[0])
+            path = worker.agent.best_path[:length].tolist()
+            self._best = tuple(self._problem.actions[index] for index in path)
+            self._cost, self._memory = self._measure(self._best)
+
+    def _polish(self) -> bool:
+        found = polish(self._problem, self._best, self._cost, self._control)
+        self._extra += found.evaluations
+        improved = found.cost < self._cost * (1 - IMPROVED)
+        if found.cost < self._cost:
+            self._best = found.state
+            self._cost, self._memory = self._measure(self._best)
+        return improved
+
+    def _measure(self, state: State) -> tuple[float, float]:
+        cost, measured = self._problem.cost(state)
+        self._extra += 1
+        return cost, measured.peak
+
+    def _rollouts(self) -> int:
+        return sum(int(worker.agent.counts[0]) for worker in self._workers)
+
+    def _evaluations(self) -> int:
+        return self._extra + sum(int(worker.agent.counts[1]) for worker in self._workers)
+
+    def _report(self) -> None:
+        rollouts = self._rollouts()
+        best = min(self._cost, *(float(w.agent.best_cost[0]) for w in self._workers))
+        self._control.on_progress(
+            Progress(
+                stage="search",
+                fraction=min(1.0, rollouts / self._settings.rollouts),
+                rounds=self._rounds,
+                rollouts=rollouts,
+                evaluations=self._evaluations(),
+                best_cost=best,
+                best_bytes=int(self._memory),
+                seconds=self._control.elapsed(),
+            )
+        )
+
+
+def _shares(quota: int, threads: int) -> list[int]:
+    return [quota // threads + (index < quota % threads) for index in range(threads)]
+
+
+def _node_budget(problem: Problem, settings: Settings) -> int:
+    columns = len(problem.actions) + 1
+    wanted = settings.rollouts + settings.threads * 16
+    return max(settings.threads * 64, min(wanted, MAX_CHILD_CELLS // columns))
+
+
+def _rules(problem: Problem, settings: Settings) -> Rules:
+    reward = problem.reward
+    return Rules(
+        initial_seconds=reward.seconds,
+        initial_peak=reward.peak,
+        memory=reward.memory,
+        penalty=reward.penalty,
+        exploration=settings.exploration,
+        virtual_loss=settings.virtual_loss if settings.threads > 1 else 0,
+        stop_chance=settings.stop_chance,
+        discount=settings.discount,
+        max_share=settings.max_share,
+        depth=min(settings.depth, MAX_DEPTH),
+    )
+
+
+def _new_tree(problem: Problem, settings: Settings, nodes: int) -> Tree:
+    actions = problem.actions
+    slots = 1 << (2 * nodes).bit_length()
+    return Tree(
+        visits=np.zeros(nodes, dtype=np.int64),
+        total=np.zeros(nodes, dtype=np.float64),
+        best=np.zeros(nodes, dtype=np.float64),
+        children=np.full((nodes, len(actions) + 1), UNTRIED, dtype=np.int32),
+        slot_key=np.zeros(slots, dtype=np.int64),
+        slot_node=np.full(slots, -1, dtype=np.int32),
+        group=np.array([action.group for action in actions], dtype=np.int64),
+        axis=np.array([action.axis for action in actions], dtype=np.int64),
+        bits=np.array([action.bits for action in actions], dtype=np.int64),
+        prior=priors(problem, settings.prior_temperature),
+    )
+
+
+def priors(problem: Problem, temperature: float) -> Floats:
+    """How likely each action is to be tried first, from its effect on the unsharded program.
+
+    Half the weight is uniform, so that no action is starved. The last entry is stop.
+    """
+    costs = np.array([problem.cost((action,))[0] for action in problem.actions])
+    weight = np.exp((costs.min() - costs) / (temperature * max(float(costs.min()), 1e-9)))
+    count = len(costs)
+    mixed = 0.5 * weight / weight.sum() + 0.5 / count
+    return np.append(mixed, 1.0 / (count + 1))
+
+
+def _new_agent(seed: int, index: int, first: int, nodes: int) -> Agent:
+    state = np.random.SeedSequence([seed, index]).generate_state(1, np.uint64) | np.uint64(1)
+    return Agent(
+        random=state.astype(np.uint64),
+        nodes=np.array([first, first + nodes], dtype=np.int64),
+        best_cost=np.array([np.inf]),
+        best_path=np.zeros(MAX_DEPTH + 1, dtype=np.int64),
+        best_length=np.zeros(1, dtype=np.int64),
+        counts=np.zeros(2, dtype=np.int64),
+        path=np.zeros(MAX_DEPTH + 1, dtype=np.int64),
+        trail=np.zeros(MAX_DEPTH + 2, dtype=np.int64),
+    )

@@ -1,0 +1,14 @@
+"""The planners by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from search.mcts import search
+from search.problem import Found, Problem, Settings
+from search.progress import Control
+from search.simple import greedy, random_search
+
+Planner = Callable[[Problem, Settings, Control], Found]
+
+PLANNERS: dict[str, Planner] = {"mcts": search, "greedy": greedy, "random": random_search}

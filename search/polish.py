@@ -1,0 +1,63 @@
+"""Local improvement of a finished state: drop, replace, move or add single actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from costmodel.evaluator import State
+from search.problem import Problem
+from search.progress import Control
+
+MAX_PASSES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polished:
+    """The state after polishing, its C(s), and how many states were priced."""
+
+    state: State
+    cost: float
+    evaluations: int
+
+
+def polish(problem: Problem, state: State, cost: float, control: Control) -> Polished:
+    """Take the first single change that lowers C(s), again and again, until none does.
+
+    An action that buys nothing is dropped, so that every decision of a plan pays.
+    """
+    evaluations = 0
+    for _ in range(MAX_PASSES):
+        improved = False
+        for neighbour in _neighbours(problem, state):
+            if control.stop_reason() is not None:
+                return Polished(state=state, cost=cost, evaluations=evaluations)
+            priced, _ = problem.cost(neighbour)
+            evaluations += 1
+            shorter = len(neighbour) < len(state) and priced <= cost * (1 + 1e-9)
+            if shorter or priced < cost * (1 - 1e-6):
+                state, cost, improved = neighbour, min(priced, cost), True
+                break
+        if not improved:
+            break
+    return Polished(state=state, cost=cost, evaluations=evaluations)
+
+
+def _neighbours(problem: Problem, state: State) -> Iterator[State]:
+    for index in range(len(state)):
+        yield state[:index] + state[index + 1 :]
+    for index in range(len(state)):
+        for target in range(len(state)):
+            if target != index:
+                rest = [*state[:index], *state[index + 1 :]]
+                rest.insert(target, state[index])
+                yield tuple(rest)
+    taken = set(state)
+    for index in range(len(state)):
+        for action in problem.actions:
+            if action not in taken:
+                yield (*state[:index], action, *state[index + 1 :])
+    for action in problem.actions:
+        if action not in taken:
+            yield (*state, action)
+            yield (action, *state)

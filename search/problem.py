@@ -1,0 +1,56 @@
+"""A planning problem, the settings of a search over it, and what a search returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costmodel.evaluator import Action, Cost, Evaluator, Reward, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is searched: the actions, and how their outcome is priced and rewarded."""
+
+    evaluator: Evaluator
+    reward: Reward
+    actions: tuple[Action, ...]
+
+    def cost(self, state: State) -> tuple[float, Cost]:
+        """C(s) and the time and memory behind it."""
+        cost = self.evaluator.cost(state)
+        return self.reward.of(cost), cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of a search; the names of TOAST section 4 and of the UCT literature.
+
+    `rollouts` bounds the whole search, `round_rollouts` one round; `depth` the length of a
+    trajectory; `exploration` is the constant of the selection formula, `virtual_loss` the visits
+    that a thread adds on its way down; `stop_chance` ends a random trajectory at each step and
+    `discount` favours short ones; `prior_temperature` sharpens the prior over actions taken from
+    their effect alone.
+    """
+
+    seed: int = 0
+    threads: int = 1
+    rollouts: int = 40_000
+    round_rollouts: int = 4_000
+    depth: int = 30
+    exploration: float = 0.4
+    virtual_loss: int = 2
+    stop_chance: float = 0.2
+    discount: float = 0.998
+    max_share: float = 0.5
+    prior_temperature: float = 0.15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The best state of a search. `termination` says why it ended."""
+
+    state: State
+    cost: float
+    rollouts: int
+    evaluations: int
+    termination: str

@@ -1,0 +1,54 @@
+"""What a search tells while it runs, and what it is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A snapshot of a job. `fraction` (0 to 1) is of the whole job, `seconds` since its start.
+
+    `best_cost` is C(s), relative to the unsharded program; `best_bytes` its peak per device.
+    """
+
+    stage: str
+    fraction: float = 0.0
+    rounds: int = 0
+    rollouts: int = 0
+    evaluations: int = 0
+    best_cost: float = 1.0
+    best_bytes: int = 0
+    seconds: float = 0.0
+
+
+def _never() -> bool:
+    return False
+
+
+def _ignore(progress: Progress) -> None:
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Control:
+    """How a search is watched and stopped: progress callback, cancel, and a time budget."""
+
+    on_progress: Callable[[Progress], None] = _ignore
+    cancelled: Callable[[], bool] = _never
+    budget: float | None = None
+    _start: float = field(default_factory=time.monotonic)
+
+    def elapsed(self) -> float:
+        """Seconds since this control was made."""
+        return time.monotonic() - self._start
+
+    def stop_reason(self) -> str | None:
+        """`cancelled` or `budget` where the search must stop now, else None."""
+        if self.cancelled():
+            return "cancelled"
+        if self.budget is not None and self.elapsed() >= self.budget:
+            return "budget"
+        return None

@@ -1,0 +1,255 @@
+"""The search tree as arrays, and the kernel that grows it.
+
+The order of the functions is the algorithm: select, expand, simulate, back up. Nodes are states;
+a state reached by two orders of actions is one node (a hash of the layout finds it). All threads
+share the arrays without locks: a lost update costs a visit count, never memory safety, because
+each thread takes new nodes from a range of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from analysis.program import Floats, Ints
+from costmodel.kernels import layout_key, price, reset, shard
+
+UNTRIED = -1
+DEAD = -2
+"""The action changes nothing here."""
+MAX_DEPTH = 64
+PROBES = 64
+
+
+class Tree(NamedTuple):
+    """Nodes: `visits`, `total` and `best` of the rewards below, `children` [node, action + stop].
+
+    `slot_key` and `slot_node` are the transposition table. `group`, `axis`, `bits` and `prior`
+    describe the actions; the last column of `children` is stop.
+    """
+
+    visits: Ints
+    total: Floats
+    best: Floats
+    children: NDArray[np.int32]
+    slot_key: Ints
+    slot_node: NDArray[np.int32]
+    group: Ints
+    axis: Ints
+    bits: Ints
+    prior: Floats
+
+
+class Agent(NamedTuple):
+    """What one thread owns: its random state, its range of nodes, and the best it has found.
+
+    `nodes` is [next, end); `best_cost` [1]; `best_path` action numbers, `best_length` [1];
+    `counts` is [rollouts, evaluations].
+    """
+
+    random: NDArray[np.uint64]
+    nodes: Ints
+    best_cost: Floats
+    best_path: Ints
+    best_length: Ints
+    counts: Ints
+    path: Ints
+    trail: Ints
+
+
+class Rules(NamedTuple):
+    """Numbers of the search: reward and settings, as the kernel reads them."""
+
+    initial_seconds: float
+    initial_peak: float
+    memory: float
+    penalty: float
+    exploration: float
+    virtual_loss: int
+    stop_chance: float
+    discount: float
+    max_share: float
+    depth: int
+
+
+@njit(cache=True, nogil=True)
+def _uniform(agent: Any) -> float:
+    """The next number in [0, 1) of the thread's xorshift generator."""
+    x = agent.random[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    agent.random[0] = x
+    return float(x >> np.uint64(11)) / 9007199254740992.0
+
+
+@njit(cache=True, nogil=True)
+def _cost(t: Any, s: Any, rules: Any, agent: Any) -> float:
+    """C(s) of the layout in the scratch arrays (TOAST section 4.5)."""
+    compute, communication, peak = price(t, s)
+    agent.counts[1] += 1
+    over = max(0.0, peak - rules.memory)
+    return (compute + communication) / rules.initial_seconds + (
+        rules.penalty * over / rules.initial_peak
+    )
+
+
+@njit(cache=True, nogil=True)
+def _remember(agent: Any, cost: float, length: int) -> None:
+    if cost < agent.best_cost[0] * (1.0 - 1e-9):
+        agent.best_cost[0] = cost
+        agent.best_length[0] = length
+        for k in range(length):
+            agent.best_path[k] = agent.path[k]
+
+
+@njit(cache=True, nogil=True)
+def _find(tree: Any, agent: Any, key: int) -> int:
+    """The node of a layout, made where there is none; -1 when the tree is full."""
+    slots = len(tree.slot_key)
+    slot = key % slots
+    for _ in range(PROBES):
+        node = tree.slot_node[slot]
+        if node >= 0 and tree.slot_key[slot] == key:
+            return node
+        if node < 0:
+            if agent.nodes[0] >= agent.nodes[1]:
+                return -1
+            fresh = agent.nodes[0]
+            agent.nodes[0] += 1
+            tree.slot_key[slot] = key
+            tree.slot_node[slot] = fresh
+            return fresh
+        slot = (slot + 1) % slots
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _select(tree: Any, rules: Any, node: int) -> int:
+    """The action with the highest upper bound; the stop column counts as an action."""
+    actions = tree.children.shape[1]
+    visits = tree.visits[node] + 1
+    mean = tree.total[node] / max(tree.visits[node], 1)
+    root = np.sqrt(float(visits))
+    best, chosen = -1e30, actions - 1
+    for action in range(actions):
+        child = tree.children[node, action]
+        if child == DEAD:
+            continue
+        value, seen = mean, 0
+        if child >= 0:
+            seen = tree.visits[child]
+            if seen > 0:
+                average = tree.total[child] / seen
+                value = (1.0 - rules.max_share) * average + rules.max_share * tree.best[child]
+        bound = value + rules.exploration * tree.prior[action] * root / (1 + seen)
+        if bound > best:
+            best, chosen = bound, action
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def _simulate(t: Any, s: Any, tree: Any, rules: Any, agent: Any, length: int) -> int:
+    """A random trajectory from the layout in `s`; returns its length."""
+    actions = len(tree.group)
+    while length < rules.depth:
+        if _uniform(agent) < rules.stop_chance:
+            break
+        target = _uniform(agent)
+        chosen = actions - 1
+        for action in range(actions):
+            target -= tree.prior[action]
+            if target < 0.0:
+                chosen = action
+                break
+        if shard(t, s, tree.group[chosen], tree.axis[chosen], tree.bits[chosen]) > 0:
+            agent.path[length] = chosen
+            length += 1
+    return length
+
+
+@njit(cache=True, nogil=True)
+def _back_up(tree: Any, rules: Any, agent: Any, depth: int, reward: float) -> None:
+    for k in range(depth):
+        node = agent.trail[k]
+        tree.visits[node] += 1 - rules.virtual_loss
+        tree.total[node] += reward
+        tree.best[node] = max(tree.best[node], reward)
+
+
+@njit(cache=True, nogil=True)
+def _rollout(
+    t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, root: int
+) -> None:
+    reset(t, s)
+    for k in range(start):
+        action = prefix[k]
+        agent.path[k] = action
+        shard(t, s, tree.group[action], tree.axis[action], tree.bits[action])
+    stop = tree.children.shape[1] - 1
+    node, length, depth = root, start, 0
+    expanded = False
+    while not expanded and length < rules.depth:
+        agent.trail[depth] = node
+        depth += 1
+        tree.visits[node] += rules.virtual_loss
+        action = _select(tree, rules, node)
+        if action == stop:
+            break
+        if shard(t, s, tree.group[action], tree.axis[action], tree.bits[action]) == 0:
+            tree.children[node, action] = DEAD
+            tree.visits[node] -= rules.virtual_loss
+            depth -= 1
+            continue
+        agent.path[length] = action
+        length += 1
+        child = tree.children[node, action]
+        if child < 0:
+            child = _find(tree, agent, layout_key(s))
+            expanded = True
+            if child < 0:
+                break
+            tree.children[node, action] = child
+        node = child
+    if expanded and node != agent.trail[depth - 1]:
+        agent.trail[depth] = node
+        depth += 1
+        tree.visits[node] += rules.virtual_loss
+    _score(t, s, tree, rules, agent, length, depth, expanded)
+
+
+@njit(cache=True, nogil=True)
+def _score(
+    t: Any, s: Any, tree: Any, rules: Any, agent: Any, length: int, depth: int, simulate: bool
+) -> None:
+    """Price the state reached and, from a new node, the end of a random trajectory."""
+    cost = _cost(t, s, rules, agent)
+    _remember(agent, cost, length)
+    reward = rules.discount**length / (1.0 + cost)
+    if simulate:
+        final = _simulate(t, s, tree, rules, agent, length)
+        if final > length:
+            cost = _cost(t, s, rules, agent)
+            _remember(agent, cost, final)
+            reward = max(reward, rules.discount**final / (1.0 + cost))
+    agent.counts[0] += 1
+    _back_up(tree, rules, agent, depth, reward)
+
+
+@njit(cache=True, nogil=True)
+def grow(
+    t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, rollouts: int
+) -> None:
+    """Run `rollouts` rollouts from the state that the first `start` actions of `prefix` make."""
+    reset(t, s)
+    for k in range(start):
+        action = prefix[k]
+        shard(t, s, tree.group[action], tree.axis[action], tree.bits[action])
+    root = _find(tree, agent, layout_key(s))
+    if root < 0:
+        return
+    for _ in range(rollouts):
+        _rollout(t, s, tree, rules, agent, prefix, start, root)

@@ -1,0 +1,76 @@
+"""Compiles the kernels once and keeps them on disk.
+
+Numba's cache may be read by many processes but not written by several at once, so the first
+process to need the kernels compiles them under a lock while the others wait for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import tempfile
+from pathlib import Path
+
+import numba
+
+import analysis
+import costmodel
+import search
+from analysis.analyse import analyse
+from analysis.load import load
+from costmodel.devices import find
+from costmodel.evaluator import Evaluator
+from costmodel.mesh import Mesh
+from search.actions import action_space
+from search.mcts import search as tree_search
+from search.problem import Problem, Settings
+from search.progress import Control
+
+_TINY = b"""
+func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %y = stablehlo.dot_general %x, %t, contracting_dims = [1] x [0]
+    : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %z = stablehlo.add %y, %w : tensor<8x8xf32>
+  return %z : tensor<8x8xf32>
+}
+"""
+
+
+def warm_kernels() -> None:
+    """Make sure that the compiled kernels are on disk and loaded."""
+    marker = Path(tempfile.gettempdir()) / f"toast-kernels-{os.getuid()}-{_fingerprint()}"
+    if marker.exists():
+        return
+    with (marker.parent / f"{marker.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not marker.exists():
+            _compile()
+            marker.touch()
+
+
+def _compile() -> None:
+    analysis_result = analyse(load(_TINY).program)
+    evaluator = Evaluator(analysis_result, Mesh.parse("x=2,y=2"), find("cpu"))
+    problem = Problem(
+        evaluator=evaluator, reward=evaluator.reward(1e9), actions=action_space(evaluator)
+    )
+    tree_search(problem, Settings(rollouts=64, round_rollouts=64), Control())
+
+
+def _fingerprint() -> str:
+    """Changes whenever a kernel's source, Python, Numba or the place of the cache does."""
+    digest = hashlib.sha256()
+    digest.update(f"{platform.python_version()} {numba.__version__}".encode())
+    digest.update(os.environ.get("NUMBA_CACHE_DIR", "").encode())
+    for room in (analysis, costmodel, search):
+        for folder in room.__path__:
+            for file in sorted(Path(folder).glob("*.py")):
+                digest.update(str(file).encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    warm_kernels()

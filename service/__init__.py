@@ -1,0 +1,1 @@
+"""TOAST over HTTP: durable jobs, a worker process each (see `service/README.md`)."""

@@ -1,0 +1,42 @@
+"""The application: routes, handlers and the guard around one context."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from service import handlers
+from service.context import Context
+from service.dispatcher import Dispatcher
+from service.guard import Guard
+from service.routes import jobs, modules, operations, plan
+
+TITLE = "TOAST"
+
+
+def create_app(context: Context, dispatcher: Dispatcher) -> FastAPI:
+    """The ASGI application. Its lifespan starts the workers and, at the end, stops them."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        context.bell.attach(asyncio.get_running_loop())
+        await run_in_threadpool(dispatcher.start)
+        try:
+            yield
+        finally:
+            context.bell.drain()
+            await run_in_threadpool(dispatcher.stop)
+
+    # No interactive pages: they load their scripts from elsewhere.
+    app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.context = context
+    app.state.dispatcher = dispatcher
+    for router in (modules.router, jobs.router, plan.router, operations.router):
+        app.include_router(router)
+    handlers.install(app)
+    app.add_middleware(Guard, context=context)
+    return app

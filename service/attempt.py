@@ -1,0 +1,214 @@
+"""One attempt at one job: its directory, its process, and what became of it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from service import problems
+from service.context import Context
+from service.records import Claim, Job, Result
+from service.states import State
+from service.store import StaleClaim
+from toast import runner
+from toast.outcome import Outcome
+from toast.planfile import Plan
+from toast.request import PlanRequest
+
+_log = logging.getLogger("toast.service")
+
+_PROGRESS_SECONDS = 0.25
+_ASK_GRACE, _TERM_GRACE = 20.0, 5.0
+_REPORT = "The fault is the service's; tell its operator."
+
+
+class Verdict(StrEnum):
+    """How an attempt ended, as the metrics count it."""
+
+    DONE = "done"
+    CANCELLED = "cancelled"
+    DEADLINE = "deadline"
+    ERROR = "error"
+    CRASHED = "crashed"
+    OUT_OF_MEMORY = "out_of_memory"
+    FAILED = "failed"
+    LOST = "lost"
+    RELEASED = "released"
+    STALE = "stale"
+
+
+class Attempt:
+    """Runs the engine for one claim and writes the end of it. Used by one worker thread."""
+
+    def __init__(self, context: Context, claim: Claim) -> None:
+        self.claim = claim
+        self._context = context
+        self._stop = threading.Event()
+        self._interrupted = False
+        self._stale = False
+        self._started = time.monotonic()
+        self._last = float("-inf")
+
+    def stop(self) -> None:
+        """Ask the engine for its best plan so far. From any thread."""
+        self._stop.set()
+
+    def interrupt(self) -> None:
+        """The server goes: end the engine and give the job back. From any thread."""
+        self._interrupted = True
+        self._stop.set()
+
+    def run(self) -> Verdict:
+        """The whole attempt; raises `StaleClaim` when the job was taken over meanwhile."""
+        directory = work_directory(self._context, self.claim)
+        try:
+            try:
+                outcome = self._engine(directory)
+            except OSError as error:  # no space, no process: not the job's fault
+                _log.exception("job %s could not be started", self.claim.job.id)
+                outcome = Outcome(
+                    status="failed",
+                    directory=directory,
+                    error=problems.Internal(f"The worker could not be started: {error}.", _REPORT),
+                )
+            return self._settle(outcome)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _engine(self, directory: Path) -> Outcome:
+        settings = self._context.settings
+        directory.mkdir(parents=True)
+        request = PlanRequest.model_validate(self.claim.job.request)
+        (directory / "request.json").write_text(request.model_dump_json())
+        # Linked, not read: a module may be large, and its bytes mean nothing to this process.
+        self._context.artifacts.place(self.claim.job.module, directory / "module")
+        command = settings.engine_command
+        outcome = runner.run(
+            directory,
+            on_event=self._on_event,
+            cancelled=self._stop.is_set,
+            command=[*command, str(directory)] if command else None,
+            limits=runner.Limits(
+                deadline_s=settings.deadline,
+                memory_bytes=settings.memory_limit,
+                ask_grace_s=min(_ASK_GRACE, max(0.5, settings.drain)),
+                term_grace_s=min(_TERM_GRACE, max(0.5, settings.drain)),
+            ),
+        )
+        self._context.metrics.attempt_seconds.observe(outcome.seconds)
+        self._context.metrics.peak_bytes.set(outcome.peak_rss_bytes)
+        return outcome
+
+    def _on_event(self, event: runner.Event) -> None:
+        """Record progress: four times a second at first, ever more rarely in a long job."""
+        now = time.monotonic()
+        pause = max(_PROGRESS_SECONDS, (now - self._started) / 200)
+        if event.get("event") != "progress" or self._stale or now - self._last < pause:
+            return
+        self._last = now
+        data = {key: value for key, value in event.items() if key != "event"}
+        try:
+            self._record(data)
+        except StaleClaim:
+            self._stale = True
+            self._stop.set()
+        except ValueError:
+            _log.warning("job %s: progress that is not JSON was dropped", self.claim.job.id)
+
+    def _record(self, data: dict[str, Any]) -> None:
+        lease = self._context.settings.lease
+        state = self._context.store.progress(self.claim, data, lease=lease)
+        if state is State.CANCELLING:
+            self._stop.set()
+        self._context.bell.ring(self.claim.job.id)
+
+    def _settle(self, outcome: Outcome) -> Verdict:
+        context = self._context
+        if self._interrupted and outcome.status == "cancelled":
+            context.store.release(self.claim)
+            return Verdict.RELEASED
+        if outcome.status == "failed" and outcome.exit_code == -9:
+            return self._lost()
+        if outcome.has_plan:
+            try:
+                plan = Plan.from_json(outcome.plan_path.read_bytes())
+            except ValidationError as error:
+                job_id, count = self.claim.job.id, error.error_count()
+                _log.error("job %s: plan.json has %d schema errors", job_id, count)
+                self._failed(
+                    problems.describe(
+                        problems.Internal(
+                            "The engine wrote a plan that does not fit its schema.", _REPORT
+                        )
+                    )
+                )
+                return Verdict.FAILED
+            self._count(self._store_result(outcome, plan))
+            return Verdict(outcome.status)
+        self._failed(self._problem(outcome), retry=outcome.status == "crashed")
+        return Verdict(outcome.status)
+
+    def _lost(self) -> Verdict:
+        self._context.metrics.lost.inc()
+        max_lost = self._context.settings.max_lost
+        self._count(self._context.store.lose(self.claim, max_lost=max_lost))
+        return Verdict.LOST
+
+    def _problem(self, outcome: Outcome) -> dict[str, Any]:
+        if outcome.stderr:
+            _log.info("job %s stderr: %s", self.claim.job.id, outcome.stderr[-1000:])
+        error = outcome.error or problems.Internal("The engine ended without a plan.", _REPORT)
+        return problems.describe(error)
+
+    def _failed(self, problem: dict[str, Any], *, retry: bool = False) -> None:
+        problem["instance"] = f"/v1/jobs/{self.claim.job.id}"
+        retries = self._context.settings.retries if retry else 0
+        self._count(self._context.store.fail(self.claim, problem, retries=retries))
+
+    def _store_result(self, outcome: Outcome, plan: Plan) -> Job:
+        """Files first, then the row, under the guard that keeps a deletion out of between."""
+        artifacts = self._context.artifacts
+        with artifacts.incoming() as plan_in, artifacts.incoming() as module_in:
+            plan_file = artifacts.copy_in(outcome.plan_path, plan_in)
+            module_file = artifacts.copy_in(outcome.module_path, module_in)
+            result = Result(
+                plan_sha256=plan_file.sha256,
+                module_sha256=module_file.sha256,
+                suffix=outcome.suffix or "",
+                summary=_summary(plan, outcome),
+            )
+            with artifacts.guard:
+                artifacts.keep(plan_in, plan_file)
+                artifacts.keep(module_in, module_file)
+                return self._context.store.succeed(self.claim, result)
+
+    def _count(self, job: Job) -> None:
+        if job.terminal:
+            self._context.metrics.finished.labels(state=job.state.value).inc()
+
+
+def work_directory(context: Context, claim: Claim) -> Path:
+    """Each attempt has a directory of its own, so that none meets another's leavings."""
+    return context.work / f"{claim.job.id}.{claim.attempt}"
+
+
+def _summary(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """The numbers that a list of jobs shows; the deadline is the server's to report."""
+    stopped = outcome.status == "deadline"
+    return {
+        "fits": plan.predicted.fits,
+        "step_seconds": plan.predicted.step_seconds,
+        "unsharded_step_seconds": plan.unsharded.step_seconds,
+        "peak_bytes": plan.predicted.peak_bytes,
+        "memory_bytes": plan.memory_bytes,
+        "termination": "deadline" if stopped else plan.search.termination,
+        "worker_seconds": round(outcome.seconds, 3),
+        "worker_peak_bytes": outcome.peak_rss_bytes,
+    }

@@ -1,0 +1,29 @@
+"""What the parts of one running server share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.artifacts import ArtifactStore
+from service.bell import Bell
+from service.metrics import Metrics
+from service.settings import Settings
+from service.store import JobStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """`owner` names this data directory in claims: the same before and after a restart."""
+
+    settings: Settings
+    store: JobStore
+    artifacts: ArtifactStore
+    bell: Bell
+    metrics: Metrics
+    owner: str
+
+    @property
+    def work(self) -> Path:
+        """Where attempts have their directories."""
+        return self.settings.data / "work"

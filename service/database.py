@@ -1,0 +1,105 @@
+"""Opens the database: SQLite in a file by default, PostgreSQL by URL.
+
+SQLite gets one writing connection, whose transactions start with `BEGIN IMMEDIATE` (Python's
+default defers the lock and lets two claims read the same row), and read-only connections beside
+it. Its write-ahead log is used only where the library has the fix for the log-reset corruption.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from sqlalchemy.pool import QueuePool
+
+FIXED_WAL = (3, 51, 3)
+"""The first SQLite version whose write-ahead log is safe to reset."""
+
+_BUSY_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """`writer` for transactions that write, `reader` for those that only read."""
+
+    writer: sa.Engine
+    reader: sa.Engine
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.writer.dispose()
+        if self.reader is not self.writer:
+            self.reader.dispose()
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of the SQLite database in the file `path`."""
+    return f"sqlite:///{path}"
+
+
+def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
+    """`WAL` where that is safe, else the rollback journal."""
+    return "WAL" if version >= FIXED_WAL else "DELETE"
+
+
+def open_database(url: str) -> Database:
+    """Connect, bring the tables up to date, and return the two engines."""
+    if sa.make_url(url).get_backend_name() == "sqlite":
+        database = _open_sqlite(url)
+    else:
+        engine = sa.create_engine(url, pool_size=10, pool_pre_ping=True)
+        database = Database(writer=engine, reader=engine)
+    migrate(database.writer)
+    return database
+
+
+def migrate(engine: sa.Engine, revision: str = "head") -> None:
+    """Apply the migrations shipped in this package up to `revision`, in one transaction."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("path_separator", "os")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+def _open_sqlite(url: str) -> Database:
+    path = sa.make_url(url).database
+    if not path or path == ":memory:":
+        raise ValueError("the job table must outlive the process: give SQLite a file")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    writer = _sqlite_engine(url, "BEGIN IMMEDIATE", size=1)
+    reader = _sqlite_engine(f"sqlite:///file:{path}?mode=ro&uri=true", "BEGIN", size=8)
+    return Database(writer=writer, reader=reader)
+
+
+def _sqlite_engine(url: str, begin: str, *, size: int) -> sa.Engine:
+    # A caller waits for the one writing connection rather than failing: the lock is in the pool.
+    engine = sa.create_engine(
+        url, poolclass=QueuePool, pool_size=size, max_overflow=0, pool_timeout=60
+    )
+    sa.event.listen(engine, "connect", _on_connect(write=size == 1))
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _on_connect(*, write: bool) -> Callable[[Any, Any], None]:
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # transactions are begun by the engine, never implied
+        connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
+        connection.execute("PRAGMA foreign_keys=ON")
+        if write:
+            connection.execute(f"PRAGMA journal_mode={journal_mode()}")
+            connection.execute("PRAGMA synchronous=FULL")
+
+    return prepare

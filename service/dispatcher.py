@@ -1,0 +1,153 @@
+"""Claims jobs and runs each attempt in a fresh worker process.
+
+A thread a worker claims and waits for its process; one more thread renews the leases, notices
+cancellations made elsewhere and takes back jobs of servers that died. Every write after a claim
+goes through the store's fence, so an attempt that was overtaken can do no harm: its writes are
+refused and its process is stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from service.attempt import Attempt, Verdict
+from service.context import Context
+from service.records import Claim
+from service.states import State
+from service.store import StaleClaim
+
+_log = logging.getLogger("toast.service")
+
+_POLL_SECONDS = 1.0
+
+
+class Dispatcher:
+    """Runs up to `settings.workers` jobs at once until `stop`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._running: dict[str, Attempt] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._draining = threading.Event()
+        self._over = threading.Event()
+        count = context.settings.workers
+        self._workers = [
+            threading.Thread(target=self._work, name=f"worker-{index}") for index in range(count)
+        ]
+        self._keeper = threading.Thread(target=self._keep_leases, name="leases")
+
+    def start(self) -> None:
+        """Take back what an earlier life of this server left, then begin to claim."""
+        self._recover(self._context.owner)
+        self._context.metrics.workers.set(len(self._workers))
+        for thread in (*self._workers, self._keeper):
+            thread.start()
+
+    def nudge(self) -> None:
+        """A job was queued."""
+        with self._wake:
+            self._wake.notify_all()
+
+    def cancel(self, job_id: str) -> None:
+        """The job became cancelling: tell its worker if it is one of ours."""
+        with self._lock:
+            attempt = self._running.get(job_id)
+        if attempt is not None:
+            attempt.stop()
+
+    def drain(self) -> None:
+        """Claim nothing more. Running jobs have `settings.drain` seconds. Returns at once."""
+        self._draining.set()
+
+    def stop(self) -> None:
+        """Drain, give back what still runs then, and return when no worker is left."""
+        self.drain()
+        self.nudge()
+        deadline = time.monotonic() + self._context.settings.drain
+        for thread in self._workers:
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
+        with self._lock:
+            left = list(self._running.values())
+        for attempt in left:
+            attempt.interrupt()
+        for thread in self._workers:
+            thread.join()
+        self._over.set()
+        self._keeper.join()
+
+    def _work(self) -> None:
+        while not self._draining.is_set():
+            try:
+                claim = self._claim()
+                if claim is None:
+                    with self._wake:
+                        self._wake.wait(_POLL_SECONDS)
+                else:
+                    self._run(claim)
+            except Exception:  # the database may be away; the thread must not be
+                _log.exception("worker thread failed; it goes on")
+                self._draining.wait(_POLL_SECONDS)
+
+    def _claim(self) -> Claim | None:
+        settings = self._context.settings
+        claim = self._context.store.claim(self._context.owner, lease=settings.lease)
+        if claim is not None:
+            self._context.bell.ring(claim.job.id)
+            self._context.metrics.queue_seconds.observe(
+                max(0.0, (claim.job.started or 0.0) - claim.job.created)
+            )
+        return claim
+
+    def _run(self, claim: Claim) -> None:
+        context, job_id = self._context, claim.job.id
+        attempt = Attempt(context, claim)
+        with self._lock:
+            self._running[job_id] = attempt
+        context.metrics.busy.inc()
+        try:
+            verdict = attempt.run()
+        except StaleClaim:
+            context.metrics.stale.inc()
+            verdict = Verdict.STALE
+            _log.warning("job %s attempt %d lost its claim", job_id, claim.attempt)
+        finally:
+            context.metrics.busy.dec()
+            with self._lock:
+                del self._running[job_id]
+        context.metrics.attempts.labels(outcome=verdict.value).inc()
+        context.bell.ring(job_id)
+        _log.info("job %s attempt %d: %s", job_id, claim.attempt, verdict.value)
+
+    def _keep_leases(self) -> None:
+        # Renewing comes before reaping: after a pause of this process longer than a lease, its
+        # own jobs are renewed (if nobody took them) rather than taken from itself.
+        while not self._over.wait(self._context.settings.lease / 3):
+            try:
+                self._renew()
+                self._recover(None)
+            except Exception:
+                _log.exception("leases could not be renewed; trying again")
+
+    def _renew(self) -> None:
+        with self._lock:
+            attempts = list(self._running.values())
+        for attempt in attempts:
+            try:
+                state = self._context.store.renew(attempt.claim, lease=self._context.settings.lease)
+                if state is State.CANCELLING:
+                    attempt.stop()
+            except StaleClaim:
+                attempt.stop()
+
+    def _recover(self, owner: str | None) -> None:
+        context = self._context
+        for job in context.store.recover(owner, max_lost=context.settings.max_lost):
+            context.metrics.lost.inc()
+            _log.warning("job %s lost its worker and is now %s", job.id, job.state)
+            if job.terminal:
+                context.metrics.finished.labels(state=job.state.value).inc()
+            context.bell.ring(job.id)
+            self.nudge()

@@ -1,0 +1,81 @@
+"""The records that travel between the store, the dispatcher and the routes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from service.states import TERMINAL, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One row of the job table. Times are seconds since the epoch.
+
+    `version` grows by one with every event; `attempt` with every claim. `failures` counts
+    crashes that the job caused, `lost` workers that vanished through no fault of it.
+    `progress`, `error` (a problem object) and `summary` are JSON objects.
+    """
+
+    seq: int
+    id: str
+    module: str
+    request: dict[str, Any]
+    state: State
+    version: int
+    attempt: int
+    failures: int
+    lost: int
+    created: float
+    started: float | None
+    finished: float | None
+    progress: dict[str, Any] | None
+    error: dict[str, Any] | None
+    summary: dict[str, Any] | None
+    plan_sha256: str | None
+    result_sha256: str | None
+    result_suffix: str | None
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the job is over."""
+        return self.state in TERMINAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job."""
+
+    module: str
+    request: dict[str, Any]
+    scope: str = ""
+    key: str | None = None
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to write on a job: good until some later claim raises `attempt`."""
+
+    job: Job
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What happened to a job; `number` starts at 1 and has no gaps."""
+
+    number: int
+    kind: str
+    data: dict[str, Any]
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The artifacts of a job and the few numbers of the plan that lists show."""
+
+    plan_sha256: str
+    module_sha256: str
+    suffix: str
+    summary: dict[str, Any]

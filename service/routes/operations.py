@@ -1,0 +1,72 @@
+"""The catalogue, the probes, the metrics and the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from costmodel import devices
+from service import problems
+from service.routes.shared import Shared
+from service.views import DeviceList, DeviceView
+
+router = APIRouter()
+
+_PAGE = (Path(__file__).parent.parent / "page.html").read_text(encoding="utf-8")
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+_POLICY += "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+@router.get("/v1/devices")
+def list_devices() -> DeviceList:
+    """The chips that can be planned for."""
+    found = devices.catalogue().values()
+    return DeviceList(
+        devices=[
+            DeviceView(
+                name=device.name,
+                kind=device.kind,
+                description=device.description,
+                memory_bytes=device.memory_bytes,
+            )
+            for device in found
+        ]
+    )
+
+
+@router.get("/healthz", response_class=PlainTextResponse)
+async def alive() -> str:
+    """The process answers."""
+    return "ok\n"
+
+
+@router.get("/readyz", response_class=PlainTextResponse)
+def ready(context: Shared) -> str:
+    """The database answers, the disk takes files, and we are not shutting down."""
+    if context.bell.draining:
+        raise problems.Draining("The service is shutting down.", "Use another replica.")
+    try:
+        context.store.ping()
+        with context.artifacts.incoming() as probe:
+            probe.write(b"ready")
+    except Exception as error:
+        raise problems.NotReady(
+            f"The store does not answer: {type(error).__name__}.", "Look at the server's log."
+        ) from error
+    return "ready\n"
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(context: Shared) -> Response:
+    """Prometheus text."""
+    return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/", response_class=HTMLResponse)
+async def page() -> HTMLResponse:
+    """A page that lists the jobs; it has no data of its own and no outside assets."""
+    headers = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
+    return HTMLResponse(_PAGE, headers=headers)

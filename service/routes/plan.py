@@ -1,0 +1,115 @@
+"""One call for who has only curl: the module in, the sharded module out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import FileResponse
+from starlette.concurrency import run_in_threadpool
+
+from analysis.errors import ToastError
+from service import problems
+from service.context import Context
+from service.dispatcher import Dispatcher
+from service.records import Job
+from service.routes.shared import (
+    Caller,
+    Key,
+    Shared,
+    Workers,
+    create_job,
+    module_file,
+    plan_file,
+    take_module,
+)
+from service.states import State
+from service.views import PlanFields, job_path
+from service.waiting import wait_for
+
+router = APIRouter()
+
+_POLL_SECONDS = 1.0
+
+
+@router.post("/v1/plan", response_class=FileResponse)
+async def plan(
+    request: Request,
+    fields: Annotated[PlanFields, Query()],
+    context: Shared,
+    workers: Workers,
+    caller: Caller,
+    key: Key = None,
+) -> FileResponse:
+    """Upload, plan, wait, answer. A caller that hangs up cancels the job, unless it has a key."""
+    settings = fields.to_request()
+    artifact, _ = await take_module(request, context)
+
+    def queue() -> Job:
+        made = create_job(context, workers, artifact.sha256, settings, caller=caller, key=key)
+        return made[0]
+
+    job = await run_in_threadpool(queue)
+    async with _cancelled_when_alone(request, context, workers, job, keep=key is not None):
+        job = await _finished(context, job)
+    return _answer(request, context, job)
+
+
+async def _finished(context: Context, job: Job) -> Job:
+    while not job.terminal:
+        job = await wait_for(context, job.id, context.settings.max_wait, lambda j: j.terminal)
+        if context.bell.draining and not job.terminal:
+            raise problems.Draining(
+                f"The service is shutting down; job {job.id} goes on after its restart.",
+                f"Follow it at {job_path(job)}.",
+                headers={"Retry-After": "5", "Toast-Job": job.id, "Location": job_path(job)},
+            )
+    return job
+
+
+@contextlib.asynccontextmanager
+async def _cancelled_when_alone(
+    request: Request, context: Context, workers: Dispatcher, job: Job, *, keep: bool
+) -> AsyncIterator[None]:
+    """Watch the connection while we wait: nobody reads the plan of a caller that went away."""
+
+    async def watch() -> None:
+        # The framework offers no event for this, only a question.
+        while not await request.is_disconnected():  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_SECONDS)
+        with contextlib.suppress(ToastError):  # over or deleted meanwhile
+            await run_in_threadpool(context.store.cancel, job.id)
+            workers.cancel(job.id)
+            context.bell.ring(job.id)
+
+    watcher = None if keep else asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+
+
+def _answer(request: Request, context: Context, job: Job) -> FileResponse:
+    path = job_path(job)
+    headers = {"Toast-Job": job.id, "Location": path}
+    if job.plan_sha256 is None:
+        raise _failure(job, headers)
+    wants_json = "application/json" in request.headers.get("accept", "")
+    response = plan_file(context, job) if wants_json else module_file(context, job)
+    response.headers.update(headers)
+    response.headers["Link"] = f'<{path}/plan>; rel="describedby"; type="application/json"'
+    response.headers["Toast-Fits"] = str(bool((job.summary or {}).get("fits"))).lower()
+    return response
+
+
+def _failure(job: Job, headers: dict[str, str]) -> ToastError:
+    """The job's error as this request's own."""
+    if job.state is State.CANCELLED or job.error is None:
+        return problems.JobCancelled(
+            f"Job {job.id} was cancelled.", "Send the module again.", headers=headers
+        )
+    return problems.JobFailed(job.error, headers)

@@ -1,0 +1,141 @@
+"""What the routes share: the context, uploads, and the creation of a job."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, cast
+
+from fastapi import Depends, Header, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.responses import FileResponse
+
+from service import problems
+from service.artifacts import Artifact, Incoming
+from service.context import Context
+from service.dispatcher import Dispatcher
+from service.records import Job, NewJob
+from toast.request import PlanRequest
+
+_BATCH = 1 << 20
+
+
+def _context(request: Request) -> Context:
+    return cast(Context, request.app.state.context)
+
+
+def _dispatcher(request: Request) -> Dispatcher:
+    return cast(Dispatcher, request.app.state.dispatcher)
+
+
+def _caller(request: Request) -> str:
+    return cast(str, request.state.caller)
+
+
+Shared = Annotated[Context, Depends(_context)]
+Workers = Annotated[Dispatcher, Depends(_dispatcher)]
+Caller = Annotated[str, Depends(_caller)]
+Key = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[\x20-\x7e]+$"),
+]
+
+
+async def take_module(request: Request, context: Context) -> tuple[Artifact, bool]:
+    """Stream the body to disk and record it; the artifact and whether it was new."""
+    with context.artifacts.incoming() as incoming:
+        try:
+            await _spool(request, incoming)
+        except ClientDisconnect as error:
+            raise problems.IncompleteBody("The body ended early.", "Send it again.") from error
+        if incoming.size == 0:
+            raise problems.EmptyBody(
+                "The body is empty.", "Send the bytes of a StableHLO module as the body."
+            )
+        artifact, new = await run_in_threadpool(_keep, context, incoming)
+    if new:
+        context.metrics.uploaded.inc(artifact.size)
+    return artifact, new
+
+
+async def _spool(request: Request, incoming: Incoming) -> None:
+    """Disk and hash work in a thread, a megabyte at a time; the loop serves others meanwhile."""
+    batch: list[bytes] = []
+    waiting = 0
+    async for chunk in request.stream():
+        batch.append(chunk)
+        waiting += len(chunk)
+        if waiting >= _BATCH:
+            await run_in_threadpool(incoming.write, b"".join(batch))
+            batch, waiting = [], 0
+    incoming.write(b"".join(batch))
+
+
+def _keep(context: Context, incoming: Incoming) -> tuple[Artifact, bool]:
+    artifact = incoming.finish()
+    with context.artifacts.guard:
+        context.artifacts.keep(incoming, artifact)
+        return artifact, context.store.add_module(artifact.sha256, artifact.size)
+
+
+def create_job(
+    context: Context,
+    workers: Dispatcher,
+    module: str,
+    request: PlanRequest,
+    *,
+    caller: str,
+    key: str | None,
+) -> tuple[Job, bool]:
+    """Queue a job and wake a worker; whether it was new."""
+    if context.bell.draining:
+        raise problems.Draining(
+            "The service is shutting down.", "Try again.", headers={"Retry-After": "5"}
+        )
+    settings = request.model_dump()
+    identity = json.dumps([module, settings], sort_keys=True)
+    new = NewJob(
+        module=module,
+        request=settings,
+        scope=caller,
+        key=key,
+        fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
+    )
+    job, fresh = context.store.create(new, max_queued=context.settings.max_queued)
+    workers.nudge()
+    return job, fresh
+
+
+def plan_file(context: Context, job: Job) -> FileResponse:
+    """`plan.json` of a job that has one."""
+    sha256 = _result(job, job.plan_sha256)
+    return _file(context, sha256, "application/json", "plan.json")
+
+
+def module_file(context: Context, job: Job) -> FileResponse:
+    """The sharded module of a job that has one, in the form that came in."""
+    sha256 = _result(job, job.result_sha256)
+    text = job.result_suffix == ".mlir"
+    media = "text/plain; charset=utf-8" if text else "application/octet-stream"
+    return _file(context, sha256, media, f"sharded{job.result_suffix}")
+
+
+def _file(context: Context, sha256: str, media: str, name: str) -> FileResponse:
+    headers = {"ETag": f'"{sha256}"', "X-Content-Type-Options": "nosniff"}
+    return FileResponse(
+        context.artifacts.path(sha256), media_type=media, filename=name, headers=headers
+    )
+
+
+def _result(job: Job, sha256: str | None) -> str:
+    if sha256 is not None:
+        return sha256
+    if not job.terminal:
+        raise problems.JobNotFinished(
+            f"Job {job.id} is {job.state}; it has no plan yet.",
+            f"Wait for it with GET /v1/jobs/{job.id}?wait=30.",
+        )
+    raise problems.NoResult(
+        f"Job {job.id} {job.state} without a plan.", f"GET /v1/jobs/{job.id} says why."
+    )

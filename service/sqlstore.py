@@ -1,0 +1,324 @@
+"""The job store on SQL: SQLite and PostgreSQL from one set of statements."""
+
+# ruff: noqa: D102 (the methods are documented in `JobStore`)
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import sqlalchemy as sa
+
+from service import problems
+from service.database import Database
+from service.records import Claim, Event, Job, NewJob, Result
+from service.rows import (
+    change,
+    dumps,
+    event_of,
+    insert_job,
+    is_claimed,
+    job_of,
+    state_event,
+)
+from service.states import CLAIMED, State
+from service.store import JobStore, StaleClaim
+from service.tables import events, idempotency, jobs, modules
+
+_UNCLAIM: dict[str, Any] = {"owner": None, "lease_until": None}
+
+
+class SqlJobStore(JobStore):
+    """See `JobStore` for what each method promises."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._write = database.writer.begin
+        self._read = database.reader.begin
+        self._postgres = database.writer.dialect.name == "postgresql"
+
+    def ping(self) -> None:
+        with self._read() as connection:
+            connection.execute(sa.select(jobs.c.seq).limit(1)).first()
+
+    def close(self) -> None:
+        self._database.close()
+
+    def add_module(self, sha256: str, size: int) -> bool:
+        with self._write() as connection:
+            if self._size(connection, sha256) is not None:
+                return False
+            row = {"sha256": sha256, "size": size, "created": self._now(connection)}
+            connection.execute(modules.insert().values(row))
+            return True
+
+    def module_size(self, sha256: str) -> int | None:
+        with self._read() as connection:
+            return self._size(connection, sha256)
+
+    def create(self, new: NewJob, *, max_queued: int) -> tuple[Job, bool]:
+        with self._write() as connection:
+            if new.key is not None and (known := self._replayed(connection, new)) is not None:
+                return known, False
+            if self._size(connection, new.module) is None:
+                raise problems.UnknownModule(
+                    f"No module {new.module} was uploaded.",
+                    "Upload it with POST /v1/modules and use the id in the answer.",
+                )
+            self._check_queue(connection, max_queued)
+            job = insert_job(connection, new, self._now(connection))
+            if new.key is not None:
+                row = {"scope": new.scope, "key": new.key, "fingerprint": new.fingerprint}
+                connection.execute(idempotency.insert().values(**row, job=job.seq))
+            return job, True
+
+    def get(self, job_id: str) -> Job:
+        with self._read() as connection:
+            return _existing(connection, job_id)
+
+    def page(self, *, limit: int, before: int | None, state: State | None) -> list[Job]:
+        query = sa.select(jobs).order_by(jobs.c.seq.desc()).limit(limit)
+        if before is not None:
+            query = query.where(jobs.c.seq < before)
+        if state is not None:
+            query = query.where(jobs.c.state == state.value)
+        with self._read() as connection:
+            return [job_of(row) for row in connection.execute(query)]
+
+    def events(self, job_id: str, *, after: int) -> list[Event]:
+        query = (
+            sa.select(events)
+            .join(jobs, jobs.c.seq == events.c.job)
+            .where(jobs.c.id == job_id, events.c.number > after)
+            .order_by(events.c.number)
+        )
+        with self._read() as connection:
+            return [event_of(row) for row in connection.execute(query)]
+
+    def counts(self) -> dict[State, int]:
+        query = sa.select(jobs.c.state, sa.func.count()).group_by(jobs.c.state)
+        with self._read() as connection:
+            found = {row[0]: row[1] for row in connection.execute(query)}
+        return {state: found.get(state.value, 0) for state in State}
+
+    def refers_to(self, sha256: str) -> bool:
+        results = sa.or_(jobs.c.plan_sha256 == sha256, jobs.c.result_sha256 == sha256)
+        with self._read() as connection:
+            if self._size(connection, sha256) is not None:
+                return True
+            return connection.execute(sa.select(jobs.c.seq).where(results)).first() is not None
+
+    def claim(self, owner: str, *, lease: float) -> Claim | None:
+        oldest = (
+            sa.select(jobs.c.seq)
+            .where(jobs.c.state == State.QUEUED.value)
+            .order_by(jobs.c.seq)
+            .limit(1)
+            .with_for_update(skip_locked=True)  # PostgreSQL; SQLite has one writer
+        )
+        with self._write() as connection:
+            now = self._now(connection)
+            job = change(
+                connection,
+                jobs.c.seq == oldest.scalar_subquery(),
+                state_event,
+                now,
+                state=State.RUNNING.value,
+                attempt=jobs.c.attempt + 1,
+                owner=owner,
+                lease_until=now + lease,
+                started=sa.func.coalesce(jobs.c.started, now),
+                progress=None,
+            )
+            return Claim(job=job, attempt=job.attempt) if job else None
+
+    def renew(self, claim: Claim, *, lease: float) -> State:
+        with self._write() as connection:
+            update = (
+                jobs.update()
+                .where(is_claimed(claim))
+                .values(lease_until=self._now(connection) + lease)
+                .returning(jobs.c.state)
+            )
+            state = connection.execute(update).scalar_one_or_none()
+            if state is None:
+                raise StaleClaim(claim.job.id)
+            return State(state)
+
+    def progress(self, claim: Claim, data: dict[str, Any], *, lease: float) -> State:
+        with self._write() as connection:
+            now = self._now(connection)
+            values = {"progress": dumps(data), "lease_until": now + lease}
+            job = change(connection, is_claimed(claim), lambda _: ("progress", data), now, **values)
+            return _fenced(job, claim).state
+
+    def succeed(self, claim: Claim, result: Result) -> Job:
+        return self._end(
+            claim,
+            State.SUCCEEDED,
+            plan_sha256=result.plan_sha256,
+            result_sha256=result.module_sha256,
+            result_suffix=result.suffix,
+            summary=dumps(result.summary),
+        )
+
+    def fail(self, claim: Claim, error: dict[str, Any], *, retries: int = 0) -> Job:
+        with self._write() as connection:
+            job = _claimed(connection, claim)
+            failures = job.failures + 1
+            if job.state is State.RUNNING and failures <= retries:
+                return self._requeue(connection, claim, failures=failures)
+            kept = None if job.state is State.CANCELLING else dumps(error)
+            return self._close(connection, claim, State.FAILED, error=kept, failures=failures)
+
+    def lose(self, claim: Claim, *, max_lost: int) -> Job:
+        with self._write() as connection:
+            return self._lose(connection, claim, _claimed(connection, claim), max_lost)
+
+    def release(self, claim: Claim) -> Job:
+        with self._write() as connection:
+            if _claimed(connection, claim).state is State.CANCELLING:
+                return self._close(connection, claim, State.CANCELLED)
+            return self._requeue(connection, claim)
+
+    def recover(self, owner: str | None, *, max_lost: int) -> list[Job]:
+        with self._write() as connection:
+            late = jobs.c.lease_until < self._now(connection)
+            mine = late if owner is None else jobs.c.owner == owner
+            claimed = jobs.c.state.in_([state.value for state in CLAIMED])
+            query = sa.select(jobs).where(claimed, mine).with_for_update(skip_locked=True)
+            found = [job_of(row) for row in connection.execute(query)]
+            return [
+                self._lose(connection, Claim(job=job, attempt=job.attempt), job, max_lost)
+                for job in found
+            ]
+
+    def cancel(self, job_id: str) -> Job:
+        with self._write() as connection:
+            job = _existing(connection, job_id, lock=True)
+            if job.terminal:
+                raise problems.JobFinished(
+                    f"Job {job_id} is over ({job.state}).", "Only unfinished jobs can be cancelled."
+                )
+            if job.state is State.CANCELLING:
+                return job
+            now = self._now(connection)
+            queued = job.state is State.QUEUED
+            values: dict[str, Any] = (
+                {"state": State.CANCELLED.value, "finished": now}
+                if queued
+                else {"state": State.CANCELLING.value}
+            )
+            changed = change(connection, jobs.c.seq == job.seq, state_event, now, **values)
+            assert changed is not None  # the row is locked
+            return changed
+
+    def delete(self, job_id: str) -> Job:
+        with self._write() as connection:
+            job = _existing(connection, job_id, lock=True)
+            if job.state in CLAIMED:
+                raise problems.JobNotFinished(
+                    f"Job {job_id} is {job.state}.", "Cancel it first, then delete it."
+                )
+            connection.execute(jobs.delete().where(jobs.c.seq == job.seq))
+            return job
+
+    def _now(self, connection: sa.Connection) -> float:
+        if not self._postgres:  # one process owns the file, and its clock is the only one
+            return time.time()
+        clock = sa.select(sa.extract("epoch", sa.func.clock_timestamp()))
+        return float(connection.execute(clock).scalar_one())
+
+    def _size(self, connection: sa.Connection, sha256: str) -> int | None:
+        query = sa.select(modules.c.size).where(modules.c.sha256 == sha256)
+        return connection.execute(query).scalar_one_or_none()
+
+    def _replayed(self, connection: sa.Connection, new: NewJob) -> Job | None:
+        query = (
+            sa.select(idempotency.c.fingerprint, jobs)
+            .join(jobs, jobs.c.seq == idempotency.c.job)
+            .where(idempotency.c.scope == new.scope, idempotency.c.key == new.key)
+        )
+        row = connection.execute(query).first()
+        if row is None:
+            return None
+        if row.fingerprint != new.fingerprint:
+            raise problems.IdempotencyMismatch(
+                "This Idempotency-Key was used for another request.",
+                "Use a new key for a new request.",
+            )
+        return job_of(row)
+
+    def _check_queue(self, connection: sa.Connection, max_queued: int) -> None:
+        query = sa.select(sa.func.count()).where(jobs.c.state == State.QUEUED.value)
+        waiting = connection.execute(query).scalar_one()
+        if waiting >= max_queued:
+            raise problems.QueueFull(
+                f"{waiting} jobs are waiting, which is the limit.",
+                "Try again when some have run.",
+                headers={"Retry-After": "10"},
+            )
+
+    def _end(self, claim: Claim, state: State, **values: Any) -> Job:
+        with self._write() as connection:
+            return self._close(connection, claim, state, **values)
+
+    def _close(self, connection: sa.Connection, claim: Claim, state: State, **values: Any) -> Job:
+        now = self._now(connection)
+        cancelling = jobs.c.state == State.CANCELLING.value
+        final = sa.case((cancelling, State.CANCELLED.value), else_=state.value)
+        job = change(
+            connection,
+            is_claimed(claim),
+            state_event,
+            now,
+            state=final,
+            finished=now,
+            **_UNCLAIM,
+            **values,
+        )
+        return _fenced(job, claim)
+
+    def _requeue(self, connection: sa.Connection, claim: Claim, **values: Any) -> Job:
+        now = self._now(connection)
+        values = {"state": State.QUEUED.value, "progress": None, **_UNCLAIM, **values}
+        job = change(connection, is_claimed(claim), state_event, now, **values)
+        return _fenced(job, claim)
+
+    def _lose(self, connection: sa.Connection, claim: Claim, job: Job, max_lost: int) -> Job:
+        lost = job.lost + 1
+        if job.state is State.CANCELLING:
+            return self._close(connection, claim, State.CANCELLED, lost=lost)
+        if lost < max_lost:
+            return self._requeue(connection, claim, lost=lost)
+        error = problems.WorkerLost(
+            f"The job's worker vanished {lost} times.", "Look at the server's log and memory."
+        )
+        instance = f"/v1/jobs/{job.id}"
+        body = dumps(problems.describe(error, instance))
+        return self._close(connection, claim, State.FAILED, lost=lost, error=body)
+
+
+def _existing(connection: sa.Connection, job_id: str, *, lock: bool = False) -> Job:
+    query = sa.select(jobs).where(jobs.c.id == job_id)
+    # What cannot be an id is not asked for: PostgreSQL refuses some text (NUL) with an error.
+    known = re.fullmatch("[0-9a-f]{32}", job_id) is not None
+    row = connection.execute(query.with_for_update() if lock else query).first() if known else None
+    if row is None:
+        raise problems.UnknownJob(
+            f"There is no job {job_id!r}.", "GET /v1/jobs lists the jobs that exist."
+        )
+    return job_of(row)
+
+
+def _claimed(connection: sa.Connection, claim: Claim) -> Job:
+    query = sa.select(jobs).where(is_claimed(claim)).with_for_update()
+    row = connection.execute(query).first()
+    return _fenced(job_of(row) if row else None, claim)
+
+
+def _fenced(job: Job | None, claim: Claim) -> Job:
+    if job is None:
+        raise StaleClaim(claim.job.id)
+    return job

@@ -1,0 +1,113 @@
+"""What a job store promises. `sqlstore` keeps it on SQLite and PostgreSQL.
+
+Every method is one transaction and may be called from any thread. Each change of a job adds one
+to its version and writes exactly one event with that number, so a reader that has seen event *n*
+has missed nothing before it. Methods that take a `Claim` raise `StaleClaim` when the job has been
+claimed again, has ended or is gone; nothing is written then.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from service.records import Claim, Event, Job, NewJob, Result
+from service.states import State
+
+
+class StaleClaim(Exception):
+    """A worker wrote on a job that is no longer its own."""
+
+
+class JobStore(ABC):
+    """The durable table of modules and jobs."""
+
+    @abstractmethod
+    def ping(self) -> None:
+        """Return when the database answers; raise whatever it raises when not."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the connections back."""
+
+    @abstractmethod
+    def add_module(self, sha256: str, size: int) -> bool:
+        """Record an uploaded module; whether it was new. Its bytes are on disk already."""
+
+    @abstractmethod
+    def module_size(self, sha256: str) -> int | None:
+        """The size in bytes of an uploaded module, None for an unknown one."""
+
+    @abstractmethod
+    def create(self, new: NewJob, *, max_queued: int) -> tuple[Job, bool]:
+        """Queue a job; whether it was new rather than found by its idempotency key.
+
+        Raises `UnknownModule`, `QueueFull` and `IdempotencyMismatch`; the key is stored in the
+        transaction that stores the job.
+        """
+
+    @abstractmethod
+    def get(self, job_id: str) -> Job:
+        """The job; raises `UnknownJob`."""
+
+    @abstractmethod
+    def page(self, *, limit: int, before: int | None, state: State | None) -> list[Job]:
+        """Up to `limit` jobs, newest first, with `seq` below `before`."""
+
+    @abstractmethod
+    def events(self, job_id: str, *, after: int) -> list[Event]:
+        """The events of a job numbered above `after`, in order; none for an unknown job."""
+
+    @abstractmethod
+    def counts(self) -> dict[State, int]:
+        """How many jobs are in each state."""
+
+    @abstractmethod
+    def refers_to(self, sha256: str) -> bool:
+        """Whether any module or result has these bytes."""
+
+    @abstractmethod
+    def claim(self, owner: str, *, lease: float) -> Claim | None:
+        """Take the oldest queued job for `lease` seconds, or None. No two callers get one job."""
+
+    @abstractmethod
+    def renew(self, claim: Claim, *, lease: float) -> State:
+        """Extend the lease; no event. Returns the state, to learn of a cancellation."""
+
+    @abstractmethod
+    def progress(self, claim: Claim, data: dict[str, Any], *, lease: float) -> State:
+        """Record progress and extend the lease. Returns the state."""
+
+    @abstractmethod
+    def succeed(self, claim: Claim, result: Result) -> Job:
+        """End the job with its result: succeeded, or cancelled when it was cancelling."""
+
+    @abstractmethod
+    def fail(self, claim: Claim, error: dict[str, Any], *, retries: int = 0) -> Job:
+        """The attempt failed: failed (cancelled when cancelling), or queued again.
+
+        It is queued again while fewer than `retries` failures were counted before this one.
+        """
+
+    @abstractmethod
+    def lose(self, claim: Claim, *, max_lost: int) -> Job:
+        """The worker vanished: queued again, failed at `max_lost`, cancelled when cancelling."""
+
+    @abstractmethod
+    def release(self, claim: Claim) -> Job:
+        """Give the job back unharmed (a drain): queued, or cancelled when cancelling."""
+
+    @abstractmethod
+    def recover(self, owner: str | None, *, max_lost: int) -> list[Job]:
+        """`lose` every claimed job of `owner`; of None, every one whose lease has run out."""
+
+    @abstractmethod
+    def cancel(self, job_id: str) -> Job:
+        """Ask a job to stop: queued becomes cancelled, running cancelling, cancelling stays.
+
+        Raises `UnknownJob`, and `JobFinished` for a job that is over.
+        """
+
+    @abstractmethod
+    def delete(self, job_id: str) -> Job:
+        """Forget a job that is over or queued; raises `UnknownJob` and `JobNotFinished`."""

@@ -1,0 +1,88 @@
+"""The tables, as the code sees them; `migrations/` makes them and a test compares the two.
+
+Times are seconds since the epoch. Structured columns are JSON text, so that both databases hold
+the same bytes.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# SQLite numbers rows by itself only where the key's type is exactly INTEGER.
+_serial = BigInteger().with_variant(Integer, "sqlite")
+
+modules = Table(
+    "modules",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("created", Float(53), nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("seq", _serial, primary_key=True, autoincrement=True),
+    Column("id", String(32), nullable=False, unique=True),
+    Column("module", String(64), ForeignKey("modules.sha256"), nullable=False),
+    Column("request", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    # Number of writes a reader can see; also the number of the last event. ETags are made of it.
+    Column("version", Integer, nullable=False),
+    # The fence: each claim adds one, each later write of a worker must name it.
+    Column("attempt", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),
+    Column("owner", String(64)),
+    Column("lease_until", Float(53)),
+    Column("created", Float(53), nullable=False),
+    Column("started", Float(53)),
+    Column("finished", Float(53)),
+    Column("progress", Text),
+    Column("error", Text),
+    Column("summary", Text),
+    Column("plan_sha256", String(64)),
+    Column("result_sha256", String(64)),
+    Column("result_suffix", String(16)),
+    Index(None, "state", "seq"),
+    sqlite_autoincrement=True,  # numbers of deleted jobs are not given again: they are cursors
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("job", _serial, ForeignKey("jobs.seq", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False),
+    Column("data", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("scope", String(64), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("fingerprint", String(64), nullable=False),
+    Column("job", _serial, ForeignKey("jobs.seq", ondelete="CASCADE"), nullable=False),
+)

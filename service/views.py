@@ -1,0 +1,155 @@
+"""What the API takes and gives, as schemas."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from analysis.errors import InvalidRequest
+from costmodel import devices
+from costmodel.mesh import Mesh
+from costmodel.units import parse_bytes, parse_seconds
+from service.records import Job
+from service.states import State
+from toast.request import PlanRequest
+
+PLANNERS = ("mcts", "greedy", "random")
+"""The names of `search.planners.PLANNERS`, which cannot be imported here (it loads the kernels)."""
+
+
+def _bytes(value: Any) -> Any:
+    return parse_bytes(str(value)) if isinstance(value, (str, float)) else value
+
+
+def _seconds(value: Any) -> Any:
+    return parse_seconds(value) if isinstance(value, str) else value
+
+
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0, le=2**60)]
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=86_400)]
+
+
+class PlanFields(PlanRequest):
+    """`PlanRequest` as people write it: `memory` may be `"16GiB"`, `budget` `"10s"`."""
+
+    mesh: str = Field(max_length=256, examples=["data=2,model=4"])
+    device: str = Field(default="tpu-v5e", max_length=64)
+    memory: Bytes | None = Field(default=None, examples=["16GiB"])
+    budget: Seconds | None = Field(default=None, examples=["10s"])
+    planner: str = Field(default="mcts", max_length=64)
+
+    def to_request(self) -> PlanRequest:
+        """The request for the engine; raises the `ToastError` that it would raise itself."""
+        Mesh.parse(self.mesh)
+        devices.find(self.device)
+        if self.planner not in PLANNERS:
+            names = ", ".join(PLANNERS)
+            raise InvalidRequest(f"There is no planner {self.planner!r}.", f"Known: {names}.")
+        return PlanRequest.model_validate(self.model_dump(include=set(PlanRequest.model_fields)))
+
+
+class JobRequest(PlanFields):
+    """The body of `POST /v1/jobs`."""
+
+    module: str = Field(pattern=r"^[0-9a-f]{64}$", description="The id of an uploaded module.")
+
+
+class View(BaseModel):
+    """Base of all answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class ModuleView(View):
+    """An uploaded module; `id` is the SHA-256 of its bytes."""
+
+    id: str
+    size: int
+
+
+class JobView(View):
+    """A job. Times are RFC 3339 in UTC; `error` is a problem object (RFC 9457)."""
+
+    id: str
+    state: State
+    module: str
+    request: dict[str, Any]
+    attempt: int
+    failures: int
+    lost_workers: int
+    created: str
+    started: str | None
+    finished: str | None
+    progress: dict[str, Any] | None
+    summary: dict[str, Any] | None
+    error: dict[str, Any] | None
+    links: dict[str, str]
+
+
+class JobPage(View):
+    """Jobs, newest first; `next` is the path of the following page."""
+
+    jobs: list[JobView]
+    next: str | None
+
+
+class DeviceView(View):
+    """A chip of the catalogue."""
+
+    name: str
+    kind: str
+    description: str
+    memory_bytes: int
+
+
+class DeviceList(View):
+    """All chips of the catalogue."""
+
+    devices: list[DeviceView]
+
+
+def job_view(job: Job) -> JobView:
+    """The job as the API shows it."""
+    return JobView(
+        id=job.id,
+        state=job.state,
+        module=job.module,
+        request=job.request,
+        attempt=job.attempt,
+        failures=job.failures,
+        lost_workers=job.lost,
+        created=_time(job.created),
+        started=None if job.started is None else _time(job.started),
+        finished=None if job.finished is None else _time(job.finished),
+        progress=job.progress,
+        summary=job.summary,
+        error=job.error,
+        links=_links(job),
+    )
+
+
+def job_path(job: Job) -> str:
+    """The path of the job's resource."""
+    return f"/v1/jobs/{job.id}"
+
+
+def etag(job: Job) -> str:
+    """Changes with every change of the job."""
+    return f'"{job.id}.{job.version}"'
+
+
+def _links(job: Job) -> dict[str, str]:
+    path = job_path(job)
+    links = {"self": path, "events": f"{path}/events"}
+    if not job.terminal:
+        links["cancel"] = f"{path}/cancel"
+    if job.plan_sha256 is not None:
+        links |= {"plan": f"{path}/plan", "module": f"{path}/module"}
+    return links
+
+
+def _time(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,128 @@
+"""An engine that does what the module's first line says; it speaks the engine's protocol.
+
+    python fake_engine.py PLAN.json DIR
+
+The line is `MODE [NUMBER]`: `success`, `slow SECONDS` (with progress; stops when asked),
+`abort` (dies like a failed check), `error` (reports one of the user's), `hang` (deaf to all but
+SIGKILL), `killed` (dies from outside, every time), `killed-once`, `grow` (eats memory), `invalid`
+(writes a plan that is none), `silent` (ends without a word). It imports next to nothing, so that
+it starts quickly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+
+def emit(event: str, **fields: object) -> None:
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def progress(fraction: float, stage: str = "search") -> None:
+    emit(
+        "progress",
+        stage=stage,
+        fraction=fraction,
+        rounds=1,
+        rollouts=int(100 * fraction),
+        evaluations=int(1000 * fraction),
+        best_cost=1.0 - fraction / 2,
+        best_bytes=1 << 20,
+        seconds=fraction,
+    )
+
+
+def write_plan(plan: Path, directory: Path) -> None:
+    """The template plan for this module; the sharded module is the module with a mark."""
+    request = json.loads((directory / "request.json").read_text())
+    record = json.loads(plan.read_text())
+    record["device"] = request["device"]
+    record["search"]["seed"] = request["seed"]
+    suffix = ".mlirbc" if request["seed"] == 7 else ".mlir"
+    (directory / f"sharded{suffix}").write_bytes(
+        b"// sharded\n" + (directory / "module").read_bytes()
+    )
+    (directory / "plan.json").write_text(json.dumps(record))
+    emit("done", suffix=suffix)
+
+
+def asked_to_stop() -> threading.Event:
+    asked = threading.Event()
+
+    def read() -> None:
+        for _line in sys.stdin:
+            break
+        asked.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    return asked
+
+
+def slow(seconds: float) -> None:
+    """Progress ten times a second; whoever asks gets what there is."""
+    asked, end = asked_to_stop(), time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and not asked.wait(0.1):
+        progress(1 - left / seconds)
+
+
+def hang() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    while True:
+        time.sleep(60)
+
+
+def die(line: str, number: signal.Signals) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+    os.kill(os.getpid(), number)
+    time.sleep(60)
+
+
+def grow() -> None:
+    kept = []
+    while True:
+        kept.append(b"x" * (16 << 20))
+        time.sleep(0.02)
+
+
+def main(plan: Path, directory: Path) -> int:
+    words = (directory / "module").read_text().split()
+    mode, number = words[0], float(words[1]) if len(words) > 1 else 0.0
+    if mode == "slow":
+        slow(number)
+    elif mode == "abort":
+        die("F0000 Check failed: rank == 2 (3 vs. 2)", signal.SIGABRT)
+    elif mode == "killed" or (mode == "killed-once" and directory.name.endswith(".1")):
+        die("", signal.SIGKILL)
+    elif mode == "hang":
+        hang()
+    elif mode == "grow":
+        grow()
+    elif mode == "silent":
+        return 0
+    elif mode == "error":
+        emit("error", code="invalid_module", message="Line 3, column 7: no.", hint="Fix it.")
+        return 2
+    elif mode == "invalid":
+        (directory / "plan.json").write_text("{}")
+        (directory / "sharded.mlir").write_text("")
+        emit("done", suffix=".mlir")
+        return 0
+    else:
+        progress(0.5)
+    write_plan(plan, directory)
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]), Path(sys.argv[2]))
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,103 @@
+"""What the server process must not have in it, and what its database looks like."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy.dialects import postgresql
+
+from service.database import journal_mode, migrate, open_database, sqlite_url
+from service.sqlstore import SqlJobStore
+from service.tables import jobs, metadata
+from tests.service.harness import Server
+
+FORBIDDEN = ("jax", "jaxlib", "numba", "numpy", "scipy", "toast.planning", "analysis.program")
+
+
+def test_the_server_never_loads_the_engine(server: Server) -> None:
+    """A module is parsed where it may abort: not in this process, not even by an import."""
+    server.finished(server.submit("success")["id"])
+    server.client.post("/v1/plan?mesh=data=2", content=b"success")
+    (server.data / "modules.ask").touch()
+    report = server.data / "modules.txt"
+    for _ in range(200):
+        if report.exists():
+            break
+        time.sleep(0.05)
+    loaded = set(report.read_text().split())
+    assert "service.dispatcher" in loaded
+    assert {name for name in FORBIDDEN if name in loaded} == set()
+
+
+def test_migrations_make_the_tables_that_the_code_uses(tmp_path: Path) -> None:
+    database = open_database(sqlite_url(tmp_path / "jobs.db"))
+    with database.writer.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+        text = connection.execute(
+            sa.text("SELECT sql FROM sqlite_master WHERE name = 'jobs'")
+        ).scalar_one()
+        assert "AUTOINCREMENT" in text
+    migrate(database.writer)  # again: nothing to do
+    database.close()
+
+
+def test_sqlite_is_opened_for_safety(tmp_path: Path) -> None:
+    database = open_database(sqlite_url(tmp_path / "jobs.db"))
+    with database.writer.connect() as connection:
+        pragma = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("synchronous", "foreign_keys", "journal_mode")
+        }
+    assert pragma == {
+        "synchronous": 2, "foreign_keys": 1, "journal_mode": journal_mode().lower(),
+    }  # fmt: skip
+    with (
+        database.reader.connect() as connection,
+        pytest.raises(sa.exc.OperationalError, match="readonly"),
+    ):
+        connection.execute(sa.delete(jobs))
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "mode"),
+    [((3, 40, 1), "DELETE"), ((3, 51, 2), "DELETE"), ((3, 51, 3), "WAL"), ((4, 0, 0), "WAL")],
+)
+def test_the_write_ahead_log_waits_for_its_fix(version: tuple[int, ...], mode: str) -> None:
+    assert journal_mode(version) == mode
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="outlive"):
+        open_database(url)
+
+
+def test_the_claim_is_one_statement_on_sqlite(tmp_path: Path) -> None:
+    database = open_database(sqlite_url(tmp_path / "jobs.db"))
+    store, seen = SqlJobStore(database), list[str]()
+
+    @sa.event.listens_for(database.writer, "before_cursor_execute")
+    def record(_c: object, _k: object, statement: str, *_rest: object) -> None:
+        seen.append(statement)
+
+    assert store.claim("me", lease=1.0) is None
+    assert seen[0] == "BEGIN IMMEDIATE"
+    assert re.match(r"UPDATE jobs SET .* RETURNING ", seen[1], re.DOTALL)
+    assert len(seen) == 2
+    store.close()
+
+
+def test_the_claim_skips_locked_rows_on_postgresql() -> None:
+    oldest = sa.select(jobs.c.seq).limit(1).with_for_update(skip_locked=True)
+    update = jobs.update().where(jobs.c.seq == oldest.scalar_subquery()).returning(jobs.c.id)
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    text = str(update.values(state="running").compile(dialect=dialect))
+    assert "FOR UPDATE SKIP LOCKED" in text

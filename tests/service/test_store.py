@@ -1,0 +1,308 @@
+"""What every job store keeps to; see `JobStore`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from service import problems
+from service.records import Claim, Job, NewJob, Result
+from service.states import State
+from service.store import JobStore, StaleClaim
+
+MODULE = "a" * 64
+RESULT = Result(
+    plan_sha256="b" * 64, module_sha256="c" * 64, suffix=".mlir", summary={"fits": True}
+)
+ERROR = {"code": "invalid_module", "status": 422}
+LEASE = 60.0
+
+
+def queued(store: JobStore, key: str | None = None, fingerprint: str = "f") -> Job:
+    store.add_module(MODULE, 10)
+    new = NewJob(module=MODULE, request={"mesh": "data=2"}, key=key, fingerprint=fingerprint)
+    return store.create(new, max_queued=100)[0]
+
+
+def claimed(store: JobStore, owner: str = "me", lease: float = LEASE) -> Claim:
+    queued(store)
+    claim = store.claim(owner, lease=lease)
+    assert claim is not None
+    return claim
+
+
+def kinds(store: JobStore, job: Job) -> list[str]:
+    events = store.events(job.id, after=0)
+    assert [event.number for event in events] == list(range(1, len(events) + 1))
+    assert store.get(job.id).version == len(events)
+    return [f"{event.data.get('state', event.kind)}" for event in events]
+
+
+def test_a_module_is_new_once(store: JobStore) -> None:
+    assert store.module_size(MODULE) is None
+    assert store.add_module(MODULE, 10)
+    assert not store.add_module(MODULE, 10)
+    assert store.module_size(MODULE) == 10
+
+
+def test_a_job_starts_queued_with_one_event(store: JobStore) -> None:
+    job = queued(store)
+    assert store.get(job.id) == job
+    assert (job.state, job.attempt, job.version) == (State.QUEUED, 0, 1)
+    assert job.request == {"mesh": "data=2"}
+    assert kinds(store, job) == ["queued"]
+
+
+def test_a_job_needs_its_module(store: JobStore) -> None:
+    with pytest.raises(problems.UnknownModule):
+        store.create(NewJob(module=MODULE, request={}), max_queued=1)
+
+
+def test_the_queue_has_an_end(store: JobStore) -> None:
+    queued(store)
+    with pytest.raises(problems.QueueFull):
+        store.create(NewJob(module=MODULE, request={}), max_queued=1)
+    assert store.claim("me", lease=LEASE) is not None
+    store.create(NewJob(module=MODULE, request={}), max_queued=1)
+
+
+def test_an_idempotency_key_makes_one_job(store: JobStore) -> None:
+    first = queued(store, key="k")
+    assert queued(store, key="k") == first
+    assert queued(store, key="other").id != first.id
+    with pytest.raises(problems.IdempotencyMismatch):
+        queued(store, key="k", fingerprint="g")
+    assert len(store.page(limit=10, before=None, state=None)) == 2
+
+
+def test_an_idempotency_key_belongs_to_its_caller(store: JobStore) -> None:
+    store.add_module(MODULE, 1)
+    ids = set()
+    for scope in ("one", "two"):
+        new = NewJob(module=MODULE, request={}, scope=scope, key="k")
+        ids.add(store.create(new, max_queued=9)[0].id)
+    assert len(ids) == 2
+
+
+def test_a_key_answers_even_when_the_queue_is_full(store: JobStore) -> None:
+    store.add_module(MODULE, 1)
+    new = NewJob(module=MODULE, request={}, key="k")
+    first, was_new = store.create(new, max_queued=1)
+    again, still_new = store.create(new, max_queued=1)
+    assert (first, was_new, still_new) == (again, True, False)
+
+
+def test_a_key_ends_with_its_job(store: JobStore) -> None:
+    first = queued(store, key="k")
+    store.delete(first.id)
+    assert queued(store, key="k", fingerprint="g").id != first.id
+
+
+def test_claims_go_oldest_first(store: JobStore) -> None:
+    jobs = [queued(store) for _ in range(3)]
+    claims = [store.claim("me", lease=LEASE) for _ in range(4)]
+    assert [claim and claim.job.id for claim in claims] == [*(job.id for job in jobs), None]
+    first = claims[0]
+    assert first is not None
+    assert (first.attempt, first.job.state) == (1, State.RUNNING)
+    assert first.job.started is not None
+
+
+def test_success_ends_the_job(store: JobStore) -> None:
+    claim = claimed(store)
+    assert store.progress(claim, {"fraction": 0.5}, lease=LEASE) is State.RUNNING
+    job = store.succeed(claim, RESULT)
+    assert (job.state, job.plan_sha256, job.result_suffix) == (
+        State.SUCCEEDED, RESULT.plan_sha256, ".mlir",
+    )  # fmt: skip
+    assert (job.summary, job.progress) == ({"fits": True}, {"fraction": 0.5})
+    assert job.finished is not None
+    assert kinds(store, job) == ["queued", "running", "progress", "succeeded"]
+    assert store.events(job.id, after=3)[0].data["summary"] == {"fits": True}
+
+
+def test_failure_ends_the_job_with_its_problem(store: JobStore) -> None:
+    job = store.fail(claimed(store), ERROR)
+    assert (job.state, job.error, job.failures, job.lost) == (State.FAILED, ERROR, 1, 0)
+    assert store.events(job.id, after=2)[0].data["error"] == ERROR
+
+
+def test_a_failure_may_be_tried_again(store: JobStore) -> None:
+    first = claimed(store)
+    assert store.fail(first, ERROR, retries=1).state is State.QUEUED
+    second = store.claim("me", lease=LEASE)
+    assert second is not None
+    assert second.attempt == 2
+    job = store.fail(second, ERROR, retries=1)
+    assert (job.state, job.failures) == (State.FAILED, 2)
+
+
+def test_lost_workers_are_counted_apart(store: JobStore) -> None:
+    claim = claimed(store)
+    job = store.lose(claim, max_lost=2)
+    assert (job.state, job.lost, job.failures) == (State.QUEUED, 1, 0)
+    again = store.claim("me", lease=LEASE)
+    assert again is not None
+    job = store.lose(again, max_lost=2)
+    assert (job.state, job.lost, job.failures) == (State.FAILED, 2, 0)
+    assert job.error is not None
+    assert job.error["code"] == "worker_lost"
+
+
+def test_a_released_job_is_queued_unharmed(store: JobStore) -> None:
+    claim = claimed(store)
+    store.progress(claim, {"fraction": 0.9}, lease=LEASE)
+    job = store.release(claim)
+    assert (job.state, job.lost, job.failures, job.progress) == (State.QUEUED, 0, 0, None)
+
+
+def test_cancelling_a_queued_job_ends_it(store: JobStore) -> None:
+    job = store.cancel(queued(store).id)
+    assert job.state is State.CANCELLED
+    assert store.claim("me", lease=LEASE) is None
+    with pytest.raises(problems.JobFinished):
+        store.cancel(job.id)
+
+
+def test_a_cancelled_job_keeps_its_plan(store: JobStore) -> None:
+    claim = claimed(store)
+    assert store.cancel(claim.job.id).state is State.CANCELLING
+    assert store.cancel(claim.job.id).state is State.CANCELLING
+    assert store.renew(claim, lease=LEASE) is State.CANCELLING
+    assert store.progress(claim, {}, lease=LEASE) is State.CANCELLING
+    job = store.succeed(claim, RESULT)
+    assert (job.state, job.plan_sha256) == (State.CANCELLED, RESULT.plan_sha256)
+    assert kinds(store, job)[-2:] == ["progress", "cancelled"]
+
+
+@pytest.mark.parametrize("end", ["fail", "lose", "release"])
+def test_a_cancelling_job_ends_cancelled_whatever_happens(store: JobStore, end: str) -> None:
+    claim = claimed(store)
+    store.cancel(claim.job.id)
+    if end == "fail":
+        job = store.fail(claim, ERROR, retries=5)
+    elif end == "lose":
+        job = store.lose(claim, max_lost=5)
+    else:
+        job = store.release(claim)
+    assert (job.state, job.error) == (State.CANCELLED, None)
+
+
+def writes(store: JobStore, claim: Claim) -> None:
+    """Each write that a worker can make, all of which must be refused."""
+    for write in (
+        lambda: store.renew(claim, lease=LEASE),
+        lambda: store.progress(claim, {"fraction": 1.0}, lease=LEASE),
+        lambda: store.succeed(claim, RESULT),
+        lambda: store.fail(claim, ERROR),
+        lambda: store.lose(claim, max_lost=1),
+        lambda: store.release(claim),
+    ):
+        with pytest.raises(StaleClaim):
+            write()
+
+
+def test_an_overtaken_worker_writes_nothing(store: JobStore) -> None:
+    old = claimed(store)
+    store.lose(old, max_lost=9)
+    new = store.claim("me", lease=LEASE)
+    assert new is not None
+    before = (store.get(old.job.id), store.events(old.job.id, after=0))
+    writes(store, old)
+    assert (store.get(old.job.id), store.events(old.job.id, after=0)) == before
+    assert store.succeed(new, RESULT).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("end", ["succeed", "queued", "delete"])
+def test_a_worker_whose_job_is_over_writes_nothing(store: JobStore, end: str) -> None:
+    claim = claimed(store)
+    if end == "queued":
+        store.release(claim)
+    else:
+        store.succeed(claim, RESULT)
+    if end == "delete":
+        store.delete(claim.job.id)
+    writes(store, claim)
+
+
+def test_recovery_takes_back_the_jobs_of_one_owner(store: JobStore) -> None:
+    mine, other = claimed(store, "me"), claimed(store, "other")
+    assert [job.id for job in store.recover("me", max_lost=3)] == [mine.job.id]
+    assert store.get(mine.job.id).state is State.QUEUED
+    assert store.get(other.job.id).state is State.RUNNING
+    assert store.recover("me", max_lost=3) == []
+
+
+def test_recovery_takes_back_what_was_not_renewed(store: JobStore) -> None:
+    late, renewed = claimed(store, lease=0.0), claimed(store, lease=0.0)
+    store.renew(renewed, lease=LEASE)
+    time.sleep(0.01)
+    assert [job.id for job in store.recover(None, max_lost=3)] == [late.job.id]
+    with pytest.raises(StaleClaim):
+        store.succeed(late, RESULT)
+
+
+def test_pages_go_from_the_newest(store: JobStore) -> None:
+    jobs = [queued(store) for _ in range(5)]
+    store.cancel(jobs[2].id)
+    page = store.page(limit=2, before=None, state=None)
+    assert [job.id for job in page] == [jobs[4].id, jobs[3].id]
+    rest = store.page(limit=9, before=page[-1].seq, state=None)
+    assert [job.id for job in rest] == [jobs[2].id, jobs[1].id, jobs[0].id]
+    only = store.page(limit=9, before=None, state=State.CANCELLED)
+    assert [job.id for job in only] == [jobs[2].id]
+    assert store.counts()[State.QUEUED] == 4
+    assert set(store.counts()) == set(State)
+
+
+def test_deletion_forgets_the_job_and_its_files(store: JobStore) -> None:
+    claim = claimed(store)
+    with pytest.raises(problems.JobNotFinished):
+        store.delete(claim.job.id)
+    store.succeed(claim, RESULT)
+    assert store.refers_to(RESULT.plan_sha256)
+    assert store.refers_to(RESULT.module_sha256)
+    store.delete(claim.job.id)
+    assert not store.refers_to(RESULT.plan_sha256)
+    assert store.refers_to(MODULE)
+    assert store.events(claim.job.id, after=0) == []
+    for ask in (store.get, store.delete, store.cancel):
+        with pytest.raises(problems.UnknownJob):
+            ask(claim.job.id)
+
+
+def test_a_number_is_never_given_twice(store: JobStore) -> None:
+    """A page's cursor must not meet another job after a deletion."""
+    first = queued(store)
+    second = queued(store)
+    store.delete(second.id)
+    assert queued(store).seq > second.seq > first.seq
+
+
+def test_progress_that_is_not_json_is_refused(store: JobStore) -> None:
+    claim = claimed(store)
+    with pytest.raises(ValueError, match="JSON"):
+        store.progress(claim, {"best_cost": float("inf")}, lease=LEASE)
+    assert store.get(claim.job.id).version == 2
+
+
+def test_many_threads_never_share_a_job(store: JobStore) -> None:
+    jobs = [queued(store).id for _ in range(60)]
+    start = threading.Barrier(6)
+
+    def work(name: int) -> list[str]:
+        start.wait()
+        done = []
+        while (claim := store.claim(f"worker-{name}", lease=LEASE)) is not None:
+            store.progress(claim, {"by": name}, lease=LEASE)
+            store.succeed(claim, RESULT)
+            done.append(claim.job.id)
+        return done
+
+    with ThreadPoolExecutor(6) as pool:
+        done = [job for part in pool.map(work, range(6)) for job in part]
+    assert sorted(done) == sorted(jobs)
+    assert store.counts()[State.SUCCEEDED] == 60

@@ -1,0 +1,272 @@
+"""The store against a model that fits in one's head, under any order of calls."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
+
+from service import problems
+from service.database import open_database, sqlite_url
+from service.records import Claim, NewJob, Result
+from service.sqlstore import SqlJobStore
+from service.states import CLAIMED, TERMINAL, State
+from service.store import StaleClaim
+
+MODULE = "a" * 64
+MAX_LOST = 3
+MAX_QUEUED = 4
+LEASE = 1000.0
+
+
+@dataclass
+class Model:
+    """A job as the contract describes it."""
+
+    state: State = State.QUEUED
+    attempt: int = 0
+    failures: int = 0
+    lost: int = 0
+    owner: str | None = None
+    plan: str | None = None
+    history: list[str] = field(default_factory=lambda: ["queued"])
+
+    def become(self, state: State) -> None:
+        self.state = state
+        self.history.append(state.value)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    jobs = Bundle("jobs")
+    claims = Bundle("claims")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp())
+        self.store = SqlJobStore(open_database(sqlite_url(self.directory / "jobs.db")))
+        self.models: dict[str, Model] = {}
+        self.keys: dict[str, tuple[str, str]] = {}
+
+    def teardown(self) -> None:
+        self.store.close()
+        shutil.rmtree(self.directory)
+
+    @initialize()
+    def upload(self) -> None:
+        assert self.store.add_module(MODULE, 1)
+
+    @rule(
+        target=jobs,
+        key=st.sampled_from([None, "k1", "k2"]),
+        fingerprint=st.sampled_from(["f", "g"]),
+    )
+    def create(self, key: str | None, fingerprint: str) -> Any:
+        new = NewJob(module=MODULE, request={}, key=key, fingerprint=fingerprint)
+        if key in self.keys:
+            known, used = self.keys[key]
+            if used == fingerprint:
+                job, fresh = self.store.create(new, max_queued=MAX_QUEUED)
+                assert (job.id, fresh) == (known, False)
+            else:
+                with pytest.raises(problems.IdempotencyMismatch):
+                    self.store.create(new, max_queued=MAX_QUEUED)
+            return multiple()
+        if self.count(State.QUEUED) >= MAX_QUEUED:
+            with pytest.raises(problems.QueueFull):
+                self.store.create(new, max_queued=MAX_QUEUED)
+            return multiple()
+        job, fresh = self.store.create(new, max_queued=MAX_QUEUED)
+        assert fresh
+        self.models[job.id] = Model()
+        if key is not None:
+            self.keys[key] = (job.id, fingerprint)
+        return job.id
+
+    @rule(target=claims, owner=st.sampled_from(["one", "two"]))
+    def claim(self, owner: str) -> Any:
+        waiting = [name for name, model in self.models.items() if model.state is State.QUEUED]
+        claim = self.store.claim(owner, lease=LEASE)
+        if not waiting:
+            assert claim is None
+            return multiple()
+        assert claim is not None
+        assert claim.job.id == waiting[0]  # dictionaries keep the order of creation
+        model = self.models[claim.job.id]
+        model.attempt += 1
+        model.owner = owner
+        model.become(State.RUNNING)
+        assert claim.attempt == model.attempt
+        return claim
+
+    def held(self, claim: Claim) -> Model | None:
+        """The model if the claim is still good."""
+        model = self.models.get(claim.job.id)
+        good = model is not None and model.attempt == claim.attempt and model.state in CLAIMED
+        return model if good else None
+
+    @rule(claim=claims)
+    def progress(self, claim: Claim) -> None:
+        model = self.held(claim)
+        if model is None:
+            with pytest.raises(StaleClaim):
+                self.store.progress(claim, {"fraction": 0.5}, lease=LEASE)
+            with pytest.raises(StaleClaim):
+                self.store.renew(claim, lease=LEASE)
+            return
+        assert self.store.progress(claim, {"fraction": 0.5}, lease=LEASE) is model.state
+        assert self.store.renew(claim, lease=LEASE) is model.state
+        model.history.append("progress")
+
+    @rule(claim=claims)
+    def succeed(self, claim: Claim) -> None:
+        result = Result(plan_sha256="b" * 64, module_sha256="c" * 64, suffix=".mlir", summary={})
+        model = self.held(claim)
+        if model is None:
+            with pytest.raises(StaleClaim):
+                self.store.succeed(claim, result)
+            return
+        self.store.succeed(claim, result)
+        model.plan = result.plan_sha256
+        self.end(model, State.SUCCEEDED)
+
+    @rule(claim=claims, retries=st.integers(0, 2))
+    def fail(self, claim: Claim, retries: int) -> None:
+        model = self.held(claim)
+        if model is None:
+            with pytest.raises(StaleClaim):
+                self.store.fail(claim, {"code": "x"}, retries=retries)
+            return
+        self.store.fail(claim, {"code": "x"}, retries=retries)
+        model.failures += 1
+        if model.state is State.RUNNING and model.failures <= retries:
+            model.become(State.QUEUED)
+        else:
+            self.end(model, State.FAILED)
+
+    @rule(claim=claims)
+    def lose(self, claim: Claim) -> None:
+        model = self.held(claim)
+        if model is None:
+            with pytest.raises(StaleClaim):
+                self.store.lose(claim, max_lost=MAX_LOST)
+            return
+        self.store.lose(claim, max_lost=MAX_LOST)
+        self.vanish(model)
+
+    @rule(claim=claims)
+    def release(self, claim: Claim) -> None:
+        model = self.held(claim)
+        if model is None:
+            with pytest.raises(StaleClaim):
+                self.store.release(claim)
+            return
+        self.store.release(claim)
+        if model.state is State.CANCELLING:
+            model.become(State.CANCELLED)
+        else:
+            model.become(State.QUEUED)
+
+    @rule(owner=st.sampled_from(["one", "two"]))
+    def restart(self, owner: str) -> None:
+        """The server of `owner` died and came back."""
+        theirs = {
+            name
+            for name, model in self.models.items()
+            if model.state in CLAIMED and model.owner == owner
+        }
+        recovered = self.store.recover(owner, max_lost=MAX_LOST)
+        assert {job.id for job in recovered} == theirs
+        for name in theirs:
+            self.vanish(self.models[name])
+
+    @precondition(lambda self: any(m.state in CLAIMED for m in self.models.values()))
+    @rule()
+    def nothing_is_late(self) -> None:
+        assert self.store.recover(None, max_lost=MAX_LOST) == []
+
+    @rule(job=jobs)
+    def cancel(self, job: str) -> None:
+        model = self.models.get(job)
+        if model is None:
+            with pytest.raises(problems.UnknownJob):
+                self.store.cancel(job)
+        elif model.state in TERMINAL:
+            with pytest.raises(problems.JobFinished):
+                self.store.cancel(job)
+        else:
+            self.store.cancel(job)
+            if model.state is State.QUEUED:
+                model.become(State.CANCELLED)
+            elif model.state is State.RUNNING:
+                model.become(State.CANCELLING)
+
+    @rule(job=consumes(jobs))
+    def delete(self, job: str) -> None:
+        model = self.models.get(job)
+        if model is not None and model.state in CLAIMED:
+            with pytest.raises(problems.JobNotFinished):
+                self.store.delete(job)
+        elif model is not None:
+            self.store.delete(job)
+            del self.models[job]
+            self.keys = {key: used for key, used in self.keys.items() if used[0] != job}
+
+    @rule()
+    def reopen(self) -> None:
+        """All that was written is there for the next process."""
+        self.store.close()
+        self.store = SqlJobStore(open_database(sqlite_url(self.directory / "jobs.db")))
+
+    def end(self, model: Model, state: State) -> None:
+        model.become(State.CANCELLED if model.state is State.CANCELLING else state)
+
+    def vanish(self, model: Model) -> None:
+        model.lost += 1
+        if model.state is State.CANCELLING:
+            model.become(State.CANCELLED)
+        else:
+            model.become(State.QUEUED if model.lost < MAX_LOST else State.FAILED)
+
+    def count(self, state: State) -> int:
+        return sum(model.state is state for model in self.models.values())
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        page = self.store.page(limit=100, before=None, state=None)
+        assert [job.id for job in page] == list(reversed(self.models))
+        for job in page:
+            model = self.models[job.id]
+            assert (job.state, job.attempt, job.failures, job.lost, job.plan_sha256) == (
+                model.state, model.attempt, model.failures, model.lost, model.plan,
+            )  # fmt: skip
+            assert (job.finished is not None) == (job.state in TERMINAL)
+            events = self.store.events(job.id, after=0)
+            assert [event.number for event in events] == list(range(1, job.version + 1))
+            assert [e.data.get("state", e.kind) for e in events] == model.history
+        assert self.store.counts() == {state: self.count(state) for state in State}
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(
+    max_examples=25,
+    stateful_step_count=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)

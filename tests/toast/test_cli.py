@@ -1,0 +1,188 @@
+"""The command line through real processes: bad input, exit codes, help, documents."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from examples import forms, mlp
+from tests.toast.samples import SHARDED, write_plan_directory
+from toast.cli import app
+from toast.runner import package_environment
+
+DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+def toast(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "toast", *map(str, arguments)]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=cwd,
+        env=package_environment(),
+    )
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    """Exit code 2, one sentence that says what, one that says what to do, no traceback."""
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert lines[0].startswith("error: "), done.stderr
+    assert len(lines) == 2, done.stderr
+    for part in parts:
+        assert re.search(part, done.stderr), done.stderr
+
+
+TEXT = forms.serialize(mlp.make_step(mlp.PRESETS["tiny"]), "text")
+BYTECODE = forms.serialize(mlp.make_step(mlp.PRESETS["tiny"]), "bytecode")
+PORTABLE = forms.serialize(mlp.make_step(mlp.PRESETS["tiny"]), "portable")
+EXPORT = forms.serialize(mlp.make_step(mlp.PRESETS["tiny"]), "export")
+DYNAMIC = b"""
+func.func public @main(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  return %x : tensor<?x4xf32>
+}
+"""
+NO_MAIN = b"""
+func.func public @step(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+"""
+BAD_MODULES = {
+    "nonsense": (b"I am a poem, not a module.\n", r"line 1, column 1"),
+    "binary": (bytes(range(256)) * 4, r"neither"),
+    "syntax": (TEXT.replace(b"stablehlo.dot_general", b"stablehlo.dot_general ]", 1), r"line \d+"),
+    "bytecode-cut": (BYTECODE[: len(BYTECODE) // 2], r"truncated|complete"),
+    "portable-cut": (PORTABLE[: len(PORTABLE) // 2], r"truncated|complete"),
+    "export-cut": (EXPORT[: len(EXPORT) // 2], r"complete|truncated"),
+    "no-main": (NO_MAIN, r"main"),
+    "dynamic": (DYNAMIC, r"dynamic|dimension"),
+    "empty": (b"", r"empty"),
+    "blank": (b"  \n\n", r"empty"),
+}
+
+
+@pytest.mark.parametrize("command", ["plan", "inspect"])
+@pytest.mark.parametrize("name", BAD_MODULES)
+def test_bad_modules(tmp_path: Path, name: str, command: str) -> None:
+    data, part = BAD_MODULES[name]
+    (tmp_path / "module").write_bytes(data)
+    flags = ["--mesh", "data=2", "-o", str(tmp_path / "out")] if command == "plan" else []
+    assert_refused(toast(command, tmp_path / "module", *flags), part)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--mesh", "data=2,data=4"], "named twice"),
+        (["--mesh", "data=1"], "one device"),
+        (["--mesh", "data=x"], "not a mesh axis"),
+        (["--mesh", ""], "empty"),
+        (["--mesh", "data=2", "--device", "abacus"], "abacus.*\n.*tpu-v5e"),
+        (["--mesh", "data=2", "--memory", "plenty"], "plenty"),
+        (["--mesh", "data=2", "--budget", "soon"], "soon"),
+        (["--mesh", "data=2", "--rollouts", "0"], "rollouts"),
+        (["--mesh", "data=2", "--seed", "-4"], "seed"),
+        (["--mesh", "data=2", "-o", "/dev/null/x"], "cannot be written"),
+        (["--mesh", "data=2", "--planner", "oracle"], "oracle"),
+        (["--mesh", "data=7919"], "7919|divides"),
+    ],
+)
+def test_bad_settings(tmp_path: Path, flags: list[str], part: str) -> None:
+    (tmp_path / "module").write_bytes(TEXT)
+    assert_refused(toast("plan", "module", *flags, cwd=tmp_path), part)
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    assert_refused(toast("plan", tmp_path / "none", "--mesh", "data=2"), "cannot be read")
+    assert_refused(toast("plan", tmp_path, "--mesh", "data=2"), "cannot be read")
+    assert_refused(toast("inspect", tmp_path / "none"), "cannot be read")
+    assert_refused(toast("verify", tmp_path), "no plan at")
+
+
+def test_usage_errors_exit_with_2(tmp_path: Path) -> None:
+    assert toast("plan", tmp_path / "module").returncode == 2
+    assert toast("plann").returncode == 2
+
+
+def test_modules_of_the_current_directory_are_not_imported(tmp_path: Path) -> None:
+    for name in ("analysis", "search", "json", "service"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "module").write_bytes(b"poem")
+    command = [sys.executable, "-P", "-m", "toast", "plan", "module", "--mesh", "data=2"]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=package_environment(),
+    )
+    assert_refused(done, "does not parse")
+
+
+def test_verify_says_equal_or_not(tmp_path: Path) -> None:
+    good = toast("verify", write_plan_directory(tmp_path / "good"))
+    assert good.returncode == 0
+    assert "Equal on 4 virtual devices" in good.stdout
+    assert good.stderr == ""
+    wrong = SHARDED.replace("dense<0.0>", "dense<1.0>")
+    bad = toast("verify", write_plan_directory(tmp_path / "bad", sharded=wrong))
+    assert bad.returncode == 1
+    assert "NOT EQUAL" in bad.stdout
+
+
+def test_devices() -> None:
+    assert "tpu-v5e" in toast("devices").stdout
+    devices = json.loads(toast("devices", "--json").stdout)
+    assert {"name", "memory_bytes", "bandwidth", "sources"} <= set(devices[0])
+
+
+def test_submit_where_nobody_listens(tmp_path: Path) -> None:
+    (tmp_path / "module").write_bytes(TEXT)
+    done = toast("submit", tmp_path / "module", "--url", "http://127.0.0.1:9", "--mesh", "data=2")
+    assert_refused(done, "no TOAST service at http://127.0.0.1:9", "toast serve")
+
+
+def sections() -> dict[str, str]:
+    """The text of `docs/cli.md` by command."""
+    parts = re.split(r"^## toast (\w+).*$", DOCS.read_text(), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_every_command_and_flag_is_documented() -> None:
+    documented = sections()
+    group = typer.main.get_command(app)
+    commands = getattr(group, "commands", {})
+    assert set(commands) == set(documented)
+    for name, command in commands.items():
+        for parameter in command.params:
+            for flag in parameter.opts if parameter.param_type_name == "option" else ():
+                if flag != "--help":
+                    assert f"`{flag}`" in documented[name], f"toast {name} {flag}"
+
+
+def test_no_flag_is_documented_that_does_not_exist() -> None:
+    commands = getattr(typer.main.get_command(app), "commands", {})
+    for name, text in sections().items():
+        known = {flag for parameter in commands[name].params for flag in parameter.opts}
+        table = [line for line in text.splitlines() if line.startswith("| `-")]
+        for line in table:
+            assert set(re.findall(r"`(-[\w-]+)`", line.split("|")[1])) <= known, line
+
+
+def test_the_fixed_names_of_the_commands() -> None:
+    done = toast("--help")
+    for name in ("plan", "inspect", "verify", "serve", "submit", "devices"):
+        assert re.search(rf"^\s+{name}\s", done.stdout, flags=re.M)
+    assert "schema" not in done.stdout

@@ -1,0 +1,123 @@
+"""The report, word by word for a small plan, and its special cases."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.toast.samples import MIB, cost, make_plan
+from toast.planfile import Plan, Spec
+from toast.report import partition_spec, render
+from toast.verify import Difference, Verification
+from toast.verify_report import render_verification
+
+GOLDEN = Path(__file__).parent / "golden_report.txt"
+
+
+def text_of(plan: Plan) -> str:
+    console = Console(file=io.StringIO(), width=110)
+    console.print(render(plan))
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def test_the_whole_report() -> None:
+    assert text_of(make_plan()) == GOLDEN.read_text()
+
+
+def test_a_plan_that_does_not_fit_says_by_how_much() -> None:
+    plan = make_plan(predicted=cost(0.002, 20 * MIB, fits=False))
+    text = " ".join(text_of(plan).split())
+    assert "DOES NOT FIT: 20.00 MiB of 16.00 MiB per device, 4.00 MiB too much." in text
+
+
+def test_empty_parts_are_said_or_left_out() -> None:
+    plan = make_plan(collectives=[], decisions=[], stages={}, unpriced=[], warnings=[])
+    text = text_of(plan)
+    assert "Communication: none." in text
+    assert "Decisions: none" in text
+    assert "Time by stage" not in text
+    assert "without a rule" not in text
+
+
+def test_names_are_not_read_as_markup() -> None:
+    group = {
+        "name": "state['mu']['layers'][0]['w'] [/bold] [red]",
+        "shape": [4],
+        "dtype": "f32",
+        "spec": [[]],
+        "arguments": [0],
+    }
+    assert "state['mu']['layers'][0]['w'] [/bold] [red]" in text_of(make_plan(groups=[group]))
+
+
+def test_a_dimension_that_no_axis_divides_is_rounded_up() -> None:
+    group = {
+        "name": "vocab",
+        "shape": [50257, 8],
+        "dtype": "f32",
+        "spec": [["data", "model"], []],
+        "arguments": [0],
+    }
+    assert "12565 x 8" in text_of(make_plan(groups=[group]))
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ([], "P()"),
+        ([[], []], "P()"),
+        ([["data"], []], "P('data')"),
+        ([[], ["model"]], "P(None, 'model')"),
+        ([["data", "model"], [], ["x"]], "P(('data', 'model'), None, 'x')"),
+    ],
+)
+def test_specs_read_as_in_jax(spec: Spec, text: str) -> None:
+    assert partition_spec(spec) == text
+
+
+def difference(index: int, relative: float, *, mismatched: int = 0) -> Difference:
+    return Difference(
+        index=index,
+        name=f"result{index}",
+        shape=[2, 3],
+        dtype="f32",
+        largest=relative * 2,
+        scale=2.0,
+        relative=relative,
+        tolerance=1e-5,
+        mismatched=mismatched,
+        finite=mismatched == 0,
+        ok=relative <= 1e-5 and mismatched == 0,
+    )
+
+
+def verification_text(*differences: Difference, rows: int = 10) -> str:
+    verification = Verification(
+        devices=8, seed=0, differences=list(differences), collectives={}, seconds={"run": 1.5}
+    )
+    console = Console(file=io.StringIO(), width=200)
+    console.print(render_verification(verification, rows=rows))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_equal_results_show_the_largest_difference() -> None:
+    text = verification_text(difference(0, 1e-7), difference(1, 3e-7))
+    assert "Equal on 8 virtual devices, seed 0, in 1.5 s" in text
+    assert "largest difference is 6.00e-07 (3.0e-07 of its scale), in result1" in text
+
+
+def test_the_worst_results_come_first() -> None:
+    rows = [difference(0, 1e-7), difference(1, 0.5), difference(2, 0.0, mismatched=3)]
+    text = verification_text(*rows, rows=2)
+    assert "the 2 largest of 3 results" in text
+    assert text.index("result1") < text.index("result2")
+    assert "result0" not in text
+    assert "3 not finite in one alone" in text
+    assert "NOT EQUAL on 8 virtual devices" in text
+    assert "2 of 3 results differ, most in result1" in text

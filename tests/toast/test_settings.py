@@ -1,0 +1,56 @@
+"""Requests from what people write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.errors import InvalidMesh, InvalidRequest, ToastError, UnknownDevice
+from toast.settings import make_request, mesh_text
+
+
+def test_units_are_read() -> None:
+    request = make_request(mesh="data=2,model=4", memory="16GiB", budget="2min", seed=3)
+    assert request.memory == 16 * 2**30
+    assert request.budget == 120.0
+    assert (request.mesh, request.seed, request.planner) == ("data=2,model=4", 3, "mcts")
+
+
+class JaxMesh:
+    """What a `jax.sharding.Mesh` shows of its axes."""
+
+    def __init__(self) -> None:
+        self.shape = {"data": 2, "model": 4}
+
+
+@pytest.mark.parametrize("mesh", ["data=2,model=4", {"data": 2, "model": 4}, JaxMesh()])
+def test_a_mesh_in_three_forms(mesh: Any) -> None:
+    assert mesh_text(mesh) == "data=2,model=4"
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "part"),
+    [
+        ({"mesh": 8}, InvalidMesh, "int is not a mesh"),
+        ({"mesh": ""}, InvalidMesh, "empty"),
+        ({"mesh": "data=1"}, InvalidMesh, "one device"),
+        ({"mesh": "data=2,data=4"}, InvalidMesh, "named twice"),
+        ({"mesh": "data:2"}, InvalidMesh, "not a mesh axis"),
+        ({"mesh": "data=2", "device": "tpu-v99"}, UnknownDevice, "tpu-v99"),
+        ({"mesh": "data=2", "memory": "lots"}, InvalidRequest, "lots"),
+        ({"mesh": "data=2", "memory": "0"}, InvalidRequest, "above zero"),
+        ({"mesh": "data=2", "budget": "-1s"}, InvalidRequest, "-1s"),
+        ({"mesh": "data=2", "seed": -1}, InvalidRequest, "'seed' is out of range"),
+        ({"mesh": "data=2", "rollouts": 0}, InvalidRequest, "'rollouts' is out of range"),
+        ({"mesh": "data=2", "threads": 999}, InvalidRequest, "'threads' is out of range"),
+        ({"mesh": "data=2", "colour": "red"}, InvalidRequest, "'colour'"),
+    ],
+)
+def test_bad_settings_say_what_and_what_to_do(
+    settings: dict[str, Any], kind: type[ToastError], part: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        make_request(**settings)
+    assert part in caught.value.message
+    assert caught.value.hint

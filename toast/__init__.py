@@ -1,0 +1,70 @@
+"""TOAST: find how to lay out a step function on a mesh of accelerators.
+
+    result = toast.plan("step.mlir", mesh="data=2,model=4", device="tpu-v5e")
+    print(result.plan.predicted.step_seconds)
+
+Importing this package imports neither jax nor numba; what needs them is loaded at first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from analysis.errors import (
+        EngineCrashed,
+        InvalidMesh,
+        InvalidModule,
+        InvalidRequest,
+        ToastError,
+        UnknownDevice,
+        UnsupportedModule,
+    )
+    from toast.api import plan
+    from toast.client import Client
+    from toast.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout
+    from toast.planfile import Plan
+    from toast.request import PlanRequest
+    from toast.sharding import autoshard
+
+__all__ = [
+    "Client",
+    "EngineCrashed",
+    "EngineFailed",
+    "EngineOutOfMemory",
+    "EngineTimeout",
+    "InvalidMesh",
+    "InvalidModule",
+    "InvalidRequest",
+    "Plan",
+    "PlanRequest",
+    "ToastError",
+    "UnknownDevice",
+    "UnsupportedModule",
+    "autoshard",
+    "plan",
+]
+
+_HOMES = {
+    "Client": "toast.client",
+    "EngineFailed": "toast.outcome",
+    "EngineOutOfMemory": "toast.outcome",
+    "EngineTimeout": "toast.outcome",
+    "Plan": "toast.planfile",
+    "PlanRequest": "toast.request",
+    "autoshard": "toast.sharding",
+    "plan": "toast.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'toast' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "analysis.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

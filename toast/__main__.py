@@ -1,0 +1,7 @@
+"""`python -m toast` is `toast`."""
+
+from __future__ import annotations
+
+from toast.cli import main
+
+main()

@@ -1,0 +1,112 @@
+"""`toast.plan`: one call, one child process, one answer."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.errors import InvalidModule
+from toast.planfile import Plan
+from toast.runner import Event, prepare, run
+from toast.settings import make_request
+
+if TYPE_CHECKING:
+    import jax
+
+    from toast.planning import PlanResult
+
+
+def plan(  # noqa: PLR0913 - the settings of a job, each by its name
+    module: bytes | str | os.PathLike[str] | jax.export.Exported | jax.stages.Lowered,
+    *,
+    mesh: Any,
+    device: str = "tpu-v5e",
+    memory: int | str | None = None,
+    seed: int = 0,
+    rollouts: int | None = None,
+    budget: float | str | None = None,
+    threads: int = 0,
+    planner: str = "mcts",
+    on_progress: Callable[[Event], None] | None = None,
+) -> PlanResult:
+    """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
+
+    Args:
+        module: StableHLO text or bytecode, a portable artifact or a serialized export as bytes;
+            a path to a file with one; a `jax.export.Exported`; or a `jax.stages.Lowered`.
+        mesh: `"data=2,model=4"`, a mapping of sizes by name, or a `jax.sharding.Mesh`.
+        device: a name of `toast devices`.
+        memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
+        seed: of the search; with `rollouts` and `threads=1` the answer is repeatable.
+        rollouts: of the search, until it converges when None.
+        budget: seconds of search, or such as `"10s"`.
+        threads: of the search; 0 is one per core.
+        planner: `mcts`, `greedy` or `random`.
+        on_progress: called in this thread with the fields of `search.progress.Progress`.
+
+    Returns:
+        The plan and the sharded module, in the form that `module` had.
+
+    Raises:
+        ToastError: what is wrong with the input, and what to do. `EngineCrashed` where XLA or MLIR
+            aborted, which ends the child process alone.
+    """
+    from toast.planning import PlanResult
+
+    request = make_request(
+        mesh=mesh,
+        device=device,
+        memory=memory,
+        budget=budget,
+        seed=seed,
+        rollouts=rollouts,
+        threads=threads,
+        planner=planner,
+    )
+    with tempfile.TemporaryDirectory(prefix="toast-") as name:
+        directory = Path(name)
+        prepare(directory, module_bytes(module), request)
+        outcome = run(directory, on_event=on_progress)
+        outcome.raise_for_error()
+        return PlanResult(
+            plan=Plan.from_json(outcome.plan_path.read_bytes()),
+            module=outcome.module_path.read_bytes(),
+            suffix=outcome.module_path.suffix,
+        )
+
+
+def module_bytes(module: Any) -> bytes:
+    """The bytes of any form of module that `plan` takes; raises InvalidModule."""
+    if isinstance(module, bytes | bytearray | memoryview):
+        return bytes(module)
+    if isinstance(module, str | os.PathLike):
+        return read_module(Path(module))
+    if hasattr(module, "mlir_module_serialized"):
+        return bytes(module.serialize())
+    if hasattr(module, "compiler_ir"):
+        buffer = io.BytesIO()
+        module.compiler_ir("stablehlo").operation.write_bytecode(buffer)
+        return buffer.getvalue()
+    raise InvalidModule(
+        f"A {type(module).__name__} is not a module.",
+        "Give bytes, a path, a jax.export.Exported or what jax.jit(f).lower(...) returns.",
+    )
+
+
+def read_module(path: Path) -> bytes:
+    """The bytes of a module's file; raises InvalidModule where it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidModule(
+            f"{path} cannot be read: {error.strerror}.", "Give the path of a module's file."
+        ) from None
+    if not data:
+        raise InvalidModule(
+            f"{path} is empty.", "Write the module again, with `jax.jit(f).lower(...)` for one."
+        )
+    return data

@@ -1,0 +1,232 @@
+"""The commands and their flags; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.errors import InvalidModule, InvalidRequest
+from toast.api import read_module
+from toast.cli import options
+from toast.cli.terminal import (
+    EXIT_DIFFERENT,
+    EXIT_DOES_NOT_FIT,
+    EXIT_INTERRUPTED,
+    ProgressBar,
+    stop_on_interrupt,
+    user_errors,
+)
+from toast.planfile import Plan
+from toast.report import make_console, render
+from toast.request import PlanRequest
+from toast.runner import engine_command, package_environment, prepare, python_module, run
+from toast.settings import make_request
+
+app = typer.Typer(
+    help="Find how to lay out a training step on a mesh of accelerators.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main() -> None:
+    """The entry point of the `toast` command."""
+    app()
+
+
+@app.command("plan")
+def plan_command(  # noqa: PLR0913 - one parameter for each flag
+    module: options.ModuleFile,
+    mesh: options.MeshText,
+    device: options.DeviceName = "tpu-v5e",
+    memory: options.Memory = None,
+    seed: options.Seed = 0,
+    rollouts: options.Rollouts = None,
+    budget: options.Budget = None,
+    threads: options.Threads = 0,
+    planner: options.Planner = "mcts",
+    output: options.Output = options.DEFAULT_OUTPUT,
+) -> None:
+    """Find a sharding of MODULE for a mesh, write it to DIR, and print what it costs."""
+    with user_errors():
+        request = make_request(
+            mesh=mesh,
+            device=device,
+            memory=memory,
+            seed=seed,
+            rollouts=rollouts,
+            budget=budget,
+            threads=threads,
+            planner=planner,
+        )
+        check_output(output)
+        result = _plan_in_child(read_module(module), request, output)
+    show_and_exit(result, output)
+
+
+def _plan_in_child(module: bytes, request: PlanRequest, output: Path) -> Plan:
+    """Plan in a temporary directory and move the results; an interrupted plan is a plan."""
+    with tempfile.TemporaryDirectory(prefix="toast-") as name:
+        work = Path(name)
+        prepare(work, module, request)
+        with ProgressBar() as bar, stop_on_interrupt() as interrupt:
+            outcome = run(work, on_event=bar.update, cancelled=interrupt)
+        if outcome.status == "cancelled" and not outcome.has_plan:
+            raise KeyboardInterrupt
+        outcome.raise_for_error()
+        plan = Plan.from_json(outcome.plan_path.read_bytes())
+        save(output, plan, module, outcome.module_path.read_bytes(), outcome.module_path.suffix)
+    return plan
+
+
+def check_output(output: Path) -> None:
+    """Refuse a directory that cannot be written to before any work; makes nothing yet."""
+    nearest = output.absolute()
+    while not nearest.exists():
+        nearest = nearest.parent
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise InvalidRequest(
+            f"{output} cannot be written: {nearest} is not a directory that you may write to.",
+            "Give another directory with -o.",
+        )
+
+
+def save(output: Path, plan: Plan, original: bytes, sharded: bytes, suffix: str) -> None:
+    """Write `plan.json`, `sharded<suffix>` and, for `verify`, `original<suffix>`."""
+    output.mkdir(parents=True, exist_ok=True)
+    for stale in (*output.glob("sharded.*"), *output.glob("original.*")):
+        stale.unlink()
+    (output / f"original{suffix}").write_bytes(original)
+    (output / f"sharded{suffix}").write_bytes(sharded)
+    (output / "plan.json").write_text(plan.to_json(), encoding="utf-8")
+
+
+def show_and_exit(plan: Plan, output: Path) -> None:
+    """Print the report; exit with 3 when the best plan does not fit the memory."""
+    console = make_console()
+    console.print(render(plan))
+    console.print(f"\nWritten to {output}/: plan.json and the sharded module.", soft_wrap=True)
+    if not plan.predicted.fits:
+        raise typer.Exit(EXIT_DOES_NOT_FIT)
+
+
+@app.command("inspect")
+def inspect_command(
+    module: options.ModuleFile,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Print the colours, conflicts, compatibility sets and repeated groups of MODULE."""
+    from toast.cli.inspection import print_inspection
+
+    found: list[object] = []
+    with user_errors():
+        read_module(module)
+        with ProgressBar() as bar:
+            bar.stage("analysing")
+            outcome = run(
+                module.resolve().parent,
+                command=engine_command("--inspect", str(module.resolve())),
+                on_event=lambda event: found.append(event.get("inspection")),
+            )
+        outcome.raise_for_error()
+        if not found or not isinstance(found[0], dict):
+            raise InvalidModule("The analysis ended without a result.", "Please report this.")
+        print_inspection(found[0], as_json=as_json)
+
+
+@app.command("verify")
+def verify_command(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="What `toast plan -o DIR` wrote.")
+    ],
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the inputs.", min=0)] = 0,
+    rows: Annotated[int, typer.Option("--rows", help="Results to show.", min=1)] = 10,
+) -> None:
+    """Run the sharded module against the original on virtual devices and compare the results."""
+    from toast.verify import verify
+    from toast.verify_report import render_verification
+
+    with user_errors(), ProgressBar() as bar:
+        verification = verify(directory, seed=seed, on_stage=bar.stage)
+    make_console().print(render_verification(verification, rows=rows))
+    if not verification.ok:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+@app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def serve_command(
+    context: typer.Context,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port; 0 takes a free one.")] = 8080,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Where jobs and modules are kept.")
+    ] = Path("data"),
+) -> None:
+    """Start the HTTP service; further flags are passed on to `python -m service`."""
+    flags = ["--host", host, "--port", str(port), "--data", str(data), *context.args]
+    sys.stdout.flush()
+    command = [*python_module("service"), *flags]
+    os.execve(command[0], command, package_environment())
+
+
+@app.command("submit")
+def submit_command(  # noqa: PLR0913 - one parameter for each flag
+    module: options.ModuleFile,
+    url: options.Url,
+    mesh: options.MeshText,
+    device: options.DeviceName = "tpu-v5e",
+    memory: options.Memory = None,
+    seed: options.Seed = 0,
+    rollouts: options.Rollouts = None,
+    budget: options.Budget = None,
+    threads: options.Threads = 0,
+    planner: options.Planner = "mcts",
+    output: options.Output = options.DEFAULT_OUTPUT,
+    key: options.Key = None,
+) -> None:
+    """Plan MODULE on a service: upload it, watch, download the plan, print what it costs."""
+    from toast.cli.submitting import submit_and_wait
+
+    with user_errors():
+        request = make_request(
+            mesh=mesh,
+            device=device,
+            memory=memory,
+            seed=seed,
+            rollouts=rollouts,
+            budget=budget,
+            threads=threads,
+            planner=planner,
+        )
+        check_output(output)
+        original = read_module(module)
+        answer = submit_and_wait(url, key, original, request)
+        if answer is None:
+            raise typer.Exit(EXIT_INTERRUPTED)
+        save(output, answer.plan, original, answer.module, answer.suffix)
+    show_and_exit(answer.plan, output)
+
+
+@app.command("devices")
+def devices_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the chips that can be planned for."""
+    from toast.cli.inspection import print_devices
+
+    print_devices(as_json=as_json)
+
+
+@app.command("schema", hidden=True)
+def schema_command() -> None:
+    """Print the JSON Schema of `plan.json`."""
+    from toast.schema import schema_text
+
+    typer.echo(schema_text(), nl=False)

@@ -1,0 +1,44 @@
+"""The options that `plan` and `submit` share, declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModuleFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODULE",
+        help="StableHLO text or bytecode, a portable artifact, or a jax.export artifact.",
+    ),
+]
+MeshText = Annotated[
+    str, typer.Option("--mesh", help="Axes of the device mesh, for example data=2,model=4.")
+]
+DeviceName = Annotated[str, typer.Option("--device", help="The chip; see `toast devices`.")]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", help="Memory per device, such as 16GiB; the chip's own if absent."),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the search.")]
+Rollouts = Annotated[
+    int | None, typer.Option("--rollouts", help="Rollouts of the search; until it converges.")
+]
+Budget = Annotated[
+    str | None, typer.Option("--budget", help="Time for the search, such as 10s or 2min.")
+]
+Threads = Annotated[int, typer.Option("--threads", help="Search threads; 0 is one per core.")]
+Planner = Annotated[str, typer.Option("--planner", help="mcts, greedy or random.")]
+Output = Annotated[
+    Path,
+    typer.Option("-o", "--output", metavar="DIR", help="Where to write the plan and the module."),
+]
+Url = Annotated[str, typer.Option("--url", help="Where the service is.")]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", envvar="TOAST_API_KEY", help="Key of the service, if it asks for one."),
+]
+
+DEFAULT_OUTPUT = Path("toast-out")

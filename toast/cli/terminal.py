@@ -1,0 +1,116 @@
+"""What every command shares: errors in two sentences, a progress bar, Ctrl-C that asks first."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from analysis.errors import ToastError
+from costmodel.units import format_bytes
+from toast.report import make_console
+from toast.runner import Event
+
+EXIT_DIFFERENT, EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Turn an error that input caused into two sentences on stderr and exit code 2."""
+    try:
+        yield
+    except ToastError as error:
+        show_error(error)
+        raise typer.Exit(EXIT_BAD_INPUT) from None
+    except KeyboardInterrupt:
+        make_console(stderr=True).print("Interrupted.")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def show_error(error: ToastError) -> None:
+    """What is wrong, then what to do."""
+    console = make_console(stderr=True)
+    console.print(Text.assemble(("error: ", "bold red"), error.message), soft_wrap=True)
+    if error.hint:
+        console.print(Text(f"  {error.hint}"), soft_wrap=True)
+
+
+class Interrupt:
+    """Whether Ctrl-C was pressed once; pressed twice it interrupts as usual."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return self.asked
+
+    def on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        """The handler of SIGINT."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        make_console(stderr=True).print("Stopping; the best plan so far is kept.")
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Interrupt]:
+    """While inside, the first Ctrl-C asks the search to stop with the best plan so far."""
+    interrupt = Interrupt()
+    earlier = signal.signal(signal.SIGINT, interrupt.on_signal)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+
+
+class ProgressBar:
+    """A bar on stderr fed by progress events; silent where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        console = make_console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[best]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("starting", total=1.0, best="")
+
+    def __enter__(self) -> ProgressBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def update(self, event: Event) -> None:
+        """Show one progress event; an event of another kind changes nothing."""
+        if event.get("event", "progress") != "progress":
+            return
+        self._progress.update(
+            self._task,
+            completed=float(event.get("fraction") or 0.0),
+            description=str(event.get("stage", "working")),
+            best=_best(event),
+        )
+
+    def stage(self, name: str) -> None:
+        """Show a stage of work that has no fraction."""
+        self._progress.update(self._task, description=name, total=None)
+
+
+def _best(event: Event) -> str:
+    cost, peak = event.get("best_cost"), event.get("best_bytes")
+    if not cost or not event.get("evaluations"):
+        return ""
+    return f"best {cost:.4f} of the unsharded cost, {format_bytes(peak or 0)} per device"

@@ -1,0 +1,153 @@
+"""The whole job on a real model: `python -m toast.demo`, or `make demo`.
+
+Starts the service on loopback with its embedded store, lowers a training step of a Gemma-style
+transformer with Adam, uploads it, follows the progress, downloads the sharded module and the plan,
+runs it on eight virtual devices against the unsharded module, prints the account, and stops what
+it started. The results stay in `demo-out/`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from analysis.errors import InvalidRequest, ToastError
+from toast.cli.app import check_output, save
+from toast.cli.submitting import show
+from toast.cli.terminal import EXIT_BAD_INPUT, EXIT_DIFFERENT, ProgressBar, show_error
+from toast.client import Answer, Client
+from toast.report import make_console, render
+from toast.runner import package_environment, python_module
+from toast.settings import make_request
+from toast.verify import verify
+from toast.verify_report import render_verification
+
+MESH, DEVICE = "data=2,model=4", "tpu-v5e"
+OUTPUT = Path("demo-out")
+READY = "TOAST service listening on "
+START_SECONDS = 60.0
+STOP_SECONDS = 15.0
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "gemma.py"
+
+
+@contextlib.contextmanager
+def running_service(directory: Path) -> Iterator[str]:
+    """The URL of a service that keeps its data in `directory`; it is stopped at the end."""
+    flags = ["--host", "127.0.0.1", "--port", "0", "--data", str(directory / "data")]
+    log = directory / "service.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [*python_module("service"), *flags],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=package_environment(),
+            # Ctrl-C reaches this process alone, which then stops the service in order.
+            start_new_session=True,
+        )
+    try:
+        yield _wait_until_ready(process, log)
+    finally:
+        _stop(process)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Read stdout up to the line with the address; a timer ends a service that never says it."""
+    assert process.stdout is not None
+    timer = threading.Timer(START_SECONDS, process.kill)
+    timer.start()
+    try:
+        for line in process.stdout:
+            text = line.decode(errors="replace")
+            if READY in text:
+                return text.partition(READY)[2].strip()
+    finally:
+        timer.cancel()
+    last = log.read_text(errors="replace").strip().splitlines()[-3:]
+    raise InvalidRequest(f"The service did not start: {' '.join(last)}", "Run `toast serve`.")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, and SIGKILL to its whole group if it does not end."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def lower_example(path: Path) -> bytes:
+    """The StableHLO of the example's demo preset, lowered in a process of its own."""
+    command = [sys.executable, str(EXAMPLE), "--preset", "demo", "-o", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise InvalidRequest(f"The example could not be lowered: {reason}.", f"Run {EXAMPLE}.")
+    return path.read_bytes()
+
+
+def plan_over_http(console: Console, url: str, module: bytes) -> Answer:
+    """Upload, submit, follow, download."""
+    with Client(url) as client, ProgressBar() as bar:
+        identity = client.upload(module)
+        console.print(f"Uploaded as {identity[:16]}...")
+        job = client.submit_request(identity, make_request(mesh=MESH, device=DEVICE))
+        console.print(f"Job {job}: {MESH} on {DEVICE}.")
+        client.wait(job, on_event=lambda event: show(bar, event))
+        return client.answer(job)
+
+
+def demo(console: Console, output: Path) -> int:
+    """The whole job; returns the exit code. Raises ToastError for what goes wrong."""
+    started = time.perf_counter()
+    check_output(output)
+    with tempfile.TemporaryDirectory(prefix="toast-demo-") as name:
+        directory = Path(name)
+        with running_service(directory) as url:
+            console.print(f"Service at {url}.")
+            module = lower_example(directory / "step.mlir")
+            console.print(f"Lowered a Gemma-style training step: {len(module):,} bytes of text.")
+            answer = plan_over_http(console, url, module)
+        save(output, answer.plan, module, answer.module, answer.suffix)
+    console.print("Planned; the service is stopped. Running both modules on virtual devices.\n")
+    with ProgressBar() as bar:
+        verification = verify(output, on_stage=bar.stage)
+    console.print(render(answer.plan), "", render_verification(verification, rows=5))
+    seconds = time.perf_counter() - started
+    console.print(f"\n{output}/ has the plan and both modules; {seconds:.0f} s in all.")
+    return 0 if verification.ok else EXIT_DIFFERENT
+
+
+def _raise_interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """`python -m toast.demo`."""
+    signal.signal(signal.SIGTERM, _raise_interrupt)
+    try:
+        return demo(make_console(), OUTPUT)
+    except ToastError as error:
+        show_error(error)
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        make_console(stderr=True).print("Interrupted; everything that was started is stopped.")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

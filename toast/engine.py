@@ -1,0 +1,168 @@
+"""The engine: the child process that parses, plans and may die.
+
+    python -m toast.engine DIR             plan DIR/module as DIR/request.json asks
+    python -m toast.engine --inspect FILE  what the analysis finds in a module
+
+Events go to stdout, one JSON object a line: `progress`, `inspection`, then `done` or `error`.
+Whatever XLA and MLIR print goes to stderr. A line `{"cancel": true}` on stdin, the end of stdin or
+SIGTERM stops the search, and the best plan so far is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any
+
+from analysis.errors import InvalidRequest, ToastError
+from toast.request import PlanRequest
+
+if TYPE_CHECKING:
+    from search.progress import Progress
+
+EXIT_OK, EXIT_BUG, EXIT_USER_ERROR = 0, 1, 2
+PROGRESS_SECONDS = 0.1
+ORPHAN_SECONDS = 60.0
+
+
+class Emitter:
+    """Writes events to what was stdout when the process started."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._last = (0.0, "")
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """One event, as one line; a parent that went away is no error here."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stream.write(json.dumps({"event": event, **fields}, default=str) + "\n")
+            self._stream.flush()
+
+    def progress(self, progress: Progress) -> None:
+        """A progress event, at most ten a second and one at each change of stage."""
+        now = time.monotonic()
+        when, stage = self._last
+        if stage == progress.stage and now - when < PROGRESS_SECONDS:
+            return
+        self._last = (now, progress.stage)
+        self.emit("progress", **{key: _finite(value) for key, value in asdict(progress).items()})
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: a cost that is not known yet becomes null."""
+    if isinstance(value, float) and not (float("-inf") < value < float("inf")):
+        return None
+    return value
+
+
+def take_stdout() -> IO[str]:
+    """A private copy of stdout; from now on descriptor 1 is stderr, for C++ as for Python."""
+    sys.stdout.flush()
+    private = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return private
+
+
+def listen_for_cancel() -> Callable[[], bool]:
+    """A function that says whether somebody asked this process to stop."""
+    asked = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        asked.set()
+
+    def read_stdin() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in sys.stdin:
+                if "cancel" in line:
+                    asked.set()
+        # The parent is gone: stop, and do not outlive it by much if something hangs.
+        asked.set()
+        time.sleep(ORPHAN_SECONDS)
+        os._exit(EXIT_BUG)
+
+    signal.signal(signal.SIGTERM, on_signal)
+    threading.Thread(target=read_stdin, daemon=True).start()
+    return asked.is_set
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Temporary file, fsync, rename: a reader sees all of it or nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bool]) -> None:
+    """Plan one job; raises ToastError for what its input is to blame for."""
+    try:
+        request = PlanRequest.model_validate_json((directory / "request.json").read_bytes())
+    except ValueError as error:
+        raise InvalidRequest(f"The request does not fit its schema: {error}.") from error
+    module = (directory / "module").read_bytes()
+    from toast.planning import make_plan  # late: a bad request needs no jax
+
+    result = make_plan(module, request, on_progress=emitter.progress, cancelled=cancelled)
+    write_atomically(directory / f"sharded{result.suffix}", result.module)
+    write_atomically(directory / "plan.json", result.plan.to_json().encode())
+    emitter.emit(
+        "done",
+        suffix=result.suffix,
+        fits=result.plan.predicted.fits,
+        termination=result.plan.search.termination,
+    )
+
+
+def inspect_file(path: Path, emitter: Emitter) -> None:
+    """What the analysis finds in the module at `path`, as one `inspection` event."""
+    from toast.inspecting import inspect_module
+
+    inspection = inspect_module(path.read_bytes())
+    emitter.emit("inspection", inspection=inspection.model_dump(mode="json"))
+    emitter.emit("done")
+
+
+def main(arguments: list[str]) -> int:
+    """The whole process; returns its exit code."""
+    emitter = Emitter(take_stdout())
+    cancelled = listen_for_cancel()
+    try:
+        if arguments[:1] == ["--inspect"] and len(arguments) == 2:
+            inspect_file(Path(arguments[1]), emitter)
+        elif len(arguments) == 1:
+            plan_directory(Path(arguments[0]), emitter, cancelled)
+        else:
+            sys.stderr.write(f"{__doc__}\n")
+            return EXIT_USER_ERROR
+    except ToastError as error:
+        emitter.emit("error", code=error.code, message=error.message, hint=error.hint)
+        return EXIT_USER_ERROR
+    except Exception as error:
+        traceback.print_exc()
+        emitter.emit(
+            "error",
+            code="engine_failed",
+            message=f"The engine failed on this module: {type(error).__name__}: {error}.",
+            hint="This is a bug of the planner; please report it with the module.",
+        )
+        return EXIT_BUG
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stderr.flush()
+    # Daemon threads of numba and XLA have nothing left to do and may abort at shutdown.
+    os._exit(code)

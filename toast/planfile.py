@@ -1,0 +1,161 @@
+"""`plan.json`: what was decided, what it is predicted to cost, and how it was found."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Spec = list[list[str]]
+"""A PartitionSpec: for each dimension the mesh axes that shard it, major first; [] is whole."""
+
+
+class Record(BaseModel):
+    """Base of all parts of a plan: closed and immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MeshAxis(Record):
+    """One axis of the device mesh."""
+
+    name: str
+    size: int = Field(ge=1)
+
+
+class MeshSpec(Record):
+    """The logical device mesh, major axis first."""
+
+    axes: list[MeshAxis]
+
+
+class ModuleInfo(Record):
+    """Which module was planned."""
+
+    sha256: str
+    ops: int
+    arguments: int
+
+
+class Tensor(Record):
+    """An argument or a result of `main` and its layout."""
+
+    index: int
+    name: str
+    shape: list[int]
+    dtype: str
+    spec: Spec
+
+
+class Group(Record):
+    """Arguments that share shape, dtype and layout; the rows of the layout table."""
+
+    name: str
+    shape: list[int]
+    dtype: str
+    spec: Spec
+    arguments: list[int]
+
+
+class Constraint(Record):
+    """A value inside the module pinned to a layout; `value` is `op_index:op_name#result`."""
+
+    value: str
+    spec: Spec
+
+
+class Cost(Record):
+    """What one step is predicted to take on one device."""
+
+    step_seconds: float
+    compute_seconds: float
+    communication_seconds: float
+    peak_bytes: int
+    fits: bool
+
+
+class Baseline(Cost):
+    """The cost of a reference layout, by name."""
+
+    name: str
+
+
+class Collective(Record):
+    """All collectives of one kind over one set of mesh axes; bytes are per device and step."""
+
+    kind: Literal[
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "all_to_all",
+        "collective_permute",
+    ]
+    axes: list[str]
+    count: int
+    bytes: int
+    seconds: float
+
+
+class Decision(Record):
+    """One action of the plan, in order."""
+
+    colour: str
+    axis: str
+    resolution: str
+    cost_after: float
+
+
+class SearchInfo(Record):
+    """How the plan was found."""
+
+    planner: str
+    seed: int
+    threads: int
+    rollouts: int
+    evaluations: int
+    seconds: float
+    termination: Literal["converged", "rollouts", "budget", "cancelled", "exhausted"]
+    cost: float
+
+
+class Unpriced(Record):
+    """Ops that have no sharding rule or no price of their own."""
+
+    op: str
+    count: int
+    reason: Literal["no_rule", "no_price", "unknown_trip_count"]
+
+
+class Plan(Record):
+    """The whole of `plan.json`."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    mesh: MeshSpec
+    device: str
+    memory_bytes: int
+    module: ModuleInfo
+    arguments: list[Tensor]
+    results: list[Tensor]
+    groups: list[Group]
+    constraints: list[Constraint]
+    predicted: Cost
+    unsharded: Cost
+    baselines: list[Baseline]
+    collectives: list[Collective]
+    decisions: list[Decision]
+    search: SearchInfo
+    stages: dict[str, float]
+    unpriced: list[Unpriced]
+    warnings: list[str]
+    versions: dict[str, str]
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    def to_json(self) -> str:
+        """The text of `plan.json`."""
+        return self.model_dump_json(by_alias=True, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Plan:
+        """Read `plan.json`; raises `pydantic.ValidationError` where it does not fit the schema."""
+        return cls.model_validate_json(text)

@@ -1,0 +1,230 @@
+"""Turns what a search found into the record that is `plan.json`."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import metadata
+
+from analysis.load import Source
+from analysis.program import PSEUDO, Program
+from costmodel.evaluator import Action, State
+from costmodel.evaluator import Cost as Priced
+from search.problem import Found, Problem
+from toast import planfile
+from toast.baselines import data_parallel
+from toast.naming import colour_names, common_pattern, pattern
+from toast.planfile import (
+    Baseline,
+    Collective,
+    Constraint,
+    Cost,
+    Decision,
+    Group,
+    MeshAxis,
+    MeshSpec,
+    ModuleInfo,
+    Plan,
+    SearchInfo,
+    Tensor,
+    Unpriced,
+)
+from toast.request import PlanRequest
+from toast.settings import threads_of
+from toast.specs import Pin, Specs
+
+_VERSIONS = ("toast-planner", "jax", "jaxlib", "numpy", "numba")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """All that a finished job knows."""
+
+    module: bytes
+    source: Source
+    problem: Problem
+    found: Found
+    specs: Specs
+    pins: list[Pin]
+
+
+def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -> Plan:
+    """The plan as it is written to disk."""
+    problem, found = planned.problem, planned.found
+    program = planned.source.program
+    memory = int(problem.reward.memory)
+    arguments = _arguments(planned)
+    costs = _costs(problem, found.state, memory)
+    return Plan(
+        mesh=_mesh(problem),
+        device=request.device,
+        memory_bytes=memory,
+        module=ModuleInfo(
+            sha256=hashlib.sha256(planned.module).hexdigest(),
+            ops=_real_ops(program),
+            arguments=len(program.arguments),
+        ),
+        arguments=arguments,
+        results=_results(planned),
+        groups=_groups(arguments),
+        constraints=[_constraint(planned, pin) for pin in planned.pins],
+        predicted=costs[0],
+        unsharded=costs[1],
+        baselines=_baselines(problem, memory),
+        collectives=_collectives(problem, found.state),
+        decisions=_decisions(problem, found.state),
+        search=_search_info(found, request, stages),
+        stages={name: round(seconds, 6) for name, seconds in stages.items()},
+        unpriced=[
+            Unpriced(op=op, count=count, reason="no_rule")
+            for op, count in sorted(program.no_rule.items(), key=lambda item: -item[1])
+        ],
+        warnings=list(planned.source.warnings),
+        versions={name: _version(name) for name in _VERSIONS},
+    )
+
+
+def _mesh(problem: Problem) -> MeshSpec:
+    axes = problem.evaluator.mesh.axes
+    return MeshSpec(axes=[MeshAxis(name=axis.name, size=axis.size) for axis in axes])
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _real_ops(program: Program) -> int:
+    return sum(program.kind(op) not in PSEUDO for op in range(program.ops))
+
+
+def _arguments(planned: Planned) -> list[Tensor]:
+    program = planned.source.program
+    return [
+        Tensor(
+            index=index,
+            name=argument.name,
+            shape=list(program.shape(argument.value)),
+            dtype=program.dtype(argument.value),
+            spec=planned.specs.value(argument.value),
+        )
+        for index, argument in enumerate(program.arguments)
+    ]
+
+
+def _results(planned: Planned) -> list[Tensor]:
+    program = planned.source.program
+    found = []
+    for index, result in enumerate(program.results):
+        value = int(program.use_value[result.use])
+        found.append(
+            Tensor(
+                index=index,
+                name=result.name,
+                shape=list(program.shape(value)),
+                dtype=program.dtype(value),
+                spec=planned.specs.use(result.use),
+            )
+        )
+    return found
+
+
+def _groups(arguments: list[Tensor]) -> list[Group]:
+    """Arguments of one pattern of names, shape, type and layout, in order of appearance."""
+    rows: dict[str, list[Tensor]] = {}
+    for tensor in arguments:
+        key = f"{pattern(tensor.name)} {tensor.shape} {tensor.dtype} {tensor.spec}"
+        rows.setdefault(key, []).append(tensor)
+    return [
+        Group(
+            name=common_pattern([tensor.name for tensor in row]),
+            shape=row[0].shape,
+            dtype=row[0].dtype,
+            spec=row[0].spec,
+            arguments=[tensor.index for tensor in row],
+        )
+        for row in rows.values()
+    ]
+
+
+def _constraint(planned: Planned, pin: Pin) -> Constraint:
+    program = planned.source.program
+    op = int(program.value_op[pin.value])
+    number = pin.value - int(program.op_values[op])
+    users = f" used by {','.join(str(user) for user in pin.ops)}" if pin.ops else ""
+    return Constraint(value=f"{op}:{program.kind(op)}#{number}{users}", spec=pin.spec)
+
+
+def _cost(priced: Priced, memory: int) -> Cost:
+    return Cost(
+        step_seconds=priced.seconds,
+        compute_seconds=priced.compute,
+        communication_seconds=priced.communication,
+        peak_bytes=int(priced.peak),
+        fits=priced.peak <= memory,
+    )
+
+
+def _costs(problem: Problem, state: State, memory: int) -> tuple[Cost, Cost]:
+    evaluator = problem.evaluator
+    return _cost(evaluator.cost(state), memory), _cost(evaluator.cost(()), memory)
+
+
+def _baselines(problem: Problem, memory: int) -> list[Baseline]:
+    state = data_parallel(problem.evaluator)
+    if not state:
+        return []
+    cost = _cost(problem.evaluator.cost(state), memory)
+    return [Baseline(name="data_parallel", **cost.model_dump())]
+
+
+def _collectives(problem: Problem, state: State) -> list[Collective]:
+    names = [axis.name for axis in problem.evaluator.mesh.axes]
+    return [
+        Collective(
+            kind=row.kind.name.lower(),  # type: ignore[arg-type]
+            axes=[names[axis] for axis in row.axes],
+            count=round(row.count),
+            bytes=round(row.bytes),
+            seconds=row.seconds,
+        )
+        for row in problem.evaluator.collectives(state)
+    ]
+
+
+def _decisions(problem: Problem, state: State) -> list[Decision]:
+    names = colour_names(problem.evaluator.analysis)
+    axes = problem.evaluator.mesh.axes
+    return [
+        Decision(
+            colour=names[action.group],
+            axis=axes[action.axis].name,
+            resolution=_resolution(problem, action),
+            cost_after=problem.cost(state[: index + 1])[0],
+        )
+        for index, action in enumerate(state)
+    ]
+
+
+def _resolution(problem: Problem, action: Action) -> str:
+    """The resolution order as a bitstring, set 0 first; empty for a colour without conflicts."""
+    groups = problem.evaluator.analysis.groups
+    count = int((groups.set_colour == action.group).sum())
+    return "".join(str(action.bits >> bit & 1) for bit in range(count))
+
+
+def _search_info(
+    found: Found, request: PlanRequest, stages: dict[str, float]
+) -> planfile.SearchInfo:
+    return SearchInfo(
+        planner=request.planner,
+        seed=request.seed,
+        threads=threads_of(request),
+        rollouts=found.rollouts,
+        evaluations=found.evaluations,
+        seconds=round(stages.get("search", 0.0), 6),
+        termination=found.termination,  # type: ignore[arg-type]
+        cost=found.cost,
+    )

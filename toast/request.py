@@ -1,0 +1,24 @@
+"""What a caller asks of the planner, as one record that travels between processes."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class PlanRequest(BaseModel):
+    """The settings of one planning job; the module travels beside it as bytes.
+
+    `mesh` is `name=size` pairs separated by commas; `memory` bytes per device (the chip's own
+    when absent); `budget` seconds of search; `threads` 0 means one per core.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mesh: str
+    device: str = "tpu-v5e"
+    memory: int | None = Field(default=None, gt=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    rollouts: int | None = Field(default=None, ge=1, le=100_000_000)
+    budget: float | None = Field(default=None, gt=0, le=86_400)
+    threads: int = Field(default=0, ge=0, le=256)
+    planner: str = "mcts"

@@ -1,0 +1,149 @@
+"""Writes a plan back into the module as Shardy attributes.
+
+Nothing of the program changes but shardings: arguments and results are annotated, and a
+`sdy.sharding_constraint` stands wherever a decision was taken inside. The module is the flattened
+one: its calls are inlined.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import sdy
+
+from analysis.forms import Form, encode
+from analysis.load import Source
+from analysis.program import PSEUDO
+from costmodel.mesh import Mesh
+from toast.exporting import encode_export
+from toast.planfile import Spec
+from toast.specs import Pin, Specs
+
+MESH = "mesh"
+
+
+def write(source: Source, mesh: Mesh, specs: Specs, pins: list[Pin]) -> bytes:
+    """The sharded module, in the form that the module came in."""
+    program = source.program
+    module = source.loaded.module
+    arguments = [specs.value(argument.value) for argument in program.arguments]
+    results = [specs.use(result.use) for result in program.results]
+    with module.context, ir.Location.unknown():
+        _annotate(source.main, "arg_attrs", arguments)
+        _annotate(source.main, "res_attrs", results)
+        for pin in pins:
+            _constrain(source, pin)
+        _add_mesh(module, mesh)
+        module.operation.verify()
+    if source.loaded.form is Form.EXPORT:
+        return encode_export(source.loaded, module, mesh, arguments, results)
+    return encode(source.loaded.form, module)
+
+
+def _add_mesh(module: ir.Module, mesh: Mesh) -> None:
+    axes = [sdy.MeshAxisAttr.get(axis.name, axis.size) for axis in mesh.axes]
+    with ir.InsertionPoint.at_block_begin(module.body):
+        sdy.MeshOp(MESH, sdy.MeshAttr.get(axes))
+    integer = ir.IntegerType.get_signless(32)
+    attributes = module.operation.attributes
+    attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(integer, mesh.devices)
+    attributes["mhlo.num_replicas"] = ir.IntegerAttr.get(integer, 1)
+
+
+def sharding(spec: Spec) -> Any:
+    """The `TensorShardingAttr` of a spec; every dimension closed, so XLA keeps it to the letter."""
+    dimensions = [
+        sdy.DimensionShardingAttr.get([sdy.AxisRefAttr.get(axis) for axis in axes], is_closed=True)
+        for axes in spec
+    ]
+    return sdy.TensorShardingAttr.get(MESH, dimensions)
+
+
+def _annotate(main: ir.Operation, name: str, specs: list[Spec]) -> None:
+    given: list[Any] = [{} for _ in specs]
+    if name in main.attributes:
+        given = list(ir.ArrayAttr(main.attributes[name]))
+    dictionaries = []
+    for item, spec in zip(given, specs, strict=True):
+        pairs = {key: item[key] for key in _keys(item)}
+        dictionaries.append(ir.DictAttr.get(pairs | {"sdy.sharding": sharding(spec)}))
+    main.attributes[name] = ir.ArrayAttr.get(dictionaries)
+
+
+def _keys(item: Any) -> list[str]:
+    return [named.name if hasattr(named, "name") else str(named) for named in item]
+
+
+def _constrain(source: Source, pin: Pin) -> None:
+    value = _handle(source, pin.value)
+    if pin.ops:
+        _constrain_uses(source, pin, value)
+        return
+    users = [(use.owner, use.operand_number) for use in value.uses]
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        with ir.InsertionPoint.at_block_begin(owner):
+            pinned = sdy.ShardingConstraintOp(value, sharding(pin.spec))
+    else:
+        with ir.InsertionPoint(owner.operation):
+            pinned = sdy.ShardingConstraintOp(value, sharding(pin.spec))
+        pinned.operation.move_after(owner.operation)
+    for user, number in users:
+        user.operands[number] = pinned.result
+
+
+def _constrain_uses(source: Source, pin: Pin, value: Any) -> None:
+    """One constraint per block, before the first op there that wants the layout."""
+    first: dict[Any, Any] = {}
+    for op in pin.ops:
+        user = _user(source, op)
+        block = user.block
+        if block not in first:
+            with ir.InsertionPoint(user):
+                first[block] = sdy.ShardingConstraintOp(value, sharding(pin.spec)).result
+        for number, operand in enumerate(user.operands):
+            if operand == value:
+                user.operands[number] = first[block]
+
+
+def _user(source: Source, op: int) -> Any:
+    """The MLIR operation whose operands a (pseudo) op's uses are."""
+    handle = source.handles[op]
+    if source.program.kind(op) in PSEUDO - {"loop_begin"}:
+        return _terminator(source, op, handle)
+    return handle
+
+
+def _terminator(source: Source, op: int, handle: Any) -> Any:
+    """The `return` behind a loop_end or branch_end; other pseudo ops stand for themselves."""
+    kind = source.program.kind(op)
+    if kind == "loop_end":
+        return _last(handle.regions[1])
+    if kind == "branch_end":
+        first = int(source.program.op_uses[op])
+        wanted = _handle(source, int(source.program.use_value[first]))
+        for region in handle.regions:
+            last = _last(region)
+            if any(operand == wanted for operand in last.operands):
+                return last
+    return handle
+
+
+def _last(region: Any) -> Any:
+    operations = region.blocks[0].operations
+    return operations[len(operations) - 1].operation
+
+
+def _handle(source: Source, value: int) -> Any:
+    """The MLIR value behind a value number."""
+    program = source.program
+    op = int(program.value_op[value])
+    handle, index = source.handles[op], value - int(program.op_values[op])
+    kind = program.kind(op)
+    if kind == "argument":
+        return handle
+    if kind == "loop_begin":
+        inner = [*handle.regions[0].blocks[0].arguments, *handle.regions[1].blocks[0].arguments]
+        return inner[index]
+    return handle.results[index]
