@@ -56,7 +56,7 @@ ENV PATH=/opt/toast/bin:$PATH \
 USER toast
 WORKDIR /home/toast
 # Compile the kernels now; on a processor unlike the builder's they are compiled at first use.
-RUN python -m costmodel.warm
+RUN python -m search.warm
 
 VOLUME /data
 EXPOSE 8080

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.program import FactorKind, Ints, Program
 from analysis.unionfind import components
@@ -31,13 +32,22 @@ def name_colours(program: Program) -> Colours:
     pairs = np.concatenate([edges, program.links])
     joined = pairs[shardable[pairs[:, 0]] & shardable[pairs[:, 1]]]
     component = components(len(program.factor_size), joined)
-    used = shardable & (program.factor_size > 1)
+    used = shardable & (program.factor_size > 1) & ~_of_constants(program)
     sizes = np.bincount(component[used], minlength=int(component.max(initial=0)) + 1)
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     colour = np.where(used, rank[component], -1)
     return Colours(edges=edges, colour=colour, count=int(np.count_nonzero(sizes)))
+
+
+def _of_constants(program: Program) -> NDArray[np.bool_]:
+    """For each name whether its op makes nothing but constants: sharding those means nothing."""
+    live = np.ones(program.ops, dtype=np.bool_)
+    live[program.value_op] = False
+    live[program.value_op[~program.constant]] = True
+    factors = program.op_factors[1:] - program.op_factors[:-1]
+    return np.repeat(~live, factors)
 
 
 def map_edges(program: Program) -> Ints:

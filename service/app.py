@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
@@ -13,6 +14,7 @@ from service import handlers
 from service.context import Context
 from service.dispatcher import Dispatcher
 from service.guard import Guard
+from service.openapi import describe_api
 from service.routes import jobs, modules, operations, plan
 
 TITLE = "TOAST"
@@ -39,4 +41,5 @@ def create_app(context: Context, dispatcher: Dispatcher) -> FastAPI:
         app.include_router(router)
     handlers.install(app)
     app.add_middleware(Guard, context=context)
+    app.openapi = partial(describe_api, app)  # type: ignore[method-assign]
     return app

@@ -16,7 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -26,7 +27,7 @@ from analysis.errors import InvalidRequest, ToastError
 from toast.cli.app import check_output, save
 from toast.cli.submitting import show
 from toast.cli.terminal import EXIT_BAD_INPUT, EXIT_DIFFERENT, ProgressBar, show_error
-from toast.client import Answer, Client
+from toast.client import Answer, Client, JobEvent
 from toast.report import make_console, render
 from toast.runner import package_environment, python_module
 from toast.settings import make_request
@@ -107,8 +108,23 @@ def plan_over_http(console: Console, url: str, module: bytes) -> Answer:
         console.print(f"Uploaded as {identity[:16]}...")
         job = client.submit_request(identity, make_request(mesh=MESH, device=DEVICE))
         console.print(f"Job {job}: {MESH} on {DEVICE}.")
-        client.wait(job, on_event=lambda event: show(bar, event))
+        follow = _teller(console) if not console.is_terminal else partial(show, bar)
+        client.wait(job, on_event=follow)
         return client.answer(job)
+
+
+def _teller(console: Console) -> Callable[[JobEvent], None]:
+    """Progress for a log, where no bar can be drawn: a line for each new state and stage."""
+    told: set[str] = set()
+
+    def tell(event: JobEvent) -> None:
+        name = str(event.data.get("state") or event.data.get("stage"))
+        if name not in told:
+            told.add(name)
+            share = event.data.get("fraction")
+            console.print(f"  {name}" + ("" if share is None else f", {share:.0%}"))
+
+    return tell
 
 
 def demo(console: Console, output: Path) -> int:

@@ -50,5 +50,3 @@ def encode_export(
 def _named(mesh: AbstractMesh, spec: Spec | None, rank: int) -> NamedSharding:
     dims: list[Any] = [tuple(axes) or None for axes in spec or [[]] * rank]
     return NamedSharding(mesh, PartitionSpec(*dims))
-
-

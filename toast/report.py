@@ -10,8 +10,9 @@ from rich.text import Text
 
 from costmodel.units import format_bytes, format_seconds
 from toast.planfile import Cost, Plan, Spec
+from toast.siblings import merge_siblings
 
-MIN_WIDTH = 110
+MIN_WIDTH = 120
 """Tables wrap badly below this; a pipe or a log has no width of its own."""
 
 
@@ -63,8 +64,9 @@ def layouts(plan: Plan) -> Table:
     """The layout of each group of arguments, as a PartitionSpec."""
     table = _table("Layout of the arguments", "group", ">count", "shape", "dtype", "layout")
     table.add_column("shape per device")
+    table.columns[0].overflow = table.columns[4].overflow = "fold"
     sizes = {axis.name: axis.size for axis in plan.mesh.axes}
-    for group in plan.groups:
+    for group in merge_siblings(plan.groups):
         table.add_row(
             Text(group.name),
             str(len(group.arguments)),

@@ -10,6 +10,8 @@ from starlette.concurrency import run_in_threadpool
 
 from service.records import Job
 from service.routes.shared import (
+    MODULE_ANSWER,
+    PLAN_ANSWER,
     Caller,
     Key,
     Shared,
@@ -107,13 +109,13 @@ async def follow(
     )
 
 
-@router.get("/{job_id}/plan", response_class=FileResponse)
+@router.get("/{job_id}/plan", response_class=FileResponse, responses=PLAN_ANSWER)
 def plan(job_id: str, context: Shared) -> FileResponse:
     """`plan.json`."""
     return plan_file(context, context.store.get(job_id))
 
 
-@router.get("/{job_id}/module", response_class=FileResponse)
+@router.get("/{job_id}/module", response_class=FileResponse, responses=MODULE_ANSWER)
 def module(job_id: str, context: Shared) -> FileResponse:
     """The sharded module, in the form that came in."""
     return module_file(context, context.store.get(job_id))

@@ -17,6 +17,8 @@ from service.context import Context
 from service.dispatcher import Dispatcher
 from service.records import Job
 from service.routes.shared import (
+    MODULE_ANSWER,
+    PLAN_ANSWER,
     Caller,
     Key,
     Shared,
@@ -35,7 +37,11 @@ router = APIRouter()
 _POLL_SECONDS = 1.0
 
 
-@router.post("/v1/plan", response_class=FileResponse)
+@router.post(
+    "/v1/plan",
+    response_class=FileResponse,
+    responses={200: PLAN_ANSWER[200] | MODULE_ANSWER[200]},
+)
 async def plan(
     request: Request,
     fields: Annotated[PlanFields, Query()],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Header, Request
 from starlette.concurrency import run_in_threadpool
@@ -19,6 +19,15 @@ from service.records import Job, NewJob
 from toast.request import PlanRequest
 
 _BATCH = 1 << 20
+
+Responses = dict[int | str, dict[str, Any]]
+PLAN_ANSWER: Responses = {200: {"description": "The plan.", "content": {"application/json": {}}}}
+MODULE_ANSWER: Responses = {
+    200: {
+        "description": "The sharded module.",
+        "content": {"text/plain": {}, "application/octet-stream": {}},
+    }
+}
 
 
 def _context(request: Request) -> Context:

@@ -93,9 +93,13 @@ def grow() -> None:
         time.sleep(0.02)
 
 
+def mode_takes_number(words: list[str]) -> bool:
+    return len(words) > 1 and words[0] == "slow"
+
+
 def main(plan: Path, directory: Path) -> int:
-    words = (directory / "module").read_text().split()
-    mode, number = words[0], float(words[1]) if len(words) > 1 else 0.0
+    words = (directory / "module").read_text(errors="replace").split() or ["error"]
+    mode, number = words[0], float(words[1]) if mode_takes_number(words) else 0.0
     if mode == "slow":
         slow(number)
     elif mode == "abort":

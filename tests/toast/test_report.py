@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from tests.toast.samples import MIB, cost, make_plan
-from toast.planfile import Plan, Spec
+from toast.planfile import Group, Plan, Spec
 from toast.report import partition_spec, render
+from toast.siblings import merge_siblings
 from toast.verify import Difference, Verification
 from toast.verify_report import render_verification
 
@@ -121,3 +122,41 @@ def test_the_worst_results_come_first() -> None:
     assert "3 not finite in one alone" in text
     assert "NOT EQUAL on 8 virtual devices" in text
     assert "2 of 3 results differ, most in result1" in text
+
+
+def group(name: str, *arguments: int, dtype: str = "f32", spec: Spec | None = None) -> Group:
+    return Group(name=name, shape=[4], dtype=dtype, spec=spec or [[]], arguments=list(arguments))
+
+
+def test_a_weight_and_its_moments_are_one_row() -> None:
+    groups = [
+        group("state['mu']['w']", 1),
+        group("state['mu']['b']", 2, spec=[["data"]]),
+        group("state['nu']['w']", 3),
+        group("state['nu']['b']", 4, spec=[["model"]]),
+        group("state['params']['w']", 5, 6),
+        group("state['params']['b']", 7, dtype="bf16", spec=[["data"]]),
+        group("x", 8),
+        group("y", 9),
+    ]
+    merged = merge_siblings(groups)
+    assert [(row.name, row.arguments) for row in merged] == [
+        ("state['mu','nu','params']['w']", [1, 3, 5, 6]),
+        ("state['mu']['b']", [2]),
+        ("state['nu']['b']", [4]),
+        ("state['params']['b']", [7]),
+        ("x", [8]),
+        ("y", [9]),
+    ]
+
+
+def test_rows_that_differ_twice_stay_apart() -> None:
+    groups = [group("a['x']['p']"), group("a['y']['p']"), group("a['x']['q']")]
+    assert [row.name for row in merge_siblings(groups)] == ["a['x','y']['p']", "a['x']['q']"]
+
+
+def test_joined_rows_join_again() -> None:
+    names = [f"s['{a}']['{b}']" for a in ("mu", "nu") for b in ("key", "value")]
+    (row,) = merge_siblings(group(name, index) for index, name in enumerate(names))
+    assert row.name == "s['mu','nu']['key','value']"
+    assert row.arguments == [0, 1, 2, 3]
