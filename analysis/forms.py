@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import io
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from analysis.errors import InvalidModule
 
 _BYTECODE = b"ML\xefR"
 _VHLO_PRODUCER = b"StableHLO_v"
+_PLACE = re.compile(r":(\d+):(\d+)")
 
 
 class Form(enum.Enum):
@@ -70,7 +72,7 @@ def decode(data: bytes) -> Loaded:
     if form is Form.EXPORT:
         return _decode_export(data)
     with new_context():
-        module = _parse_portable(data) if form is Form.PORTABLE else _parse(data)
+        module = _parse_portable(data) if form is Form.PORTABLE else _parse(data, form)
     return Loaded(form=form, module=module)
 
 
@@ -106,11 +108,11 @@ def portable(module: ir.Module) -> bytes:
     return data
 
 
-def _parse(data: bytes) -> ir.Module:
+def _parse(data: bytes, form: Form) -> ir.Module:
     try:
         return ir.Module.parse(data)
     except ir.MLIRError as error:
-        raise _parse_error(error) from None
+        raise _parse_error(error, form) from None
 
 
 def _parse_portable(data: bytes) -> ir.Module:
@@ -123,15 +125,15 @@ def _parse_portable(data: bytes) -> ir.Module:
         ) from None
 
 
-def _parse_error(error: Any) -> InvalidModule:
+def _parse_error(error: Any, form: Form) -> InvalidModule:
     for diagnostic in error.error_diagnostics:
-        location = diagnostic.location
-        place = ""
-        if getattr(location, "start_line", 0):
-            place = f" at line {location.start_line}, column {location.start_col}"
+        place = _PLACE.search(str(diagnostic.location))
+        where = f" at line {place[1]}, column {place[2]}" if form is Form.TEXT and place else ""
         return InvalidModule(
-            f"The module does not parse{place}: {diagnostic.message}.",
-            "Send the unmodified output of jax.jit(f).lower(...), or of another StableHLO tool.",
+            f"The module does not parse{where}: {diagnostic.message}.",
+            "Send the unmodified output of jax.jit(f).lower(...), or of another StableHLO tool."
+            if form is Form.TEXT
+            else "The file may be truncated; upload it again.",
         )
     return InvalidModule(
         "The module does not parse: the bytes are not a complete MLIR module.",
@@ -146,10 +148,9 @@ def _first_line(error: Exception) -> str:
 def _decode_export(data: bytes) -> Loaded:
     try:
         exported = jax.export.deserialize(bytearray(data))
-    except Exception as error:  # the flatbuffer reader raises whatever the bytes lead it to
+    except Exception:  # the flatbuffer reader raises whatever the bytes lead it to
         raise InvalidModule(
-            "The bytes are neither StableHLO text, MLIR bytecode nor a jax.export artifact "
-            f"({type(error).__name__}).",
+            "The bytes are neither StableHLO text, MLIR bytecode nor a jax.export artifact.",
             "Send one of these forms, complete and uncompressed.",
         ) from None
     with new_context():

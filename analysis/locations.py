@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 _FILE = re.compile(r'"([^"]+)":(\d+):\d+')
-_LABEL = re.compile(r'loc\("((?:[^"\\]|\\.)*)"')
+_LABEL = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
 
 
 def label(handle: Any) -> str:

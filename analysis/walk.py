@@ -38,7 +38,7 @@ _SPREADING = frozenset(
 )
 _WINDOWED = frozenset({"stablehlo.convolution", "stablehlo.reduce_window"})
 _IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"})
-_NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"')
+_NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
 
 
 class Walk:
@@ -86,8 +86,7 @@ class Walk:
         names = []
         for index, argument in enumerate(block.arguments):
             match = _NAME.match(str(argument.location))
-            is_path = match is not None and ".py" not in match[1]
-            names.append(match[1] if match and is_path else f"arg{index}")
+            names.append(match[1] if match else f"arg{index}")
         return names
 
     def _results(self, block: Any) -> list[Result]:

@@ -18,6 +18,10 @@ from costmodel.mesh import Mesh
 from costmodel.tables import Tables, build_tables
 
 
+_TINY = 1e-12
+"""Seconds that a program without work is taken to need, so that ratios stay finite."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Action:
     """Shard the dimensions of colour group `group` over mesh axis number `axis`.
@@ -132,4 +136,9 @@ class Evaluator:
     def reward(self, memory: float, penalty: float = 10.0) -> Reward:
         """The reward of states under a limit of `memory` bytes per device."""
         initial = self.cost(())
-        return Reward(seconds=initial.seconds, peak=initial.peak, memory=memory, penalty=penalty)
+        return Reward(
+            seconds=max(initial.seconds, _TINY),
+            peak=max(initial.peak, 1.0),
+            memory=memory,
+            penalty=penalty,
+        )

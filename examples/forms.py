@@ -74,8 +74,12 @@ def _bytecode(step: Step) -> bytes:
 
 
 def _portable(step: Step) -> bytes:
+    module = _module(step)
+    with module.context:
+        # Serializing rewrites the module in place, and jax keeps the original for the next call.
+        copy = ir.Module.parse(_bytecode(step))
     version = stablehlo.get_current_version()
-    return bytes(stablehlo.serialize_portable_artifact(_module(step), version, True))
+    return bytes(stablehlo.serialize_portable_artifact(copy, version, True))
 
 
 def run_cli(description: str, presets: Mapping[str, Callable[[], Step]], default: str) -> int:

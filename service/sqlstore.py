@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -25,6 +26,8 @@ from service.rows import (
 from service.states import CLAIMED, State
 from service.store import JobStore, StaleClaim
 from service.tables import events, idempotency, jobs, modules
+
+Answer = TypeVar("Answer")
 
 _UNCLAIM: dict[str, Any] = {"owner": None, "lease_until": None}
 
@@ -46,6 +49,9 @@ class SqlJobStore(JobStore):
         self._database.close()
 
     def add_module(self, sha256: str, size: int) -> bool:
+        return self._again(lambda: self._add_module(sha256, size))
+
+    def _add_module(self, sha256: str, size: int) -> bool:
         with self._write() as connection:
             if self._size(connection, sha256) is not None:
                 return False
@@ -58,6 +64,9 @@ class SqlJobStore(JobStore):
             return self._size(connection, sha256)
 
     def create(self, new: NewJob, *, max_queued: int) -> tuple[Job, bool]:
+        return self._again(lambda: self._create(new, max_queued))
+
+    def _create(self, new: NewJob, max_queued: int) -> tuple[Job, bool]:
         with self._write() as connection:
             if new.key is not None and (known := self._replayed(connection, new)) is not None:
                 return known, False
@@ -223,6 +232,13 @@ class SqlJobStore(JobStore):
                 )
             connection.execute(jobs.delete().where(jobs.c.seq == job.seq))
             return job
+
+    def _again(self, transaction: Callable[[], Answer]) -> Answer:
+        """On PostgreSQL two inserts of one key can race; who lost finds the other's row next."""
+        try:
+            return transaction()
+        except sa.exc.IntegrityError:
+            return transaction()
 
     def _now(self, connection: sa.Connection) -> float:
         if not self._postgres:  # one process owns the file, and its clock is the only one

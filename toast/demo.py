@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from rich.console import Console
 
@@ -42,24 +43,73 @@ STOP_SECONDS = 15.0
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "gemma.py"
 
 
+class Interrupts:
+    """SIGINT and SIGTERM as KeyboardInterrupt, held back while a process is started or stopped.
+
+    An interrupt inside `subprocess.Popen` would leave a process that nobody knows of.
+    """
+
+    def __init__(self) -> None:
+        self._held = 0
+        self._pending = False
+
+    def install(self) -> None:
+        """Take both signals from now on."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Inside, an interrupt waits; it is raised at the end."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+        if self._pending and not self._held:
+            self._pending = False
+            raise KeyboardInterrupt
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._held:
+            raise KeyboardInterrupt
+        self._pending = True
+
+
+INTERRUPTS = Interrupts()
+
+
 @contextlib.contextmanager
 def running_service(directory: Path) -> Iterator[str]:
     """The URL of a service that keeps its data in `directory`; it is stopped at the end."""
     flags = ["--host", "127.0.0.1", "--port", "0", "--data", str(directory / "data")]
     log = directory / "service.log"
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [*python_module("service"), *flags],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=package_environment(),
-            # Ctrl-C reaches this process alone, which then stops the service in order.
-            start_new_session=True,
-        )
-    try:
+    command = [*python_module("service"), *flags]
+    with log.open("wb") as errors, running(command, stderr=errors) as process:
         yield _wait_until_ready(process, log)
+
+
+@contextlib.contextmanager
+def running(command: list[str], stderr: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has ended, whatever happens inside, when this is left.
+
+    It has a session of its own: Ctrl-C reaches this process alone, which then stops it in order.
+    """
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with INTERRUPTS.held():
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=package_environment(),
+                start_new_session=True,
+            )
+        yield process
     finally:
-        _stop(process)
+        if process is not None:
+            with INTERRUPTS.held():
+                _stop(process)
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> str:
@@ -94,10 +144,13 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def lower_example(path: Path) -> bytes:
     """The StableHLO of the example's demo preset, lowered in a process of its own."""
     command = [sys.executable, str(EXAMPLE), "--preset", "demo", "-o", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise InvalidRequest(f"The example could not be lowered: {reason}.", f"Run {EXAMPLE}.")
+    with tempfile.TemporaryFile() as errors:
+        with running(command, stderr=errors) as process:
+            failed = process.wait() != 0
+        errors.seek(0)
+        last = errors.read().decode(errors="replace").strip().splitlines()[-1:]
+    if failed:
+        raise InvalidRequest(f"The example could not be lowered: {last}.", f"Run {EXAMPLE}.")
     return path.read_bytes()
 
 
@@ -148,13 +201,9 @@ def demo(console: Console, output: Path) -> int:
     return 0 if verification.ok else EXIT_DIFFERENT
 
 
-def _raise_interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     """`python -m toast.demo`."""
-    signal.signal(signal.SIGTERM, _raise_interrupt)
+    INTERRUPTS.install()
     try:
         return demo(make_console(), OUTPUT)
     except ToastError as error:

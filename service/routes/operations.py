@@ -52,6 +52,7 @@ def ready(context: Shared) -> str:
         context.store.ping()
         with context.artifacts.incoming() as probe:
             probe.write(b"ready")
+            probe.finish()
     except Exception as error:
         raise problems.NotReady(
             f"The store does not answer: {type(error).__name__}.", "Look at the server's log."

@@ -289,6 +289,17 @@ def test_progress_that_is_not_json_is_refused(store: JobStore) -> None:
     assert store.get(claim.job.id).version == 2
 
 
+def test_many_threads_with_one_key_make_one_job(store: JobStore) -> None:
+    start = threading.Barrier(6)
+
+    def ask(_: int) -> str:
+        start.wait()
+        return queued(store, key="k").id
+
+    with ThreadPoolExecutor(6) as pool:
+        assert len(set(pool.map(ask, range(6)))) == 1
+
+
 def test_many_threads_never_share_a_job(store: JobStore) -> None:
     jobs = [queued(store).id for _ in range(60)]
     start = threading.Barrier(6)

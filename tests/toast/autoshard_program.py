@@ -16,7 +16,7 @@ from examples import mlp
 
 
 def main() -> None:
-    step = mlp.make_step(mlp.PRESETS["tiny"])
+    step = mlp.make_step(mlp.PRESETS["small"])
     mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 2), ("data", "model"))
     sharded = toast.autoshard(
         step.function,
@@ -27,7 +27,7 @@ def main() -> None:
         threads=1,
     )
     random = np.random.default_rng(0)
-    values = jax.tree.map(lambda a: random.normal(0, 0.1, a.shape).astype(a.dtype), step.arguments)
+    values = jax.tree.map(lambda a: random.normal(0, 0.02, a.shape).astype(a.dtype), step.arguments)
     expected = jax.jit(step.function)(*jax.tree.map(jax.numpy.asarray, values))
     placed = jax.tree.map(jax.device_put, values, sharded.in_shardings[0])
     actual = sharded(*placed)

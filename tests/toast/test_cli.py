@@ -61,7 +61,7 @@ BAD_MODULES = {
     "nonsense": (b"I am a poem, not a module.\n", r"line 1, column 1"),
     "binary": (bytes(range(256)) * 4, r"neither"),
     "syntax": (TEXT.replace(b"stablehlo.dot_general", b"stablehlo.dot_general ]", 1), r"line \d+"),
-    "bytecode-cut": (BYTECODE[: len(BYTECODE) // 2], r"truncated|complete"),
+    "bytecode-cut": (BYTECODE[: len(BYTECODE) // 2], r"truncated|complete|remain"),
     "portable-cut": (PORTABLE[: len(PORTABLE) // 2], r"truncated|complete"),
     "export-cut": (EXPORT[: len(EXPORT) // 2], r"complete|truncated"),
     "no-main": (NO_MAIN, r"main"),

@@ -75,9 +75,9 @@ def test_user_errors_are_one_event_and_exit_code_2(tmp_path: Path) -> None:
     prepare(tmp_path, b"poem", PlanRequest(mesh="data=2"))
     done = engine(str(tmp_path))
     assert done.returncode == 2
-    (line,) = done.stdout.splitlines()
-    assert json.loads(line)["event"] == "error"
-    assert json.loads(line)["code"] == "invalid_module"
+    *progress, error = (json.loads(line) for line in done.stdout.splitlines())
+    assert (error["event"], error["code"]) == ("error", "invalid_module")
+    assert all(event["event"] == "progress" for event in progress)
 
 
 def test_inspect_is_one_event(tmp_path: Path) -> None:

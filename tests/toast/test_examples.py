@@ -34,6 +34,13 @@ def test_every_form_is_told_apart_and_keeps_its_names(form: str) -> None:
     assert names[:2] == ["params['b1']", "params['b2']"]
 
 
+def test_writing_one_form_changes_no_other() -> None:
+    step = mlp.make_step(mlp.PRESETS["tiny"])
+    before = forms.serialize(step, "bytecode")
+    forms.serialize(step, "portable")
+    assert forms.serialize(step, "bytecode") == before
+
+
 @pytest.mark.parametrize("script", ["gemma.py", "mlp.py"])
 def test_the_scripts_write_files(tmp_path: Path, script: str) -> None:
     path = Path(forms.__file__).parent / script

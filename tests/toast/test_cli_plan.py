@@ -1,0 +1,143 @@
+"""`toast plan`, `submit`, `serve` and `verify` on real steps, through real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from examples import forms, gemma, mlp
+from toast.demo import running_service
+from toast.planfile import Plan
+from toast.runner import package_environment
+
+TINY = gemma.make_step(gemma.PRESETS["tiny"])
+FLAGS = ["--mesh", "data=2,model=2", "--rollouts", "60", "--threads", "1", "--memory", "1GiB"]
+
+
+def toast(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "toast", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=240, env=package_environment()
+    )
+
+
+@pytest.mark.parametrize("form", forms.FORMS)
+def test_plan_then_verify_in_every_form(tmp_path: Path, form: str) -> None:
+    module, out = tmp_path / "step", tmp_path / "out"
+    module.write_bytes(forms.serialize(TINY, form))
+    planned = toast("plan", module, *FLAGS, "-o", out)
+    assert planned.returncode == 0, planned.stderr
+    assert "Layout of the arguments" in planned.stdout
+    assert planned.stderr == "", "progress is for terminals"
+    suffix = forms.SUFFIXES[form]
+    assert {path.name for path in out.iterdir()} == {
+        "plan.json",
+        f"sharded{suffix}",
+        f"original{suffix}",
+    }
+    assert (out / f"original{suffix}").read_bytes() == module.read_bytes()
+    verified = toast("verify", out, "--rows", "3")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert "Equal on 4 virtual devices" in verified.stdout
+
+
+def test_nothing_fits_is_3_and_the_plan_is_there(tmp_path: Path) -> None:
+    module, out = tmp_path / "step", tmp_path / "out"
+    module.write_bytes(forms.serialize(mlp.make_step(mlp.PRESETS["small"]), "bytecode"))
+    done = toast("plan", module, "--mesh", "data=2", "--memory", "1MiB", "-o", out)
+    assert done.returncode == 3, done.stderr
+    assert "DOES NOT FIT" in done.stdout
+    assert not Plan.from_json((out / "plan.json").read_bytes()).predicted.fits
+    assert (out / "sharded.mlirbc").is_file()
+
+
+def test_another_form_leaves_no_stale_files(tmp_path: Path) -> None:
+    step = mlp.make_step(mlp.PRESETS["tiny"])
+    for form in ("text", "export"):
+        (tmp_path / "step").write_bytes(forms.serialize(step, form))
+        done = toast("plan", tmp_path / "step", "--mesh", "data=2", "-o", tmp_path / "out")
+        assert done.returncode == 0, done.stderr
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"plan.json", "sharded.jax_export", "original.jax_export"}
+
+
+def test_inspect_prints_its_tables(tmp_path: Path) -> None:
+    (tmp_path / "step").write_bytes(forms.serialize(TINY, "text"))
+    done = toast("inspect", tmp_path / "step")
+    assert done.returncode == 0, done.stderr
+    for title in ("Colours", "Conflicts", "Compatibility sets", "Groups", "Ops without a rule"):
+        assert title in done.stdout
+    as_json = json.loads(toast("inspect", tmp_path / "step", "--json").stdout)
+    assert as_json["colours"]
+    assert as_json["conflicts"]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_service(tmp_path_factory.mktemp("service")) as address:
+        yield address
+
+
+def test_submit_gives_what_plan_gives(tmp_path: Path, url: str) -> None:
+    module = tmp_path / "step"
+    module.write_bytes(forms.serialize(TINY, "bytecode"))
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert toast("plan", module, *FLAGS, "-o", here).returncode == 0
+    done = toast("submit", module, "--url", url, *FLAGS, "-o", there)
+    assert done.returncode == 0, done.stderr
+    assert "Layout of the arguments" in done.stdout
+    for name in ("sharded.mlirbc", "original.mlirbc"):
+        assert (here / name).read_bytes() == (there / name).read_bytes()
+
+
+def test_submit_of_what_is_no_module(tmp_path: Path, url: str) -> None:
+    (tmp_path / "poem").write_text("poem")
+    done = toast("submit", tmp_path / "poem", "--url", url, "--mesh", "data=2")
+    assert done.returncode == 2
+    assert "does not parse" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_interrupted_the_best_plan_is_kept(tmp_path: Path) -> None:
+    module, out = tmp_path / "step", tmp_path / "out"
+    module.write_bytes(forms.serialize(TINY, "bytecode"))
+    command = [sys.executable, "-m", "toast", "plan", str(module), "--mesh", "data=2,model=2"]
+    process = subprocess.Popen(
+        [*command, "--memory", "1GiB", "-o", str(out)],
+        env=package_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=120)
+    assert "Traceback" not in stderr
+    # Early enough, there is no plan yet; late enough, it was done.
+    assert process.returncode in (0, 130), stderr
+    assert (out / "plan.json").is_file() == (process.returncode == 0)
+    assert ("Layout of the arguments" in stdout) == (process.returncode == 0)
+
+
+def test_serve_listens_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "toast", "serve", "--port", "0", "--data", str(tmp_path)]
+    process = subprocess.Popen(
+        [*command, "--workers", "1"],
+        env=package_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert "TOAST service listening on http://127.0.0.1:" in process.stdout.readline()
+    os.kill(process.pid, signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode in (0, -signal.SIGTERM)
