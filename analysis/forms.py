@@ -102,9 +102,13 @@ def bytecode(module: ir.Module) -> bytes:
 
 
 def portable(module: ir.Module) -> bytes:
-    """The module as a portable artifact; shardings travel as the Shardy dialect inside it."""
+    """The module as a portable artifact; shardings travel as the Shardy dialect inside it.
+
+    Serializing turns a module into VHLO in place, so a copy is serialized.
+    """
+    copy = ir.Module.parse(bytecode(module))
     version = stablehlo.get_current_version()
-    data: bytes = stablehlo.serialize_portable_artifact(module, version, True)
+    data: bytes = stablehlo.serialize_portable_artifact(copy, version, True)
     return data
 
 

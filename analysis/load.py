@@ -13,6 +13,7 @@ from analysis.facts import strip_shardings
 from analysis.flatten import flatten
 from analysis.forms import Loaded, decode
 from analysis.program import Program
+from analysis.types import check_static
 from analysis.walk import Walk
 
 
@@ -46,6 +47,7 @@ def load(data: bytes) -> Source:
     lap("parse")
     with loaded.module.context:
         main = flatten(loaded.module)
+        check_static(main)
         warnings = strip_shardings(loaded.module, main)
         lap("flatten")
         rules.populate(loaded.module)

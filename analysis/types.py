@@ -35,13 +35,30 @@ class TypeReader:
         return known
 
 
+def check_static(main: ir.Operation) -> None:
+    """Raise `UnsupportedModule` where a value of `main` has a dynamic shape.
+
+    Shardy's passes abort or fail on one, so this runs before them.
+    """
+    reader = TypeReader()
+    for index, argument in enumerate(main.regions[0].blocks[0].arguments):
+        reader.read(argument.type, f"argument {index}")
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        for result in op.results:
+            reader.read(result.type, op.location)
+        return ir.WalkResult.ADVANCE
+
+    main.walk(visit, ir.WalkOrder.PRE_ORDER)
+
+
 def _tensor(kind: ir.Type, where: Any) -> TensorType:
     if not isinstance(kind, ir.RankedTensorType):
         return TensorType(shape=(0,), dtype=str(kind))
     tensor = ir.RankedTensorType(kind)
     if not tensor.has_static_shape:
         raise UnsupportedModule(
-            f"The module has a dynamic shape: {tensor} at {where}.",
+            f"The module has a dynamic shape: {tensor} at {str(where)[:200]}.",
             "Lower it again with concrete shapes.",
         )
     return TensorType(shape=tuple(tensor.shape), dtype=str(tensor.element_type))

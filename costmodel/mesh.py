@@ -13,6 +13,7 @@ MAX_AXES = 6
 
 _HINT = "Write it as name=size pairs separated by commas, for example data=2,model=4."
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIZE = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Mesh:
 
 def _axis(part: str) -> Axis:
     name, equals, size = part.strip().partition("=")
-    if not equals or not _NAME.fullmatch(name) or not size.isascii() or not size.isdigit():
+    if not equals or not _NAME.fullmatch(name) or not _SIZE.fullmatch(size):
         raise InvalidMesh(f"{part.strip()!r} is not a mesh axis.", _HINT)
     if int(size) < 1:
         raise InvalidMesh(f"Mesh axis {name!r} has size {size}.", "Sizes are 1 or more.")

@@ -146,8 +146,8 @@ def test_a_drain_lets_a_short_job_finish(tmp_path: Path) -> None:
 
 
 def test_a_drain_gives_a_long_job_back(tmp_path: Path) -> None:
-    with make(tmp_path) as server:
-        job = server.submit("slow 4")["id"]
+    with make(tmp_path, drain=0.5) as server:
+        job = server.submit("slow 2.5")["id"]
         server.until(job, "running")
         engines = engines_of(server)
         with server.client.stream("GET", f"/v1/jobs/{job}/events") as answer:

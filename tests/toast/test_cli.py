@@ -71,14 +71,20 @@ BAD_MODULES = {
 }
 
 
-@pytest.mark.parametrize("command", ["plan", "inspect"])
 @pytest.mark.parametrize("name", BAD_MODULES)
-def test_bad_modules(tmp_path: Path, name: str, command: str) -> None:
+def test_bad_modules(tmp_path: Path, name: str) -> None:
     data, part = BAD_MODULES[name]
     (tmp_path / "module").write_bytes(data)
-    flags = ["--mesh", "data=2", "-o", str(tmp_path / "out")] if command == "plan" else []
-    assert_refused(toast(command, tmp_path / "module", *flags), part)
-    assert not (tmp_path / "out").exists()
+    out = tmp_path / "out"
+    assert_refused(toast("plan", tmp_path / "module", "--mesh", "data=2", "-o", out), part)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["syntax", "export-cut", "no-main"])
+def test_bad_modules_cannot_be_inspected(tmp_path: Path, name: str) -> None:
+    data, part = BAD_MODULES[name]
+    (tmp_path / "module").write_bytes(data)
+    assert_refused(toast("inspect", tmp_path / "module"), part)
 
 
 @pytest.mark.parametrize(

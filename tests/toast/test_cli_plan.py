@@ -19,7 +19,20 @@ from toast.planfile import Plan
 from toast.runner import package_environment
 
 TINY = gemma.make_step(gemma.PRESETS["tiny"])
-FLAGS = ["--mesh", "data=2,model=2", "--rollouts", "60", "--threads", "1", "--memory", "1GiB"]
+SMALL = mlp.make_step(mlp.Config(batch=512, inputs=512, hidden=2048, outputs=512))
+# A slow chip, so that sharding a small step pays.
+FLAGS = [
+    "--device",
+    "cpu",
+    "--mesh",
+    "data=2,model=2",
+    "--rollouts",
+    "60",
+    "--threads",
+    "1",
+    "--memory",
+    "1GiB",
+]
 
 
 def toast(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -32,7 +45,7 @@ def toast(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("form", forms.FORMS)
 def test_plan_then_verify_in_every_form(tmp_path: Path, form: str) -> None:
     module, out = tmp_path / "step", tmp_path / "out"
-    module.write_bytes(forms.serialize(TINY, form))
+    module.write_bytes(forms.serialize(TINY if form == "text" else SMALL, form))
     planned = toast("plan", module, *FLAGS, "-o", out)
     assert planned.returncode == 0, planned.stderr
     assert "Layout of the arguments" in planned.stdout
@@ -44,6 +57,7 @@ def test_plan_then_verify_in_every_form(tmp_path: Path, form: str) -> None:
         f"original{suffix}",
     }
     assert (out / f"original{suffix}").read_bytes() == module.read_bytes()
+    assert Plan.from_json((out / "plan.json").read_bytes()).decisions
     verified = toast("verify", out, "--rows", "3")
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert "Equal on 4 virtual devices" in verified.stdout
