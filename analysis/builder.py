@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,25 @@ import numpy as np
 from analysis.program import Argument, Program, Result
 from analysis.rules import Dims, Rule, major
 from analysis.types import TensorType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewOp:
+    """An op to append.
+
+    `operands` are value numbers; `key` is equal for ops that are alike; `constant` says that it
+    makes constants; `halos` has a width for each factor, or is None.
+    """
+
+    name: str
+    rule: Rule
+    operands: list[int]
+    results: list[TensorType]
+    key: Any
+    trips: float
+    handle: Any
+    constant: bool = False
+    halos: tuple[int, ...] | None = None
 
 
 class ProgramBuilder:
@@ -45,38 +65,27 @@ class ProgramBuilder:
         self.no_rule: dict[str, int] = {}
         self.warnings: list[str] = []
 
-    def add(
-        self,
-        name: str,
-        rule: Rule,
-        operands: list[int],
-        results: list[TensorType],
-        *,
-        key: Any,
-        trips: float,
-        handle: Any,
-        constant: bool = False,
-        halos: tuple[int, ...] | None = None,
-    ) -> int:
-        """Append one op; returns its number. `key` decides which ops are alike."""
+    def add(self, new: NewOp) -> int:
+        """Append one op; returns its number."""
         op = len(self.op_name)
         base = len(self.factor_size)
-        self.op_name.append(self._names.setdefault(name, len(self._names)))
-        self.op_signature.append(self._signatures.setdefault((name, key), len(self._signatures)))
-        self.op_trips.append(trips)
-        self.handles.append(handle)
+        rule, key = new.rule, (new.name, new.key)
+        self.op_name.append(self._names.setdefault(new.name, len(self._names)))
+        self.op_signature.append(self._signatures.setdefault(key, len(self._signatures)))
+        self.op_trips.append(new.trips)
+        self.handles.append(new.handle)
         self.factor_size.extend(rule.sizes)
         self.factor_kind.extend(rule.kinds)
-        self.factor_halo.extend(halos or (0,) * len(rule.sizes))
+        self.factor_halo.extend(new.halos or (0,) * len(rule.sizes))
         self.op_factors.append(len(self.factor_size))
-        for value, dims in zip(operands, rule.operands, strict=True):
+        for value, dims in zip(new.operands, rule.operands, strict=True):
             self._add_use(value, dims, rule, base)
         self.op_uses.append(len(self.use_value))
-        for tensor, dims in zip(results, rule.results, strict=True):
-            self._add_value(op, tensor, dims, rule, base, constant)
+        for tensor, dims in zip(new.results, rule.results, strict=True):
+            self._add_value(op, tensor, dims, rule, base, new.constant)
         self.op_values.append(len(self.value_op))
         if not rule.known:
-            self.no_rule[name] = self.no_rule.get(name, 0) + 1
+            self.no_rule[new.name] = self.no_rule.get(new.name, 0) + 1
         return op
 
     def _add_use(self, value: int, dims: Dims, rule: Rule, base: int) -> None:

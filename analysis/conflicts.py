@@ -139,9 +139,7 @@ def _box(
     return left[0], right[0], left[1] != right[1]
 
 
-def _lookup(
-    number: dict[tuple[int, int], int], pair: tuple[int, int]
-) -> tuple[int, bool] | None:
+def _lookup(number: dict[tuple[int, int], int], pair: tuple[int, int]) -> tuple[int, bool] | None:
     """The conflict between two names, and whether it holds them in the other order."""
     if pair in number:
         return number[pair], False

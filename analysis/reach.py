@@ -25,9 +25,7 @@ class Reach:
         self._stack = np.empty(names + 1, dtype=np.int64)
         self._round = 0
 
-    def compatible(
-        self, source: tuple[int, int], target: tuple[int, int], crosswise: bool
-    ) -> bool:
+    def compatible(self, source: tuple[int, int], target: tuple[int, int], crosswise: bool) -> bool:
         """Whether the box from conflict `source` to conflict `target` has no path across.
 
         The straight paths are those of the box itself: first to first and second to second,

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from analysis.builder import ProgramBuilder
+from analysis.builder import NewOp, ProgramBuilder
 from analysis.errors import UnsupportedModule
 from analysis.program import (
     ARGUMENT,
@@ -18,13 +18,13 @@ from analysis.program import (
     LOOP_END,
     RETURN,
     Argument,
+    FactorKind,
     Program,
     Result,
 )
-from analysis.rules import RULE, Rule, RuleReader, own_rule, pointwise
-from analysis.rules import identities as _identities
+from analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
 from analysis.trips import DEFAULT_TRIPS, trip_count
-from analysis.types import TensorType, TypeReader
+from analysis.types import TypeReader
 
 _BRANCHING = frozenset({"stablehlo.case", "stablehlo.if"})
 _CONSTANTS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant"})
@@ -68,14 +68,21 @@ class Walk:
             tensor = self._types.read(argument.type, f"argument {index}")
             rule = pointwise(0, [tensor.shape])
             key = (tensor.shape, tensor.dtype)
-            self._define(ARGUMENT, rule, [], [argument], key, 1.0, argument)
+            new = NewOp(
+                name=ARGUMENT,
+                rule=rule,
+                operands=[],
+                results=[tensor],
+                key=key,
+                trips=1.0,
+                handle=argument,
+            )
+            self._define(new, [argument])
             given = attributes[index]
             aliases = int(given["tf.aliasing_output"]) if "tf.aliasing_output" in given else -1
             donated = aliases >= 0 or "jax.buffer_donor" in given
             value = self._values[argument]
-            found.append(
-                Argument(name=names[index], value=value, donated=donated, aliases=aliases)
-            )
+            found.append(Argument(name=names[index], value=value, donated=donated, aliases=aliases))
         return found
 
     def _argument_names(self, block: Any, attributes: Sequence[Any]) -> list[str]:
@@ -131,41 +138,30 @@ class Walk:
             rule = self._rules.read(attributes[RULE])
         else:
             rule = own_rule(op.name, shapes, [tensor.shape for tensor in results])
-        numbers = [self._values[value] for value in operands]
-        key = self._key(op, attributes, operands)
-        halos = _halos(op.name, rule, shapes, [tensor.shape for tensor in results])
-        self._define(name, rule, numbers, list(op.results), key, trips, op, halos)
-
-    def _define(
-        self,
-        name: str,
-        rule: Rule,
-        numbers: list[int],
-        results: list[Any],
-        key: Any,
-        trips: float,
-        handle: Any,
-        halos: tuple[int, ...] | None = None,
-    ) -> int:
-        """Append an op and remember the numbers of the values that it defines."""
-        builder = self.builder
-        constant = name in _CONSTANTS or (
-            name in _SPREADING and all(builder.constant[number] for number in numbers)
-        )
-        first = len(builder.value_op)
-        tensors = [self._types.read(value.type, name) for value in results]
-        op = builder.add(
-            name,
-            rule,
-            numbers,
-            tensors,
-            key=key,
+        new = NewOp(
+            name=name,
+            rule=rule,
+            operands=[self._values[value] for value in operands],
+            results=results,
+            key=self._key(op, attributes, operands),
             trips=trips,
-            handle=handle,
-            constant=constant,
-            halos=halos,
+            handle=op,
+            constant=self._is_constant(name, operands),
+            halos=_halos(op.name, rule, shapes),
         )
-        for offset, value in enumerate(results):
+        self._define(new, list(op.results))
+
+    def _is_constant(self, name: str, operands: list[Any]) -> bool:
+        if name in _CONSTANTS:
+            return True
+        known = self.builder.constant
+        return name in _SPREADING and all(known[self._values[value]] for value in operands)
+
+    def _define(self, new: NewOp, values: list[Any]) -> int:
+        """Append an op and remember the numbers of the MLIR values that it defines."""
+        first = len(self.builder.value_op)
+        op = self.builder.add(new)
+        for offset, value in enumerate(values):
             self._values[value] = first + offset
         return op
 
@@ -187,29 +183,25 @@ class Walk:
         self, name: str, op: ir.Operation, sources: list[Any], targets: list[Any], trips: float
     ) -> int:
         """A pseudo op that moves `sources` to `targets`, one set of factors per tensor."""
-        numbers = [self._values[value] for value in sources]
         tensors = [self._types.read(value.type, op.location) for value in sources or targets]
-        return self._transfer_numbers(name, op, numbers, tensors, targets, trips)
-
-    def _transfer_numbers(
-        self,
-        name: str,
-        op: ir.Operation,
-        numbers: list[int],
-        tensors: list[TensorType],
-        targets: list[Any],
-        trips: float,
-    ) -> int:
-        sizes, dims = _identities([tensor.shape for tensor in tensors])
+        sizes, dims = identities([tensor.shape for tensor in tensors])
         copies = len(targets) // len(tensors) if tensors else 0
         rule = Rule(
             sizes=sizes,
-            kinds=pointwise(0, [sizes]).kinds,
-            operands=dims if numbers else (),
+            kinds=(FactorKind.PARALLEL,) * len(sizes),
+            operands=dims if sources else (),
             results=dims * copies,
         )
-        key = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
-        return self._define(name, rule, numbers, targets, key, trips, op)
+        new = NewOp(
+            name=name,
+            rule=rule,
+            operands=[self._values[value] for value in sources],
+            results=tensors * copies,
+            key=tuple((tensor.shape, tensor.dtype) for tensor in tensors),
+            trips=trips,
+            handle=op,
+        )
+        return self._define(new, targets)
 
     def _while(self, op: ir.Operation, trips: float) -> None:
         condition, body = (region.blocks[0] for region in op.regions)
@@ -252,11 +244,9 @@ def _dictionaries(main: ir.Operation, name: str, count: int) -> list[Any]:
     return list(ir.ArrayAttr(main.attributes[name]))
 
 
-def _halos(
-    name: str, rule: Rule, operands: list[tuple[int, ...]], results: list[tuple[int, ...]]
-) -> tuple[int, ...] | None:
+def _halos(name: str, rule: Rule, operands: list[tuple[int, ...]]) -> tuple[int, ...] | None:
     """How wide a strip each permutation factor needs from its neighbour, in elements."""
-    if 3 not in rule.kinds:
+    if FactorKind.HALO not in rule.kinds:
         return None
     halos = [0] * len(rule.sizes)
     kernel = min(operands[1]) - 1 if name in _WINDOWED and len(operands) > 1 and operands[1] else 0

@@ -17,7 +17,6 @@ from costmodel.layouts import Layouts
 from costmodel.mesh import Mesh
 from costmodel.tables import Tables, build_tables
 
-
 _TINY = 1e-12
 """Seconds that a program without work is taken to need, so that ratios stay finite."""
 

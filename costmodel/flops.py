@@ -24,7 +24,9 @@ def _output_features(program: Program, op: int, kernel: tuple[int, ...]) -> int:
     uses = program.uses_of(op)
     result = set(program.def_names(program.values_of(op)[0]).tolist())
     names = program.use_names(uses[1]).tolist()
-    shared = [size for name, size in zip(names, kernel, strict=True) if name in result and name >= 0]
+    shared = [
+        size for name, size in zip(names, kernel, strict=True) if name in result and name >= 0
+    ]
     return shared[0] if shared else 1
 
 

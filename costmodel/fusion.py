@@ -116,17 +116,19 @@ def _fuses(
     if kind not in (Role.FUSIBLE, Role.CONTRACTION) or reads > MAX_SOURCES:
         return False
     using = users[value]
-    absorbing = (Role.FUSIBLE, Role.REDUCE) if kind is Role.FUSIBLE else (Role.FUSIBLE,)
-    if kind is Role.FUSIBLE and not heavy:
-        absorbing = (Role.FUSIBLE, Role.REDUCE, Role.CONTRACTION)
+    absorbing = {Role.FUSIBLE}
+    if kind is Role.FUSIBLE:
+        absorbing |= {Role.REDUCE} if heavy else {Role.REDUCE, Role.CONTRACTION}
     if any(roles[program.op_name[op]] not in absorbing for op in using):
         return False
     return len(using) == 1 or (not heavy and bool(using))
 
 
 def _schedule(program: Program, roots: list[Root]) -> Ints:
-    """When each op runs: program order, but an op that writes a result of `main` runs as soon as
-    what it reads is there, as a compiler schedules optimizer updates to free the gradients."""
+    """When each op runs: in program order, but results of `main` as soon as their inputs exist.
+
+    That is how a compiler schedules optimizer updates, to free the gradients.
+    """
     returned = {int(program.use_value[result.use]) for result in program.results}
     position = np.arange(program.ops, dtype=np.int64)
     for root in roots:

@@ -58,7 +58,7 @@ def new_scratch(tables: Tables) -> Scratch:
 
 
 @njit(cache=True, nogil=True)
-def reset(t: Any, s: Any) -> None:
+def reset(s: Any) -> None:
     """Back to the unsharded state."""
     s.mask[:] = 0
     s.shards[:] = 1
@@ -97,7 +97,7 @@ def layout_key(s: Any) -> int:
     for i in range(len(s.mask)):
         key = (key ^ np.uint64(s.mask[i])) * np.uint64(1099511628211)
         key ^= key >> np.uint64(29)
-    return np.int64(key & np.uint64(0x7FFFFFFFFFFFFFFF))
+    return np.int64(key & np.uint64(0x7FFFFFFFFFFFFFFF))  # type: ignore[return-value]
 
 
 @njit(cache=True, nogil=True)
@@ -308,7 +308,7 @@ def evaluate(
     t: Any, s: Any, groups: Ints, axes: Ints, bits: Ints, count: int
 ) -> tuple[float, float, float, int]:
     """Price the state that `count` actions lead to; see `Measured` for what comes back."""
-    reset(t, s)
+    reset(s)
     for k in range(count):
         shard(t, s, groups[k], axes[k], bits[k])
     compute, communication, peak = price(t, s)

@@ -104,9 +104,7 @@ class _Interner:
             defined = program.def_names(value).tolist()
             out.result_tensor[value] = self._op_tensor(value, defined, unit, place)
 
-    def _op_tensor(
-        self, value: int, names: list[int], unit: int, place: dict[int, int]
-    ) -> int:
+    def _op_tensor(self, value: int, names: list[int], unit: int, place: dict[int, int]) -> int:
         start = self._out.unit_start[unit]
         items = [start + place[name] if name >= 0 else -1 for name in names]
         return self._tensor(value, items)

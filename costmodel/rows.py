@@ -41,8 +41,11 @@ def _use_owner(program: Program) -> list[int]:
 def _moved(
     program: Program, layouts: Layouts, fusion: Fusion, root: Root, owner: list[int]
 ) -> list[int]:
-    """Tensors that the fusion reads or writes. What is sliced or updated in place is not moved
-    whole: the slice that comes out, or the update that goes in, stands for it."""
+    """Tensors that the fusion reads or writes.
+
+    What is sliced or updated in place is not moved whole: the slice that comes out, or the update
+    that goes in, stands for it.
+    """
     kind = program.kind(root.op)
     moved = []
     for use in root.reads:
@@ -95,10 +98,8 @@ def edge_rows(program: Program, layouts: Layouts) -> Counter[EdgeRow]:
     return rows
 
 
-def edges(
-    program: Program, layouts: Layouts
-) -> dict[int, dict[int, tuple[float, list[int]]]]:
-    """value -> wanted tensor -> (most trips of a use that wants it, the ops that do)."""
+def edges(program: Program, layouts: Layouts) -> dict[int, dict[int, tuple[float, list[int]]]]:
+    """Value -> wanted tensor -> (most trips of a use that wants it, the ops that do)."""
     found: dict[int, dict[int, tuple[float, list[int]]]] = {}
     for op in range(program.ops):
         trips = float(program.op_trips[op])
@@ -114,8 +115,10 @@ def edges(
 
 
 def halo_rows(program: Program, layouts: Layouts) -> Counter[tuple[int, int, float]]:
-    """Operands split along a factor that needs a neighbour's strip: (item, tensor, strip's part
-    of the whole dimension)."""
+    """Operands split along a factor that needs a neighbour's strip.
+
+    Rows are (item, tensor, the strip's part of the whole dimension).
+    """
     rows: Counter[tuple[int, int, float]] = Counter()
     for op in range(program.ops):
         factors = program.factors_of(op)

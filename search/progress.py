@@ -28,7 +28,7 @@ def _never() -> bool:
     return False
 
 
-def _ignore(progress: Progress) -> None:
+def _ignore(_: Progress) -> None:
     return None
 
 

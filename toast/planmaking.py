@@ -184,7 +184,7 @@ def _collectives(problem: Problem, state: State) -> list[Collective]:
     names = [axis.name for axis in problem.evaluator.mesh.axes]
     return [
         Collective(
-            kind=row.kind.name.lower(),  # type: ignore[arg-type]
+            kind=row.kind.name.lower(),
             axes=[names[axis] for axis in row.axes],
             count=round(row.count),
             bytes=round(row.bytes),
@@ -225,6 +225,6 @@ def _search_info(
         rollouts=found.rollouts,
         evaluations=found.evaluations,
         seconds=round(stages.get("search", 0.0), 6),
-        termination=found.termination,  # type: ignore[arg-type]
+        termination=found.termination,
         cost=found.cost,
     )

@@ -18,7 +18,7 @@ from tests.modules import analysed, colours_of, value_named
 
 def lowered(function: object, *shapes: tuple[int, ...]) -> Analysis:
     structs = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
-    text = jax.jit(function).lower(*structs).as_text(debug_info=True)  # type: ignore[arg-type]
+    text = jax.jit(function).lower(*structs).as_text(debug_info=True)
     return analysed(text.encode())
 
 
@@ -36,7 +36,7 @@ def test_a_loop_joins_what_it_carries() -> None:
     # the loop feeds the result of c @ w back into c, so both of its dimensions are one
     assert weight == [columns, columns]
     result = value_named(analysis.program, "loop_end", 0)
-    carried = [v for v in analysis.program.values_of(int(analysis.program.value_op[result]))]
+    carried = list(analysis.program.values_of(int(analysis.program.value_op[result])))
     assert [rows, columns] in [colours_of(analysis, value) for value in carried]
 
 

@@ -11,7 +11,7 @@ from tests.modules import analysed
 
 def sets_of(function: object, *shapes: tuple[int, ...]) -> tuple[int, int]:
     structs = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
-    text = jax.jit(function).lower(*structs).as_text()  # type: ignore[arg-type]
+    text = jax.jit(function).lower(*structs).as_text()
     analysis = analysed(text.encode())
     return len(analysis.conflicts.all), analysis.conflicts.sets
 

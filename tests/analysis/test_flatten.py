@@ -78,17 +78,24 @@ func.func private @f(%a: tensor<4xf32>) -> tensor<4xf32> {
         ("func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }", "main"),
         ("module {}", "no function `main`"),
         (
-            "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {"
-            " %y = func.call @main(%x) : (tensor<4xf32>) -> tensor<4xf32>"
-            " return %y : tensor<4xf32> }",
+            (
+                "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {"
+                " %y = func.call @main(%x) : (tensor<4xf32>) -> tensor<4xf32>"
+                " return %y : tensor<4xf32> }"
+            ),
             "recursive",
         ),
-        ("func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }", "dyn"),
         (
-            "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {"
-            " %y = func.call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>"
-            " return %y : tensor<4xf32> }"
-            " func.func private @f(tensor<4xf32>) -> tensor<4xf32>",
+            "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }",
+            "dyn",
+        ),
+        (
+            (
+                "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {"
+                " %y = func.call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>"
+                " return %y : tensor<4xf32> }"
+                " func.func private @f(tensor<4xf32>) -> tensor<4xf32>"
+            ),
             "no body",
         ),
     ],

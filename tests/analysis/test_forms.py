@@ -88,7 +88,9 @@ def test_what_is_no_module_is_refused_with_a_sentence(data: bytes, message: str)
 
 
 def test_a_syntax_error_names_its_place() -> None:
-    text = b"module {\n  func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n    return %b\n  }\n}"
+    text = (
+        b"module {\n  func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n    return %b\n  }\n}"
+    )
     with pytest.raises(InvalidModule, match="line 3, column"):
         decode(text)
 

@@ -33,7 +33,7 @@ def test_an_unknown_op_is_whole_everywhere_and_counted() -> None:
     assert set(rule.kinds) == {FactorKind.BLOCKED}
     program = program_of(
         "func.func @main(%x: tensor<4x8xf32>) -> tensor<8xf32> {"
-        ' %y = stablehlo.custom_call @mystery(%x) : (tensor<4x8xf32>) -> tensor<8xf32>'
+        " %y = stablehlo.custom_call @mystery(%x) : (tensor<4x8xf32>) -> tensor<8xf32>"
         " return %y : tensor<8xf32> }"
     )
     assert program.no_rule == {"custom_call mystery": 1}

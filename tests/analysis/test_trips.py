@@ -14,7 +14,7 @@ X = jax.ShapeDtypeStruct((4,), "float32")
 
 
 def lowered(function: object, *shapes: jax.ShapeDtypeStruct) -> Program:
-    return load(jax.jit(function).lower(*shapes).as_text().encode()).program  # type: ignore[arg-type]
+    return load(jax.jit(function).lower(*shapes).as_text().encode()).program
 
 
 def trips_of(program: Program, kind: str) -> set[float]:

@@ -148,8 +148,20 @@ def verify_command(
     ],
     seed: Annotated[int, typer.Option("--seed", help="Seed of the inputs.", min=0)] = 0,
     rows: Annotated[int, typer.Option("--rows", help="Results to show.", min=1)] = 10,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--compile",
+            metavar="TARGET",
+            help="Compile for these chips instead, such as tpu-v5e:2x4 or a100:8, and compare "
+            "memory and collectives with the plan's.",
+        ),
+    ] = None,
 ) -> None:
     """Run the sharded module against the original on virtual devices and compare the results."""
+    if target is not None:
+        _compile_and_compare(directory, target)
+        return
     from toast.verify import verify
     from toast.verify_report import render_verification
 
@@ -158,6 +170,24 @@ def verify_command(
     make_console().print(render_verification(verification, rows=rows))
     if not verification.ok:
         raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _compile_and_compare(directory: Path, name: str) -> None:
+    """Compile the sharded module ahead of time; exit with 3 when the chip's compiler refuses."""
+    from costmodel.mesh import Axis, Mesh
+    from toast.judge import Target, judge
+    from toast.judge.comparing import render_comparison
+    from toast.verify import find_module, read_plan
+
+    with user_errors(), ProgressBar() as bar:
+        target, plan = Target.parse(name), read_plan(directory)
+        module = find_module(directory, "sharded").read_bytes()
+        mesh = Mesh(axes=tuple(Axis(name=axis.name, size=axis.size) for axis in plan.mesh.axes))
+        bar.stage(f"compiling for {target}")
+        verdict = judge(module, target, mesh)
+    make_console().print(render_comparison(plan, verdict))
+    if verdict.refusal is not None:
+        raise typer.Exit(EXIT_DOES_NOT_FIT)
 
 
 @app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

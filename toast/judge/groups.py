@@ -136,8 +136,10 @@ def _cut(
     """The mesh's shape with cut axes split in (before, part, after), and the used dimensions."""
     pieces = {name: [(size, False)] for name, size in zip(names, sizes, strict=True)}
     for name, before, part in used:
-        if name not in pieces:
-            raise InvalidModule(f"A replica group names no axis {name!r}.", "Please report this.")
+        if name not in pieces or len(pieces[name]) > 1:
+            raise InvalidModule(
+                f"Replica groups over axis {name!r} are in no known form.", "Please report this."
+            )
         size = sizes[names.index(name)]
         if not part:
             pieces[name] = [(size, True)]

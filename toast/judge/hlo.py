@@ -39,7 +39,8 @@ class Shape:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
     """One instruction. `shapes` are the leaves of its type, `operands` names within its
-    computation, `inside` the raw text between its parentheses, `tail` that of its attributes."""
+    computation, `inside` the raw text between its parentheses, `tail` that of its attributes.
+    """
 
     name: str
     opcode: str

@@ -1,0 +1,93 @@
+"""The figures of the report, from the records of cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.collectives import axis_tables
+from costmodel.devices import find
+from costmodel.mesh import Mesh
+from toast.judge import Collective, Target, Verdict
+
+Record = dict[str, Any]
+Numbers = NDArray[np.float64]
+
+
+def memory_error(record: Record) -> float | None:
+    """(predicted - compiled) / compiled, where the compiler said how much it needs."""
+    needed = Verdict.from_dict(record["compiled"]).needed_bytes
+    return None if not needed else float(record["predicted"]["peak_bytes"]) / needed - 1.0
+
+
+def wire_bytes(record: Record) -> tuple[float, float]:
+    """(predicted, compiled) bytes that one device puts on its links in a step."""
+    predicted = sum(row["bytes"] for row in record["predicted"]["collectives"])
+    return predicted, sum(row["wire_bytes"] for row in record["compiled"]["collectives"])
+
+
+def wire_error(record: Record) -> float | None:
+    """(predicted - compiled) / compiled; None where both move less than 64 KiB."""
+    predicted, compiled = wire_bytes(record)
+    if max(predicted, compiled) < 65536:
+        return None
+    return (predicted - compiled) / max(compiled, 65536.0)
+
+
+def step_seconds(record: Record) -> tuple[float, float] | None:
+    """(predicted, compiled) seconds of a step; compiled is cycles plus ring-model collectives."""
+    verdict = Verdict.from_dict(record["compiled"])
+    if verdict.compute_seconds is None:
+        return None
+    predicted = record["predicted"]
+    device = find(Target.parse(record["target"]).chip.device)
+    moving = ring_seconds(verdict.collectives, Mesh.parse(record["mesh"]), device.name)
+    total = float(predicted["compute_seconds"]) + float(predicted["communication_seconds"])
+    return total, verdict.compute_seconds + moving
+
+
+def ring_seconds(rows: tuple[Collective, ...], mesh: Mesh, device: str) -> float:
+    """Seconds of compiled collectives by the formula that predictions use."""
+    sizes, bandwidths, latencies = axis_tables(mesh, find(device))
+    names = [axis.name for axis in mesh.axes]
+    total = 0.0
+    for row in rows:
+        axes = range(len(names)) if row.axes is None else [names.index(a) for a in row.axes]
+        bandwidth = min(float(bandwidths[axis]) for axis in axes)
+        latency = sum(float(latencies[axis]) for axis in axes)
+        if row.kind == "all_reduce":
+            latency *= 2.0
+        elif row.kind == "collective_permute":
+            latency = min(float(latencies[a]) / max(int(sizes[a]) - 1, 1) for a in axes)
+        total += row.count * latency + row.wire_bytes / bandwidth
+    return total
+
+
+def spearman(one: list[float], other: list[float]) -> float:
+    """Rank correlation; NaN for fewer than three pairs."""
+    if len(one) < 3:
+        return float("nan")
+    first, second = _ranks(np.array(one)), _ranks(np.array(other))
+    if first.std() == 0 or second.std() == 0:
+        return float("nan")
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _ranks(values: Numbers) -> Numbers:
+    """Ranks from 0, ties at their mean."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    means = (ends - counts + ends - 1) / 2.0
+    return np.asarray(means[inverse], dtype=np.float64)
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value below which `share` of the absolute values lie; NaN for none."""
+    return float(np.quantile(np.abs(values), share)) if values else float("nan")
+
+
+def within(values: list[float], bound: float) -> float:
+    """The share of absolute values up to `bound`; NaN for none."""
+    return float(np.mean(np.abs(values) <= bound)) if values else float("nan")

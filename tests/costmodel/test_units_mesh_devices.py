@@ -1,0 +1,110 @@
+"""Sizes, meshes and chips as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.errors import InvalidMesh, InvalidRequest, UnknownDevice
+from costmodel.collectives import axis_links, axis_tables
+from costmodel.devices import catalogue, find
+from costmodel.mesh import Mesh
+from costmodel.units import format_bytes, format_seconds, parse_bytes, parse_seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("16GiB", 16 * 2**30), ("40GB", 40 * 10**9), ("1024", 1024), ("1.5 KiB", 1536), ("1e3", 1000)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "0", "5x", "nan", "1e999"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("10s", 10), ("500ms", 0.5), ("2min", 120), ("3", 3), ("1h", 3600)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_seconds(text) == seconds
+
+
+def test_formats_for_people() -> None:
+    assert format_bytes(1536) == "1.50 KiB"
+    assert format_bytes(3) == "3 B"
+    assert format_bytes(2**41) == "2.00 TiB"
+    assert format_seconds(0.0123) == "12.3 ms"
+    assert format_seconds(0) == "0 s"
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+
+
+@given(
+    st.lists(st.tuples(NAMES, st.integers(1, 64)), min_size=1, max_size=4, unique_by=lambda p: p[0])
+)
+def test_a_mesh_prints_as_it_parses(axes: list[tuple[str, int]]) -> None:
+    text = ",".join(f"{name}={size}" for name, size in axes)
+    if all(size == 1 for _, size in axes):
+        with pytest.raises(InvalidMesh, match="one device"):
+            Mesh.parse(text)
+        return
+    mesh = Mesh.parse(text)
+    assert str(mesh) == text
+    product = 1
+    for _, size in axes:
+        product *= size
+    assert mesh.devices == product
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("data", "not a mesh axis"),
+        ("data=", "not a mesh axis"),
+        ("data=x", "not a mesh axis"),
+        ("data=-2", "not a mesh axis"),
+        ("data=0", "size 0"),
+        ("a=2,a=4", "named twice"),
+        ("a=1,b=1", "one device"),
+        ("a=2,b=2,c=2,d=2,e=2,f=2,g=2", "7 axes"),
+        ("a=" + "9" * 5000, "not a mesh axis"),
+    ],
+)
+def test_what_is_no_mesh(text: str, message: str) -> None:
+    with pytest.raises(InvalidMesh, match=message) as caught:
+        Mesh.parse(text)
+    assert caught.value.hint
+
+
+def test_every_chip_is_complete_and_sourced() -> None:
+    assert {"tpu-v3", "tpu-v5e", "a100-40gb", "cpu"} <= set(catalogue())
+    for name, device in catalogue().items():
+        assert device.name == name
+        assert device.sources
+        assert 0 < device.usable_bytes <= device.memory_bytes
+        assert {"bf16", "f16", "f32", "f64", "i8"} <= set(device.flops)
+        assert all(link.bandwidth > 0 and link.span > 1 for link in device.links)
+        spans = [link.span for link in device.links]
+        assert spans == sorted(spans)
+
+
+def test_an_unknown_chip_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownDevice, match="tpu-v5e"):
+        find("tpu-v99")
+
+
+def test_the_last_axes_get_the_fast_network() -> None:
+    a100 = find("a100-40gb")
+    links = axis_links(Mesh.parse("data=4,model=8"), a100)
+    assert [link.name for link in links] == ["infiniband", "nvlink"]
+    sizes, bandwidth, latency = axis_tables(Mesh.parse("data=4,model=8"), a100)
+    assert sizes.tolist() == [4, 8]
+    assert bandwidth[1] > bandwidth[0]
+    assert (latency > 0).all()

@@ -1,0 +1,166 @@
+"""The process that compiles: `python -m toast.judge.child DIR`, started by `compiling`.
+
+DIR holds `job.json` and `module`; the final HLO goes to DIR/compiled.hlo.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import compiler
+from jax._src.lib import xla_client
+from jax.experimental import topologies
+
+from analysis.errors import InvalidModule, InvalidRequest, ToastError
+from analysis.forms import decode
+from toast.engine import Emitter, take_stdout
+from toast.judge.target import Target
+from toast.judge.verdict import Memory, Refusal
+
+_USED = re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm")
+_TOTAL = re.compile(r"Total hbm usage >= ([\d.]+)([KMGT]?)")
+_ALLOCATING = re.compile(r"allocat\w* ([\d.]+)\s?([KMGT]?)i?B", re.I)
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|Ran out of memory|out of memory", re.I)
+
+
+def topology_devices(target: Target) -> list[Any]:
+    """The devices of a topology that is not there; raises where the compiler is not installed."""
+    if target.chip.platform == "tpu":
+        if not os.environ.get("TPU_LIBRARY_PATH") and not importlib.util.find_spec("libtpu"):
+            raise InvalidRequest(
+                f"Compiling for {target} needs libtpu, which is not installed.",
+                "Install it with: pip install 'toast-planner[aot]'.",
+            )
+        topology = topologies.get_topology_desc(platform="tpu", topology_name=target.topology)
+    else:
+        if importlib.util.find_spec("jax_plugins.xla_cuda12") is None:
+            raise InvalidRequest(
+                f"Compiling for {target} needs jax's CUDA plugin, which is not installed.",
+                "Install jax-cuda12-plugin and jax-cuda12-pjrt of jax's version, and "
+                "nvidia-cuda-nvcc-cu12.",
+            )
+        topology = topologies.get_topology_desc(
+            platform="cuda",
+            topology_name="",
+            target_config=target.gpu_config,
+            topology=f"1x{target.devices}x1",
+        )
+    return list(topology.devices)
+
+
+def compile_options(target: Target, ids: list[int]) -> Any:
+    """Partition over these devices, the mesh's first axis outermost."""
+    options = compiler.get_compile_options(
+        num_replicas=1,
+        num_partitions=len(ids),
+        device_assignment=np.array(ids).reshape(1, len(ids)),
+        env_options_overrides={"xla_gpu_autotune_level": "0"}
+        if target.chip.platform == "cuda"
+        else None,
+    )
+    build = options.executable_build_options
+    build.use_spmd_partitioning = True
+    build.use_shardy_partitioner = True
+    return options
+
+
+def compile_directory(directory: Path, emitter: Emitter) -> None:
+    """Compile DIR/module and report what came out, or why nothing did."""
+    job = json.loads((directory / "job.json").read_text())
+    target, count = Target.parse(job["target"]), int(job["devices"])
+    devices = topology_devices(target)[:count]
+    if len(devices) < count:
+        raise InvalidRequest(
+            f"{target} has {len(devices)} devices and the plan's mesh {count}.",
+            "Give a topology of as many devices as the mesh has.",
+        )
+    loaded = decode((directory / "module").read_bytes())
+    options = compile_options(target, [device.id for device in devices])
+    client: Any = devices[0].client
+    started = time.perf_counter()
+    try:
+        with loaded.module.context:
+            executable = client.compile(
+                loaded.module, xla_client.DeviceList(tuple(devices)), options
+            )
+    except jax.errors.JaxRuntimeError as error:
+        _refused(str(error), time.perf_counter() - started, emitter)
+        return
+    seconds = time.perf_counter() - started
+    (directory / "compiled.hlo").write_text(executable.hlo_modules()[0].to_string())
+    memory = memory_of(executable.get_compiled_memory_stats())
+    emitter.emit("compiled", memory=_plain(memory), seconds=seconds)
+
+
+def memory_of(stats: Any) -> Memory:
+    """The compiler's memory statistics."""
+    return Memory(
+        argument=stats.argument_size_in_bytes,
+        output=stats.output_size_in_bytes,
+        temp=stats.temp_size_in_bytes,
+        alias=stats.alias_size_in_bytes,
+        peak=int(getattr(stats, "peak_memory_in_bytes", 0)),
+        code=stats.generated_code_size_in_bytes,
+    )
+
+
+def refusal_of(message: str) -> Refusal:
+    """What the compiler's message says about memory."""
+    needed = available = None
+    if (used := _USED.search(message)) is not None:
+        needed, available = _size(used[1], used[2]), _size(used[3], used[4])
+    elif (total := _TOTAL.search(message) or _ALLOCATING.search(message)) is not None:
+        needed = _size(total[1], total[2])
+    return Refusal(message=message.strip()[:4000], needed=needed, available=available)
+
+
+def _size(number: str, unit: str) -> int:
+    return int(float(number) * _UNITS[unit.upper()])
+
+
+def _refused(message: str, seconds: float, emitter: Emitter) -> None:
+    if not _MEMORY.search(message):
+        first = (message.strip().splitlines() or ["no reason given"])[0]
+        raise InvalidModule(f"The compiler refuses the module: {first}", "Please report this.")
+    emitter.emit("refused", refusal=_plain(refusal_of(message)), seconds=seconds)
+
+
+def _plain(record: Memory | Refusal) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in type(record).__slots__}
+
+
+def main(arguments: list[str]) -> int:
+    """The whole process; returns its exit code."""
+    emitter = Emitter(take_stdout())
+    try:
+        compile_directory(Path(arguments[0]), emitter)
+    except ToastError as error:
+        emitter.emit("error", code=error.code, message=error.message, hint=error.hint)
+        return 2
+    except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        emitter.emit(
+            "error",
+            code=InvalidRequest.code,
+            message=f"The compiler could not be started: {first}",
+            hint="It has to be of the same version as jaxlib; install the `aot` extra.",
+        )
+        return 2
+    emitter.emit("done")
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)

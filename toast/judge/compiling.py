@@ -1,0 +1,121 @@
+"""Compile a sharded module for chips that are not here, and read what the compiler made of it.
+
+The compiler runs in a child process, which may abort.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from analysis.errors import InvalidRequest
+from costmodel.mesh import Mesh
+from toast.judge.collecting import Found, find_collectives
+from toast.judge.cycles import cycles_by_category
+from toast.judge.hlo import HloModule, parse
+from toast.judge.target import Target
+from toast.judge.verdict import Collective, Memory, Refusal, Verdict
+from toast.outcome import EngineFailed
+from toast.runner import Event, python_module, run
+
+# What libtpu asks of its surroundings where there is no TPU.
+_TPU = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+}
+
+
+def judge(
+    module: bytes,
+    target: Target,
+    mesh: Mesh,
+    *,
+    deadline_s: float | None = 1800.0,
+    cancelled: Callable[[], bool] | None = None,
+    keep_hlo: Path | None = None,
+) -> Verdict:
+    """Compile `module`, sharded over `mesh`, for `target`; the final HLO may be kept in a file.
+
+    A program that does not fit the chip is a verdict with a refusal. Raises ToastError when the
+    compiler is not installed, refuses for another reason, aborts, or is late.
+    """
+    if mesh.devices > target.devices:
+        raise InvalidRequest(
+            f"The mesh {mesh} has {mesh.devices} devices and {target} has {target.devices}.",
+            "Give a topology of as many devices as the mesh has.",
+        )
+    events: list[Event] = []
+    with tempfile.TemporaryDirectory(prefix="toast-judge-") as name:
+        directory = Path(name)
+        (directory / "module").write_bytes(module)
+        job = {"target": str(target), "devices": mesh.devices}
+        (directory / "job.json").write_text(json.dumps(job))
+        outcome = run(
+            directory,
+            command=[*python_module("toast.judge.child"), str(directory)],
+            environment=_TPU,
+            on_event=events.append,
+            cancelled=cancelled,
+            deadline_s=deadline_s,
+        )
+        outcome.raise_for_error()
+        answer = next((event for event in events if event.get("event") != "stage"), None)
+        if answer is None:
+            raise EngineFailed("The compiler ended without a result.", "Please report this.")
+        hlo = directory / "compiled.hlo"
+        text = hlo.read_text() if hlo.exists() else ""
+    if keep_hlo is not None and text:
+        keep_hlo.write_text(text)
+    return _verdict(answer, text, target, mesh)
+
+
+def _verdict(answer: dict[str, Any], text: str, target: Target, mesh: Mesh) -> Verdict:
+    seconds = float(answer["seconds"])
+    if answer["event"] == "refused":
+        refusal = Refusal(**answer["refusal"])
+        return Verdict(
+            target=str(target), devices=mesh.devices, refusal=refusal, compile_seconds=seconds
+        )
+    module = parse(text)
+    cycles = cycles_by_category(module)
+    clock = target.chip.clock
+    return Verdict(
+        target=str(target),
+        devices=mesh.devices,
+        memory=Memory(**answer["memory"]),
+        collectives=totals(find_collectives(module, mesh)),
+        cycles=cycles,
+        compute_seconds=sum(cycles.values()) / clock if clock and cycles else None,
+        compile_seconds=seconds,
+    )
+
+
+def read_hlo(path: Path) -> HloModule:
+    """A kept HLO text."""
+    return parse(path.read_text())
+
+
+def totals(found: Iterable[Found]) -> tuple[Collective, ...]:
+    """Collectives summed by kind, axes and group size, most bytes first."""
+    rows: defaultdict[Any, list[Found]] = defaultdict(list)
+    for one in found:
+        rows[(one.kind, one.axes, one.group_size)].append(one)
+    summed = [
+        Collective(
+            kind=kind,
+            axes=axes,
+            group_size=size,
+            count=sum(one.trips for one in row),
+            result_bytes=sum(one.trips * one.size for one in row),
+            wire_bytes=sum(one.trips * one.wire for one in row),
+        )
+        for (kind, axes, size), row in rows.items()
+    ]
+    return tuple(sorted(summed, key=lambda row: -row.wire_bytes))
