@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import examples
 from examples import gemma, mlp
 from examples.forms import Step, serialize
+from examples.models import MODELS
 
 Maker = Callable[[], Step]
 
@@ -42,17 +40,9 @@ def module_of(name: str) -> bytes:
 
 
 def _public_models() -> dict[str, Maker]:
-    """The presets of `examples.models`, each module's `PRESETS` and `make_step`, where it exists."""
-    try:
-        package = importlib.import_module(f"{examples.__name__}.models")
-    except ModuleNotFoundError:
-        return {}
-    found: dict[str, Maker] = {}
-    for item in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"{package.__name__}.{item.name}")
-        make, presets = getattr(module, "make_step", None), getattr(module, "PRESETS", {})
-        if make is not None:
-            found |= {
-                f"{item.name}_{preset}": partial(make, config) for preset, config in presets.items()
-            }
-    return found
+    """The smallest size of each model of `examples.models`."""
+    return {
+        f"{name}_tiny": partial(model.make_step, model.presets["tiny"])
+        for name, model in MODELS.items()
+        if "tiny" in model.presets
+    }

@@ -43,8 +43,10 @@ def _by_model(records: list[Record]) -> dict[str, list[Record]]:
 
 def _table(records: list[Record]) -> str:
     rows = [
-        "| model | cases | memory median | memory p90 | within 15 % | wire median | wire p90 "
-        "| within 10 % | Spearman of time |",
+        (
+            "| model | cases | memory median | memory p90 | within 15 % | wire median | wire p90 "
+            "| within 10 % | Spearman of time |"
+        ),
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for model, some in _by_model(records).items():
@@ -96,8 +98,10 @@ def _collectives(records: list[Record]) -> str:
 
 def _cases(records: list[Record]) -> str:
     rows = [
-        "| case | memory MiB predicted | compiled | error | wire MB predicted | compiled "
-        "| compute ms predicted | compiled | step ms predicted | compiled |",
+        (
+            "| case | memory MiB predicted | compiled | error | wire MB predicted | compiled "
+            "| compute ms predicted | compiled | step ms predicted | compiled |"
+        ),
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     return "\n".join(rows + [_case(record) for record in records])

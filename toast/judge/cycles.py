@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 
 from toast.judge.collecting import has_collective
 from toast.judge.hlo import HloModule, Instruction
@@ -27,7 +27,7 @@ def cycles_by_category(module: HloModule) -> dict[str, float]:
     Categories: contraction, scatter, sort, gather, reduce, update, collective, copy and loop
     (whatever else is elementwise). A fusion counts as the first of these that it holds.
     """
-    total: Counter[str] = Counter()
+    total: defaultdict[str, float] = defaultdict(float)
     for run in runs(module):
         if run.fused:
             continue

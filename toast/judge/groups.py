@@ -39,7 +39,7 @@ def parse_groups(text: str, devices: int, device_ids: str = "") -> Groups:
         return tuple(_numbers(row) for row in re.findall(r"\{([\d,\s]*)\}", text[1:-1]))
     if text.startswith("["):
         return _rows(_iota(text))
-    if text.startswith("mesh") or text.startswith("@"):
+    if text.startswith(("mesh", "@")):
         return _mesh_groups(text if not device_ids else f"{text}, device_ids={device_ids}")
     raise InvalidModule(f"Replica groups {text!r} are in no known form.", "Please report this.")
 

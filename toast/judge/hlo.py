@@ -1,8 +1,8 @@
 """A small parser of HLO text: computations, instructions, operands and attributes.
 
 Reads what `HloModule::ToString` writes for a scheduled module. Types are kept as their array
-leaves; layouts, tilings and memory spaces are dropped. Attributes are split when they are asked for,
-because most of an optimised module's text is attributes that nobody reads.
+leaves; layouts, tilings and memory spaces are dropped. Attributes are split when they are asked
+for, because most of an optimised module's text is attributes that nobody reads.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One instruction. `shapes` are the leaves of its type, `operands` names within its
-    computation, `inside` the raw text between its parentheses, `tail` that of its attributes.
+    """One instruction.
+
+    `shapes` are the leaves of its type, `operands` names within its computation, `inside` the raw
+    text between its parentheses, `tail` that of its attributes.
     """
 
     name: str

@@ -1,0 +1,71 @@
+"""Small sizes for a reshape, whose operand and result hold the same elements in the same order."""
+
+from __future__ import annotations
+
+import math
+
+from analysis.shardcombine.opcopy import Shape
+
+_SMALL = (4, 6, 8, 10, 12, 14)
+_LIMIT = 200_000
+
+
+def shrink_reshape(operand: Shape, result: Shape) -> tuple[Shape, Shape] | None:
+    """Both shapes with their common factors made small, or None when they stay large.
+
+    Dimensions are read from the minor end: wherever the sizes of one side divide those of the
+    other, the quotient becomes a factor that both have.
+    """
+    factors: list[int] = []
+    left, right = _Side(operand), _Side(result)
+    while not (left.done and right.done):
+        common = math.gcd(left.rest, right.rest)
+        if common == 1:
+            common = left.rest if right.rest == 1 else right.rest
+            if left.rest != 1 and right.rest != 1:
+                return _unless_large(operand, result)
+        if left.rest != 1:
+            left.take(common, len(factors))
+        if right.rest != 1:
+            right.take(common, len(factors))
+        factors.append(common)
+        left.skip()
+        right.skip()
+    small = [_SMALL[min(index, 2)] for index in range(len(factors))]
+    shapes = left.shape(small), right.shape(small)
+    return shapes if math.prod(shapes[0]) <= _LIMIT else _unless_large(operand, result)
+
+
+def _unless_large(operand: Shape, result: Shape) -> tuple[Shape, Shape] | None:
+    return (operand, result) if math.prod(operand) <= _LIMIT else None
+
+
+class _Side:
+    """One shape, taken apart from its minor end."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._taken: list[list[int]] = [[] for _ in shape]
+        self._at = len(shape) - 1
+        self._sizes = shape
+        self.rest = shape[-1] if shape else 1
+        self.skip()
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left."""
+        return self._at < 0
+
+    def take(self, factor: int, index: int) -> None:
+        """Divide what is left of the dimension at hand by the factor of number `index`."""
+        self._taken[self._at].append(index)
+        self.rest //= factor
+
+    def skip(self) -> None:
+        """Move on to the next dimension with something left."""
+        while self._at >= 0 and self.rest == 1:
+            self._at -= 1
+            self.rest = self._sizes[self._at] if self._at >= 0 else 1
+
+    def shape(self, small: list[int]) -> Shape:
+        """The shape with each factor replaced by its small size."""
+        return tuple(math.prod(small[index] for index in taken) for taken in self._taken)
