@@ -122,12 +122,14 @@ class Dispatcher:
         _log.info("job %s attempt %d: %s", job_id, claim.attempt, verdict.value)
 
     def _keep_leases(self) -> None:
-        # Renewing comes before reaping: after a pause of this process longer than a lease, its
-        # own jobs are renewed (if nobody took them) rather than taken from itself.
+        # Renewing comes before reaping, and reaping goes by the time before the renewal: after a
+        # pause of this process longer than a lease, wherever in this loop it comes, its own jobs
+        # are renewed (if nobody took them) rather than taken from itself.
         while not self._over.wait(self._context.settings.lease / 3):
             try:
+                before = self._context.store.clock()
                 self._renew()
-                self._recover(None)
+                self._recover(None, before)
             except Exception:
                 _log.exception("leases could not be renewed; trying again")
 
@@ -142,9 +144,9 @@ class Dispatcher:
             except StaleClaim:
                 attempt.stop()
 
-    def _recover(self, owner: str | None) -> None:
+    def _recover(self, owner: str | None, at: float | None = None) -> None:
         context = self._context
-        for job in context.store.recover(owner, max_lost=context.settings.max_lost):
+        for job in context.store.recover(owner, max_lost=context.settings.max_lost, at=at):
             context.metrics.lost.inc()
             _log.warning("job %s lost its worker and is now %s", job.id, job.state)
             if job.terminal:

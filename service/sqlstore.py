@@ -191,9 +191,13 @@ class SqlJobStore(JobStore):
                 return self._close(connection, claim, State.CANCELLED)
             return self._requeue(connection, claim)
 
-    def recover(self, owner: str | None, *, max_lost: int) -> list[Job]:
+    def clock(self) -> float:
+        with self._read() as connection:
+            return self._now(connection)
+
+    def recover(self, owner: str | None, *, max_lost: int, at: float | None = None) -> list[Job]:
         with self._write() as connection:
-            late = jobs.c.lease_until < self._now(connection)
+            late = jobs.c.lease_until < (self._now(connection) if at is None else at)
             mine = late if owner is None else jobs.c.owner == owner
             claimed = jobs.c.state.in_([state.value for state in CLAIMED])
             query = sa.select(jobs).where(claimed, mine).with_for_update(skip_locked=True)

@@ -98,8 +98,15 @@ class JobStore(ABC):
         """Give the job back unharmed (a drain): queued, or cancelled when cancelling."""
 
     @abstractmethod
-    def recover(self, owner: str | None, *, max_lost: int) -> list[Job]:
-        """`lose` every claimed job of `owner`; of None, every one whose lease has run out."""
+    def clock(self) -> float:
+        """Seconds since the epoch, by the clock that leases are kept by."""
+
+    @abstractmethod
+    def recover(self, owner: str | None, *, max_lost: int, at: float | None = None) -> list[Job]:
+        """`lose` every claimed job of `owner`; of None, every one whose lease has run out.
+
+        `at` is the time by which a lease must have run out: now, or a `clock` read earlier.
+        """
 
     @abstractmethod
     def cancel(self, job_id: str) -> Job:

@@ -34,8 +34,10 @@ def _spanning(op: OpCopy, operands: Shapes) -> Overrides:
     if "slice_sizes" in attributes:
         sizes = list(attributes["slice_sizes"])
         found["slice_sizes"] = integers(
-            [after if size == before else size
-             for size, before, after in zip(sizes, old, new, strict=True)]
+            [
+                after if size == before else size
+                for size, before, after in zip(sizes, old, new, strict=True)
+            ]
         )
     if "limit_indices" in attributes:
         found["limit_indices"] = integers(_limits(attributes, old, new))

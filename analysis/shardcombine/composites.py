@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from jaxlib.mlir import ir
+
 NAME = "stablehlo.composite"
 
 _TENSOR = re.compile(r"tensor<((?:\d+x)+)")
@@ -28,3 +30,14 @@ def resized(module: Any, old: tuple[Any, ...], new: tuple[Any, ...]) -> str | No
         return "tensor<" + "".join(f"{sizes.get(size, size)}x" for size in dims)
 
     return _TENSOR.sub(change, text)
+
+
+def bring(source: Any, target: Any, op: Any, number: int) -> None:
+    """Give the composite `op` in `target` a decomposition of its own, copied from `source`."""
+    for function in source.body.operations:
+        name = ir.StringAttr(function.operation.attributes["sym_name"]).value
+        if name == "main":
+            continue
+        copy = function.operation.clone(ip=ir.InsertionPoint(target.body))
+        copy.operation.attributes["sym_name"] = ir.StringAttr.get(f"{name}.{number}")
+        op.attributes["decomposition"] = ir.FlatSymbolRefAttr.get(f"{name}.{number}")

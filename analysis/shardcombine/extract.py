@@ -125,9 +125,7 @@ def add_copy(op: ir.Operation, block: Any, operands: list[Any]) -> Any:
 
 def finish(module: ir.Module, block: Any, op: Any, types: list[Any], results: list[Any]) -> None:
     """End `main` by returning the results of `op`."""
-    ir.Operation.create(
-        "func.return", operands=list(op.results), ip=ir.InsertionPoint(block)
-    )
+    ir.Operation.create("func.return", operands=list(op.results), ip=ir.InsertionPoint(block))
     kind = ir.FunctionType.get(types, results)
     block.owner.attributes["function_type"] = ir.TypeAttr.get(kind)
     del module

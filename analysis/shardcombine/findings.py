@@ -38,9 +38,12 @@ class Combine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One ShardDim id: the dimension of each operand that it splits (-1 for none), and how the
-    results combine. `halo` are the rows that the first shard's piece of the first operand in
-    `dims` takes over from the second, and the other way round."""
+    """One ShardDim id.
+
+    `dims` is the dimension of each operand that it splits, -1 for none; `combines` has one entry
+    per result. `halo` are the rows that the first shard takes over from the second, and the other
+    way round, of the first operand that is split.
+    """
 
     dims: tuple[int, ...]
     combines: tuple[Combine, ...]

@@ -6,7 +6,7 @@ import math
 
 from analysis.shardcombine.opcopy import Shape
 
-_SMALL = (4, 6, 8, 10, 12, 14)
+_SMALL = (4, 6, 8)
 _LIMIT = 200_000
 
 
@@ -21,17 +21,11 @@ def shrink_reshape(operand: Shape, result: Shape) -> tuple[Shape, Shape] | None:
     while not (left.done and right.done):
         common = math.gcd(left.rest, right.rest)
         if common == 1:
-            common = left.rest if right.rest == 1 else right.rest
-            if left.rest != 1 and right.rest != 1:
-                return _unless_large(operand, result)
-        if left.rest != 1:
-            left.take(common, len(factors))
-        if right.rest != 1:
-            right.take(common, len(factors))
+            return _unless_large(operand, result)
+        left.take(common, len(factors))
+        right.take(common, len(factors))
         factors.append(common)
-        left.skip()
-        right.skip()
-    small = [_SMALL[min(index, 2)] for index in range(len(factors))]
+    small = [_SMALL[min(index, len(_SMALL) - 1)] for index in range(len(factors))]
     shapes = left.shape(small), right.shape(small)
     return shapes if math.prod(shapes[0]) <= _LIMIT else _unless_large(operand, result)
 
@@ -48,7 +42,7 @@ class _Side:
         self._at = len(shape) - 1
         self._sizes = shape
         self.rest = shape[-1] if shape else 1
-        self.skip()
+        self._skip()
 
     @property
     def done(self) -> bool:
@@ -59,9 +53,9 @@ class _Side:
         """Divide what is left of the dimension at hand by the factor of number `index`."""
         self._taken[self._at].append(index)
         self.rest //= factor
+        self._skip()
 
-    def skip(self) -> None:
-        """Move on to the next dimension with something left."""
+    def _skip(self) -> None:
         while self._at >= 0 and self.rest == 1:
             self._at -= 1
             self.rest = self._sizes[self._at] if self._at >= 0 else 1

@@ -51,7 +51,17 @@ class Config:
 
 PRESETS = {
     "paper": Config(channels=896, batch=64, image=64),
-    "tiny": Config(channels=16, batch=8, image=16, colours=4, groups=8, heads=8),
+    "tiny": Config(
+        channels=16,
+        batch=8,
+        image=16,
+        colours=4,
+        widen=(1, 2),
+        down_blocks=2,
+        up_blocks=3,
+        groups=8,
+        heads=8,
+    ),
 }
 
 

@@ -53,7 +53,7 @@ PRESETS = {
     "paper_4gpu": replace(_SMALL, width=448, batch=128),
     "paper_2gpu": replace(_SMALL, batch=128),
     "paper_1gpu": _SMALL,
-    "tiny": Config(width=16, batch=8, image=32, classes=32, blocks=(3, 3)),
+    "tiny": Config(width=16, batch=8, image=32, classes=32, blocks=(2, 2)),
 }
 
 

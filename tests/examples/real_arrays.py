@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from examples.forms import Step
+
 SMALLEST_TABLE = 8
 """Integers are drawn below this: every table that they index is at least as long."""
 
@@ -27,3 +29,20 @@ def random_arguments(shapes: Any, seed: int = 0) -> Any:
         return jnp.asarray(random.normal(0, 0.1, leaf.shape), leaf.dtype)
 
     return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+def stack_like(shapes: Any, arrays: Any) -> Any:
+    """The arrays of an unrolled model, with its lists of layers stacked where `shapes` has none."""
+    if isinstance(arrays, list) and not isinstance(shapes, list):
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
+    if isinstance(shapes, dict):
+        return {key: stack_like(shapes[key], arrays[key]) for key in shapes}
+    if isinstance(shapes, tuple | list):
+        return type(shapes)(stack_like(*pair) for pair in zip(shapes, arrays, strict=True))
+    return arrays
+
+
+def run(step: Step, arguments: Any) -> Any:
+    """The results of a step, compiled fast rather than well."""
+    compiled = step.lower().compile(compiler_options={"xla_backend_optimization_level": 0})
+    return compiled(*arguments)

@@ -240,6 +240,7 @@ def test_recovery_takes_back_what_was_not_renewed(store: JobStore) -> None:
     late, renewed = claimed(store, lease=0.0), claimed(store, lease=0.0)
     store.renew(renewed, lease=LEASE)
     time.sleep(0.01)
+    assert store.recover(None, max_lost=3, at=store.clock() - 3600) == []
     assert [job.id for job in store.recover(None, max_lost=3)] == [late.job.id]
     with pytest.raises(StaleClaim):
         store.succeed(late, RESULT)

@@ -24,7 +24,7 @@ class Run:
 
 
 def runs(module: HloModule) -> Iterator[Run]:
-    """The entry and, in place, all that it calls; reducers and comparators are left out.
+    """The entry, then all that it calls; reducers and comparators are left out.
 
     The branches of a conditional are each taken as run once.
     """

@@ -1,0 +1,106 @@
+"""The parent of a child that may die."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from analysis.shardcombine.findings import Discovery
+from analysis.shardcombine.runner import Request
+
+DEFAULT_SECONDS = 30.0
+_START_SECONDS = 60.0
+_COMMAND = (sys.executable, "-m", "analysis.shardcombine.child")
+
+
+class ChildRunner:
+    """Runs discoveries in a child process that is started on the first one.
+
+    `seconds` is the limit for one op; `command` is what to start. A child that dies or is late is
+    replaced for the next op; `started` counts them.
+    """
+
+    def __init__(
+        self, *, seconds: float = DEFAULT_SECONDS, command: Sequence[str] = _COMMAND
+    ) -> None:
+        self._seconds = seconds
+        self._command = command
+        self._child: subprocess.Popen[bytes] | None = None
+        self.started = 0
+
+    def run(self, request: Request) -> Discovery | None:
+        """What the child found; None when it found nothing, died, or took too long."""
+        fresh = self._child is None
+        child = self._child or self._start()
+        try:
+            answer = self._ask(child, request, self._seconds + (_START_SECONDS if fresh else 0.0))
+        except OSError:
+            answer = None
+        if answer is None:
+            self._kill()
+            return None
+        found = json.loads(answer)["found"]
+        return None if found is None else Discovery.from_json(found)
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            self._kill()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {
+            **os.environ,
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        self._child = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            bufsize=0,
+        )
+        self.started += 1
+        return self._child
+
+    def _ask(
+        self, child: subprocess.Popen[bytes], request: Request, seconds: float
+    ) -> bytes | None:
+        """One line of answer, or None when the child ends or the time is up."""
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(_line(request))
+        deadline = time.monotonic() + seconds
+        answer = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ)
+            while not answer.endswith(b"\n"):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    return None
+                part = os.read(child.stdout.fileno(), 1 << 16)
+                if not part:
+                    return None
+                answer += part
+        return answer
+
+    def _kill(self) -> None:
+        child, self._child = self._child, None
+        assert child is not None
+        child.kill()
+        child.wait()
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def _line(request: Request) -> bytes:
+    hints = [asdict(hint) for hint in request.hints]
+    return json.dumps({"name": request.name, "text": request.text, "hints": hints}).encode() + b"\n"

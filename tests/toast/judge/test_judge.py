@@ -1,0 +1,126 @@
+"""The judge from end to end, and what it says where there is no compiler."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from analysis.errors import InvalidRequest, ToastError
+from costmodel.mesh import Mesh
+from tests.toast.samples import SHARDED, make_plan
+from toast.judge import Collective, Memory, Refusal, Target, Verdict, judge
+from toast.judge.child import refusal_of
+from toast.judge.comparing import render_comparison
+
+HAS_LIBTPU = bool(os.environ.get("TPU_LIBRARY_PATH") or importlib.util.find_spec("libtpu"))
+GIB = 2**30
+
+VERDICT = Verdict(
+    target="tpu-v5e:2x4",
+    devices=8,
+    memory=Memory(argument=3 * GIB, output=2 * GIB, temp=GIB, alias=2 * GIB, peak=4 * GIB),
+    collectives=(
+        Collective(
+            kind="all_reduce",
+            axes=("model",),
+            group_size=2,
+            count=3,
+            result_bytes=300,
+            wire_bytes=300,
+        ),
+        Collective(
+            kind="all_gather", axes=None, group_size=4, count=1, result_bytes=8, wire_bytes=6
+        ),
+    ),
+    cycles={"contraction": 1.5e9},
+    compute_seconds=1.0,
+)
+
+
+def shown(verdict: Verdict) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render_comparison(make_plan(), verdict))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_verdict_is_json_and_back() -> None:
+    assert Verdict.from_dict(VERDICT.to_dict()) == VERDICT
+    refused = Verdict(
+        target="tpu-v5e:2x4", devices=8, refusal=Refusal(message="no", needed=5, available=4)
+    )
+    assert Verdict.from_dict(refused.to_dict()) == refused
+    assert (refused.needed_bytes, VERDICT.needed_bytes) == (5, 4 * GIB)
+
+
+def test_both_sides_are_shown() -> None:
+    text = shown(VERDICT)
+    assert "4.00 GiB" in text
+    assert "all_gather over groups of 4" in text
+    assert "all_reduce over model" in text
+    assert "1 s by the compiler's own estimate" in text
+
+
+def test_a_refusal_is_shown_in_the_compiler_s_words() -> None:
+    message = "RESOURCE_EXHAUSTED: Used 20.33G of 15.75G hbm. Exceeded hbm capacity by 4.58G."
+    text = shown(Verdict(target="tpu-v5e:2x4", devices=8, refusal=refusal_of(message)))
+    assert "20.33 GiB" in text
+    assert "The compiler refuses the program: RESOURCE_EXHAUSTED" in text
+
+
+@pytest.mark.parametrize(
+    ("message", "needed", "available"),
+    [
+        ("Ran out of memory in memory space hbm. Used 2.5G of 1G hbm.", 5 * GIB // 2, GIB),
+        ("Total hbm usage >= 24.00G:", 24 * GIB, None),
+        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 512.0MiB.", GIB // 2, None),
+        ("RESOURCE_EXHAUSTED: no figures", None, None),
+    ],
+)
+def test_what_refusals_say(message: str, needed: int | None, available: int | None) -> None:
+    refusal = refusal_of(message)
+    assert (refusal.needed, refusal.available) == (needed, available)
+    assert refusal.message == message
+
+
+def test_a_mesh_larger_than_the_topology_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="16 devices"):
+        judge(b"", Target.parse("tpu-v5e:2x4"), Mesh.parse("x=16"))
+
+
+@pytest.mark.skipif(HAS_LIBTPU, reason="libtpu is installed here")
+def test_a_missing_compiler_is_said() -> None:
+    with pytest.raises(ToastError, match="libtpu") as caught:
+        judge(SHARDED.encode(), Target.parse("tpu-v5e:2x4"), Mesh.parse("data=2,model=2"))
+    assert "aot" in caught.value.hint
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu, from the `aot` extra, is not installed")
+def test_a_module_compiles_for_a_tpu(tmp_path: Path) -> None:
+    hlo = tmp_path / "kept.hlo"
+    mesh = Mesh.parse("data=2,model=2")
+    verdict = judge(SHARDED.encode(), Target.parse("tpu-v5e:2x4"), mesh, keep_hlo=hlo)
+    assert verdict.refusal is None
+    assert verdict.memory is not None
+    assert verdict.memory.argument > 0
+    assert verdict.compute_seconds
+    assert {row.kind for row in verdict.collectives} == {"all_reduce"}
+    assert "ENTRY" in hlo.read_text()
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu, from the `aot` extra, is not installed")
+def test_a_module_that_does_not_fit_is_a_refusal_with_its_bytes() -> None:
+    big = SHARDED.replace("8x16", "65536x65536").replace("16x32", "65536x65536")
+    big = big.replace("8x32", "65536x65536")
+    target = Target.parse("tpu-v5e:2x4")
+    verdict = judge(big.encode(), target, Mesh.parse("data=2,model=2"))
+    assert verdict.memory is None
+    assert verdict.refusal is not None
+    assert (verdict.needed_bytes or 0) > 16 * GIB
