@@ -68,8 +68,9 @@ def halo_sets(shapes: Shapes, start: Dim, free: set[Dim]) -> list[Dims]:
 def halos(size: int) -> list[tuple[int, int]]:
     """Widths of the strips that two shards of `size` rows take from each other, narrow first."""
     limit = min(MAX_HALO, size // 4)
-    pairs = itertools.product(range(limit + 1), repeat=2)
-    return sorted((pair for pair in pairs if any(pair)), key=lambda pair: (max(pair), sum(pair)))
+    widths = range(limit + 1)
+    pairs = [(left, right) for left in widths for right in widths if left or right]
+    return sorted(pairs, key=lambda pair: (max(pair), sum(pair)))
 
 
 def from_findings(shapes: Shapes, hints: Iterable[Finding], free: set[Dim]) -> list[Dims]:

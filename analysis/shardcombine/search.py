@@ -54,7 +54,8 @@ class Search:
 
     def run(self) -> Discovery | None:
         """All findings; None when the op does not run, or says nothing about its inputs."""
-        if not self._round(self._hinted()):
+        likely = list(self._hinted()) or list(self._splits(attempts.equal_sets))
+        if not self._round(likely):
             return None
         self._round(self._splits(attempts.equal_sets))
         if len(self._op.operands) > 1:

@@ -1,7 +1,8 @@
 """Small sizes for ops with windows: convolution, reduce_window, select_and_scatter.
 
-A window slides over a dimension in steps; shrinking has to leave the number of steps a number of
-rows that can be split, and large windows have to shrink with what they slide over.
+A window slides over a dimension in steps. A small window that takes many steps keeps its size and
+gets a small dimension to slide over. One that covers most of its dimension (the gradient of a
+kernel, a global pool, a running sum) shrinks with it and goes on taking as many steps.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ class Window:
     window_dilation: int = 1
 
     @property
+    def pads(self) -> tuple[int, int]:
+        """Padding before and after."""
+        return self.low, self.high
+
+    @property
     def steps(self) -> int:
         """How many places the window takes: the size of the result."""
         room = _dilated(self.size, self.size_dilation) + self.low + self.high
@@ -40,12 +46,11 @@ def shrink(window: Window) -> Window | None:
     """The same kind of window on few elements; None when there is none."""
     if window.size == 1 and window.window == 1:
         return window
-    if window.window <= _LARGE:
+    if window.window <= _LARGE and window.window <= window.steps:
         return _resized(window, _room(window), window.window, window.low, window.high)
     lost = (window.window - _SMALL) * window.window_dilation
-    low = window.low - lost if window.low >= lost else window.low
-    high = window.high - lost if window.high >= lost else window.high
-    if (low, high) != (window.low, window.high):
+    low, high = (pad - lost if pad >= max(lost, _SMALL) else pad for pad in window.pads)
+    if (low, high) != window.pads:
         return _resized(window, _SMALL, _SMALL, low, high)
     gone, rest = divmod(lost, window.size_dilation)
     return _resized(window, window.size - gone, _SMALL, low, high) if rest == 0 else None

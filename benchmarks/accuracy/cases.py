@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from analysis.analyse import analyse
-from analysis.load import Source, load
+from analysis.forms import decode
+from analysis.load import load
 from benchmarks.accuracy.models import module_of
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator, State
@@ -59,23 +60,21 @@ class Bench:
     """One model on one mesh, analysed once."""
 
     module: bytes
-    source: Source
     evaluator: Evaluator
     problem: Problem
 
     @classmethod
     def make(cls, model: str, mesh: str, target: str) -> Bench:
-        """Load and analyse a model; its source serves the first write."""
+        """Load and analyse a model."""
         module = module_of(model)
-        source = load(module)
         device = find(Target.parse(target).chip.device)
-        evaluator = Evaluator(analyse(source.program), Mesh.parse(mesh), device)
+        evaluator = Evaluator(analyse(load(module).program), Mesh.parse(mesh), device)
         problem = Problem(
             evaluator=evaluator,
             reward=evaluator.reward(float(device.usable_bytes)),
             actions=action_space(evaluator),
         )
-        return cls(module=module, source=source, evaluator=evaluator, problem=problem)
+        return cls(module=module, evaluator=evaluator, problem=problem)
 
     def state(self, plan: str) -> State:
         """The state that a plan's name stands for."""
@@ -132,8 +131,11 @@ def random_state(problem: Problem, seed: int) -> State:
 
 
 def digest(module: bytes) -> str:
-    """The hash by which a later run knows that a module is still the same."""
-    return hashlib.sha256(module).hexdigest()
+    """The hash of a module less its locations; a later run knows by it that it is the same."""
+    decoded = decode(module).module
+    with decoded.context:
+        text: str = decoded.operation.get_asm(enable_debug_info=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def plain(state: State) -> list[list[int]]:

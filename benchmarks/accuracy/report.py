@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 def report(records: list[Record], *, verbose: bool = False) -> str:
     """Markdown tables over all cases that compiled, per model and together."""
-    good = [record for record in records if "compiled" in record]
+    good = [row for row in records if "compiled" in row and not row.get("stale")]
     if not good:
         return "No case has been compiled yet."
     parts = [_table(good), _feasibility(good), _collectives(good)]

@@ -42,7 +42,7 @@ def run_cases(
     cases: Iterable[Case], path: Path, *, limit: int | None, seconds: float | None, hlo: Path | None
 ) -> int:
     """Run what is not in `path` yet; returns how many were run. `hlo` keeps the compiled texts."""
-    done = {record["key"] for record in read_records(path)}
+    done = {record["key"] for record in read_records(path) if not record.get("stale")}
     started, count = time.monotonic(), 0
     bench: tuple[tuple[str, str, str], Bench] | None = None
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,22 +91,31 @@ def run_case(case: Case, bench: Bench, hlo: Path | None) -> Record:
 def reprice(path: Path) -> tuple[int, int]:
     """Price all states in `path` again with the cost model as it is; (repriced, stale) cases.
 
-    A case whose module would be written differently today is stale and is dropped from the file:
-    the next run compiles it again.
+    A case whose module would be written differently today is stale: reports leave it out, and the
+    next run compiles it again.
     """
     records = read_records(path)
-    kept: list[Record] = []
+    priced: list[Record] = []
     benches: dict[tuple[str, str, str], Bench] = {}
     for record in records:
         place = (record["model"], record["mesh"], record["target"])
         if place not in benches:
             benches.clear()  # cases of one place stand together; one analysis at a time
             benches[place] = Bench.make(*place)
-        state = state_of(record["state"])
-        if digest(benches[place].write(state)) == record["module"]:
-            kept.append(record | {"predicted": benches[place].predict(state)})
-    write_records(path, kept)
-    return len(kept), len(records) - len(kept)
+        priced.append(_repriced(record, benches[place]))
+    write_records(path, priced)
+    stale = sum(record["stale"] for record in priced)
+    return len(priced) - stale, stale
+
+
+def _repriced(record: Record, bench: Bench) -> Record:
+    state = state_of(record["state"])
+    try:
+        if digest(bench.write(state)) != record["module"]:
+            return record | {"stale": True}
+    except (IndexError, KeyError, ToastError):  # the state speaks of another analysis
+        return record | {"stale": True}
+    return record | {"predicted": bench.predict(state), "stale": False}
 
 
 def _line(record: Record) -> str:
