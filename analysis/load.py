@@ -12,6 +12,7 @@ from analysis import rules
 from analysis.facts import strip_shardings
 from analysis.flatten import flatten
 from analysis.forms import Loaded, decode
+from analysis.pauses import collector_paused
 from analysis.program import Program
 from analysis.types import check_static
 from analysis.walk import Walk
@@ -34,6 +35,11 @@ class Source:
 
 def load(data: bytes) -> Source:
     """Read a module in any form. May abort the process: MLIR checks by ending it."""
+    with collector_paused():
+        return _load(data)
+
+
+def _load(data: bytes) -> Source:
     seconds: dict[str, float] = {}
     clock = time.perf_counter()
 

@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 
 from analysis.builder import NewOp, ProgramBuilder
 from analysis.errors import UnsupportedModule
+from analysis.halos import with_halos
 from analysis.program import (
     ARGUMENT,
     BRANCH_END,
@@ -23,6 +24,7 @@ from analysis.program import (
     Result,
 )
 from analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
+from analysis.shardcombine import Discoverer
 from analysis.trips import DEFAULT_TRIPS, trip_count
 from analysis.types import TypeReader
 
@@ -36,7 +38,6 @@ _SPREADING = frozenset(
         "stablehlo.reshape",
     }
 )
-_WINDOWED = frozenset({"stablehlo.convolution", "stablehlo.reduce_window"})
 _IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"})
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
 
@@ -49,6 +50,7 @@ class Walk:
         self._given_names = argument_names
         self._types = TypeReader()
         self._rules = RuleReader()
+        self._discoverer = Discoverer()
         self._values: dict[Any, int] = {}
         self.builder = ProgramBuilder()
 
@@ -56,7 +58,8 @@ class Walk:
         """The program of `main`."""
         block = self._main.regions[0].blocks[0]
         arguments = self._arguments(block)
-        self._block(block, 1.0)
+        with self._discoverer:
+            self._block(block, 1.0)
         results = self._results(block)
         return self.builder.build(arguments, results)
 
@@ -138,6 +141,9 @@ class Walk:
             rule = self._rules.read(attributes[RULE])
         else:
             rule = own_rule(op.name, shapes, [tensor.shape for tensor in results])
+            if not rule.known:
+                rule = self._discoverer.rule(op) or rule
+        rule, halos = with_halos(op, rule, shapes, [tensor.shape for tensor in results])
         new = NewOp(
             name=name,
             rule=rule,
@@ -147,7 +153,7 @@ class Walk:
             trips=trips,
             handle=op,
             constant=self._is_constant(name, operands),
-            halos=_halos(op.name, rule, shapes),
+            halos=halos,
         )
         self._define(new, list(op.results))
 
@@ -242,17 +248,3 @@ def _dictionaries(main: ir.Operation, name: str, count: int) -> list[Any]:
     if name not in main.attributes:
         return [{}] * count
     return list(ir.ArrayAttr(main.attributes[name]))
-
-
-def _halos(name: str, rule: Rule, operands: list[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """How wide a strip each permutation factor needs from its neighbour, in elements."""
-    if FactorKind.HALO not in rule.kinds:
-        return None
-    halos = [0] * len(rule.sizes)
-    kernel = min(operands[1]) - 1 if name in _WINDOWED and len(operands) > 1 and operands[1] else 0
-    for dims, shape in zip(rule.operands, operands, strict=True):
-        for factors, size in zip(dims, shape, strict=True):
-            for factor in factors:
-                moved = abs(size - rule.sizes[factor])
-                halos[factor] = max(halos[factor], moved, min(kernel, size), 1)
-    return tuple(halos)

@@ -50,7 +50,7 @@ class _Interner:
         self._analysis = analysis
         self._program = analysis.program
         colour = analysis.colours.colour
-        self._group = np.where(colour >= 0, analysis.groups.of_colour[colour], -1)
+        self._group = np.append(analysis.groups.of_colour, -1)[colour]
         self._resolution = _resolutions(analysis)
         self._unit_number: dict[tuple[Item, ...], int] = {}
         self._tensor_number: dict[tuple[float, tuple[tuple[int, int], ...]], int] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from analysis.program import FactorKind, Program
 from costmodel.fusion import Fusion, Root
 from costmodel.layouts import Layouts
@@ -69,14 +71,10 @@ def partial_rows(program: Program, layouts: Layouts) -> Counter[PartialRow]:
     no items.
     """
     rows: Counter[PartialRow] = Counter()
+    reductions = _factors_by_op(program, FactorKind.REDUCTION)
     for op in range(program.ops):
-        factors = program.factors_of(op)
-        start = layouts.unit_start[layouts.op_unit[op]]
-        items = tuple(
-            start + name - factors.start
-            for name in factors
-            if program.factor_kind[name] == FactorKind.REDUCTION
-        )
+        start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
+        items = tuple(start + name for name in reductions.get(op, ()))
         results = tuple(
             (int(layouts.result_tensor[value]), int(layouts.value_tensor[value]))
             for value in program.values_of(op)
@@ -86,6 +84,16 @@ def partial_rows(program: Program, layouts: Layouts) -> Counter[PartialRow]:
         if results and (items or differs):
             rows[(items, results)] += program.op_trips[op]
     return rows
+
+
+def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
+    """The factors of one kind, by op."""
+    names = np.flatnonzero(program.factor_kind == kind)
+    ops = np.searchsorted(program.op_factors, names, side="right") - 1
+    found: dict[int, list[int]] = {}
+    for op, name in zip(ops.tolist(), names.tolist(), strict=True):
+        found.setdefault(op, []).append(name)
+    return found
 
 
 def edge_rows(program: Program, layouts: Layouts) -> Counter[EdgeRow]:
@@ -120,15 +128,12 @@ def halo_rows(program: Program, layouts: Layouts) -> Counter[tuple[int, int, flo
     Rows are (item, tensor, the strip's part of the whole dimension).
     """
     rows: Counter[tuple[int, int, float]] = Counter()
-    for op in range(program.ops):
-        factors = program.factors_of(op)
-        start = layouts.unit_start[layouts.op_unit[op]]
-        for name in factors:
-            if program.factor_kind[name] != FactorKind.HALO:
-                continue
+    for op, names in _factors_by_op(program, FactorKind.HALO).items():
+        start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
+        for name in names:
             part = int(program.factor_halo[name]) / max(int(program.factor_size[name]), 1)
             for use in program.uses_of(op):
                 if name in program.use_names(use):
-                    item = start + name - factors.start
-                    rows[(item, int(layouts.use_tensor[use]), part)] += program.op_trips[op]
+                    row = (start + name, int(layouts.use_tensor[use]), part)
+                    rows[row] += program.op_trips[op]
     return rows

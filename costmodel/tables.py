@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis.analyse import Analysis
+from analysis.pauses import collector_paused
 from analysis.program import Floats, Ints, Program
 from costmodel.collectives import axis_tables
 from costmodel.devices import Device
@@ -88,6 +89,11 @@ class Tables(NamedTuple):
 
 def build_tables(analysis: Analysis, mesh: Mesh, device: Device) -> tuple[Tables, Layouts, Fusion]:
     """The tables of a program for a mesh of devices, with the layouts behind their numbers."""
+    with collector_paused():
+        return _build(analysis, mesh, device)
+
+
+def _build(analysis: Analysis, mesh: Mesh, device: Device) -> tuple[Tables, Layouts, Fusion]:
     program = analysis.program
     layouts = lay_out(analysis)
     fusion = fuse(program)

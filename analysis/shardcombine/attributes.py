@@ -7,9 +7,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from analysis.shardcombine.opcopy import OpCopy, Overrides, Shapes
-
-_GROUPS = ("feature_group_count", "batch_group_count")
+from analysis.shardcombine.opcopy import GROUPS, OpCopy, Overrides, Shape, Shapes
 
 
 def changes(op: OpCopy, operands: Shapes, factor: int = 2) -> Iterator[Overrides]:
@@ -20,7 +18,7 @@ def changes(op: OpCopy, operands: Shapes, factor: int = 2) -> Iterator[Overrides
     """
     fixed = _spanning(op, operands)
     yield fixed
-    for name in _GROUPS:
+    for name in GROUPS:
         if name in op.op.attributes:
             count = int(op.op.attributes[name].value)
             if count > 1 and count % factor == 0:
@@ -39,11 +37,18 @@ def _spanning(op: OpCopy, operands: Shapes) -> Overrides:
                 for size, before, after in zip(sizes, old, new, strict=True)
             ]
         )
+    if "fft_length" in attributes:
+        found["fft_length"] = integers(_lengths(list(attributes["fft_length"]), old, new))
     if "limit_indices" in attributes:
         found["limit_indices"] = integers(_limits(attributes, old, new))
     if "k" in attributes and old and int(attributes["k"].value) == old[-1]:
         found["k"] = integer(attributes["k"], new[-1])
     return found
+
+
+def _lengths(lengths: list[int], old: Shape, new: Shape) -> list[int]:
+    tails = zip(lengths, old[-len(lengths) :], new[-len(lengths) :], strict=True)
+    return [after if length == before else length for length, before, after in tails]
 
 
 def _limits(attributes: Any, old: Any, new: Any) -> list[int]:

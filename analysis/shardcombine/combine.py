@@ -14,8 +14,13 @@ from analysis.shardcombine.findings import Combine, How
 from analysis.shardcombine.numbers import Array, wide
 
 REDUCES = ("sum", "max", "min", "mean")
-MAX_DROPPED = 4
-"""Rows that a shard may have computed for nothing."""
+MAX_DROPPED = 3
+"""Rows next to the seam that a shard may have computed for nothing, with a halo.
+
+Operands have at least four rows where they can be split: dropping those would not be trimming.
+"""
+MAX_PADDING = 2
+"""The same without a halo: what the op itself adds to its ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +115,8 @@ def _try_gather(trial: Trial, dim: int) -> Combine | None:
     tail = min(_agreeing_at_end(w, s, dim, trial.tolerance) for _, s, w in _rows(trial))
     if head == before and tail == after and head + tail == rows:
         return Combine(how=How.GATHER, dim=dim)
-    trimmed = _try_trim(dim, rows, (before, after), (head, tail))
+    limit = MAX_DROPPED if trial.halo else MAX_PADDING
+    trimmed = _try_trim(dim, rows, (before, after), (head, tail), limit)
     if trimmed is not None:
         return trimmed
     overlapping = _try_overlap(trial, dim, before + after - rows)
@@ -118,11 +124,11 @@ def _try_gather(trial: Trial, dim: int) -> Combine | None:
 
 
 def _try_trim(
-    dim: int, rows: int, sizes: tuple[int, int], agreeing: tuple[int, int]
+    dim: int, rows: int, sizes: tuple[int, int], agreeing: tuple[int, int], limit: int
 ) -> Combine | None:
     """Gather with a negative halo: a few rows next to the seam are dropped, the rest agrees."""
-    low = max(sizes[0] - MAX_DROPPED, rows - agreeing[1], 1)
-    high = min(agreeing[0], rows - sizes[1] + MAX_DROPPED, rows - 1)
+    low = max(sizes[0] - limit, rows - agreeing[1], 1)
+    high = min(agreeing[0], rows - sizes[1] + limit, rows - 1)
     if low > high:
         return None
     kept = min(max(rows // 2, low), high)

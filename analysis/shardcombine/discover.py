@@ -12,6 +12,8 @@ from analysis.rules import Rule
 from analysis.shardcombine.cache import Cache, Missing, default_folder
 from analysis.shardcombine.extract import key_of, may_run, text_of
 from analysis.shardcombine.findings import Discovery
+from analysis.shardcombine.given import given
+from analysis.shardcombine.opcopy import GROUPS
 from analysis.shardcombine.runner import Request, Runner
 from analysis.shardcombine.subprocesses import ChildRunner
 from analysis.shardcombine.torule import rule_of
@@ -54,12 +56,18 @@ class Discoverer:
             return None
         shapes = [tuple(ir.RankedTensorType(value.type).shape) for value in op.operands]
         results = [tuple(ir.RankedTensorType(value.type).shape) for value in op.results]
-        return rule_of(found, shapes, results)
+        counts = {
+            name: int(ir.IntegerAttr(op.attributes[name]).value)
+            for name in GROUPS
+            if name in op.attributes
+        }
+        return rule_of(found, shapes, results, counts)
 
     def discovery(self, op: ir.Operation) -> Discovery | None:
-        """What is found for `op`: from the cache, or by running it."""
-        if not may_run(op):
-            return None
+        """What is found for `op`: written down, from the cache, or by running it."""
+        written = given(op)
+        if written is not None or not may_run(op):
+            return written
         text = text_of(op)
         if text is None:
             return None

@@ -42,12 +42,14 @@ class Finding:
 
     `dims` is the dimension of each operand that it splits, -1 for none; `combines` has one entry
     per result. `halo` are the rows that the first shard takes over from the second, and the other
-    way round, of the first operand that is split.
+    way round, of the first operand that is split. `divided` names the attribute whose groups the
+    shards divide among themselves, if there is one: they can be no more than the groups.
     """
 
     dims: tuple[int, ...]
     combines: tuple[Combine, ...]
     halo: tuple[int, int] = (0, 0)
+    divided: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,4 +76,9 @@ def finding_from_json(data: dict[str, Any]) -> Finding:
     """A finding from the JSON values that `dataclasses.asdict` makes of it."""
     combines = tuple(Combine(**{**item, "how": How(item["how"])}) for item in data["combines"])
     left, right = data["halo"]
-    return Finding(dims=tuple(data["dims"]), combines=combines, halo=(int(left), int(right)))
+    return Finding(
+        dims=tuple(data["dims"]),
+        combines=combines,
+        halo=(int(left), int(right)),
+        divided=str(data["divided"]),
+    )

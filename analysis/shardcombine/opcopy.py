@@ -21,6 +21,7 @@ Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
 Overrides = dict[str, Any]
 
+GROUPS = ("feature_group_count", "batch_group_count")
 _INFERRED_TYPES = re.compile(r"inferred type\(s\) (.*?) are incompatible")
 _INFERRED_SHAPE = re.compile(r"inferred shape '\[([\d, ]*)\]' is incompatible")
 _TYPE = re.compile(r"'(tensor<[^']*>)'")
@@ -29,12 +30,16 @@ _MAX_GUESSES = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpCopy:
-    """An op in a module of its own, verified; `operands` and `results` are its shapes."""
+    """An op in a module of its own, verified; `operands` and `results` are its shapes.
+
+    `divided` names the attribute, a count of groups, that is smaller than in the op it was made of.
+    """
 
     module: Any
     op: Any
     operands: Shapes
     results: Shapes
+    divided: str = ""
 
     @property
     def name(self) -> str:
@@ -63,7 +68,13 @@ class OpCopy:
             return None
         kinds = [value.type for value in copy.results]
         finish(module, block, copy, types, kinds)
-        return OpCopy(module=module, op=copy, operands=operands, results=_shapes(copy.results))
+        return OpCopy(
+            module=module,
+            op=copy,
+            operands=operands,
+            results=_shapes(copy.results),
+            divided=next((name for name in changes if name in GROUPS), ""),
+        )
 
     def _composite_at(self, operands: Shapes) -> OpCopy | None:
         text = composites.resized(self.module, self.operands, operands)

@@ -7,6 +7,7 @@ import math
 from analysis.shardcombine.opcopy import Shape
 
 _SMALL = (4, 6, 8)
+_WANTED = 4096
 _LIMIT = 200_000
 
 
@@ -21,17 +22,25 @@ def shrink_reshape(operand: Shape, result: Shape) -> tuple[Shape, Shape] | None:
     while not (left.done and right.done):
         common = math.gcd(left.rest, right.rest)
         if common == 1:
-            return _unless_large(operand, result)
+            return _halved(operand, result)
         left.take(common, len(factors))
         right.take(common, len(factors))
         factors.append(common)
     small = [_SMALL[min(index, len(_SMALL) - 1)] for index in range(len(factors))]
     shapes = left.shape(small), right.shape(small)
-    return shapes if math.prod(shapes[0]) <= _LIMIT else _unless_large(operand, result)
+    return shapes if math.prod(shapes[0]) <= _LIMIT else _halved(operand, result)
 
 
-def _unless_large(operand: Shape, result: Shape) -> tuple[Shape, Shape] | None:
-    return (operand, result) if math.prod(operand) <= _LIMIT else None
+def _halved(operand: Shape, result: Shape) -> tuple[Shape, Shape] | None:
+    """Shapes without common factors, with their largest even dimensions halved on both sides."""
+    left, right = list(operand), list(result)
+    while math.prod(left) > _WANTED:
+        even = [max((s for s in side if s % 4 == 0), default=0) for side in (left, right)]
+        if 0 in even:
+            break
+        for side, size in zip((left, right), even, strict=True):
+            side[side.index(size)] = size // 2
+    return (tuple(left), tuple(right)) if math.prod(left) <= _LIMIT else None
 
 
 class _Side:

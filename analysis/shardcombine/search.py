@@ -35,6 +35,12 @@ class Attempt:
     first: OpCopy
     second: OpCopy
 
+    def finding(self, combines: tuple[Combine, ...]) -> Finding:
+        """What it is worth knowing when the results combine."""
+        return Finding(
+            dims=self.dims, combines=combines, halo=self.halo, divided=self.first.divided
+        )
+
 
 class Search:
     """The search for one op, which is already at small sizes."""
@@ -144,9 +150,7 @@ class Search:
             combines = self._combine(attempt, first, second)
             if combines is not None and self._is_new(attempt, combines):
                 self._free -= attempts.used(attempt.dims)
-                self._findings.append(
-                    Finding(dims=attempt.dims, combines=combines, halo=attempt.halo)
-                )
+                self._findings.append(attempt.finding(combines))
         return True
 
     def _runs(self, attempt: Attempt) -> Iterator[Run]:

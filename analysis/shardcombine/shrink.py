@@ -77,6 +77,9 @@ def _changes(op: OpCopy, operands: Shapes, sizes: dict[int, int]) -> Iterator[Ov
         values = [sizes.get(size, size) for size in attributes["slice_sizes"]]
         fitting = [min(size, limit) for size, limit in zip(values, operands[0], strict=True)]
         changed["slice_sizes"] = integers(fitting)
+    if "fft_length" in attributes:
+        lengths = [sizes.get(length, length) for length in attributes["fft_length"]]
+        changed["fft_length"] = integers(lengths)
     if "limit_indices" in attributes:
         changed |= _slice_changes(op, operands[0])
     if "edge_padding_low" in attributes:

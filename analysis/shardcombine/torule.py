@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from analysis.program import FactorKind
 from analysis.rules import Dims, Rule, Shape
 from analysis.shardcombine.findings import Discovery, Finding, How
 
 
-def rule_of(discovery: Discovery, operands: list[Shape], results: list[Shape]) -> Rule:
-    """The rule for operands and results of these shapes.
+def rule_of(
+    discovery: Discovery,
+    operands: list[Shape],
+    results: list[Shape],
+    counts: Mapping[str, int] | None = None,
+) -> Rule:
+    """The rule for operands and results of these shapes; `counts` are the op's counts of groups.
 
     An id becomes a factor. Where its dimensions differ in size (a reshape), the factor is what
     they have in common and the rest of each is a minor factor that nobody can split. Dimensions
     without an id get a blocked factor of their own, as do those that are gathered in blocks: local
     results of such a split lie interleaved.
     """
-    return _Maker(operands, results).make(discovery)
+    return _Maker(operands, results, counts or {}).make(discovery)
 
 
 class _Maker:
-    def __init__(self, operands: list[Shape], results: list[Shape]) -> None:
+    def __init__(
+        self, operands: list[Shape], results: list[Shape], counts: Mapping[str, int]
+    ) -> None:
+        self._counts = counts
         self._operands = len(operands)
         self._shapes = [*operands, *results]
         self._dims: list[list[tuple[int, ...]]] = [[()] * len(shape) for shape in self._shapes]
@@ -53,7 +62,8 @@ class _Maker:
         sizes = [self._shapes[tensor][dim] for tensor, dim in places]
         kind = kind_of(finding)
         whole = kind in (FactorKind.HALO, FactorKind.BLOCKED) or finding.halo != (0, 0)
-        size = sizes[0] if whole else math.gcd(*sizes)
+        groups = [self._counts[finding.divided]] if finding.divided in self._counts else []
+        size = sizes[0] if whole else math.gcd(*sizes, *groups)
         factor = self._factor(size, kind)
         for (tensor, dim), extent in zip(places, sizes, strict=True):
             rest = () if whole or extent == size else (extent // size,)

@@ -66,7 +66,7 @@ PRESETS = {
     "tiny": Config(
         nodes=64,
         edges=256,
-        steps=3,
+        steps=2,
         hidden=32,
         hidden_layers=3,
         latent=48,

@@ -57,9 +57,7 @@ def paddings(op: Any, count: int) -> list[tuple[int, int]]:
 
 def _slice(op: Any, rank: int) -> Dims:
     shape = ir.RankedTensorType(op.operands[0].type).shape
-    rows = zip(
-        ints(op, "start_indices", rank, 0), ints(op, "strides", rank, 1), shape, strict=True
-    )
+    rows = zip(ints(op, "start_indices", rank, 0), ints(op, "strides", rank, 1), shape, strict=True)
     limits = ints(op, "limit_indices", rank, 0)
     return {
         d: Window(low=-start, stride=stride, high=limits[d] - size)

@@ -43,7 +43,7 @@ def topology_devices(target: Target) -> list[Any]:
             )
         topology = topologies.get_topology_desc(platform="tpu", topology_name=target.topology)
     else:
-        if importlib.util.find_spec("jax_plugins.xla_cuda12") is None:
+        if not _has_cuda_plugin():
             raise InvalidRequest(
                 f"Compiling for {target} needs jax's CUDA plugin, which is not installed.",
                 "Install jax-cuda12-plugin and jax-cuda12-pjrt of jax's version, and "
@@ -56,6 +56,13 @@ def topology_devices(target: Target) -> list[Any]:
             topology=f"1x{target.devices}x1",
         )
     return list(topology.devices)
+
+
+def _has_cuda_plugin() -> bool:
+    try:
+        return importlib.util.find_spec("jax_plugins.xla_cuda12") is not None
+    except ModuleNotFoundError:  # no plugin of any kind
+        return False
 
 
 def compile_options(target: Target, ids: list[int]) -> Any:

@@ -18,6 +18,9 @@ from toast.judge.child import refusal_of
 from toast.judge.comparing import render_comparison
 
 HAS_LIBTPU = bool(os.environ.get("TPU_LIBRARY_PATH") or importlib.util.find_spec("libtpu"))
+HAS_CUDA = bool(
+    importlib.util.find_spec("jax_plugins") and importlib.util.find_spec("jax_plugins.xla_cuda12")
+)
 GIB = 2**30
 
 VERDICT = Verdict(
@@ -98,6 +101,23 @@ def test_a_missing_compiler_is_said() -> None:
     with pytest.raises(ToastError, match="libtpu") as caught:
         judge(SHARDED.encode(), Target.parse("tpu-v5e:2x4"), Mesh.parse("data=2,model=2"))
     assert "aot" in caught.value.hint
+
+
+@pytest.mark.skipif(HAS_CUDA, reason="jax's CUDA plugin is installed here")
+def test_a_missing_gpu_compiler_is_said() -> None:
+    with pytest.raises(ToastError, match="CUDA plugin") as caught:
+        judge(SHARDED.encode(), Target.parse("a100:4"), Mesh.parse("data=2,model=2"))
+    assert "jax-cuda12-plugin" in caught.value.hint
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not HAS_CUDA, reason="jax's CUDA plugin is not installed")
+def test_a_module_compiles_for_a_gpu() -> None:
+    mesh = Mesh.parse("data=2,model=2")
+    verdict = judge(SHARDED.encode(), Target.parse("a100:4"), mesh)
+    assert verdict.memory is not None
+    assert verdict.compute_seconds is None
+    assert {row.kind for row in verdict.collectives} == {"all_reduce"}
 
 
 @pytest.mark.nightly

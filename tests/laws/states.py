@@ -1,0 +1,54 @@
+"""Any state of an analysed program: every action that shards something, nothing pruned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+from analysis.analyse import analyse
+from analysis.load import Source, load
+from costmodel.devices import find
+from costmodel.evaluator import Action, Evaluator, State
+from costmodel.mesh import Mesh
+
+MAX_BITS = 4
+MAX_ACTIONS = 6
+
+
+def every_action(evaluator: Evaluator) -> list[Action]:
+    """All (group, axis, resolution) where the axis divides an item of the group."""
+    analysis = evaluator.analysis
+    sets = Counter(analysis.groups.set_colour.tolist())
+    divisible: dict[int, set[int]] = {}
+    tables = evaluator.tables
+    for group, size in zip(tables.item_group.tolist(), tables.item_size.tolist(), strict=True):
+        if group >= 0:
+            divisible.setdefault(group, set()).add(size)
+    found = []
+    for group, sizes in sorted(divisible.items()):
+        for index, axis in enumerate(evaluator.mesh.axes):
+            if any(size % axis.size == 0 for size in sizes):
+                choices = range(1 << min(sets[group], MAX_BITS))
+                found += [Action(group=group, axis=index, bits=bits) for bits in choices]
+    return found
+
+
+def state_of(evaluator: Evaluator, picks: list[int]) -> State:
+    """The state that some numbers pick: each takes one action, in order."""
+    actions = every_action(evaluator)
+    if not actions:
+        return ()
+    return tuple(actions[pick % len(actions)] for pick in picks)
+
+
+def single_states(evaluator: Evaluator) -> list[State]:
+    """Each action by itself, and each pair of actions on different axes."""
+    actions = every_action(evaluator)
+    pairs = [(a, b) for a, b in product(actions, actions) if a.axis != b.axis]
+    return [(action,) for action in actions] + pairs
+
+
+def prepared(text: str, mesh: str) -> tuple[Source, Evaluator]:
+    """A module loaded, analysed and ready to be priced on a mesh."""
+    source = load(text.encode())
+    return source, Evaluator(analyse(source.program), Mesh.parse(mesh), find("cpu"))
