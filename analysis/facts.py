@@ -1,46 +1,120 @@
-"""Shardings that a module already has.
+"""Shardings that a module already has: read, and taken off so that planning starts clean.
 
-They are taken off before planning and named in the plan's warnings: the plan replaces them.
+Facts on arguments and results are removed from the module and recorded. A constraint inside stays
+where it is, as an op that passes its operand on, with a placeholder in place of its sharding.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import sdy
 
-_ATTRIBUTES = ("sdy.sharding", "mhlo.sharding")
-_CONSTRAINT = "sdy.sharding_constraint"
+from analysis.hlosharding import Tiles, parse_tiles
 
+SDY, MHLO = "sdy.sharding", "mhlo.sharding"
+CONSTRAINT = "sdy.sharding_constraint"
 
-def strip_shardings(module: ir.Module, main: ir.Operation) -> list[str]:
-    """Remove meshes, sharding attributes and constraints; returns warnings that name them."""
-    constraints = _remove_constraints(main)
-    annotated = _strip_function(main)
-    meshes = [op.operation for op in module.body.operations if op.operation.name == "sdy.mesh"]
-    for mesh in meshes:
-        mesh.erase()
-    warnings = []
-    if annotated:
-        warnings.append(f"{annotated} shardings on arguments, results or ops were replaced.")
-    if constraints:
-        warnings.append(f"{constraints} sharding constraints of the module were replaced.")
-    return warnings
+AxisNames = tuple[tuple[str, ...], ...]
 
 
-def _remove_constraints(main: ir.Operation) -> int:
-    found: list[ir.Operation] = []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharding:
+    """A sharding as a module states it: by mesh axis names, or by tiles of devices.
+
+    `axes` are the axes of the module's own mesh, name to size. `required` is False where every
+    dimension is open, which makes it a hint.
+    """
+
+    spec: AxisNames | None
+    tiles: Tiles | None
+    axes: dict[str, int]
+    required: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """Shardings by argument number, by result number, and by the handle of a constraint op.
+
+    `dropped` counts those that are not kept: on plain ops, or in a spelling not understood.
+    """
+
+    arguments: dict[int, Sharding]
+    results: dict[int, Sharding]
+    constraints: dict[Any, Sharding]
+    dropped: int = 0
+
+
+def take_facts(module: ir.Module, main: ir.Operation) -> Facts:
+    """Read every sharding of `main` and leave the module without meshes and shardings."""
+    facts = Facts(arguments={}, results={}, constraints={})
+    meshes = _meshes(module)
+    _take_dictionaries(main, "arg_attrs", facts.arguments, meshes, facts)
+    _take_dictionaries(main, "res_attrs", facts.results, meshes, facts)
+    _take_ops(main, meshes, facts)
+    for op in [op.operation for op in module.body.operations]:
+        if op.name == "sdy.mesh":
+            op.erase()
+    return facts
+
+
+def _meshes(module: ir.Module) -> dict[str, Any]:
+    return {
+        ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation.attributes["mesh"]
+        for op in module.body.operations
+        if op.operation.name == "sdy.mesh"
+    }
+
+
+def _take_dictionaries(
+    main: ir.Operation, name: str, into: dict[int, Sharding], meshes: dict[str, Any], facts: Facts
+) -> None:
+    if name not in main.attributes:
+        return
+    kept = []
+    for index, item in enumerate(ir.ArrayAttr(main.attributes[name])):
+        pairs = {key: item[key] for key in keys(item)}
+        stated = [pairs.pop(key) for key in (SDY, MHLO) if key in pairs]
+        if stated:
+            found = _read(stated[0], meshes)
+            if found is None:
+                facts.dropped += 1
+            else:
+                into[index] = found
+        kept.append(ir.DictAttr.get(pairs))
+    main.attributes[name] = ir.ArrayAttr.get(kept)
+
+
+def keys(item: Any) -> list[str]:
+    """The names in an MLIR dictionary, which iterates differently over versions of jaxlib."""
+    return [named.name if hasattr(named, "name") else str(named) for named in item]
+
+
+def _take_ops(main: ir.Operation, meshes: dict[str, Any], facts: Facts) -> None:
+    stated: list[tuple[ir.Operation, Any]] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == _CONSTRAINT or _is_sharding_call(op):
-            found.append(op)
+        if op.name == CONSTRAINT:
+            stated.append((op, op.attributes["sharding"]))
+        elif _is_sharding_call(op):
+            stated.append((op, op.attributes.get(MHLO, None)))
+        else:
+            for name in (SDY, MHLO):
+                if name in op.attributes:
+                    del op.attributes[name]
+                    facts.dropped += op.name != "func.func"
         return ir.WalkResult.ADVANCE
 
     main.walk(visit, ir.WalkOrder.PRE_ORDER)
-    for op in found:
-        op.results[0].replace_all_uses_with(op.operands[0])
-        op.erase()
-    return len(found)
+    for op, attribute in stated:
+        found = None if attribute is None else _read(attribute, meshes)
+        constraint = _placeholder(op)
+        if found is None:
+            facts.dropped += 1
+        else:
+            facts.constraints[constraint] = found
 
 
 def _is_sharding_call(op: ir.Operation) -> bool:
@@ -50,34 +124,39 @@ def _is_sharding_call(op: ir.Operation) -> bool:
     return target == "Sharding"
 
 
-def _strip_function(main: ir.Operation) -> int:
-    removed = 0
-    for name in ("arg_attrs", "res_attrs"):
-        if name not in main.attributes:
-            continue
-        kept = []
-        for item in ir.ArrayAttr(main.attributes[name]):
-            pairs = {k: item[k] for k in _keys(item) if k not in _ATTRIBUTES}
-            removed += len(_keys(item)) - len(pairs)
-            kept.append(ir.DictAttr.get(pairs))
-        main.attributes[name] = ir.ArrayAttr.get(kept)
-    return removed + _strip_ops(main)
+def _placeholder(op: ir.Operation) -> ir.Operation:
+    """A constraint on no axis in the place of `op`, valid without any mesh in the module."""
+    rank = len(ir.RankedTensorType(op.operands[0].type).shape)
+    mesh = sdy.MeshAttr.get([])
+    dims = [sdy.DimensionShardingAttr.get([], is_closed=True) for _ in range(rank)]
+    with op.location, ir.InsertionPoint(op):
+        made = sdy.ShardingConstraintOp(op.operands[0], sdy.TensorShardingAttr.get(mesh, dims))
+    op.results[0].replace_all_uses_with(made.result)
+    op.erase()
+    operation: ir.Operation = made.operation
+    return operation
 
 
-def _keys(item: Any) -> list[str]:
-    return [named.name if hasattr(named, "name") else str(named) for named in item]
-
-
-def _strip_ops(main: ir.Operation) -> int:
-    removed = 0
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        nonlocal removed
-        for name in _ATTRIBUTES:
-            if name in op.attributes:
-                del op.attributes[name]
-                removed += 1
-        return ir.WalkResult.ADVANCE
-
-    main.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return removed
+def _read(attribute: Any, meshes: dict[str, Any]) -> Sharding | None:
+    if isinstance(attribute, ir.StringAttr):
+        tiles = parse_tiles(ir.StringAttr(attribute).value)
+        if tiles is None:
+            return None
+        return Sharding(spec=None, tiles=tiles, axes={}, required=True)
+    tensor = sdy.TensorShardingAttr(attribute)
+    mesh = tensor.mesh_or_ref
+    if isinstance(mesh, ir.FlatSymbolRefAttr):
+        mesh = meshes.get(ir.FlatSymbolRefAttr(mesh).value)
+    if mesh is None:
+        return None
+    axes = {_axis.name: _axis.size for _axis in map(sdy.MeshAxisAttr, sdy.MeshAttr(mesh).axes)}
+    dims = [sdy.DimensionShardingAttr(dim) for dim in tensor.dimension_shardings]
+    refs = [[sdy.AxisRefAttr(axis) for axis in dim.axes] for dim in dims]
+    if any(ref.sub_axis_info is not None for dim in refs for ref in dim):
+        return None
+    return Sharding(
+        spec=tuple(tuple(ref.name for ref in dim) for dim in refs),
+        tiles=None,
+        axes=axes,
+        required=not dims or any(dim.is_closed for dim in dims),
+    )

@@ -54,6 +54,8 @@ def with_halos(
 
     The widths, in elements, are one per factor; None for an op that needs none.
     """
+    if op.name == "stablehlo.concatenate" and FactorKind.HALO in rule.kinds:
+        return rule, _joined_widths(op, rule, operands, results)
     if op.name not in _READERS:
         return rule, _unknown_widths(rule)
     kinds, widths = list(rule.kinds), [0] * len(rule.sizes)
@@ -75,6 +77,16 @@ def _close_window(factors: list[int], kinds: list[FactorKind]) -> None:
     for factor in factors:
         if kinds[factor] == FactorKind.REDUCTION:
             kinds[factor] = FactorKind.BLOCKED
+
+
+def _joined_widths(
+    op: Any, rule: Rule, operands: Sequence[Shape], results: Sequence[Shape]
+) -> tuple[int, ...]:
+    """Slices of one value joined again (a roll): each is shifted by what the others put before."""
+    dim = int(op.attributes["dimension"].value)
+    whole = results[0][dim]
+    width = max(min(shape[dim], whole - shape[dim]) for shape in operands)
+    return tuple(width if kind == FactorKind.HALO else 0 for kind in rule.kinds)
 
 
 def _unknown_widths(rule: Rule) -> tuple[int, ...] | None:

@@ -9,7 +9,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from analysis import rules
-from analysis.facts import strip_shardings
+from analysis.facts import Facts, take_facts
 from analysis.flatten import flatten
 from analysis.forms import Loaded, decode
 from analysis.pauses import collector_paused
@@ -29,6 +29,7 @@ class Source:
     main: ir.Operation
     program: Program
     handles: list[Any]
+    facts: Facts
     warnings: tuple[str, ...]
     seconds: dict[str, float]
 
@@ -54,7 +55,7 @@ def _load(data: bytes) -> Source:
     with loaded.module.context:
         main = flatten(loaded.module)
         check_static(main)
-        warnings = strip_shardings(loaded.module, main)
+        facts = take_facts(loaded.module, main)
         lap("flatten")
         rules.populate(loaded.module)
         lap("rules")
@@ -67,6 +68,7 @@ def _load(data: bytes) -> Source:
         main=main,
         program=program,
         handles=walk.builder.handles,
-        warnings=(*warnings, *program.warnings),
+        facts=facts,
+        warnings=program.warnings,
         seconds=seconds,
     )

@@ -42,7 +42,7 @@ LOOP_END = "loop_end"
 BRANCH_END = "branch_end"
 CASE_END = "case_end"
 PSEUDO = frozenset({ARGUMENT, RETURN, LOOP_BEGIN, LOOP_END, BRANCH_END, CASE_END})
-TRANSFERS = PSEUDO | {"stablehlo.optimization_barrier"}
+TRANSFERS = PSEUDO | {"stablehlo.optimization_barrier", "sdy.sharding_constraint"}
 """Ops that pass each tensor on by itself: factors of different tensors never meet in them."""
 
 
@@ -124,6 +124,10 @@ class Program:
     def values_of(self, op: int) -> range:
         """The values that an op defines."""
         return range(self.op_values[op], self.op_values[op + 1])
+
+    def user(self, use: int) -> int:
+        """The op that a use belongs to."""
+        return int(np.searchsorted(self.op_uses, use, side="right")) - 1
 
     def factors_of(self, op: int) -> range:
         """The factors, and so the names, of an op."""

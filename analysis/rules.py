@@ -69,6 +69,8 @@ def _parse(attribute: Any) -> Rule:
         kinds[factor] = FactorKind.BLOCKED
     for factor in minor_factors(sizes, operands + results):
         kinds[factor] = FactorKind.BLOCKED
+    for factor in unmatched_factors(sizes, kinds, operands, results):
+        kinds[factor] = FactorKind.BLOCKED
     return Rule(sizes=sizes, kinds=tuple(kinds), operands=operands, results=results)
 
 
@@ -88,6 +90,30 @@ def minor_factors(sizes: tuple[int, ...], tensors: tuple[Dims, ...]) -> set[int]
             big = [factor for factor in factors if sizes[factor] > 1]
             minor.update(big[1:])
     return minor
+
+
+def unmatched_factors(
+    sizes: tuple[int, ...],
+    kinds: list[FactorKind],
+    operands: tuple[Dims, ...],
+    results: tuple[Dims, ...],
+) -> set[int]:
+    """Factors on one side only of a rule that could not match all of the two sides.
+
+    A reshape such as 8x6 to 3x16 cuts the elements at places that do not nest. (A factor of results
+    alone is fine where nothing is unmatched in the operands: it is a broadcast.)
+    """
+    before, after = _present(operands), _present(results)
+    lost = {
+        factor
+        for factor in before - after
+        if kinds[factor] == FactorKind.PARALLEL and sizes[factor] > 1
+    }
+    return lost | (after - before) if lost else set()
+
+
+def _present(tensors: tuple[Dims, ...]) -> set[int]:
+    return {factor for dims in tensors for factors in dims for factor in factors}
 
 
 def major(sizes: tuple[int, ...], factors: tuple[int, ...]) -> int:

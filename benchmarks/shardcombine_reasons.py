@@ -23,9 +23,9 @@ REASONS = {
     "replicates the source. Splitting the source along, with overlapping rows added up (a positive "
     "halo), also agrees: the discovered rule says more.",
     "indices are rewritten": "Shardy lets the dimensions that indices point into be split (the "
-    "rows of a `gather`, `scatter` or `dynamic_update_slice`), because XLA shifts and masks the indices "
-    "of each shard. That is another program than the op on a shard, where an index means another "
-    "row: left whole.",
+    "rows of a `gather`, `scatter` or `dynamic_update_slice`), because XLA shifts and masks the "
+    "indices of each shard. That is another program than the op on a shard, where an index means "
+    "another row: left whole.",
     "other reduction": "Shardy lets any `reduce` be split along what it reduces. The paper's "
     "reductions are sum, max, min and mean: products and pairs of value and position (argmax) fit "
     "none of them, so the dimension stays whole.",

@@ -31,8 +31,8 @@ dimensions can be split together and mean the same kind of factor; factors of si
 nobody can split (minor ones in a compound dimension, replicated ones), are left out of the
 comparison.
 
-| program | ops | distinct | agree | only ours | empty cache | on disk | in memory |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| program | ops | distinct | agree | only ours | empty cache | of that CPU | on disk | in memory |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 {summary}
 
 "Distinct" leaves out what is never run (constants and the like); "only ours" are ops without a

@@ -15,6 +15,7 @@ from costmodel.fusion import Fusion
 from costmodel.kernels import Scratch, evaluate, new_scratch
 from costmodel.layouts import Layouts
 from costmodel.mesh import Mesh
+from costmodel.pins import NO_PINS, Pins
 from costmodel.tables import Tables, build_tables
 
 _TINY = 1e-12
@@ -88,11 +89,13 @@ class Evaluator:
     Thread-safe when every thread brings its own `Scratch`.
     """
 
-    def __init__(self, analysis: Analysis, mesh: Mesh, device: Device) -> None:
+    def __init__(
+        self, analysis: Analysis, mesh: Mesh, device: Device, pins: Pins = NO_PINS
+    ) -> None:
         self.analysis = analysis
         self.mesh = mesh
         self.device = device
-        built: tuple[Tables, Layouts, Fusion] = build_tables(analysis, mesh, device)
+        built: tuple[Tables, Layouts, Fusion] = build_tables(analysis, mesh, device, pins)
         self.tables, self.layouts, self.fusion = built
         self._scratch = new_scratch(self.tables)
 

@@ -58,11 +58,11 @@ def new_scratch(tables: Tables) -> Scratch:
 
 
 @njit(cache=True, nogil=True)
-def reset(s: Any) -> None:
-    """Back to the unsharded state."""
-    s.mask[:] = 0
-    s.shards[:] = 1
-    s.used[:] = 0
+def reset(t: Any, s: Any) -> None:
+    """Back to the state without actions: unsharded but for what is pinned."""
+    s.mask[:] = t.item_fixed
+    s.shards[:] = t.item_shards
+    s.used[:] = t.unit_forbidden
 
 
 @njit(cache=True, nogil=True)
@@ -308,7 +308,7 @@ def evaluate(
     t: Any, s: Any, groups: Ints, axes: Ints, bits: Ints, count: int
 ) -> tuple[float, float, float, int]:
     """Price the state that `count` actions lead to; see `Measured` for what comes back."""
-    reset(s)
+    reset(t, s)
     for k in range(count):
         shard(t, s, groups[k], axes[k], bits[k])
     compute, communication, peak = price(t, s)

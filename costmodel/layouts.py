@@ -16,9 +16,13 @@ import numpy as np
 from analysis.analyse import Analysis
 from analysis.program import TRANSFERS, Ints
 from analysis.types import itemsize
+from costmodel.pins import NO_PINS, Masks, Pins
 
-Item = tuple[int, int, int, int]
-"""(colour group or -1, size, set group or -1, side)."""
+Item = tuple[int, int, int, int, int]
+"""(colour group or -1, size, set group or -1, side, axes that are on it in every state)."""
+
+Unit = tuple[tuple[Item, ...], int]
+"""The items, and the axes (as bits) that none of them may take."""
 
 
 @dataclass(slots=True)
@@ -35,24 +39,25 @@ class Layouts:
     use_tensor: Ints
     value_tensor: Ints
     result_tensor: Ints
-    units: list[tuple[Item, ...]] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
     unit_start: list[int] = field(default_factory=lambda: [0])
     tensors: list[tuple[float, tuple[tuple[int, int], ...]]] = field(default_factory=list)
 
 
-def lay_out(analysis: Analysis) -> Layouts:
-    """Intern the units and tensors of a program."""
-    return _Interner(analysis).run()
+def lay_out(analysis: Analysis, pins: Pins = NO_PINS) -> Layouts:
+    """Intern the units and tensors of a program whose pinned tensors are fixed."""
+    return _Interner(analysis, pins).run()
 
 
 class _Interner:
-    def __init__(self, analysis: Analysis) -> None:
+    def __init__(self, analysis: Analysis, pins: Pins) -> None:
         self._analysis = analysis
+        self._pins = pins
         self._program = analysis.program
         colour = analysis.colours.colour
         self._group = np.append(analysis.groups.of_colour, -1)[colour]
         self._resolution = _resolutions(analysis)
-        self._unit_number: dict[tuple[Item, ...], int] = {}
+        self._unit_number: dict[Unit, int] = {}
         self._tensor_number: dict[tuple[float, tuple[tuple[int, int], ...]], int] = {}
         program = self._program
         self._out = Layouts(
@@ -70,7 +75,7 @@ class _Interner:
         program, out = self._program, self._out
         for op in range(program.ops):
             for value in program.values_of(op):
-                out.value_tensor[value] = self._own_tensor(value, program.def_names(value))
+                out.value_tensor[value] = self._value_tensor(value)
                 out.value_unit[value] = self._last_unit
             if self._pairwise[program.op_name[op]]:
                 self._transfer(op)
@@ -83,7 +88,8 @@ class _Interner:
         program, out = self._program, self._out
         for use in program.uses_of(op):
             value = int(program.use_value[use])
-            out.use_tensor[use] = self._own_tensor(value, program.use_names(use))
+            fixed = self._pins.uses.get(use)
+            out.use_tensor[use] = self._own_tensor(value, program.use_names(use), fixed)
         for value in program.values_of(op):
             out.result_tensor[value] = out.value_tensor[value]
         out.op_unit[op] = self._unit([], [])
@@ -109,27 +115,42 @@ class _Interner:
         items = [start + place[name] if name >= 0 else -1 for name in names]
         return self._tensor(value, items)
 
-    def _own_tensor(self, value: int, names: Ints) -> int:
+    def _value_tensor(self, value: int) -> int:
+        """A value as it is defined: pinned, or free but for the axes it is forbidden."""
+        pins, names = self._pins, self._program.def_names(value)
+        fixed, forbidden = pins.values.get(value), pins.forbidden.get(value, 0)
+        return self._own_tensor(value, names, fixed, forbidden)
+
+    def _own_tensor(
+        self, value: int, names: Ints, fixed: Masks | None = None, forbidden: int = 0
+    ) -> int:
         """A tensor whose dimensions compete for axes among themselves only."""
         shape = list(self._program.shape(value))
-        unit = self._last_unit = self._unit(names.tolist(), shape)
+        if fixed is None:
+            unit = self._unit(names.tolist(), shape, forbidden)
+        else:
+            unit = self._intern((tuple((-1, 1, -1, 0, mask) for mask in fixed), 0))
+        self._last_unit = unit
         start = self._out.unit_start[unit]
         return self._tensor(value, [start + d for d in range(len(shape))])
 
-    def _unit(self, names: list[int], sizes: list[int]) -> int:
+    def _unit(self, names: list[int], sizes: list[int], forbidden: int = 0) -> int:
         groups = [int(self._group[name]) if name >= 0 else -1 for name in names]
         resolved = {}
         if len(set(groups)) < len(groups):
             resolved = self._resolved(names, groups)
         items = tuple(
-            (group, size if group >= 0 else 1, *resolved.get(index, (-1, 0)))
+            (group, size if group >= 0 else 1, *resolved.get(index, (-1, 0)), 0)
             for index, (group, size) in enumerate(zip(groups, sizes, strict=True))
         )
-        number = self._unit_number.get(items)
+        return self._intern((items, forbidden))
+
+    def _intern(self, unit: Unit) -> int:
+        number = self._unit_number.get(unit)
         if number is None:
-            number = self._unit_number[items] = len(self._out.units)
-            self._out.units.append(items)
-            self._out.unit_start.append(self._out.unit_start[-1] + len(items))
+            number = self._unit_number[unit] = len(self._out.units)
+            self._out.units.append(unit)
+            self._out.unit_start.append(self._out.unit_start[-1] + len(unit[0]))
         return number
 
     def _resolved(self, names: list[int], groups: list[int]) -> dict[int, tuple[int, int]]:

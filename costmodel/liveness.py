@@ -85,8 +85,8 @@ def _copies(program: Program, layouts: Layouts, fusion: Fusion) -> list[Copy]:
     copies = []
     for value, targets in edges(program, layouts).items():
         source = int(layouts.value_tensor[value])
-        for tensor, (_, ops) in targets.items():
-            places = np.concatenate([roots[op] for op in ops])
+        for tensor, (_, uses) in targets.items():
+            places = np.concatenate([roots[program.user(use)] for use in uses])
             copies.append((source, tensor, int(places.min()), int(places.max())))
     return copies
 

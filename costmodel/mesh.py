@@ -35,6 +35,11 @@ class Mesh:
         """How many devices the mesh has."""
         return math.prod(axis.size for axis in self.axes)
 
+    def shards(self, mask: int) -> int:
+        """Into how many shards the axes of `mask` (bit a is axis number a) split."""
+        sizes = (axis.size for number, axis in enumerate(self.axes) if mask >> number & 1)
+        return math.prod(sizes)
+
     @classmethod
     def parse(cls, text: str) -> Mesh:
         """The mesh that `data=2,model=4` means; raises `InvalidMesh`."""

@@ -107,7 +107,7 @@ def edge_rows(program: Program, layouts: Layouts) -> Counter[EdgeRow]:
 
 
 def edges(program: Program, layouts: Layouts) -> dict[int, dict[int, tuple[float, list[int]]]]:
-    """Value -> wanted tensor -> (most trips of a use that wants it, the ops that do)."""
+    """Value -> wanted tensor -> (most trips of a use that wants it, the uses that do)."""
     found: dict[int, dict[int, tuple[float, list[int]]]] = {}
     for op in range(program.ops):
         trips = float(program.op_trips[op])
@@ -117,8 +117,8 @@ def edges(program: Program, layouts: Layouts) -> dict[int, dict[int, tuple[float
             if program.constant[value] or tensor == layouts.value_tensor[value]:
                 continue
             targets = found.setdefault(value, {})
-            known, ops = targets.get(tensor, (0.0, []))
-            targets[tensor] = (max(known, trips), [*ops, op])
+            known, uses = targets.get(tensor, (0.0, []))
+            targets[tensor] = (max(known, trips), [*uses, use])
     return found
 
 
@@ -131,6 +131,8 @@ def halo_rows(program: Program, layouts: Layouts) -> Counter[tuple[int, int, flo
     for op, names in _factors_by_op(program, FactorKind.HALO).items():
         start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
         for name in names:
+            if not program.factor_halo[name]:
+                continue
             part = int(program.factor_halo[name]) / max(int(program.factor_size[name]), 1)
             for use in program.uses_of(op):
                 if name in program.use_names(use):

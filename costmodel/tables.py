@@ -22,13 +22,15 @@ from costmodel.fusion import Fusion, fuse
 from costmodel.layouts import Layouts, lay_out
 from costmodel.liveness import Intervals, live_intervals
 from costmodel.mesh import Mesh
+from costmodel.pins import NO_PINS, Pins
 from costmodel.rows import edge_rows, halo_rows, partial_rows, root_rows
 
 
 class Tables(NamedTuple):
     """Arrays for the kernels; `X_start` has one entry more than there are X.
 
-    Units and items as in `layouts`; `touch_*`: colour group -> units that have it. Tensors:
+    Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
+    to a unit; `touch_*`: colour group -> units that have it. Tensors:
     `tensor_itemsize` bytes, per dimension `dim_size` and `dim_item`. Roots: a fusion with weight,
     tensors read or written, and contractions (`dot_unit`, seconds of the whole on one device).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
@@ -37,6 +39,9 @@ class Tables(NamedTuple):
     intervals of resharded copies. Axes: size, bytes per second, latency in seconds.
     """
 
+    item_fixed: Ints
+    item_shards: Ints
+    unit_forbidden: Ints
     item_group: Ints
     item_size: Ints
     item_bit: Ints
@@ -87,20 +92,25 @@ class Tables(NamedTuple):
     overhead: float
 
 
-def build_tables(analysis: Analysis, mesh: Mesh, device: Device) -> tuple[Tables, Layouts, Fusion]:
+def build_tables(
+    analysis: Analysis, mesh: Mesh, device: Device, pins: Pins = NO_PINS
+) -> tuple[Tables, Layouts, Fusion]:
     """The tables of a program for a mesh of devices, with the layouts behind their numbers."""
     with collector_paused():
-        return _build(analysis, mesh, device)
+        return _build(analysis, mesh, device, pins)
 
 
-def _build(analysis: Analysis, mesh: Mesh, device: Device) -> tuple[Tables, Layouts, Fusion]:
+def _build(
+    analysis: Analysis, mesh: Mesh, device: Device, pins: Pins
+) -> tuple[Tables, Layouts, Fusion]:
     program = analysis.program
-    layouts = lay_out(analysis)
+    layouts = lay_out(analysis, pins)
     fusion = fuse(program)
     intervals = live_intervals(program, layouts, fusion)
     size, bandwidth, latency = axis_tables(mesh, device)
     columns = (
         _unit_columns(layouts, analysis)
+        | _fixed_columns(layouts, mesh)
         | _tensor_columns(layouts)
         | _root_columns(program, layouts, fusion, device)
         | _partial_columns(program, layouts)
@@ -149,9 +159,9 @@ def set_bits(analysis: Analysis) -> Ints:
 
 def _unit_columns(layouts: Layouts, analysis: Analysis) -> dict[str, Any]:
     bits = set_bits(analysis)
-    items = [item for unit in layouts.units for item in unit]
+    items = [item for unit, _ in layouts.units for item in unit]
     touching: list[list[int]] = [[] for _ in range(analysis.groups.colours)]
-    for number, unit in enumerate(layouts.units):
+    for number, (unit, _) in enumerate(layouts.units):
         for group in sorted({item[0] for item in unit if item[0] >= 0}):
             touching[group].append(number)
     return {
@@ -162,6 +172,16 @@ def _unit_columns(layouts: Layouts, analysis: Analysis) -> dict[str, Any]:
         "unit_start": _ints(layouts.unit_start),
         "touch_start": _starts(touching),
         "touch_unit": _flat(touching),
+    }
+
+
+def _fixed_columns(layouts: Layouts, mesh: Mesh) -> dict[str, Any]:
+    fixed = [item[4] for unit, _ in layouts.units for item in unit]
+    products = {mask: mesh.shards(mask) for mask in set(fixed)}
+    return {
+        "item_fixed": _ints(fixed),
+        "item_shards": _ints([products[mask] for mask in fixed]),
+        "unit_forbidden": _ints([forbidden for _, forbidden in layouts.units]),
     }
 
 

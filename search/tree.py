@@ -184,7 +184,7 @@ def _back_up(tree: Any, rules: Any, agent: Any, depth: int, reward: float) -> No
 def _rollout(
     t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, root: int
 ) -> None:
-    reset(s)
+    reset(t, s)
     for k in range(start):
         action = prefix[k]
         agent.path[k] = action
@@ -244,7 +244,7 @@ def grow(
     t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, rollouts: int
 ) -> None:
     """Run `rollouts` rollouts from the state that the first `start` actions of `prefix` make."""
-    reset(s)
+    reset(t, s)
     for k in range(start):
         action = prefix[k]
         shard(t, s, tree.group[action], tree.axis[action], tree.bits[action])

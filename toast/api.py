@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     budget: float | str | None = None,
     threads: int = 0,
     planner: str = "mcts",
+    pins: Sequence[str] = (),
+    forbid: Sequence[str] = (),
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:
     """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
@@ -46,6 +48,9 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         budget: seconds of search, or such as `"10s"`.
         threads: of the search; 0 is one per core.
         planner: `mcts`, `greedy` or `random`.
+        pins: layouts to keep, as `"PATTERN=axis,None,..."`; the pattern is a path such as
+            `params/**/kernel`, a name, or an index.
+        forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
 
     Returns:
@@ -66,6 +71,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         rollouts=rollouts,
         threads=threads,
         planner=planner,
+        pins=tuple(pins),
+        forbid=tuple(forbid),
     )
     with tempfile.TemporaryDirectory(prefix="toast-") as name:
         directory = Path(name)

@@ -64,6 +64,19 @@ class Constraint(Record):
     spec: Spec
 
 
+class Pin(Record):
+    """A layout that the caller or the module asked for.
+
+    `required` ones are always kept; a hint may be overruled, and then `kept` is False.
+    """
+
+    target: str
+    spec: Spec
+    source: Literal["request", "module"]
+    required: bool
+    kept: bool
+
+
 class Cost(Record):
     """What one step is predicted to take on one device."""
 
@@ -138,6 +151,7 @@ class Plan(Record):
     results: list[Tensor]
     groups: list[Group]
     constraints: list[Constraint]
+    pins: list[Pin] = Field(default_factory=list)
     predicted: Cost
     unsharded: Cost
     baselines: list[Baseline]

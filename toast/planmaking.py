@@ -14,6 +14,7 @@ from search.problem import Found, Problem
 from toast import planfile
 from toast.baselines import data_parallel
 from toast.naming import colour_names, common_pattern, pattern
+from toast.pinning import Demands, overruled, records
 from toast.planfile import (
     Baseline,
     Collective,
@@ -46,6 +47,7 @@ class Planned:
     found: Found
     specs: Specs
     pins: list[Pin]
+    demands: Demands
 
 
 def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -> Plan:
@@ -55,6 +57,7 @@ def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -
     memory = int(problem.reward.memory)
     arguments = _arguments(planned)
     costs = _costs(problem, found.state, memory)
+    pins = records(planned.demands, _planned_layouts(planned))
     return Plan(
         mesh=_mesh(problem),
         device=request.device,
@@ -68,6 +71,7 @@ def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -
         results=_results(planned),
         groups=_groups(arguments),
         constraints=[_constraint(planned, pin) for pin in planned.pins],
+        pins=pins,
         predicted=costs[0],
         unsharded=costs[1],
         baselines=_baselines(problem, memory),
@@ -79,9 +83,13 @@ def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -
             Unpriced(op=op, count=count, reason="no_rule")
             for op, count in sorted(program.no_rule.items(), key=lambda item: -item[1])
         ],
-        warnings=list(planned.source.warnings),
+        warnings=[*planned.source.warnings, *planned.demands.warnings, *overruled(pins)],
         versions={name: _version(name) for name in _VERSIONS},
     )
+
+
+def _planned_layouts(planned: Planned) -> dict[int, planfile.Spec]:
+    return {value: planned.specs.value(value) for value in planned.demands.hints}
 
 
 def _mesh(problem: Problem) -> MeshSpec:
@@ -153,7 +161,8 @@ def _constraint(planned: Planned, pin: Pin) -> Constraint:
     program = planned.source.program
     op = int(program.value_op[pin.value])
     number = pin.value - int(program.op_values[op])
-    users = f" used by {','.join(str(user) for user in pin.ops)}" if pin.ops else ""
+    ops = dict.fromkeys(program.user(use) for use in pin.uses)
+    users = f" used by {','.join(str(op) for op in ops)}" if ops else ""
     return Constraint(value=f"{op}:{program.kind(op)}#{number}{users}", spec=pin.spec)
 
 

@@ -20,6 +20,7 @@ from search.planners import PLANNERS
 from search.problem import Found, Problem, Settings
 from search.progress import Control, Progress
 from search.warm import warm_kernels
+from toast.pinning import Demands, demands
 from toast.planfile import Plan
 from toast.planmaking import Planned, describe
 from toast.request import PlanRequest
@@ -60,24 +61,33 @@ def make_plan(
     stages.enter("analyse", 0.2)
     analysis = analyse(source.program)
     stages.enter("tables", 0.3)
-    problem = _problem(analysis, mesh, device, request)
+    demanded = demands(source, mesh, request.pins, request.forbid)
+    problem = _problem(analysis, mesh, device, request, demanded)
     _check_divisible(problem, mesh)
     stages.enter("search", 0.4)
     found = _search(problem, request, stages, cancelled)
     stages.enter("write", 0.9)
-    specs = Specs(problem.evaluator, found.state)
+    specs = Specs(problem.evaluator, found.state, values=demanded.values, uses=demanded.uses)
     pins = specs.pins()
-    written = write(source, mesh, specs, pins)
+    written = write(source, mesh, specs, pins, frozenset(demanded.values))
     stages.enter("describe", 0.98)
     planned = Planned(
-        module=module, source=source, problem=problem, found=found, specs=specs, pins=pins
+        module=module,
+        source=source,
+        problem=problem,
+        found=found,
+        specs=specs,
+        pins=pins,
+        demands=demanded,
     )
     plan = describe(planned, request, stages.finish(source))
     return PlanResult(plan=plan, module=written, suffix=source.loaded.form.suffix)
 
 
-def _problem(analysis: Analysis, mesh: Mesh, device: Device, request: PlanRequest) -> Problem:
-    evaluator = Evaluator(analysis, mesh, device)
+def _problem(
+    analysis: Analysis, mesh: Mesh, device: Device, request: PlanRequest, demanded: Demands
+) -> Problem:
+    evaluator = Evaluator(analysis, mesh, device, demanded.pins(mesh))
     memory = request.memory or device.usable_bytes
     return Problem(
         evaluator=evaluator,

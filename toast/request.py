@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 class PlanRequest(BaseModel):
     """The settings of one planning job; the module travels beside it as bytes.
 
+    `pins` are `PATTERN=axis,None,...`: the layout that matching arguments must have; `forbid` are
+    `PATTERN=axis,...`: axes that they must not be sharded over.
+
     `mesh` is `name=size` pairs separated by commas; `memory` bytes per device (the chip's own
     when absent); `budget` seconds of search; `threads` 0 means one per core.
     """
@@ -22,3 +25,5 @@ class PlanRequest(BaseModel):
     budget: float | None = Field(default=None, gt=0, le=86_400)
     threads: int = Field(default=0, ge=0, le=256)
     planner: str = "mcts"
+    pins: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()

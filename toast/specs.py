@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from analysis.facts import CONSTRAINT
 from analysis.program import Program
 from costmodel.evaluator import Evaluator, State
+from costmodel.layouts import Unit
 from costmodel.rows import edges
 from toast.planfile import Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """A value pinned to a layout: at its definition, or (`ops`) at its uses by these ops."""
+    """A value pinned to a layout: at its definition, or at these of its `uses` only."""
 
     value: int
     spec: Spec
-    ops: tuple[int, ...] = ()
+    uses: tuple[int, ...] = ()
 
 
 class Specs:
     """The layouts that one state gives to the values and uses of a program.
 
-    The axes of a dimension are in the order in which the state's actions put them there.
+    `values` and `uses` are pinned layouts, which the state does not decide. Elsewhere the axes of a
+    dimension are in the order in which the state's actions put them there.
     """
 
-    def __init__(self, evaluator: Evaluator, state: State) -> None:
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        state: State,
+        *,
+        values: Mapping[int, Spec] | None = None,
+        uses: Mapping[int, Spec] | None = None,
+    ) -> None:
+        self._given_values = values or {}
+        self._given_uses = uses or {}
         self._program = evaluator.analysis.program
         self._layouts = evaluator.layouts
         self._masks = evaluator.masks(state).tolist()
@@ -33,15 +46,17 @@ class Specs:
         self._order: dict[int, list[int]] = {}
         for action in state:
             self._order.setdefault(action.group, []).append(action.axis)
-        self._group = [item[0] for unit in self._layouts.units for item in unit]
+        self._group = [item[0] for unit, _ in self._layouts.units for item in unit]
 
     def value(self, value: int) -> Spec:
         """Layout of a value at its definition."""
-        return self.tensor(int(self._layouts.value_tensor[value]))
+        given = self._given_values.get(value)
+        return self.tensor(int(self._layouts.value_tensor[value])) if given is None else given
 
     def use(self, use: int) -> Spec:
         """Layout in which a use wants its value."""
-        return self.tensor(int(self._layouts.use_tensor[use]))
+        given = self._given_uses.get(use)
+        return self.tensor(int(self._layouts.use_tensor[use])) if given is None else given
 
     def tensor(self, tensor: int) -> Spec:
         """Layout of an interned tensor."""
@@ -51,7 +66,7 @@ class Specs:
     def _axes(self, item: int) -> list[str]:
         if item < 0 or not self._masks[item]:
             return []
-        order = dict.fromkeys(self._order[self._group[item]])
+        order = dict.fromkeys(self._order.get(self._group[item], range(len(self._names))))
         return [self._names[axis] for axis in order if self._masks[item] >> axis & 1]
 
     def pins(self) -> list[Pin]:
@@ -62,7 +77,8 @@ class Specs:
         program, layouts = self._program, self._layouts
         found = []
         for value in range(program.values):
-            if program.constant[value] or program.kind(int(program.value_op[value])) == "argument":
+            kind = program.kind(int(program.value_op[value]))
+            if program.constant[value] or kind in ("argument", CONSTRAINT):
                 continue
             spec = self.value(value)
             computed = self.tensor(int(layouts.result_tensor[value]))
@@ -84,16 +100,21 @@ class Specs:
         for value, targets in edges(self._program, self._layouts).items():
             spec = self.value(value)
             by_spec: dict[str, tuple[Spec, list[int]]] = {}
-            for tensor, (_, ops) in targets.items():
-                wanted = self.tensor(tensor)
-                if wanted != spec:
-                    by_spec.setdefault(str(wanted), (wanted, []))[1].extend(ops)
+            for _, uses in targets.values():
+                wanted = self.use(uses[0])
+                told = [use for use in uses if not self._is_told(use)]
+                if wanted != spec and told:
+                    by_spec.setdefault(str(wanted), (wanted, []))[1].extend(told)
             found += [
-                Pin(value=value, spec=wanted, ops=tuple(sorted(set(ops))))
-                for wanted, ops in by_spec.values()
+                Pin(value=value, spec=wanted, uses=tuple(sorted(uses)))
+                for wanted, uses in by_spec.values()
             ]
         return found
 
+    def _is_told(self, use: int) -> bool:
+        """Whether the user is itself a constraint."""
+        return self._program.kind(self._program.user(use)) == CONSTRAINT
 
-def _in_conflict(unit: tuple[tuple[int, int, int, int], ...]) -> bool:
-    return any(item[2] >= 0 for item in unit)
+
+def _in_conflict(unit: Unit) -> bool:
+    return any(item[2] >= 0 for item in unit[0])

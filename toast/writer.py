@@ -12,6 +12,7 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
+from analysis.facts import CONSTRAINT, keys
 from analysis.forms import Form, encode
 from analysis.load import Source
 from analysis.program import PSEUDO
@@ -23,8 +24,17 @@ from toast.specs import Pin, Specs
 MESH = "mesh"
 
 
-def write(source: Source, mesh: Mesh, specs: Specs, pins: list[Pin]) -> bytes:
-    """The sharded module, in the form that the module came in."""
+def write(
+    source: Source,
+    mesh: Mesh,
+    specs: Specs,
+    pins: list[Pin],
+    kept: frozenset[int] = frozenset(),
+) -> bytes:
+    """The sharded module, in the form that the module came in.
+
+    `kept` are the values of the module's own constraints that the plan keeps.
+    """
     program = source.program
     module = source.loaded.module
     arguments = [specs.value(argument.value) for argument in program.arguments]
@@ -34,6 +44,7 @@ def write(source: Source, mesh: Mesh, specs: Specs, pins: list[Pin]) -> bytes:
         _annotate(source.main, "res_attrs", results)
         for pin in pins:
             _constrain(source, pin)
+        _settle_constraints(source, specs, kept)
         _add_mesh(module, mesh)
         module.operation.verify()
     if source.loaded.form is Form.EXPORT:
@@ -66,20 +77,16 @@ def _annotate(main: ir.Operation, name: str, specs: list[Spec]) -> None:
         given = list(ir.ArrayAttr(main.attributes[name]))
     dictionaries = []
     for item, spec in zip(given, specs, strict=True):
-        pairs = {key: item[key] for key in _keys(item)}
+        pairs = {key: item[key] for key in keys(item)}
         dictionaries.append(ir.DictAttr.get(pairs | {"sdy.sharding": sharding(spec)}))
     main.attributes[name] = ir.ArrayAttr.get(dictionaries)
 
 
-def _keys(item: Any) -> list[str]:
-    return [named.name if hasattr(named, "name") else str(named) for named in item]
-
-
 def _constrain(source: Source, pin: Pin) -> None:
-    value = _handle(source, pin.value)
-    if pin.ops:
-        _constrain_uses(source, pin, value)
+    if pin.uses:
+        _constrain_uses(source, pin)
         return
+    value = _handle(source, pin.value)
     users = [(use.owner, use.operand_number) for use in value.uses]
     owner = value.owner
     if isinstance(owner, ir.Block):
@@ -93,18 +100,36 @@ def _constrain(source: Source, pin: Pin) -> None:
         user.operands[number] = pinned.result
 
 
-def _constrain_uses(source: Source, pin: Pin, value: Any) -> None:
-    """One constraint per block, before the first op there that wants the layout."""
+def _constrain_uses(source: Source, pin: Pin) -> None:
+    """One constraint per block, before the first op there that wants the layout.
+
+    The value may itself be pinned by now: a use is rewired from whatever it reads of it.
+    """
+    program = source.program
     first: dict[Any, Any] = {}
-    for op in pin.ops:
-        user = _user(source, op)
+    for use in pin.uses:
+        op = program.user(use)
+        user, number = _user(source, op), use - int(program.op_uses[op])
         block = user.block
         if block not in first:
             with ir.InsertionPoint(user):
-                first[block] = sdy.ShardingConstraintOp(value, sharding(pin.spec)).result
-        for number, operand in enumerate(user.operands):
-            if operand == value:
-                user.operands[number] = first[block]
+                current = user.operands[number]
+                first[block] = sdy.ShardingConstraintOp(current, sharding(pin.spec)).result
+        user.operands[number] = first[block]
+
+
+def _settle_constraints(source: Source, specs: Specs, kept: frozenset[int]) -> None:
+    """Give the module's own constraints that are kept their layout, and remove the others."""
+    program = source.program
+    for op in range(program.ops):
+        if program.kind(op) != CONSTRAINT:
+            continue
+        handle, value = source.handles[op], program.values_of(op)[0]
+        if value in kept:
+            handle.attributes["sharding"] = sharding(specs.value(value))
+        else:
+            handle.results[0].replace_all_uses_with(handle.operands[0])
+            handle.erase()
 
 
 def _user(source: Source, op: int) -> Any:

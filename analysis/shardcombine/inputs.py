@@ -19,6 +19,8 @@ _ACCUMULATORS = {
 }
 """Operands that the op adds its results to, once: they start as the identity of its body."""
 _SMALL_INTEGERS = 4
+_TRUTHS = (0.5, 0.15, 0.85)
+"""How many booleans are true in each set: `any` and `all` of even odds would be foregone."""
 
 
 def make_inputs(op: OpCopy) -> list[list[Array]]:
@@ -34,21 +36,21 @@ def make_inputs(op: OpCopy) -> list[list[Array]]:
             if index in fixed:
                 arrays.append(np.full(shape, fixed[index], dtype_of(dtype)))
             else:
-                arrays.append(_random(rng, shape, dtype, limit, positive=number == 0))
+                arrays.append(_random(rng, shape, dtype, limit, number))
         found.append(arrays)
     return found
 
 
 def _random(
-    rng: np.random.Generator, shape: tuple[int, ...], dtype: str, limit: int, *, positive: bool
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: str, limit: int, number: int
 ) -> Array:
     kind = dtype_of(dtype)
     if dtype == "i1":
-        return rng.integers(0, 2, shape).astype(np.bool_)
+        return np.asarray(rng.random(shape) < _TRUTHS[number])
     if is_exact(dtype):
         return rng.integers(0, max(2, limit), shape).astype(kind)
     values: Any = rng.uniform(0.25, 2.0, shape)
-    if not positive:
+    if number > 0:
         values = values * rng.choice([-1.0, 1.0], shape)
     if dtype.startswith("complex"):
         values = values + 1j * rng.uniform(0.25, 2.0, shape)

@@ -22,36 +22,45 @@ _COMMAND = (sys.executable, "-m", "analysis.shardcombine.child")
 class ChildRunner:
     """Runs discoveries in a child process that is started on the first one.
 
-    `seconds` is the limit for one op; `command` is what to start. A child that dies or is late is
-    replaced for the next op; `started` counts them.
+    `seconds` is the limit for one op, and a fresh child has `start_seconds` more; `command` is what
+    to start. A child that dies, is late or talks nonsense is replaced for the next op; `started`
+    counts them.
     """
 
     def __init__(
-        self, *, seconds: float = DEFAULT_SECONDS, command: Sequence[str] = _COMMAND
+        self,
+        *,
+        seconds: float = DEFAULT_SECONDS,
+        start_seconds: float = _START_SECONDS,
+        command: Sequence[str] = _COMMAND,
     ) -> None:
         self._seconds = seconds
+        self._start_seconds = start_seconds
         self._command = command
         self._child: subprocess.Popen[bytes] | None = None
         self.started = 0
 
     def run(self, request: Request) -> Discovery | None:
         """What the child found; None when it found nothing, died, or took too long."""
-        fresh = self._child is None
-        child = self._child or self._start()
+        seconds = self._seconds + (0.0 if self._child else self._start_seconds)
         try:
-            answer = self._ask(child, request, self._seconds + (_START_SECONDS if fresh else 0.0))
-        except OSError:
-            answer = None
-        if answer is None:
-            self._kill()
+            answer = self._ask(self._child or self._start(), request, seconds)
+            found = json.loads(answer)["found"]
+            return None if found is None else Discovery.from_json(found)
+        except (OSError, KeyError, TypeError, ValueError):
+            self.close()
             return None
-        found = json.loads(answer)["found"]
-        return None if found is None else Discovery.from_json(found)
 
     def close(self) -> None:
         """End the child."""
-        if self._child is not None:
-            self._kill()
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.kill()
+        child.wait()
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                stream.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {
@@ -71,10 +80,8 @@ class ChildRunner:
         self.started += 1
         return self._child
 
-    def _ask(
-        self, child: subprocess.Popen[bytes], request: Request, seconds: float
-    ) -> bytes | None:
-        """One line of answer, or None when the child ends or the time is up."""
+    def _ask(self, child: subprocess.Popen[bytes], request: Request, seconds: float) -> bytes:
+        """One line of answer, empty or cut short when the child ends; TimeoutError if late."""
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdin.write(_line(request))
@@ -84,21 +91,12 @@ class ChildRunner:
             selector.register(child.stdout, selectors.EVENT_READ)
             while not answer.endswith(b"\n"):
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    return None
+                    raise TimeoutError
                 part = os.read(child.stdout.fileno(), 1 << 16)
                 if not part:
-                    return None
+                    break
                 answer += part
         return answer
-
-    def _kill(self) -> None:
-        child, self._child = self._child, None
-        assert child is not None
-        child.kill()
-        child.wait()
-        for stream in (child.stdin, child.stdout):
-            if stream is not None:
-                stream.close()
 
 
 def _line(request: Request) -> bytes:

@@ -29,6 +29,7 @@ def main() -> int:
             return 2
         if options.hlo is not None:
             options.hlo.mkdir(parents=True, exist_ok=True)
+        os.nice(10)  # the compiler takes every core for minutes
         run_cases(
             all_cases(models, options.randoms, options.target),
             path,

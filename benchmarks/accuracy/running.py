@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable
@@ -46,7 +45,6 @@ def run_cases(
     started, count = time.monotonic(), 0
     bench: tuple[tuple[str, str, str], Bench] | None = None
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.nice(10)
     for case in cases:
         late = seconds is not None and time.monotonic() - started > seconds
         if late or (limit is not None and count >= limit):

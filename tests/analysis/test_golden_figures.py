@@ -119,7 +119,7 @@ def test_figure_5b_is_one_of_the_two_resolutions() -> None:
     assert z == [["s"], []]
     assert sorted(collectives) == [(Kind.ALL_GATHER, 1), (Kind.REDUCE_SCATTER, 1)]
     # k is gathered at its use in a, and nothing else is.
-    gathered = [pin for pin in specs.pins() if pin.ops]
+    gathered = [pin for pin in specs.pins() if pin.uses]
     assert [(pin.value, pin.spec) for pin in gathered] == [(dots[0], [[], []])]
 
 

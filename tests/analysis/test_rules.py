@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.load import load
 from analysis.program import FactorKind
 from analysis.rules import major, minor_factors, own_rule, pointwise
 from tests.modules import program_of
@@ -52,26 +51,6 @@ def test_major_is_the_first_factor_above_one(
 def test_minor_factors_have_a_larger_one_before_them() -> None:
     assert minor_factors((8, 4, 2), (((0, 1), (2,)),)) == {1}
     assert minor_factors((1, 4), (((0, 1),),)) == set()
-
-
-def test_existing_shardings_are_replaced_and_named() -> None:
-    source = load(
-        b"""
-sdy.mesh @mesh = <["a"=2]>
-func.func @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"a"}]>}) -> tensor<8xf32> {
-  %y = sdy.sharding_constraint %x <@mesh, [{}]> : tensor<8xf32>
-  %z = stablehlo.sine %y : tensor<8xf32>
-  return %z : tensor<8xf32>
-}
-"""
-    )
-    assert [source.program.kind(op) for op in range(source.program.ops)] == [
-        "argument",
-        "stablehlo.sine",
-        "return",
-    ]
-    assert len(source.warnings) == 2
-    assert "sdy" not in str(source.loaded.module)
 
 
 def test_a_halo_is_as_wide_as_the_window_reaches() -> None:

@@ -12,11 +12,15 @@ from analysis.program import FactorKind, Program
 from tests.laws import indexed
 from tests.laws.combine import body_of, combine, identity
 from tests.laws.indexed import Part, integers
+from tests.laws.joins import Joined, join
 from tests.laws.layout import Array, Grid, Shards, box
 from tests.laws.localop import run_local
 from tests.laws.slide import Slid, slice_limits, slide
 from tests.laws.windows import conv_dims, windows_of
 from toast.planfile import Spec
+
+Moving = Slid | Joined
+"""Ops that need strips of their neighbours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +63,7 @@ class Placed:
 
 def run_placed(placed: Placed, operands: list[Shards], counts: Counter[str]) -> list[Shards]:
     """The results of an op on every device, partial ones combined."""
-    slid = slide(placed, operands, counts) if windows_of(placed.handle) else None
+    slid = _moving(placed, operands, counts)
     _check_sizes(placed, slid)
     rows = []
     for device in placed.grid.devices:
@@ -76,15 +80,20 @@ def run_placed(placed: Placed, operands: list[Shards], counts: Counter[str]) -> 
     return results
 
 
-def _check_sizes(placed: Placed, slid: Slid | None) -> None:
+def _moving(placed: Placed, operands: list[Shards], counts: Counter[str]) -> Moving | None:
+    if placed.handle.name == "stablehlo.concatenate":
+        return join(placed, operands, counts)
+    return slide(placed, operands, counts) if windows_of(placed.handle) else None
+
+
+def _check_sizes(placed: Placed, slid: Moving | None) -> None:
     """Where no window slides, dimensions are split into even parts."""
     for index, spec in enumerate(placed.operands):
         for dim, (size, axes) in enumerate(zip(placed.operand_shape(index), spec, strict=True)):
             count = placed.grid.part(axes, 0)[1]
             if size % count:
                 assert slid is not None, "an operand in uneven parts"
-                assert index == 0, "an operand in uneven parts"
-                assert dim in slid.dims, "an operand in uneven parts"
+                assert slid.may_be_uneven(index, dim), "an operand in uneven parts"
     for value, spec in zip(placed.program.values_of(placed.op), placed.results, strict=True):
         for dim, (size, axes) in enumerate(zip(placed.program.shape(value), spec, strict=True)):
             if size % placed.grid.part(axes, 0)[1]:
@@ -92,7 +101,7 @@ def _check_sizes(placed: Placed, slid: Slid | None) -> None:
                 assert dim in slid.result_dims, "a result in uneven parts"
 
 
-def _on_device(placed: Placed, slid: Slid | None, local: list[Array], device: int) -> list[Array]:
+def _on_device(placed: Placed, slid: Moving | None, local: list[Array], device: int) -> list[Array]:
     op, shapes = placed.handle, placed.result_shapes(device)
     name = op.name
     if not any(axes for spec in placed.operands + placed.results for axes in spec):

@@ -177,7 +177,9 @@ def test_bad_requests(changes: dict[str, object], error: type[ToastError]) -> No
 
 
 def test_a_module_without_arguments_is_planned() -> None:
-    data = b"func.func @main() -> tensor<8xf32> { %0 = stablehlo.constant dense<1.0> : tensor<8xf32>"
+    data = (
+        b"func.func @main() -> tensor<8xf32> { %0 = stablehlo.constant dense<1.0> : tensor<8xf32>"
+    )
     plan = make_plan(data + b" return %0 : tensor<8xf32> }", request(mesh="a=2")).plan
     assert plan.arguments == []
     assert plan.decisions == []

@@ -52,6 +52,8 @@ def plan_command(  # noqa: PLR0913 - one parameter for each flag
     budget: options.Budget = None,
     threads: options.Threads = 0,
     planner: options.Planner = "mcts",
+    pin: options.Pins = None,
+    forbid: options.Forbid = None,
     output: options.Output = options.DEFAULT_OUTPUT,
 ) -> None:
     """Find a sharding of MODULE for a mesh, write it to DIR, and print what it costs."""
@@ -65,6 +67,8 @@ def plan_command(  # noqa: PLR0913 - one parameter for each flag
             budget=budget,
             threads=threads,
             planner=planner,
+            pins=pin,
+            forbid=forbid,
         )
         check_output(output)
         result = _plan_in_child(read_module(module), request, output)
@@ -218,6 +222,8 @@ def submit_command(  # noqa: PLR0913 - one parameter for each flag
     budget: options.Budget = None,
     threads: options.Threads = 0,
     planner: options.Planner = "mcts",
+    pin: options.Pins = None,
+    forbid: options.Forbid = None,
     output: options.Output = options.DEFAULT_OUTPUT,
     key: options.Key = None,
 ) -> None:
@@ -234,6 +240,8 @@ def submit_command(  # noqa: PLR0913 - one parameter for each flag
             budget=budget,
             threads=threads,
             planner=planner,
+            pins=pin,
+            forbid=forbid,
         )
         check_output(output)
         original = read_module(module)

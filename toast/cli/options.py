@@ -31,6 +31,20 @@ Budget = Annotated[
 ]
 Threads = Annotated[int, typer.Option("--threads", help="Search threads; 0 is one per core.")]
 Planner = Annotated[str, typer.Option("--planner", help="mcts, greedy or random.")]
+Pins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pin",
+        help="A layout to keep, as PATTERN=axis,None,...; repeatable. "
+        "For example 'params/**/kernel=None,model'.",
+    ),
+]
+Forbid = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--forbid", help="Axes not to shard arguments over, as PATTERN=axis,...; repeatable."
+    ),
+]
 Output = Annotated[
     Path,
     typer.Option("-o", "--output", metavar="DIR", help="Where to write the plan and the module."),

@@ -26,7 +26,9 @@ from toast.engine import Emitter, take_stdout
 from toast.judge.target import Target
 from toast.judge.verdict import Memory, Refusal
 
-_USED = re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm")
+_USED = re.compile(
+    r"(?:Used |\()([\d.]+)([KMGT]?)\)? (?:of|exceeds available HBM) \(?([\d.]+)([KMGT]?)\)?"
+)
 _TOTAL = re.compile(r"Total hbm usage >= ([\d.]+)([KMGT]?)")
 _ALLOCATING = re.compile(r"allocat\w* ([\d.]+)\s?([KMGT]?)i?B", re.I)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}

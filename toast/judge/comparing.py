@@ -21,9 +21,10 @@ def render_comparison(plan: Plan, verdict: Verdict) -> Group:
     parts: list[Table | Text | str] = [_memory(plan, verdict)]
     if verdict.refusal is not None:
         first = verdict.refusal.message.splitlines()[0]
-        parts += ["", Text(f"The compiler refuses the program: {first}", style="bold red")]
-        return Group(*parts)
-    return Group(*parts, "", _collectives(plan, verdict), "", _time(plan, verdict))
+        parts += ["", Text(f"The program does not fit: {first}", style="bold red")]
+    if verdict.memory is not None:
+        parts += ["", _collectives(plan, verdict), "", _time(plan, verdict)]
+    return Group(*parts)
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import InvalidRequest
+from costmodel.devices import find
 from costmodel.mesh import Mesh
+from costmodel.units import format_bytes
 from toast.judge.collecting import Found, find_collectives
 from toast.judge.cycles import cycles_by_category
 from toast.judge.hlo import HloModule, parse
@@ -86,14 +88,29 @@ def _verdict(answer: dict[str, Any], text: str, target: Target, mesh: Mesh) -> V
     module = parse(text)
     cycles = cycles_by_category(module)
     clock = target.chip.clock
+    memory = Memory(**answer["memory"])
     return Verdict(
         target=str(target),
         devices=mesh.devices,
-        memory=Memory(**answer["memory"]),
+        memory=memory,
+        refusal=_too_large(memory, target),
         collectives=totals(find_collectives(module, mesh)),
         cycles=cycles,
         compute_seconds=sum(cycles.values()) / clock if clock and cycles else None,
         compile_seconds=seconds,
+    )
+
+
+def _too_large(memory: Memory, target: Target) -> Refusal | None:
+    """A refusal in the compiler's stead: that of GPUs accepts programs that fit no GPU."""
+    available = find(target.chip.device).usable_bytes
+    if target.chip.platform != "cuda" or memory.total <= available:
+        return None
+    return Refusal(
+        message=f"It needs {format_bytes(memory.total)} of {format_bytes(available)}; the "
+        "compiler does not check, the runtime would fail.",
+        needed=memory.total,
+        available=available,
     )
 
 

@@ -52,7 +52,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A compiled module: `memory`, or `refusal` where the compiler would not have it.
+    """A compiled module: `memory`, or `refusal` where it does not fit (on GPUs both).
 
     `cycles` is the compiler's estimate by category (empty where it gives none) and
     `compute_seconds` their sum at the chip's clock; `compile_seconds` how long the compiler took.

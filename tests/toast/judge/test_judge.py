@@ -73,13 +73,14 @@ def test_a_refusal_is_shown_in_the_compiler_s_words() -> None:
     message = "RESOURCE_EXHAUSTED: Used 20.33G of 15.75G hbm. Exceeded hbm capacity by 4.58G."
     text = shown(Verdict(target="tpu-v5e:2x4", devices=8, refusal=refusal_of(message)))
     assert "20.33 GiB" in text
-    assert "The compiler refuses the program: RESOURCE_EXHAUSTED" in text
+    assert "The program does not fit: RESOURCE_EXHAUSTED" in text
 
 
 @pytest.mark.parametrize(
     ("message", "needed", "available"),
     [
         ("Ran out of memory in memory space hbm. Used 2.5G of 1G hbm.", 5 * GIB // 2, GIB),
+        ("required for HLO temporaries (20.00G) exceeds available HBM (16G).", 20 * GIB, 16 * GIB),
         ("Total hbm usage >= 24.00G:", 24 * GIB, None),
         ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 512.0MiB.", GIB // 2, None),
         ("RESOURCE_EXHAUSTED: no figures", None, None),
@@ -118,6 +119,17 @@ def test_a_module_compiles_for_a_gpu() -> None:
     assert verdict.memory is not None
     assert verdict.compute_seconds is None
     assert {row.kind for row in verdict.collectives} == {"all_reduce"}
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not HAS_CUDA, reason="jax's CUDA plugin is not installed")
+def test_a_module_that_fits_no_gpu_is_refused_although_it_compiles() -> None:
+    big = SHARDED.replace("8x16", "131072x131072").replace("16x32", "131072x131072")
+    big = big.replace("8x32", "131072x131072")
+    verdict = judge(big.encode(), Target.parse("a100:4"), Mesh.parse("data=2,model=2"))
+    assert verdict.memory is not None
+    assert verdict.refusal is not None
+    assert (verdict.refusal.needed or 0) > (verdict.refusal.available or 0) > 30 * GIB
 
 
 @pytest.mark.nightly
