@@ -66,6 +66,7 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, help="where the page goes; default: stdout")
     parser.add_argument("--preset", default="paper_4gpu", help="size of the two models")
     options = parser.parse_args()
+    load = os.getloadavg()[0]
     subjects = [
         subject(f"GPT ({options.preset})", [gpt.lower(gpt.PRESETS[options.preset])]),
         subject(
@@ -77,7 +78,7 @@ def main() -> int:
     for one in subjects:
         measure(one)
         print(f"{one.name}: {one.cold:.1f} s cold, {one.disk:.2f} s warm", file=sys.stderr)
-    page = render(subjects)
+    page = render(subjects, load)
     if options.output:
         options.output.write_text(page)
     else:
@@ -158,10 +159,11 @@ def _timed(one: Subject, folder: Path) -> tuple[float, list[rules.Rule | None]]:
     return time.perf_counter() - start, found
 
 
-def render(subjects: list[Subject]) -> str:
-    """The page."""
+def render(subjects: list[Subject], load: float) -> str:
+    """The page; `load` is the load average before the measurement."""
     used = {key for one in subjects for _, key in one.differ}
     return PAGE.format(
+        load=load,
         summary="\n".join(_summary(one) for one in subjects),
         kinds="\n".join(_kinds(subjects)),
         differences="\n".join(_differences(subjects)),

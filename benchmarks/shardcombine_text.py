@@ -37,7 +37,9 @@ comparison.
 
 "Distinct" leaves out what is never run (constants and the like); "only ours" are ops without a
 rule in Shardy. Times are for all distinct ops of a row, the start of the child process included.
-Measured with {versions}.
+Measured with {versions},
+load {load:.1f} when the measurement began: where others use the machine, the processor time of the
+child is the better guide.
 
 The paper measured its implementation on a GPU server (section 4): "With the cache mechanism,
 PyTorch can complete annotation in seconds and Jax can also complete annotation in minutes." The

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import jaxlib
@@ -34,7 +35,7 @@ _EFFECTS = frozenset(
     for name in ("infeed", "outfeed", "send", "recv", "create_token", "after_all")
 )
 _CONTROL = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
-_NEVER = _RANDOM | _CROSS_DEVICE | _EFFECTS | _CONTROL
+_NEVER = _RANDOM | _CROSS_DEVICE | _EFFECTS | _CONTROL | {"func.call"}
 _TARGETS = frozenset({"mhlo.erf", "mhlo.topk"})
 """Custom calls that XLA itself expands on every backend; any other could do anything."""
 
@@ -46,7 +47,8 @@ def may_run(op: ir.Operation) -> bool:
     if op.name == "stablehlo.custom_call" and not _is_known_call(op):
         return False
     values = [*op.operands, *op.results]
-    return all(_is_plain(value.type) for value in values) and _all_may_run(op)
+    plain = all(_is_plain(value.type) for value in values)
+    return plain and _all_may_run(op) and _is_closed(op)
 
 
 def _is_known_call(op: ir.Operation) -> bool:
@@ -63,17 +65,29 @@ def _is_plain(kind: ir.Type) -> bool:
 
 
 def _all_may_run(op: ir.Operation) -> bool:
-    """Neither the op nor what is in its regions may be on the list, nor see values outside."""
+    """Neither the op nor what is in its regions may be on the list."""
     allowed = True
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         nonlocal allowed
-        if inner.name in _NEVER or inner.name == "func.call":
-            allowed = False
+        allowed = allowed and inner.name not in _NEVER
         return ir.WalkResult.ADVANCE
 
     op.walk(visit, ir.WalkOrder.PRE_ORDER)
     return allowed
+
+
+def _is_closed(op: ir.Operation) -> bool:
+    """Whether the regions of `op` use nothing that is defined outside of them."""
+    for region in op.regions:
+        for block in region.blocks:
+            inside = {*block.arguments}
+            for view in block.operations:
+                inner = view.operation
+                if list(inner.regions) or not inside.issuperset(inner.operands):
+                    return False
+                inside.update(inner.results)
+    return True
 
 
 def text_of(op: ir.Operation) -> str | None:
@@ -84,20 +98,19 @@ def text_of(op: ir.Operation) -> str | None:
     with op.context, ir.Location.unknown():
         module = ir.Module.create()
         types = [value.type for value in op.operands]
-        results = [value.type for value in op.results]
         main = place(module, types)
         copy = add_copy(op, main, list(main.arguments))
         for name in _ANNOTATIONS:
             if name in copy.attributes:
                 del copy.attributes[name]
-        finish(module, main, copy, types, results)
+        finish(main, copy.results)
         if not _bring_functions(op, module):
             return None
-        text: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=False)
         try:
             module.operation.verify()
         except ir.MLIRError:
             return None
+        text: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=False)
         return text
 
 
@@ -123,12 +136,12 @@ def add_copy(op: ir.Operation, block: Any, operands: list[Any]) -> Any:
     return copy.operation
 
 
-def finish(module: ir.Module, block: Any, op: Any, types: list[Any], results: list[Any]) -> None:
-    """End `main` by returning the results of `op`."""
-    ir.Operation.create("func.return", operands=list(op.results), ip=ir.InsertionPoint(block))
-    kind = ir.FunctionType.get(types, results)
-    block.owner.attributes["function_type"] = ir.TypeAttr.get(kind)
-    del module
+def finish(main: Any, values: Sequence[Any]) -> None:
+    """End the block of `main` by returning `values`."""
+    ir.Operation.create("func.return", operands=list(values), ip=ir.InsertionPoint(main))
+    inputs = [argument.type for argument in main.arguments]
+    kind = ir.FunctionType.get(inputs, [value.type for value in values])
+    main.owner.attributes["function_type"] = ir.TypeAttr.get(kind)
 
 
 def _bring_functions(op: ir.Operation, module: ir.Module) -> bool:
@@ -140,7 +153,7 @@ def _bring_functions(op: ir.Operation, module: ir.Module) -> bool:
         attributes = function.operation.attributes
         if "sym_name" in attributes and ir.StringAttr(attributes["sym_name"]).value == name:
             function.operation.clone(ip=ir.InsertionPoint(module.body))
-            return all(_all_may_run(inner) for inner in [function.operation])
+            return _all_may_run(function.operation)
     return False
 
 

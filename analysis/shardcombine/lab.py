@@ -15,7 +15,7 @@ from jax._src.lib import xla_client
 from jaxlib.mlir import ir
 
 from analysis.shardcombine import composites
-from analysis.shardcombine.extract import add_copy, place
+from analysis.shardcombine.extract import add_copy, finish, place
 from analysis.shardcombine.numbers import Array
 from analysis.shardcombine.opcopy import OpCopy
 
@@ -127,7 +127,5 @@ def _module_of(ops: Sequence[OpCopy]) -> ir.Module:
         if op.name == composites.NAME:
             composites.bring(op.module, module, copy, number)
         results.extend(copy.results)
-    ir.Operation.create("func.return", operands=results, ip=ir.InsertionPoint(block))
-    kind = ir.FunctionType.get(types, [value.type for value in results])
-    block.owner.attributes["function_type"] = ir.TypeAttr.get(kind)
+    finish(block, results)
     return module

@@ -66,8 +66,7 @@ class OpCopy:
             copy.attributes[name] = value
         if not _settle(copy, guess):
             return None
-        kinds = [value.type for value in copy.results]
-        finish(module, block, copy, types, kinds)
+        finish(block, copy.results)
         return OpCopy(
             module=module,
             op=copy,

@@ -1,0 +1,55 @@
+"""The module that is written for a state gives the unsharded result when XLA runs it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from tests.laws.chains import Text
+from tests.laws.executor import same, unsharded
+from tests.laws.programs import EIGHT, picks, programs
+from tests.laws.states import prepared, state_of
+from tests.laws.xla import Xla, request_of
+
+FEW = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+MANY = settings(FEW, max_examples=600, derandomize=False, print_blob=True)
+
+
+def check(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:
+    module = text.module()
+    source, evaluator = prepared(module, mesh)
+    state = state_of(evaluator, chosen)
+    note(f"{module}\n{state}")
+    inputs = text.inputs()
+    by_specification = unsharded(source, evaluator, inputs)
+    request = request_of(module, source, evaluator, state, inputs)
+    note(request.sharded.decode())
+    reply = xla.run(request)
+    assert not isinstance(reply, str), reply
+    expected, actual = reply
+    assert same(by_specification, expected), "XLA on one device does not do what StableHLO says"
+    assert same(expected, actual)
+
+
+@FEW
+@given(text=programs(), mesh=st.sampled_from(EIGHT), chosen=picks)
+def test_written_modules_give_the_unsharded_result(
+    xla: Xla, text: Text, mesh: str, chosen: list[int]
+) -> None:
+    check(xla, text, mesh, chosen)
+
+
+@pytest.mark.nightly
+@MANY
+@given(text=programs(most=10), mesh=st.sampled_from(EIGHT), chosen=picks)
+def test_written_modules_of_long_chains_give_the_unsharded_result(
+    xla: Xla, text: Text, mesh: str, chosen: list[int]
+) -> None:
+    check(xla, text, mesh, chosen)

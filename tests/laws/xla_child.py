@@ -1,0 +1,78 @@
+"""Compiles and runs pairs of modules on eight virtual devices: `python -m tests.laws.xla_child`.
+
+Requests and replies are pickles on stdin and stdout. XLA may end the process; `xla.py` starts it
+anew.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, BinaryIO
+
+from tests.laws.layout import Array
+from toast.planfile import Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A module and its sharded form, with the layouts that the plan would state."""
+
+    original: bytes
+    sharded: bytes
+    mesh: list[tuple[str, int]]
+    arguments: list[Spec]
+    results: list[tuple[Spec, tuple[int, ...]]]
+    inputs: list[Array]
+
+
+Reply = tuple[list[Array], list[Array]] | str
+"""The results of the original and of the sharded module, or the error of XLA."""
+
+
+def answer(request: Request) -> Reply:
+    """Run both modules."""
+    from analysis.forms import decode
+    from toast import verify_child
+
+    devices = 1
+    for _, size in request.mesh:
+        devices *= size
+    plan: Any = SimpleNamespace(
+        mesh=SimpleNamespace(axes=[SimpleNamespace(name=n, size=s) for n, s in request.mesh]),
+        arguments=[SimpleNamespace(spec=spec) for spec in request.arguments],
+        results=[
+            SimpleNamespace(spec=spec, shape=shape, index=index)
+            for index, (spec, shape) in enumerate(request.results)
+        ],
+    )
+    try:
+        plain = verify_child.compile_module(decode(request.original), 1)
+        expected = verify_child.run_original(plain, request.inputs)
+        parallel = verify_child.compile_module(decode(request.sharded), devices)
+        return expected, verify_child.run_sharded(parallel, plan, request.inputs)
+    except (RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def serve(requests: BinaryIO, replies: BinaryIO) -> None:
+    """Answer until stdin closes."""
+    while True:
+        try:
+            request = pickle.load(requests)
+        except EOFError:
+            return
+        pickle.dump(answer(request), replies)
+        replies.flush()
+
+
+if __name__ == "__main__":
+    import jax
+
+    from toast.engine import take_stdout
+
+    stream = take_stdout()
+    jax.config.update("jax_enable_x64", True)
+    serve(sys.stdin.buffer, stream.buffer)  # type: ignore[attr-defined]
