@@ -47,6 +47,12 @@ class Window:
         return min(max(before, 0) + max(after, 0), size)
 
 
+WIDEST = 4
+"""A slice or pad that moves elements by more than one in this many of the dimension is no strip
+exchange: it makes another dimension (half of the heads, one of two joined inputs)."""
+_MOVING = frozenset({"stablehlo.slice", "stablehlo.pad", "stablehlo.reverse"})
+
+
 def with_halos(
     op: ir.Operation, rule: Rule, operands: Sequence[Shape], results: Sequence[Shape]
 ) -> tuple[Rule, tuple[int, ...] | None]:
@@ -67,8 +73,9 @@ def with_halos(
             _close_window(factors, kinds)
         factor = major(rule.sizes, rule.operands[0][dim])
         if factor >= 0 and kinds[factor] in (FactorKind.PARALLEL, FactorKind.HALO) and strip:
-            kinds[factor] = FactorKind.HALO
-            widths[factor] = max(widths[factor], strip)
+            wide = op.name in _MOVING and strip * WIDEST > size
+            kinds[factor] = FactorKind.BLOCKED if wide else FactorKind.HALO
+            widths[factor] = 0 if wide else max(widths[factor], strip)
     return replace(rule, kinds=tuple(kinds)), tuple(widths)
 
 

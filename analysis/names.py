@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.program import FactorKind, Ints, Program
+from analysis.program import TRANSFERS, FactorKind, Ints, Program
 from analysis.unionfind import components
+
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,7 @@ def name_colours(program: Program) -> Colours:
     joined = pairs[shardable[pairs[:, 0]] & shardable[pairs[:, 1]]]
     component = components(len(program.factor_size), joined)
     used = shardable & (program.factor_size > 1) & ~_of_constants(program)
+    used &= _worked_on(program, component, used)
     sizes = np.bincount(component[used], minlength=int(component.max(initial=0)) + 1)
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
@@ -41,7 +44,19 @@ def name_colours(program: Program) -> Colours:
     return Colours(edges=edges, colour=colour, count=int(np.count_nonzero(sizes)))
 
 
-def _of_constants(program: Program) -> NDArray[np.bool_]:
+def _worked_on(program: Program, component: Ints, used: Bools) -> Bools:
+    """For each name whether an op other than a transfer works along its dimension.
+
+    What is only carried about (the stack of layers of a scan, which the loop indexes) cannot be
+    computed in shards, so it is no dimension to plan for.
+    """
+    moves = np.isin(program.op_name, [i for i, n in enumerate(program.names) if n in TRANSFERS])
+    factors = program.op_factors[1:] - program.op_factors[:-1]
+    working = used & ~np.repeat(moves, factors)
+    return np.isin(component, np.unique(component[working]))
+
+
+def _of_constants(program: Program) -> Bools:
     """For each name whether its op makes nothing but constants: sharding those means nothing."""
     live = np.ones(program.ops, dtype=np.bool_)
     live[program.value_op] = False

@@ -69,9 +69,22 @@ def _parse(attribute: Any) -> Rule:
         kinds[factor] = FactorKind.BLOCKED
     for factor in minor_factors(sizes, operands + results):
         kinds[factor] = FactorKind.BLOCKED
+    for factor in _vanishing(operands, results):
+        if kinds[factor] == FactorKind.PARALLEL:
+            kinds[factor] = FactorKind.BLOCKED
     for factor in unmatched_factors(sizes, kinds, operands, results):
         kinds[factor] = FactorKind.BLOCKED
     return Rule(sizes=sizes, kinds=tuple(kinds), operands=operands, results=results)
+
+
+def _vanishing(operands: tuple[Dims, ...], results: tuple[Dims, ...]) -> set[int]:
+    """Factors of operands that no result has: unless they are reduced, no shard of them is enough.
+
+    Shardy leaves such factors in reshapes whose sizes do not divide each other.
+    """
+    made = {factor for dims in results for factors in dims for factor in factors}
+    taken = {factor for dims in operands for factors in dims for factor in factors}
+    return taken - made
 
 
 def _dims(mapping: Any) -> Dims:

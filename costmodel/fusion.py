@@ -53,35 +53,76 @@ class _Inputs:
 
 def fuse(program: Program) -> Fusion:
     """Fuse as XLA's instruction fusion does, by roles and number of users."""
-    roles = [role(name) for name in program.names]
-    expensive = [is_expensive(name) for name in program.names]
-    users = _users(program)
-    written = np.zeros(program.values, dtype=np.bool_)
-    inputs: dict[int, _Inputs] = {}
-    roots: list[Root] = []
-    for op in range(program.ops):
-        kind = roles[program.op_name[op]]
-        needs = _gather(program, op, written, inputs, kind)
-        heavy = needs.heavy or expensive[program.op_name[op]] or kind >= Role.REDUCE
-        stores = False
+    return _Fuser(program).run()
+
+
+class _Fuser:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._roles = [role(name) for name in program.names]
+        self._expensive = [is_expensive(name) for name in program.names]
+        self._users = _users(program)
+        self._written = np.zeros(program.values, dtype=np.bool_)
+        self._inputs: dict[int, _Inputs] = {}
+
+    def run(self) -> Fusion:
+        program, roots = self._program, []
+        for op in range(program.ops):
+            kind = self._roles[program.op_name[op]]
+            needs = _gather(program, op, self._written, self._inputs, kind)
+            stores = self._place(op, kind, needs)
+            if stores or kind is Role.NOTHING:
+                reads, dots = tuple(sorted(needs.uses)), tuple(sorted(needs.contractions))
+                roots.append(Root(op=op, reads=reads, contractions=dots))
+        position = _schedule(program, roots)
+        return Fusion(written=self._written, roots=tuple(roots), position=position)
+
+    def _place(self, op: int, kind: Role, needs: _Inputs) -> bool:
+        """Fuse each value of an op or have it written; True where one is written."""
+        program, stores = self._program, False
+        heavy = needs.heavy or self._expensive[program.op_name[op]] or kind >= Role.REDUCE
+        absorbing = _absorbing(kind, heavy)
         for value in program.values_of(op):
-            if _fuses(program, value, kind, users, roles, heavy, len(needs.uses)):
-                inputs[value] = _Inputs(needs.uses, needs.contractions, heavy)
+            small = len(needs.uses) <= MAX_SOURCES
+            if program.constant[value] or (small and self._fuses(value, absorbing, heavy)):
+                self._inputs[value] = _Inputs(needs.uses, needs.contractions, heavy)
             else:
-                written[value] = not program.constant[value]
-                stores = True
-        if stores or kind is Role.NOTHING:
-            reads, dots = tuple(sorted(needs.uses)), tuple(sorted(needs.contractions))
-            roots.append(Root(op=op, reads=reads, contractions=dots))
-    return Fusion(written=written, roots=tuple(roots), position=_schedule(program, roots))
+                self._written[value] = stores = True
+        return stores
+
+    def _fuses(self, value: int, absorbing: frozenset[Role], heavy: bool) -> bool:
+        users = self._users[value]
+        inside = all(self._absorbs(value, use, absorbing) for use in users)
+        return inside and (len(users) == 1 or (not heavy and bool(users)))
+
+    def _absorbs(self, value: int, use: int, absorbing: frozenset[Role]) -> bool:
+        """Whether the op of a use can compute the value inside itself.
+
+        Not across the border of a loop, and not where it is the buffer that the op updates.
+        """
+        program = self._program
+        op, home = program.user(use), int(program.value_op[value])
+        kind = self._roles[program.op_name[op]]
+        if kind not in absorbing or program.op_trips[op] != program.op_trips[home]:
+            return False
+        return kind is not Role.UPDATE or use != program.op_uses[op]
+
+
+def _absorbing(kind: Role, heavy: bool) -> frozenset[Role]:
+    """The roles that can compute an op of this kind inside themselves."""
+    if kind is Role.CONTRACTION:
+        return frozenset({Role.FUSIBLE, Role.UPDATE})
+    if kind is not Role.FUSIBLE:
+        return frozenset()
+    light = frozenset({Role.FUSIBLE, Role.REDUCE, Role.UPDATE})
+    return light if heavy else light | {Role.CONTRACTION}
 
 
 def _users(program: Program) -> list[list[int]]:
-    """For each value the ops that use it."""
+    """For each value its uses."""
     users: list[list[int]] = [[] for _ in range(program.values)]
-    for op in range(program.ops):
-        for use in program.uses_of(op):
-            users[program.use_value[use]].append(op)
+    for use, value in enumerate(program.use_value.tolist()):
+        users[value].append(use)
     return users
 
 
@@ -100,28 +141,6 @@ def _gather(
             contractions |= inputs[value].contractions
             heavy = heavy or inputs[value].heavy
     return _Inputs(frozenset(uses), frozenset(contractions), heavy)
-
-
-def _fuses(
-    program: Program,
-    value: int,
-    kind: Role,
-    users: list[list[int]],
-    roles: list[Role],
-    heavy: bool,
-    reads: int,
-) -> bool:
-    if program.constant[value]:
-        return True
-    if kind not in (Role.FUSIBLE, Role.CONTRACTION) or reads > MAX_SOURCES:
-        return False
-    using = users[value]
-    absorbing = {Role.FUSIBLE}
-    if kind is Role.FUSIBLE:
-        absorbing |= {Role.REDUCE} if heavy else {Role.REDUCE, Role.CONTRACTION}
-    if any(roles[program.op_name[op]] not in absorbing for op in using):
-        return False
-    return len(using) == 1 or (not heavy and bool(using))
 
 
 def _schedule(program: Program, roots: list[Root]) -> Ints:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.program import Ints, Program
+from costmodel.buffers import Buffers
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.rows import edges
@@ -36,10 +37,12 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
     first, last = _spans(program, fusion)
     arguments = {argument.value for argument in program.arguments}
     reused = _reusing_results(program)
+    spans = _buffer_spans(program, fusion, first, last)
+    taken = {*arguments, *reused}
     live = [
-        (int(layouts.value_tensor[value]), int(first[value]), int(last[value]))
-        for value in range(program.values)
-        if fusion.written[value] and value not in arguments and value not in reused
+        (int(layouts.value_tensor[value]), start, end)
+        for value, (start, end) in spans.items()
+        if value not in taken
     ]
     base = Counter(int(layouts.value_tensor[value]) for value in arguments)
     copies = _copies(program, layouts, fusion)
@@ -57,6 +60,21 @@ def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     for result in program.results:
         last[program.use_value[result.use]] = program.ops
     return first, last
+
+
+def _buffer_spans(
+    program: Program, fusion: Fusion, first: Ints, last: Ints
+) -> dict[int, tuple[int, int]]:
+    """First and last position of each buffer, by the value that stands for it."""
+    buffers = Buffers(program, last)
+    reused = _reusing_results(program)
+    spans: dict[int, tuple[int, int]] = {}
+    for value in range(program.values):
+        if fusion.written[value]:
+            owner = value if value in reused else buffers.of(value)
+            start, end = spans.get(owner, (program.ops, -1))
+            spans[owner] = min(start, int(first[value])), max(end, int(last[value]))
+    return spans
 
 
 def _reusing_results(program: Program) -> set[int]:

@@ -18,7 +18,9 @@ class Role(IntEnum):
     """Computes its producers inside itself; its own result is written to memory."""
     CONTRACTION = 3
     """Matrix product or convolution: runs on the matrix unit."""
-    OPAQUE = 4
+    UPDATE = 4
+    """Writes part of its first operand's buffer; computes what it writes inside itself."""
+    OPAQUE = 5
     """Reads its operands from memory and writes its results."""
 
 
@@ -34,7 +36,6 @@ _CONTRACTIONS = frozenset(
 _OPAQUE = frozenset(
     {
         "stablehlo.sort",
-        "stablehlo.scatter",
         "stablehlo.select_and_scatter",
         "stablehlo.fft",
         "stablehlo.cholesky",
@@ -43,10 +44,10 @@ _OPAQUE = frozenset(
         "stablehlo.rng",
         "stablehlo.custom_call",
         "stablehlo.optimization_barrier",
-        "stablehlo.dynamic_update_slice",
         "chlo.top_k",
     }
 )
+_UPDATES = frozenset({"stablehlo.dynamic_update_slice", "stablehlo.scatter"})
 _REDUCES = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
 _EXPENSIVE = frozenset(
     f"stablehlo.{name}"
@@ -68,7 +69,6 @@ _EXPENSIVE = frozenset(
         "cbrt",
         "atan2",
         "gather",
-        "dynamic_slice",
     )
 )
 
@@ -81,6 +81,8 @@ def role(name: str) -> Role:
         return Role.CONTRACTION
     if name in _REDUCES:
         return Role.REDUCE
+    if name in _UPDATES:
+        return Role.UPDATE
     if name in _OPAQUE or name.startswith("custom_call "):
         return Role.OPAQUE
     return Role.FUSIBLE

@@ -38,18 +38,16 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
 
     Args:
-        module: StableHLO text or bytecode, a portable artifact or a serialized export as bytes;
-            a path to a file with one; a `jax.export.Exported`; or a `jax.stages.Lowered`.
+        module: bytes in any form, a path, a `jax.export.Exported` or a `jax.stages.Lowered`.
         mesh: `"data=2,model=4"`, a mapping of sizes by name, or a `jax.sharding.Mesh`.
         device: a name of `toast devices`.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
         seed: of the search; with `rollouts` and `threads=1` the answer is repeatable.
-        rollouts: of the search, until it converges when None.
+        rollouts: of the search; until it converges when None.
         budget: seconds of search, or such as `"10s"`.
         threads: of the search; 0 is one per core.
         planner: `mcts`, `greedy` or `random`.
-        pins: layouts to keep, as `"PATTERN=axis,None,..."`; the pattern is a path such as
-            `params/**/kernel`, a name, or an index.
+        pins: layouts to keep, as `"PATTERN=axis,None,..."` (see docs/cli.md for patterns).
         forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
 
@@ -57,8 +55,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         The plan and the sharded module, in the form that `module` had.
 
     Raises:
-        ToastError: what is wrong with the input, and what to do. `EngineCrashed` where XLA or MLIR
-            aborted, which ends the child process alone.
+        ToastError: what is wrong, and what to do. XLA's aborts end the child process alone.
     """
     from toast.planning import PlanResult
 

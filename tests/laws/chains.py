@@ -35,7 +35,7 @@ def tensor(shape: Shape, dtype: str = "f32") -> str:
 class Text:
     """A module under construction."""
 
-    arguments: list[tuple[Shape, str, int]] = field(default_factory=list)
+    arguments: list[tuple[Shape, int | None, int]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
@@ -46,14 +46,17 @@ class Text:
 
     def argument(self, shape: Shape) -> Value:
         """A new f32 argument with elements from -2 to 2."""
-        self.arguments.append((shape, "f32", 2))
+        self.arguments.append((shape, None, 0))
         value = Value(f"%a{len(self.arguments) - 1}", shape, 2.0)
         self.values.append(value)
         return value
 
-    def indices(self, shape: Shape, limit: int) -> str:
-        """A new i32 argument with elements from -1 to `limit`, out of bounds at both ends."""
-        self.arguments.append((shape, "i32", limit))
+    def indices(self, shape: Shape, size: int, last: int | None = None) -> str:
+        """A new i32 argument of indices into `size` elements; some are out of bounds.
+
+        `last` is the last index that is within bounds.
+        """
+        self.arguments.append((shape, size, size - 1 if last is None else last))
         return f"%a{len(self.arguments) - 1}"
 
     def fresh(self) -> str:
@@ -92,7 +95,8 @@ class Text:
         """The text of the module; it returns every value that nothing used."""
         results = [value for value in self.values if value.name not in self.used]
         arguments = ", ".join(
-            f"%a{i}: {tensor(shape, dtype)}" for i, (shape, dtype, _) in enumerate(self.arguments)
+            f"%a{i}: {tensor(shape, 'f32' if size is None else 'i32')}"
+            for i, (shape, size, _) in enumerate(self.arguments)
         )
         types = ", ".join(tensor(value.shape) for value in results)
         names = ", ".join(value.name for value in results)
@@ -102,13 +106,14 @@ class Text:
             f"  {body}\n  return {names} : {types}\n}}\n"
         )
 
-    def inputs(self, seed: int = 0) -> list[Array]:
-        """Arguments that fit."""
-        generator = np.random.default_rng(seed)
+    def inputs(self, *, in_bounds: bool = False) -> list[Array]:
+        """Arguments that fit: small integers, and indices from -1 to one too many."""
+        generator = np.random.default_rng(0)
         found: list[Any] = []
-        for shape, dtype, limit in self.arguments:
-            if dtype == "f32":
+        for shape, size, last in self.arguments:
+            if size is None:
                 found.append(generator.integers(-2, 3, shape).astype(np.float32))
-            else:
-                found.append(generator.integers(-1, limit + 1, shape).astype(np.int32))
+                continue
+            indices = np.asarray(generator.integers(-1, size + 1, shape))
+            found.append((indices.clip(0, last) if in_bounds else indices).astype(np.int32))
         return found

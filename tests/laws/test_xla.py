@@ -27,7 +27,7 @@ def check(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:
     source, evaluator = prepared(module, mesh)
     state = state_of(evaluator, chosen)
     note(f"{module}\n{state}")
-    inputs = text.inputs()
+    inputs = text.inputs(in_bounds=True)
     by_specification = unsharded(source, evaluator, inputs)
     request = request_of(module, source, evaluator, state, inputs)
     note(request.sharded.decode())

@@ -18,6 +18,8 @@ _BY_OPCODE = (
     ("reduce", {"reduce", "reduce-window"}),
     ("update", {"dynamic-update-slice"}),
 )
+# What the compiler writes where it does not know is the largest 64-bit number.
+_UNKNOWN = 2**62
 _COPIES = frozenset({"copy", "copy-start", "transpose", "slice", "slice-start", "concatenate"})
 
 
@@ -33,7 +35,7 @@ def cycles_by_category(module: HloModule) -> dict[str, float]:
             continue
         for instruction in run.computation.instructions:
             match = _CYCLES.search(instruction.tail)
-            if match is not None:
+            if match is not None and int(match[1]) < _UNKNOWN:
                 total[category(module, instruction)] += run.trips * int(match[1])
     return dict(total)
 

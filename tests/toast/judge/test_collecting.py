@@ -90,3 +90,8 @@ def test_cycles_by_category_and_trips() -> None:
     # A matrix product with a piece of a collective in it is a matrix product.
     assert cycles_by_category(module("pieces")) == {"contraction": 500.0, "copy": 40.0}
     assert cycles_by_category(module("gpu")) == {}
+
+
+def test_cycles_that_the_compiler_does_not_know_are_left_out() -> None:
+    changed = text("loop").replace('"1000"', f'"{2**63 - 1}"')
+    assert cycles_by_category(parse(changed)) == {"reduce": 70.0}

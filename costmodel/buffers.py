@@ -1,0 +1,106 @@
+"""Values that share a buffer: what loops carry, and what is updated in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from analysis.program import LOOP_BEGIN, LOOP_END, Ints, Program
+from costmodel.roles import Role, role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One value that a loop carries, at each of its places."""
+
+    begin: int
+    init: int
+    condition: int
+    body: int
+    yielded: int
+    result: int
+
+
+def loop_slots(program: Program) -> Iterator[Slot]:
+    """The slots of every loop, inner loops first."""
+    open_loops: list[int] = []
+    for op in range(program.ops):
+        if program.kind(op) == LOOP_BEGIN:
+            open_loops.append(op)
+        elif program.kind(op) == LOOP_END:
+            begin = open_loops.pop()
+            carried = len(program.uses_of(begin))
+            inside, results = program.values_of(begin), program.values_of(op)
+            for k in range(carried):
+                yield Slot(
+                    begin=begin,
+                    init=int(program.use_value[program.uses_of(begin)[k]]),
+                    condition=inside[k],
+                    body=inside[carried + k],
+                    yielded=int(program.use_value[program.uses_of(op)[k]]),
+                    result=results[k],
+                )
+
+
+class Buffers:
+    """Which values live in one buffer; `last` is the position of each value's last use.
+
+    A loop's condition, body argument and result share one. Its initial value does when it is not
+    needed afterwards, or when the loop only passes it on; what the body yields does when it was
+    made by updating the carried buffer. Outside loops an update takes over a buffer that dies.
+    """
+
+    def __init__(self, program: Program, last: Ints) -> None:
+        self._program = program
+        self._last = last
+        self._parent: dict[int, int] = {}
+        self._arguments = {argument.value for argument in program.arguments}
+        self._updates = _updated(program)
+        self._join_updates()
+        for slot in loop_slots(program):
+            self._join_slot(slot)
+
+    def of(self, value: int) -> int:
+        """The value that stands for the buffer of `value`."""
+        while self._parent.get(value, value) != value:
+            value = self._parent[value]
+        return value
+
+    def _join(self, left: int, right: int) -> None:
+        """Arguments stand for their buffers, whose memory is counted throughout."""
+        a, b = self.of(left), self.of(right)
+        if a != b:
+            keep, drop = (b, a) if b in self._arguments else (a, b)
+            self._parent[drop] = keep
+
+    def _join_updates(self) -> None:
+        for result, target in self._updates.items():
+            dies = self._last[target] <= self._program.value_op[result]
+            if dies and target not in self._arguments:
+                self._join(target, result)
+
+    def _join_slot(self, slot: Slot) -> None:
+        passed_on = slot.yielded == slot.body
+        self._join(slot.body, slot.condition)
+        self._join(slot.body, slot.result)
+        dies = self._last[slot.init] <= slot.begin and slot.init not in self._arguments
+        if passed_on or dies:
+            self._join(slot.init, slot.body)
+        if self._updates_of(slot.yielded) == slot.body:
+            self._join(slot.body, slot.yielded)
+
+    def _updates_of(self, value: int) -> int:
+        """The buffer that a chain of updates began with."""
+        while value in self._updates:
+            value = self._updates[value]
+        return value
+
+
+def _updated(program: Program) -> dict[int, int]:
+    """For each value made by an update in place, the value whose buffer it updates."""
+    roles = [role(name) for name in program.names]
+    return {
+        program.values_of(op)[0]: int(program.use_value[program.op_uses[op]])
+        for op in range(program.ops)
+        if roles[program.op_name[op]] is Role.UPDATE and len(program.values_of(op)) == 1
+    }
