@@ -31,8 +31,10 @@ class Device:
     """One chip as the cost model sees it.
 
     `flops` maps an element type to peak operations per second; `bandwidth` is HBM bytes per
-    second; `tile` the granularity (rows, columns) of its matrix unit; `links` the networks from
-    the fastest and smallest to the slowest and largest.
+    second, of which streaming reaches `stream_efficiency`; `element_rate` is elements per second
+    that the vector unit gets through, whatever their type; `tile` is the granularity (rows,
+    columns) of its matrix unit; `links` are the networks from the fastest and smallest to the
+    slowest and largest.
     """
 
     name: str
@@ -44,7 +46,8 @@ class Device:
     bandwidth: float
     flops: dict[str, float]
     matmul_efficiency: float
-    elementwise_efficiency: float
+    stream_efficiency: float
+    element_rate: float
     op_overhead: float
     tile: tuple[int, int]
     links: tuple[Link, ...]

@@ -1,19 +1,25 @@
 """Which values reach memory once the compiler has fused, and which op reads them.
 
-A value is *fused* when all its users can compute it inside themselves: it costs neither memory nor
+A value is *fused* when all its users compute it inside themselves: it costs neither memory nor
 traffic. Every op that writes a value is the *root* of a fusion and reads each value that its fused
-producers need once. A cheap fused value with several users is computed again in each of them.
+producers need once. With several users a value is computed again in each of them where that moves
+fewer bytes than storing it. What a contraction computes is stored once, at the narrowest place of
+the chain of elementwise ops behind it. Elementwise roots of one shape that feed each other become
+one fusion with several results, as optimizer updates do.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analysis.program import Ints, Program
-from costmodel.roles import Role, is_expensive, role
+from analysis.types import itemsize
+from costmodel.kernelmerge import Kernel, Root, merge_roots
+from costmodel.roles import Role, role
 
 MAX_SOURCES = 24
 """A fusion that would read more values than this is cut, as compilers cut theirs."""
@@ -22,23 +28,16 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
-    """A fusion: the op that writes, the uses that it reads memory through, its contractions."""
-
-    op: int
-    reads: tuple[int, ...]
-    contractions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fusion:
     """`written[v]` tells whether value v reaches memory; `roots` are in program order.
 
-    `position[op]` is when an op's fusion runs: its index in the schedule.
+    `kernels` are what is launched; `position[op]` is when an op's fusion runs: its index in the
+    schedule.
     """
 
     written: Bools
     roots: tuple[Root, ...]
+    kernels: tuple[Kernel, ...]
     position: Ints
 
 
@@ -48,11 +47,10 @@ class _Inputs:
 
     uses: frozenset[int]
     contractions: frozenset[int]
-    heavy: bool
 
 
 def fuse(program: Program) -> Fusion:
-    """Fuse as XLA's instruction fusion does, by roles and number of users."""
+    """Fuse as XLA's instruction and multi-output fusion do, by roles, users and bytes."""
     return _Fuser(program).run()
 
 
@@ -60,62 +58,102 @@ class _Fuser:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._roles = [role(name) for name in program.names]
-        self._expensive = [is_expensive(name) for name in program.names]
         self._users = _users(program)
         self._written = np.zeros(program.values, dtype=np.bool_)
         self._inputs: dict[int, _Inputs] = {}
+        self._stored = self._chain_ends()
 
     def run(self) -> Fusion:
         program, roots = self._program, []
         for op in range(program.ops):
-            kind = self._roles[program.op_name[op]]
+            kind = self._role(op)
             needs = _gather(program, op, self._written, self._inputs, kind)
-            stores = self._place(op, kind, needs)
-            if stores or kind is Role.NOTHING:
+            if self._place(op, kind, needs) or kind is Role.NOTHING:
                 reads, dots = tuple(sorted(needs.uses)), tuple(sorted(needs.contractions))
                 roots.append(Root(op=op, reads=reads, contractions=dots))
-        position = _schedule(program, roots)
-        return Fusion(written=self._written, roots=tuple(roots), position=position)
+        return Fusion(
+            written=self._written,
+            roots=tuple(roots),
+            kernels=tuple(merge_roots(program, roots, self._roles)),
+            position=_schedule(program, roots),
+        )
+
+    def _role(self, op: int) -> Role:
+        return self._roles[self._program.op_name[op]]
+
+    def _bytes(self, value: int) -> float:
+        program = self._program
+        return math.prod(program.shape(value)) * itemsize(program.dtype(value))
+
+    def _chain_ends(self) -> set[int]:
+        """For each contraction the value behind it that is stored: the last of the narrowest."""
+        program, stored, taken = self._program, set(), set()
+        for op in range(program.ops):
+            if self._role(op) is not Role.CONTRACTION:
+                continue
+            chain = [program.values_of(op)[0]]
+            while (following := self._next_in_chain(chain[-1])) is not None:
+                if following in taken:
+                    break
+                chain.append(following)
+                taken.add(following)
+            narrowest = min(self._bytes(value) for value in chain)
+            stored.add([value for value in chain if self._bytes(value) == narrowest][-1])
+        return stored
+
+    def _next_in_chain(self, value: int) -> int | None:
+        """What the only user makes of a value, where that is elementwise and of one size."""
+        program = self._program
+        users = {program.user(use) for use in self._users[value]}
+        if len(users) != 1:
+            return None
+        (op,) = users
+        made = program.values_of(op)
+        if self._role(op) is not Role.FUSIBLE or len(made) != 1:
+            return None
+        same = math.prod(program.shape(made[0])) == math.prod(program.shape(value))
+        return made[0] if same else None
 
     def _place(self, op: int, kind: Role, needs: _Inputs) -> bool:
         """Fuse each value of an op or have it written; True where one is written."""
         program, stores = self._program, False
-        heavy = needs.heavy or self._expensive[program.op_name[op]] or kind >= Role.REDUCE
-        absorbing = _absorbing(kind, heavy)
         for value in program.values_of(op):
-            small = len(needs.uses) <= MAX_SOURCES
-            if program.constant[value] or (small and self._fuses(value, absorbing, heavy)):
-                self._inputs[value] = _Inputs(needs.uses, needs.contractions, heavy)
+            if program.constant[value] or self._fuses(value, kind, needs):
+                self._inputs[value] = needs
             else:
                 self._written[value] = stores = True
         return stores
 
-    def _fuses(self, value: int, absorbing: frozenset[Role], heavy: bool) -> bool:
+    def _fuses(self, value: int, kind: Role, needs: _Inputs) -> bool:
+        if kind not in (Role.FUSIBLE, Role.CONTRACTION) or value in self._stored:
+            return False
         users = self._users[value]
-        inside = all(self._absorbs(value, use, absorbing) for use in users)
-        return inside and (len(users) == 1 or (not heavy and bool(users)))
+        if not users or not all(self._absorbs(value, use) for use in users):
+            return False
+        if needs.contractions:
+            return True
+        if len(needs.uses) > MAX_SOURCES:
+            return False
+        return self._cheaper_again(value, needs, len({self._program.user(use) for use in users}))
 
-    def _absorbs(self, value: int, use: int, absorbing: frozenset[Role]) -> bool:
+    def _cheaper_again(self, value: int, needs: _Inputs, users: int) -> bool:
+        """Whether reading the inputs once for each user moves no more than storing the value."""
+        own = self._bytes(value)
+        sources = {int(self._program.use_value[use]) for use in needs.uses}
+        read = sum(min(self._bytes(source), own) for source in sources)
+        return users * read <= read + (users + 1) * own
+
+    def _absorbs(self, value: int, use: int) -> bool:
         """Whether the op of a use can compute the value inside itself.
 
         Not across the border of a loop, and not where it is the buffer that the op updates.
         """
         program = self._program
         op, home = program.user(use), int(program.value_op[value])
-        kind = self._roles[program.op_name[op]]
-        if kind not in absorbing or program.op_trips[op] != program.op_trips[home]:
+        kind = self._role(op)
+        if kind in (Role.NOTHING, Role.OPAQUE) or program.op_trips[op] != program.op_trips[home]:
             return False
         return kind is not Role.UPDATE or use != program.op_uses[op]
-
-
-def _absorbing(kind: Role, heavy: bool) -> frozenset[Role]:
-    """The roles that can compute an op of this kind inside themselves."""
-    if kind is Role.CONTRACTION:
-        return frozenset({Role.FUSIBLE, Role.UPDATE})
-    if kind is not Role.FUSIBLE:
-        return frozenset()
-    light = frozenset({Role.FUSIBLE, Role.REDUCE, Role.UPDATE})
-    return light if heavy else light | {Role.CONTRACTION}
 
 
 def _users(program: Program) -> list[list[int]]:
@@ -131,7 +169,6 @@ def _gather(
 ) -> _Inputs:
     uses: set[int] = set()
     contractions: set[int] = {op} if kind is Role.CONTRACTION else set()
-    heavy = False
     for use in program.uses_of(op):
         value = int(program.use_value[use])
         if written[value]:
@@ -139,8 +176,7 @@ def _gather(
         elif value in inputs:
             uses |= inputs[value].uses
             contractions |= inputs[value].contractions
-            heavy = heavy or inputs[value].heavy
-    return _Inputs(frozenset(uses), frozenset(contractions), heavy)
+    return _Inputs(frozenset(uses), frozenset(contractions))
 
 
 def _schedule(program: Program, roots: list[Root]) -> Ints:

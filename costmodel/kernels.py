@@ -207,21 +207,27 @@ def _same(t: Any, s: Any, source: int, target: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _compute(t: Any, s: Any) -> float:
+    """Roofline of every kernel: arithmetic, bytes moved, or elements handled."""
     total = 0.0
     for root in range(len(t.root_weight)):
-        moved = 0.0
-        for k in range(t.root_tensor_start[root], t.root_tensor_start[root + 1]):
-            moved += s.local[t.root_tensor[k]]
-        arithmetic = 0.0
-        first, last = t.root_dot_start[root], t.root_dot_start[root + 1]
+        first_dot, last_dot = t.root_dot_start[root], t.root_dot_start[root + 1]
+        first, last = t.root_tensor_start[root], t.root_tensor_start[root + 1]
+        writes = first + t.root_writes[root]
+        moved, elements = 0.0, 0.0
         for k in range(first, last):
+            tensor = t.root_tensor[k]
+            moved += s.local[tensor]
+            if k < writes or first_dot == last_dot:
+                elements = max(elements, s.local[tensor] / max(t.tensor_itemsize[tensor], 1.0))
+        arithmetic = 0.0
+        for k in range(first_dot, last_dot):
             shards = 1
             unit = t.dot_unit[k]
             for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
                 shards *= s.shards[i]
             arithmetic += t.dot_seconds[k] / shards
-        traffic = moved / (t.contraction_bandwidth if last > first else t.bandwidth)
-        total += t.root_weight[root] * (max(arithmetic, traffic) + t.overhead)
+        seconds = max(arithmetic, moved / t.bandwidth, elements / t.element_rate)
+        total += t.root_weight[root] * (seconds + t.overhead)
     return total
 
 

@@ -49,28 +49,6 @@ _OPAQUE = frozenset(
 )
 _UPDATES = frozenset({"stablehlo.dynamic_update_slice", "stablehlo.scatter"})
 _REDUCES = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
-_EXPENSIVE = frozenset(
-    f"stablehlo.{name}"
-    for name in (
-        "exponential",
-        "exponential_minus_one",
-        "log",
-        "log_plus_one",
-        "logistic",
-        "tanh",
-        "tan",
-        "sine",
-        "cosine",
-        "power",
-        "divide",
-        "remainder",
-        "sqrt",
-        "rsqrt",
-        "cbrt",
-        "atan2",
-        "gather",
-    )
-)
 
 
 def role(name: str) -> Role:
@@ -86,8 +64,3 @@ def role(name: str) -> Role:
     if name in _OPAQUE or name.startswith("custom_call "):
         return Role.OPAQUE
     return Role.FUSIBLE
-
-
-def is_expensive(name: str) -> bool:
-    """Whether a compiler would rather store the result than compute it again for each user."""
-    return name in _EXPENSIVE or name.startswith("chlo.")

@@ -7,11 +7,12 @@ from collections import Counter
 import numpy as np
 
 from analysis.program import FactorKind, Program
-from costmodel.fusion import Fusion, Root
+from costmodel.fusion import Fusion
+from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
 
-RootRow = tuple[tuple[int, ...], tuple[tuple[int, float], ...]]
+RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, float], ...]]
 PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 EdgeRow = tuple[int, tuple[tuple[int, float], ...]]
 
@@ -24,44 +25,43 @@ _UPDATING = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
 def root_rows(
     program: Program, layouts: Layouts, fusion: Fusion, seconds: dict[int, float]
 ) -> Counter[RootRow]:
-    """Fusions as (tensors moved, contractions as (unit, whole seconds)), weighted by trips."""
+    """Kernels as (tensors written, tensors read, (unit, whole seconds) of contractions)."""
     rows: Counter[RootRow] = Counter()
-    owner = _use_owner(program)
-    for root in fusion.roots:
-        if role(program.kind(root.op)) is Role.NOTHING:
+    for kernel in fusion.kernels:
+        if role(program.kind(kernel.ops[0])) is Role.NOTHING:
             continue
-        moved = tuple(sorted(_moved(program, layouts, fusion, root, owner)))
-        dots = tuple((int(layouts.op_unit[op]), seconds[op]) for op in root.contractions)
-        rows[(moved, dots)] += program.op_trips[root.op]
+        read = tuple(sorted(_read(program, layouts, kernel)))
+        written = tuple(sorted(_written(program, layouts, fusion, kernel)))
+        dots = tuple((int(layouts.op_unit[op]), seconds[op]) for op in kernel.contractions)
+        rows[(written, read, dots)] += program.op_trips[kernel.ops[0]]
     return rows
 
 
-def _use_owner(program: Program) -> list[int]:
-    return [op for op in range(program.ops) for _ in program.uses_of(op)]
+def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[int]:
+    """Tensors that a kernel reads; of what is only sliced, the slice that comes out."""
+    read = []
+    for use in kernel.reads:
+        op = program.user(use)
+        kind = program.kind(op)
+        sliced = kind in _SLICING or kind in _UPDATING
+        if not (sliced and use == program.op_uses[op]):
+            read.append(int(layouts.use_tensor[use]))
+        elif kind in _SLICING:
+            read.append(int(layouts.result_tensor[program.values_of(op)[0]]))
+    return read
 
 
-def _moved(
-    program: Program, layouts: Layouts, fusion: Fusion, root: Root, owner: list[int]
-) -> list[int]:
-    """Tensors that the fusion reads or writes.
-
-    What is sliced or updated in place is not moved whole: the slice that comes out, or the update
-    that goes in, stands for it.
-    """
-    kind = program.kind(root.op)
-    moved = []
-    for use in root.reads:
-        op = owner[use]
-        sliced = program.kind(op) in _SLICING or program.kind(op) in _UPDATING
-        if not (sliced and use == program.uses_of(op)[0]):
-            moved.append(int(layouts.use_tensor[use]))
-        elif program.kind(op) in _SLICING:
-            moved.append(int(layouts.result_tensor[program.values_of(op)[0]]))
-    if kind in _UPDATING:
-        update = program.uses_of(root.op)[_UPDATING[kind]]
-        return [*moved, int(layouts.use_tensor[update])]
-    written = [value for value in program.values_of(root.op) if fusion.written[value]]
-    return moved + [int(layouts.value_tensor[value]) for value in written]
+def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel) -> list[int]:
+    """Tensors that a kernel writes; of what is updated in place, the update."""
+    found = []
+    for op in kernel.ops:
+        kind = program.kind(op)
+        if kind in _UPDATING:
+            found.append(int(layouts.use_tensor[int(program.op_uses[op]) + _UPDATING[kind]]))
+        else:
+            values = [value for value in program.values_of(op) if fusion.written[value]]
+            found += [int(layouts.value_tensor[value]) for value in values]
+    return found
 
 
 def partial_rows(program: Program, layouts: Layouts) -> Counter[PartialRow]:

@@ -31,8 +31,9 @@ class Tables(NamedTuple):
 
     Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
     to a unit; `touch_*`: colour group -> units that have it. Tensors:
-    `tensor_itemsize` bytes, per dimension `dim_size` and `dim_item`. Roots: a fusion with weight,
-    tensors read or written, and contractions (`dot_unit`, seconds of the whole on one device).
+    `tensor_itemsize` bytes, per dimension `dim_size` and `dim_item`. Roots: a kernel with weight,
+    tensors written (the first `root_writes`) and read, and contractions (`dot_unit`, seconds of
+    the whole on one device).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result. Edges: a value's tensor and those its uses want. Halos: strips exchanged.
     Memory: `base_*` tensors that live throughout, `live_*` intervals over the schedule, `copy_*`
@@ -54,6 +55,7 @@ class Tables(NamedTuple):
     dim_size: Ints
     dim_item: Ints
     root_weight: Floats
+    root_writes: Ints
     root_tensor_start: Ints
     root_tensor: Ints
     root_dot_start: Ints
@@ -88,7 +90,7 @@ class Tables(NamedTuple):
     axis_bandwidth: Floats
     axis_latency: Floats
     bandwidth: float
-    contraction_bandwidth: float
+    element_rate: float
     overhead: float
 
 
@@ -123,8 +125,8 @@ def _build(
         axis_size=size,
         axis_bandwidth=bandwidth,
         axis_latency=latency,
-        bandwidth=device.bandwidth * device.elementwise_efficiency,
-        contraction_bandwidth=device.bandwidth * 0.9,
+        bandwidth=device.bandwidth * device.stream_efficiency,
+        element_rate=device.element_rate,
         overhead=device.op_overhead,
     )
     return tables, layouts, fusion
@@ -200,11 +202,13 @@ def _root_columns(
 ) -> dict[str, Any]:
     seconds = contraction_seconds(program, device)
     rows = root_rows(program, layouts, fusion, seconds)
-    dots = [dots for _, dots in rows]
+    dots = [dots for _, _, dots in rows]
+    moved = [written + read for written, read, _ in rows]
     return {
         "root_weight": _floats(list(rows.values())),
-        "root_tensor_start": _starts([tensors for tensors, _ in rows]),
-        "root_tensor": _flat([tensors for tensors, _ in rows]),
+        "root_writes": _ints([len(written) for written, _, _ in rows]),
+        "root_tensor_start": _starts(moved),
+        "root_tensor": _flat(moved),
         "root_dot_start": _starts(dots),
         "dot_unit": _ints([unit for row in dots for unit, _ in row]),
         "dot_seconds": _floats([cost for row in dots for _, cost in row]),

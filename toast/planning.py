@@ -97,14 +97,12 @@ def _problem(
 
 
 def _check_divisible(problem: Problem, mesh: Mesh) -> None:
-    """A mesh that no dimension divides cannot shard anything."""
-    if problem.actions:
+    """A mesh that divides no dimension of any argument cannot shard anything."""
+    program = problem.evaluator.analysis.program
+    sizes = {size for argument in program.arguments for size in program.shape(argument.value)}
+    axes = [axis.size for axis in mesh.axes if axis.size > 1]
+    if problem.actions or not sizes or any(size % n == 0 for size in sizes for n in axes):
         return
-    tables = problem.evaluator.tables
-    sharded = tables.item_group >= 0
-    for axis in mesh.axes:
-        if axis.size > 1 and (tables.item_size[sharded] % axis.size == 0).any():
-            return
     raise InvalidMesh(
         f"No dimension of the module is divisible by an axis of the mesh {mesh}.",
         "Choose axis sizes that divide a dimension of the inputs or parameters.",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from analysis.facts import CONSTRAINT
 from analysis.program import Program
 from costmodel.evaluator import Evaluator, State
@@ -15,11 +17,15 @@ from toast.planfile import Spec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """A value pinned to a layout: at its definition, or at these of its `uses` only."""
+    """A value pinned to a layout: at its definition, or at these of its `uses` only.
+
+    `through` are layouts to pass on the way there, which only reorder the axes of dimensions.
+    """
 
     value: int
     spec: Spec
     uses: tuple[int, ...] = ()
+    through: tuple[Spec, ...] = ()
 
 
 class Specs:
@@ -43,10 +49,40 @@ class Specs:
         self._layouts = evaluator.layouts
         self._masks = evaluator.masks(state).tolist()
         self._names = [axis.name for axis in evaluator.mesh.axes]
-        self._order: dict[int, list[int]] = {}
-        for action in state:
-            self._order.setdefault(action.group, []).append(action.axis)
         self._group = [item[0] for unit, _ in self._layouts.units for item in unit]
+        self._order = self._axis_orders(state)
+
+    def _axis_orders(self, state: State) -> dict[int, list[int]]:
+        """For each colour group its axes, the one that stands alone most often first.
+
+        Where an axis is dropped at some ops, the rest must be a prefix: XLA then gathers or
+        scatters it in place, and otherwise reshuffles the whole tensor first.
+        """
+        taken: dict[int, list[int]] = {}
+        for action in state:
+            axes = taken.setdefault(action.group, [])
+            if action.axis not in axes:
+                axes.append(action.axis)
+        seen = self._occurrences()
+        return {
+            group: sorted(axes, key=lambda axis: (-seen.get((group, axis), 0), axes.index(axis)))
+            for group, axes in taken.items()
+        }
+
+    def _occurrences(self) -> dict[tuple[int, int], int]:
+        """How many definitions and uses have an axis on a dimension of a group."""
+        layouts = self._layouts
+        places = [layouts.use_tensor, layouts.value_tensor, layouts.result_tensor]
+        counts = np.bincount(np.concatenate(places), minlength=len(layouts.tensors))
+        seen: dict[tuple[int, int], int] = {}
+        for count, (_, dims) in zip(counts.tolist(), layouts.tensors, strict=True):
+            for _, item in dims:
+                mask = self._masks[item] if item >= 0 else 0
+                for axis in range(len(self._names)):
+                    if mask >> axis & 1:
+                        key = (self._group[item], axis)
+                        seen[key] = seen.get(key, 0) + count
+        return seen
 
     def value(self, value: int) -> Spec:
         """Layout of a value at its definition."""
@@ -66,7 +102,7 @@ class Specs:
     def _axes(self, item: int) -> list[str]:
         if item < 0 or not self._masks[item]:
             return []
-        order = dict.fromkeys(self._order.get(self._group[item], range(len(self._names))))
+        order = self._order.get(self._group[item], range(len(self._names)))
         return [self._names[axis] for axis in order if self._masks[item] >> axis & 1]
 
     def pins(self) -> list[Pin]:
@@ -83,7 +119,7 @@ class Specs:
             spec = self.value(value)
             computed = self.tensor(int(layouts.result_tensor[value]))
             if computed != spec or (any(spec) and self._resolved_here(program, value)):
-                found.append(Pin(value=value, spec=spec))
+                found.append(Pin(value=value, spec=spec, through=stations(computed, spec)))
         return found
 
     def _resolved_here(self, program: Program, value: int) -> bool:
@@ -106,7 +142,12 @@ class Specs:
                 if wanted != spec and told:
                     by_spec.setdefault(str(wanted), (wanted, []))[1].extend(told)
             found += [
-                Pin(value=value, spec=wanted, uses=tuple(sorted(uses)))
+                Pin(
+                    value=value,
+                    spec=wanted,
+                    uses=tuple(sorted(uses)),
+                    through=stations(spec, wanted),
+                )
                 for wanted, uses in by_spec.values()
             ]
         return found
@@ -114,6 +155,21 @@ class Specs:
     def _is_told(self, use: int) -> bool:
         """Whether the user is itself a constraint."""
         return self._program.kind(self._program.user(use)) == CONSTRAINT
+
+
+def stations(have: Spec, want: Spec) -> tuple[Spec, ...]:
+    """Layouts between `have` and `want` in which the axes that both have lead each dimension.
+
+    Gathering or adding the axes behind them then touches nothing but those.
+    """
+    common = [[axis for axis in axes if axis in want[dim]] for dim, axes in enumerate(have)]
+    rest = zip(common, have, want, strict=True)
+    leaving, arriving = [], []
+    for both, here, there in rest:
+        leaving.append(both + [axis for axis in here if axis not in both])
+        arriving.append(both + [axis for axis in there if axis not in both])
+    passed = [leaving] if leaving != have else []
+    return (*passed, arriving) if arriving not in (want, leaving) else tuple(passed)
 
 
 def _in_conflict(unit: Unit) -> bool:

@@ -91,13 +91,19 @@ def _constrain(source: Source, pin: Pin) -> None:
     owner = value.owner
     if isinstance(owner, ir.Block):
         with ir.InsertionPoint.at_block_begin(owner):
-            pinned = sdy.ShardingConstraintOp(value, sharding(pin.spec))
+            pinned = _chain(value, pin)
     else:
-        with ir.InsertionPoint(owner.operation):
-            pinned = sdy.ShardingConstraintOp(value, sharding(pin.spec))
-        pinned.operation.move_after(owner.operation)
+        with ir.InsertionPoint.after(owner.operation):
+            pinned = _chain(value, pin)
     for user, number in users:
-        user.operands[number] = pinned.result
+        user.operands[number] = pinned
+
+
+def _chain(value: Any, pin: Pin) -> Any:
+    """Constraints that take `value` to its layout, by way of the pin's stations."""
+    for spec in (*pin.through, pin.spec):
+        value = sdy.ShardingConstraintOp(value, sharding(spec)).result
+    return value
 
 
 def _constrain_uses(source: Source, pin: Pin) -> None:
@@ -114,7 +120,7 @@ def _constrain_uses(source: Source, pin: Pin) -> None:
         if block not in first:
             with ir.InsertionPoint(user):
                 current = user.operands[number]
-                first[block] = sdy.ShardingConstraintOp(current, sharding(pin.spec)).result
+                first[block] = _chain(current, pin)
         user.operands[number] = first[block]
 
 

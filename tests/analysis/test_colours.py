@@ -111,8 +111,8 @@ def test_parameters_gradients_and_moments_share_their_colours() -> None:
             assert colours_of(analysis, argument.value) == colours_of(analysis, returned)
 
 
-def gemma_analysis(layers: int) -> Analysis:
-    config = replace(gemma.PRESETS["tiny"], layers=layers)
+def gemma_analysis(layers: int, *, remat: bool = False) -> Analysis:
+    config = replace(gemma.PRESETS["tiny"], layers=layers, remat=remat)
     return analyse(load(gemma.lower(config).as_text(debug_info=True).encode()).program)
 
 
@@ -128,6 +128,14 @@ def test_layers_add_sets_but_no_independent_resolutions(
     assert analysis.conflicts.sets == layers
     assert analysis.groups.sets == 1
     assert np.unique(analysis.groups.of_set).tolist() == [0]
+
+
+@pytest.mark.parametrize("layers", [2, 6, 18])
+def test_recomputed_layers_have_four_resolutions_as_the_paper_says(layers: int) -> None:
+    """With each layer recomputed backwards there is one set forwards and one backwards."""
+    analysis = gemma_analysis(layers, remat=True)
+    assert analysis.conflicts.sets == 2 * layers
+    assert 2**analysis.groups.sets == 4
 
 
 def test_layers_are_tied_into_one_group_per_dimension(transformer: tuple[int, Analysis]) -> None:

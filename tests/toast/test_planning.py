@@ -22,6 +22,7 @@ from toast.naming import common_pattern, pattern
 from toast.planfile import Plan
 from toast.planning import PlanResult, make_plan
 from toast.request import PlanRequest
+from toast.specs import stations
 
 
 def request(**changes: object) -> PlanRequest:
@@ -242,3 +243,21 @@ def test_inspection_tells_colours_conflicts_sets_and_groups() -> None:
     assert any(row.name.endswith("['gate']") for row in found.groups)
     assert found.no_rule == []
     assert all(row.arguments for row in found.colours[:5])
+
+
+@pytest.mark.parametrize(
+    ("have", "want", "expected"),
+    [
+        ([["a"]], [["a", "b"]], ()),
+        ([["b"]], [["a", "b"]], ([["b", "a"]],)),
+        ([["a", "b"]], [["b"]], ([["b", "a"]],)),
+        ([["a", "b"]], [["a"]], ()),
+        ([["a"], ["b"]], [["a"], []], ()),
+        ([[]], [["a", "b"]], ()),
+        ([["a", "c"]], [["c", "b"]], ([["c", "a"]],)),
+    ],
+)
+def test_stations_let_common_axes_lead(
+    have: list[list[str]], want: list[list[str]], expected: tuple[list[list[str]], ...]
+) -> None:
+    assert stations(have, want) == expected

@@ -1,0 +1,120 @@
+"""What `bench_analysis` measures, one thing in one fresh process; prints one JSON object.
+
+python -m benchmarks.analysis_child lower gemma:18 FILE       lower a model, write its bytecode
+python -m benchmarks.analysis_child lower t2b:paper:scan FILE
+python -m benchmarks.analysis_child constants BYTES FILE      write a module of constants
+python -m benchmarks.analysis_child analyse FILE              load and analyse a module
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+MIB = 2**20
+Record = dict[str, Any]
+
+
+def lower(name: str, output: Path) -> Record:
+    """Seconds of `jax.jit(...).lower()`, with tracing, of a model new to the process."""
+    step = _step(name)
+    started = time.perf_counter()
+    lowered = step.lower()
+    seconds = time.perf_counter() - started
+    from analysis.forms import bytecode
+
+    data = bytecode(lowered.compiler_ir("stablehlo"))
+    output.write_bytes(data)
+    return {"lower": seconds, "bytes": len(data), "lower_peak": peak_bytes()}
+
+
+def _step(name: str) -> Any:
+    """`gemma:LAYERS`, or a model of `examples.models` with its preset and maybe `scan`."""
+    model, _, rest = name.partition(":")
+    if model == "gemma":
+        from examples import gemma
+
+        return gemma.make_step(replace(gemma.PRESETS["gemma_2b"], layers=int(rest)))
+    from examples.models import MODELS
+
+    preset, _, scan = rest.partition(":")
+    return MODELS[model].make_step(MODELS[model].config(preset, scan=scan == "scan"))
+
+
+def constants(size: int, output: Path) -> Record:
+    """Write a module whose one constant holds `size` bytes of f32, built without any text."""
+    import numpy as np
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import func, stablehlo
+
+    from analysis.forms import bytecode, new_context
+
+    shape = (size // 4 // 1000, 1000)
+    with new_context(), ir.Location.unknown():
+        kind = ir.RankedTensorType.get(shape, ir.F32Type.get())
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            main = func.FuncOp("main", ([kind], [kind]))
+            values = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)
+            with ir.InsertionPoint(main.add_entry_block()):
+                table = stablehlo.ConstantOp(ir.DenseElementsAttr.get(values))
+                total = stablehlo.AddOp(main.arguments[0], table.result)
+                func.ReturnOp([total.result])
+        data = bytecode(module)
+    output.write_bytes(data)
+    return {"bytes": len(data)}
+
+
+def analyse(path: Path) -> Record:
+    """Seconds and peak memory of loading and analysing, from cold but for the imports."""
+    from analysis.analyse import analyse as run
+    from analysis.load import load
+    from analysis.program import PSEUDO
+
+    base = peak_bytes()
+    data = path.read_bytes()
+    started = time.perf_counter()
+    source = load(data)
+    loaded = time.perf_counter()
+    analysis = run(source.program)
+    done = time.perf_counter()
+    program = source.program
+    return {
+        "ops": sum(program.kind(op) not in PSEUDO for op in range(program.ops)),
+        "bytes": len(data),
+        "load": loaded - started,
+        "analyse": done - loaded,
+        "stages": {**source.seconds, **analysis.seconds},
+        "base": base,
+        "peak": peak_bytes(),
+    }
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has been resident in."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main(arguments: list[str]) -> int:
+    """Run one measurement; returns the exit code."""
+    match arguments:
+        case ["lower", name, output]:
+            record = lower(name, Path(output))
+        case ["constants", size, output]:
+            record = constants(int(size), Path(output))
+        case ["analyse", path]:
+            record = analyse(Path(path))
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    print(json.dumps(record))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
