@@ -33,6 +33,11 @@ class Window:
     dilation: int = 1
     window_dilation: int = 1
 
+    @property
+    def reach(self) -> int:
+        """Elements from the first to the last that a window covers."""
+        return (self.width - 1) * self.window_dilation + 1
+
     def strip(self, size: int, results: int) -> int:
         """Elements that shards need of both neighbours together, at most.
 
@@ -51,6 +56,8 @@ WIDEST = 4
 """A slice or pad that moves elements by more than one in this many of the dimension is no strip
 exchange: it makes another dimension (half of the heads, one of two joined inputs)."""
 _MOVING = frozenset({"stablehlo.slice", "stablehlo.pad", "stablehlo.reverse"})
+_PADDED = frozenset({"stablehlo.pad", "stablehlo.convolution", "stablehlo.reduce_window"})
+_SCATTERING = frozenset({"stablehlo.select_and_scatter"})
 
 
 def with_halos(
@@ -58,13 +65,16 @@ def with_halos(
 ) -> tuple[Rule, tuple[int, ...] | None]:
     """The rule of an op with strips where its windows need them, and the strips' widths.
 
-    The widths, in elements, are one per factor; None for an op that needs none.
+    The widths, in elements, are one per factor; None for an op that needs none. The size of a
+    factor with strips becomes one that axes divide only where XLA can split the op evenly.
     """
     if op.name == "stablehlo.concatenate" and FactorKind.HALO in rule.kinds:
-        return rule, _joined_widths(op, rule, operands, results)
+        widths = _joined_widths(op, rule, operands, results)
+        return _evenly(rule, rule.kinds, widths, [*operands, *results], {}), widths
     if op.name not in _READERS:
         return rule, _unknown_widths(rule)
     kinds, widths = list(rule.kinds), [0] * len(rule.sizes)
+    reaches: dict[int, int] = {}
     for dim, (window, made) in _READERS[op.name](op).items():
         size = operands[0][dim]
         strip = size if window is None else window.strip(size, results[0][made])
@@ -74,9 +84,46 @@ def with_halos(
         factor = major(rule.sizes, rule.operands[0][dim])
         if factor >= 0 and kinds[factor] in (FactorKind.PARALLEL, FactorKind.HALO) and strip:
             wide = op.name in _MOVING and strip * WIDEST > size
+            wide = wide or (window is not None and _is_fragile(op.name, window))
+            reaches[factor] = 1 if window is None else window.reach
             kinds[factor] = FactorKind.BLOCKED if wide else FactorKind.HALO
             widths[factor] = 0 if wide else max(widths[factor], strip)
-    return replace(rule, kinds=tuple(kinds)), tuple(widths)
+    shapes = [*operands, *results]
+    return _evenly(rule, tuple(kinds), tuple(widths), shapes, reaches), tuple(widths)
+
+
+def _is_fragile(name: str, window: Window) -> bool:
+    """Windows that XLA's partitioner gets wrong or dies of (see docs/ops.md)."""
+    return name in _SCATTERING or window.dilation > 1 or (name in _PADDED and window.low < 0)
+
+
+def _evenly(
+    rule: Rule,
+    kinds: tuple[FactorKind, ...],
+    widths: Sequence[int],
+    shapes: Sequence[Shape],
+    reaches: dict[int, int],
+) -> Rule:
+    """The rule with factors that need strips as small as evenness asks.
+
+    Axes may split such a factor where they divide every dimension that it stands in and leave each
+    device at least one window; its size becomes the largest that says so.
+    """
+    sizes, changed = list(rule.sizes), list(kinds)
+    for factor in (f for f, kind in enumerate(kinds) if kind == FactorKind.HALO and widths[f]):
+        found = [
+            size
+            for dims, shape in zip(rule.operands + rule.results, shapes, strict=True)
+            for factors, size in zip(dims, shape, strict=True)
+            if factor in factors
+        ]
+        common, most = math.gcd(*found), min(found) // reaches.get(factor, 1)
+        even = max((n for n in range(1, min(common, most) + 1) if common % n == 0), default=1)
+        if even > 1:
+            sizes[factor] = even
+        else:
+            changed[factor] = FactorKind.BLOCKED
+    return replace(rule, sizes=tuple(sizes), kinds=tuple(changed))
 
 
 def _close_window(factors: list[int], kinds: list[FactorKind]) -> None:

@@ -23,7 +23,8 @@ class Scratch(NamedTuple):
     """Working arrays of one thread.
 
     `mask[item]` is the set of axes on an item as bits, `shards[item]` their product, `used[unit]`
-    the axes that a unit has given away; `local[tensor]` bytes on one device. `wire` [5, 2^axes, 3]
+    the axes that a unit has given away; `local[tensor]` bytes on one device; `reduced[row]` the
+    axes over which a row of the partials has partial sums. `wire` [5, 2^axes, 3]
     collects count, bytes and seconds by collective and axes.
     """
 
@@ -32,6 +33,7 @@ class Scratch(NamedTuple):
     used: Ints
     local: Floats
     delta: Floats
+    reduced: Ints
     wire: Floats
 
 
@@ -53,6 +55,7 @@ def new_scratch(tables: Tables) -> Scratch:
         used=np.zeros(len(tables.unit_start) - 1, dtype=np.int64),
         local=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
         delta=np.zeros(tables.positions + 2, dtype=np.float64),
+        reduced=np.zeros(len(tables.part_weight), dtype=np.int64),
         wire=np.zeros((5, 1 << axes, 3), dtype=np.float64),
     )
 
@@ -238,10 +241,26 @@ def _partials(t: Any, s: Any) -> float:
         reduced = 0
         for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
             reduced |= s.mask[t.part_item[k]]
+        s.reduced[row] = reduced
         for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
             computed, defined = t.part_computed[k], t.part_defined[k]
             if reduced or not _same(t, s, computed, defined):
                 total += _reshard(t, s, computed, defined, reduced, t.part_weight[row])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _unfused_sums(t: Any, s: Any) -> float:
+    """Seconds to write partial sums and read what the collective made of them.
+
+    A collective cannot be fused into, so what would have stayed inside a kernel goes to memory.
+    """
+    total = 0.0
+    for row in range(len(t.part_weight)):
+        if s.reduced[row]:
+            for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
+                moved = 2.0 * s.local[t.part_computed[k]]
+                total += t.part_weight[row] * moved / t.bandwidth
     return total
 
 
@@ -291,6 +310,10 @@ def _peak(t: Any, s: Any) -> float:
         if not _same(t, s, t.copy_source[row], tensor):
             s.delta[t.copy_from[row]] += s.local[tensor]
             s.delta[t.copy_to[row] + 1] -= s.local[tensor]
+    for row in range(len(t.sum_row)):
+        if s.reduced[t.sum_row[row]]:
+            s.delta[t.sum_at[row]] += s.local[t.sum_tensor[row]]
+            s.delta[t.sum_at[row] + 1] -= s.local[t.sum_tensor[row]]
     peak = 0.0
     alive = 0.0
     for position in range(len(s.delta)):
@@ -306,7 +329,7 @@ def price(t: Any, s: Any) -> tuple[float, float, float]:
     _local_bytes(t, s)
     compute = _compute(t, s)
     communication = _partials(t, s) + _edges(t, s) + _halos(t, s)
-    return compute, communication, _peak(t, s)
+    return compute + _unfused_sums(t, s), communication, _peak(t, s)
 
 
 @njit(cache=True, nogil=True)

@@ -11,21 +11,27 @@ from analysis.program import Ints, Program
 from costmodel.buffers import Buffers
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
-from costmodel.rows import edges
+from costmodel.rows import edges, partial_rows
 
 Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
+Partial = tuple[int, int, int]
+"""(row of the op among the partials, tensor as computed, position)."""
 Copy = tuple[int, int, int, int]
 """(tensor that it is made from, tensor, first position, last position)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """`base` tensors (arguments) live throughout; `live` and `copies` over [first, last]."""
+    """`base` tensors (arguments) live throughout; `live` and `copies` over [first, last].
+
+    `partials` live for a moment each: partial sums before they are scattered.
+    """
 
     base: Counter[int]
     live: list[Live]
     copies: list[Copy]
+    partials: list[Partial]
     positions: int
 
 
@@ -46,7 +52,22 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
     ]
     base = Counter(int(layouts.value_tensor[value]) for value in arguments)
     copies = _copies(program, layouts, fusion)
-    return Intervals(base=base, live=live, copies=copies, positions=program.ops + 1)
+    return Intervals(
+        base=base,
+        live=live,
+        copies=copies,
+        partials=_partials(program, layouts, fusion),
+        positions=program.ops + 1,
+    )
+
+
+def _partials(program: Program, layouts: Layouts, fusion: Fusion) -> list[Partial]:
+    _, of_op = partial_rows(program, layouts)
+    return [
+        (row, int(layouts.result_tensor[program.values_of(op)[0]]), int(fusion.position[op]))
+        for op, row in of_op.items()
+        if len(program.values_of(op)) == 1
+    ]
 
 
 def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:

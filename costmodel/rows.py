@@ -64,13 +64,15 @@ def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel)
     return found
 
 
-def partial_rows(program: Program, layouts: Layouts) -> Counter[PartialRow]:
+def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow], dict[int, int]]:
     """Ops with reduction factors: (their items, (computed, defined) tensor of each result).
 
     Ops without one whose results are laid out differently from how they are computed are rows with
-    no items.
+    no items. Also the row of each op, by its number in order of appearance.
     """
     rows: Counter[PartialRow] = Counter()
+    numbers: dict[PartialRow, int] = {}
+    of_op: dict[int, int] = {}
     reductions = _factors_by_op(program, FactorKind.REDUCTION)
     for op in range(program.ops):
         start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
@@ -82,8 +84,10 @@ def partial_rows(program: Program, layouts: Layouts) -> Counter[PartialRow]:
         )
         differs = any(computed != defined for computed, defined in results)
         if results and (items or differs):
-            rows[(items, results)] += program.op_trips[op]
-    return rows
+            row = (items, results)
+            rows[row] += program.op_trips[op]
+            of_op[op] = numbers.setdefault(row, len(numbers))
+    return rows, of_op
 
 
 def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:

@@ -30,14 +30,14 @@ class Tables(NamedTuple):
     """Arrays for the kernels; `X_start` has one entry more than there are X.
 
     Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
-    to a unit; `touch_*`: colour group -> units that have it. Tensors:
-    `tensor_itemsize` bytes, per dimension `dim_size` and `dim_item`. Roots: a kernel with weight,
-    tensors written (the first `root_writes`) and read, and contractions (`dot_unit`, seconds of
-    the whole on one device).
+    to a unit; `touch_*`: colour group -> units that have it. Tensors: `tensor_itemsize` bytes, per
+    dimension `dim_size` and `dim_item`. Roots: a kernel with weight, tensors written (the first
+    `root_writes`) and read, and contractions (`dot_unit`, seconds of the whole on one device).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result. Edges: a value's tensor and those its uses want. Halos: strips exchanged.
     Memory: `base_*` tensors that live throughout, `live_*` intervals over the schedule, `copy_*`
-    intervals of resharded copies. Axes: size, bytes per second, latency in seconds.
+    intervals of resharded copies, `sum_*` partial sums of a row of partials, each at one position.
+    Axes: size, bytes per second, latency in seconds.
     """
 
     item_fixed: Ints
@@ -81,6 +81,9 @@ class Tables(NamedTuple):
     live_tensor: Ints
     live_from: Ints
     live_to: Ints
+    sum_row: Ints
+    sum_tensor: Ints
+    sum_at: Ints
     copy_source: Ints
     copy_tensor: Ints
     copy_from: Ints
@@ -216,7 +219,7 @@ def _root_columns(
 
 
 def _partial_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
-    rows = partial_rows(program, layouts)
+    rows, _ = partial_rows(program, layouts)
     return {
         "part_weight": _floats(list(rows.values())),
         "part_item_start": _starts([items for items, _ in rows]),
@@ -249,13 +252,16 @@ def _halo_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
 
 
 def _memory_columns(intervals: Intervals) -> dict[str, Any]:
-    live, copies = intervals.live, intervals.copies
+    live, copies, sums = intervals.live, intervals.copies, intervals.partials
     return {
         "base_tensor": _ints(list(intervals.base)),
         "base_count": _floats(list(intervals.base.values())),
         "live_tensor": _ints([row[0] for row in live]),
         "live_from": _ints([row[1] for row in live]),
         "live_to": _ints([row[2] for row in live]),
+        "sum_row": _ints([row[0] for row in sums]),
+        "sum_tensor": _ints([row[1] for row in sums]),
+        "sum_at": _ints([row[2] for row in sums]),
         "copy_source": _ints([row[0] for row in copies]),
         "copy_tensor": _ints([row[1] for row in copies]),
         "copy_from": _ints([row[2] for row in copies]),

@@ -147,3 +147,16 @@ func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {{
 
     three, six = (evaluator_of(module(n), "a=2").cost(()).compute for n in (3, 6))
     assert six == pytest.approx(2 * three, rel=0.01)
+
+
+def test_partial_sums_take_memory_and_traffic_until_they_are_scattered() -> None:
+    evaluator, batch, _, inner = mlp()
+    summed = evaluator.cost((Action(group=inner, axis=0),))
+    tables = evaluator.tables
+    assert len(tables.sum_row) >= 2
+    hidden = 4 * 256 * 64
+    # x and w1 lose half of themselves; the partial sums of y take a second buffer for a moment
+    arguments = 4 * (256 * 32 / 2 + 32 * 64 / 2 + 64 * 16)
+    assert summed.peak == arguments + 2 * hidden
+    both = evaluator.cost((Action(group=batch, axis=0), Action(group=inner, axis=1)))
+    assert both.peak < summed.peak
