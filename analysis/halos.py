@@ -69,8 +69,8 @@ def with_halos(
     factor with strips becomes one that axes divide only where XLA can split the op evenly.
     """
     if op.name == "stablehlo.concatenate" and FactorKind.HALO in rule.kinds:
-        widths = _joined_widths(op, rule, operands, results)
-        return _evenly(rule, rule.kinds, widths, [*operands, *results], {}), widths
+        joined = _joined_widths(op, rule, operands, results)
+        return _evenly(rule, rule.kinds, joined, [*operands, *results], {}), joined
     if op.name not in _READERS:
         return rule, _unknown_widths(rule)
     kinds, widths = list(rule.kinds), [0] * len(rule.sizes)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 _FILE = re.compile(r'"([^"]+)":(\d+):\d+')
+_FRAME = re.compile(r'"([^"]+)"\("[^"]+":\d+')
 _LABEL = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
 
 
@@ -20,3 +21,9 @@ def source_line(handle: Any) -> str:
     for path, line in _FILE.findall(str(handle.location)):
         return f"{path}:{line}"
     return ""
+
+
+def function(handle: Any) -> str:
+    """The function of the innermost frame, such as `attention`, or ''."""
+    match = _FRAME.search(str(handle.location))
+    return match[1] if match else ""

@@ -137,9 +137,11 @@ def halo_rows(program: Program, layouts: Layouts) -> Counter[tuple[int, int, flo
         for name in names:
             if not program.factor_halo[name]:
                 continue
-            part = int(program.factor_halo[name]) / max(int(program.factor_size[name]), 1)
             for use in program.uses_of(op):
-                if name in program.use_names(use):
+                dims = program.use_names(use).tolist()
+                if name in dims:
+                    shape = program.shape(int(program.use_value[use]))
+                    part = int(program.factor_halo[name]) / shape[dims.index(name)]
                     row = (start + name, int(layouts.use_tensor[use]), part)
                     rows[row] += program.op_trips[op]
     return rows

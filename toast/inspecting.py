@@ -2,108 +2,54 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
-from pydantic import BaseModel, ConfigDict
-
 from analysis.analyse import Analysis, analyse
-from analysis.load import Source, load
-from analysis.locations import label, source_line
+from analysis.load import load
 from analysis.program import PSEUDO, Program
 from search.warm import warm_kernels
+from toast.inspection import ColourRow, ConflictRow, GroupRow, Inspection, NoRuleRow, SetRow
+from toast.inspection_graph import set_graph
+from toast.inspection_words import Words
 from toast.naming import colour_names, pattern
 
 
-class Row(BaseModel):
-    """Base of the rows of an inspection."""
+def inspect_module(module: bytes, which: int = 0) -> Inspection:
+    """Load and analyse a module; `graph` is that of set group `which`.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ColourRow(Row):
-    """A colour group: `size` of its largest dimension, dimensions and ops that it touches."""
-
-    name: str
-    size: int
-    dims: int
-    colours: int
-    arguments: list[str]
-    ops: int
-
-
-class ConflictRow(Row):
-    """Two names of one colour on one tensor, and where they collide."""
-
-    colour: str
-    op: str
-    location: str
-    names: list[str]
-
-
-class SetRow(Row):
-    """A group of tied compatibility sets: one bit of a resolution order."""
-
-    id: int
-    colour: str
-    conflicts: int
-    tied: int
-    description: str
-
-
-class GroupRow(Row):
-    """Arguments of repeated layers, planned alike."""
-
-    name: str
-    members: list[str]
-
-
-class NoRuleRow(Row):
-    """An op that keeps every dimension whole because nobody has a rule for it."""
-
-    op: str
-    count: int
-
-
-class Inspection(Row):
-    """All that `toast inspect` prints."""
-
-    ops: int
-    arguments: int
-    values: int
-    colours: list[ColourRow]
-    conflicts: list[ConflictRow]
-    sets: list[SetRow]
-    groups: list[GroupRow]
-    no_rule: list[NoRuleRow]
-    warnings: list[str]
-    stages: dict[str, float]
-
-
-def inspect_module(module: bytes) -> Inspection:
-    """Load and analyse a module. Runs in the calling process, which MLIR may abort."""
+    Runs in the calling process, which MLIR may abort. Raises InvalidRequest where there is no
+    such set.
+    """
     warm_kernels()
     source = load(module)
     analysis = analyse(source.program)
     program = source.program
-    names = colour_names(analysis)
+    started = time.perf_counter()
+    names, words = colour_names(analysis), Words(source, analysis)
+    parts = {
+        "colours": _colours(analysis, names, words),
+        "conflicts": _conflicts(analysis, names, words),
+        "sets": _sets(analysis, names, words),
+        "graph": set_graph(analysis, words, which),
+    }
+    told = time.perf_counter() - started
     return Inspection(
         ops=sum(program.kind(op) not in PSEUDO for op in range(program.ops)),
         arguments=len(program.arguments),
         values=program.values,
-        colours=_colours(analysis, names),
-        conflicts=_conflicts(source, analysis, names),
-        sets=_sets(source, analysis, names),
+        **parts,
         groups=_groups(program),
         no_rule=[
             NoRuleRow(op=op, count=count)
             for op, count in sorted(program.no_rule.items(), key=lambda item: -item[1])
         ],
         warnings=list(source.warnings),
-        stages={**source.seconds, **analysis.seconds},
+        stages={**source.seconds, **analysis.seconds, "words": told},
     )
 
 
-def _colours(analysis: Analysis, names: list[str]) -> list[ColourRow]:
+def _colours(analysis: Analysis, names: list[str], words: Words) -> list[ColourRow]:
     program = analysis.program
     arguments = _arguments_by_group(analysis)
     sizes, dims = [0] * len(names), [0] * len(names)
@@ -125,10 +71,17 @@ def _colours(analysis: Analysis, names: list[str]) -> list[ColourRow]:
             colours=tied[group],
             arguments=arguments.get(group, []),
             ops=len(ops[group]),
+            location=_first_line(program, words, ops[group]),
         )
         for group, name in enumerate(names)
     ]
-    return sorted(rows, key=lambda row: (not row.arguments, -row.dims))
+    return sorted(rows, key=lambda row: (not row.arguments, -row.size, -row.dims))
+
+
+def _first_line(program: Program, words: Words, ops: set[int]) -> str:
+    """Where the first op that is not an argument comes from."""
+    real = [op for op in ops if program.kind(op) not in PSEUDO]
+    return words.line(min(real)) if real else ""
 
 
 def _arguments_by_group(analysis: Analysis) -> dict[int, list[str]]:
@@ -143,50 +96,46 @@ def _arguments_by_group(analysis: Analysis) -> dict[int, list[str]]:
     return found
 
 
-def _conflicts(source: Source, analysis: Analysis, names: list[str]) -> list[ConflictRow]:
-    program = source.program
+def _conflicts(analysis: Analysis, names: list[str], words: Words) -> list[ConflictRow]:
+    program, groups = analysis.program, analysis.groups
     rows = []
-    for conflict in analysis.conflicts.all:
-        group = int(analysis.groups.of_colour[conflict.colour])
-        factors = [name - int(program.op_factors[conflict.op]) for name in conflict.names]
+    for index, conflict in enumerate(analysis.conflicts.all):
+        tensor = words.tensor(conflict.op, conflict.names)
+        ordered = conflict.names[:: -1 if analysis.conflicts.side[index] else 1]
         rows.append(
             ConflictRow(
-                colour=names[group],
+                colour=names[int(groups.of_colour[conflict.colour])],
+                set=int(groups.of_set[analysis.conflicts.set_of[index]]),
                 op=f"{program.kind(conflict.op)}#{conflict.op}",
-                location=source_line(source.handles[conflict.op]),
-                names=[f"factor {factor}" for factor in factors],
+                tensor=words.shape(tensor),
+                names=[words.dimension(conflict.op, name, tensor) for name in ordered],
+                location=words.line(conflict.op),
             )
         )
     return rows
 
 
-def _sets(source: Source, analysis: Analysis, names: list[str]) -> list[SetRow]:
+def _sets(analysis: Analysis, names: list[str], words: Words) -> list[SetRow]:
     conflicts, groups = analysis.conflicts, analysis.groups
     tied = Counter(groups.of_set.tolist())
-    per_set = Counter(conflicts.set_of.tolist())
-    first: dict[int, int] = {}
+    members: dict[int, list[int]] = {}
     for index, which in enumerate(conflicts.set_of.tolist()):
-        first.setdefault(int(groups.of_set[which]), index)
-    rows = []
-    for group in range(groups.sets):
-        index = first[group]
-        conflict = conflicts.all[index]
-        rows.append(
-            SetRow(
-                id=group,
-                colour=names[int(groups.set_colour[group])],
-                conflicts=per_set[int(conflicts.set_of[index])],
-                tied=tied[group],
-                description=_description(source, conflict.op, tied[group]),
-            )
+        members.setdefault(which, []).append(index)
+    rows: dict[int, SetRow] = {}
+    for which, group in enumerate(groups.of_set.tolist()):
+        if group in rows:
+            continue
+        said = words.of_set(members[which], tied[group])
+        rows[group] = SetRow(
+            id=group,
+            colour=names[int(groups.set_colour[group])],
+            conflicts=len(members[which]),
+            tied=tied[group],
+            description=said.description,
+            resolutions=list(said.resolutions),
+            location=said.location,
         )
-    return rows
-
-
-def _description(source: Source, op: int, places: int) -> str:
-    handle = source.handles[op]
-    where = label(handle) or source.program.kind(op)
-    return f"shard the first or the second of two equal dimensions of {where}, {places} places"
+    return [rows[group] for group in sorted(rows)]
 
 
 def _groups(program: Program) -> list[GroupRow]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from analysis.analyse import Analysis
 from analysis.program import Program
+from toast.dataflow import Dataflow
 
 _INDEX = re.compile(r"\[\d+\]|(?<=[._/])\d+(?=[._/]|$)")
+_NUMBER = re.compile(r"\d+")
+
+Carrier = tuple[int, int]
+"""An argument (by number) and one of its dimensions."""
 
 
 def pattern(name: str) -> str:
@@ -30,25 +36,83 @@ def common_pattern(names: Sequence[str]) -> str:
     return "".join(joined)
 
 
-def colour_names(analysis: Analysis) -> list[str]:
-    """A name for each colour group: the largest argument that carries it, and the dimension.
+def starred(names: Sequence[str], *, listed: bool = False) -> str:
+    """Names of one pattern as one: a number that they share stays, one that varies is starred.
 
-    Groups that no argument carries are named after the op that defines them.
+    With `listed`, the numbers that vary are listed instead: `['layers'][0,2-5]['gate']`.
     """
-    program, groups = analysis.program, analysis.groups
-    names = [""] * groups.colours
-    largest = [0] * groups.colours
-    for argument in program.arguments:
-        size = _elements(program, argument.value)
+    columns = list(zip(*(_INDEX.findall(name) for name in names), strict=True))
+    place = iter(columns)
+
+    def replaced(match: re.Match[str]) -> str:
+        column = next(place)
+        if len(set(column)) == 1:
+            return match[0]
+        text = _ranges({int(_NUMBER.findall(item)[0]) for item in column}) if listed else "*"
+        return f"[{text}]" if match[0].startswith("[") else text
+
+    return _INDEX.sub(replaced, names[0])
+
+
+def colour_names(analysis: Analysis) -> list[str]:
+    """A name for each colour group: the chief argument that carries it, and the dimension.
+
+    The chief argument is the largest; of equals one that feeds contractions, then the one with
+    the most uses: a weight before its moments. Groups that no argument carries are named after
+    the op that defines them.
+    """
+    carriers, rank = _carriers(analysis), _ranks(analysis.program)
+    chosen: dict[int, tuple[list[str], int]] = {}
+    for group, held in carriers.items():
+        chief, dim = max(held, key=lambda carrier: (rank[carrier[0]], -carrier[0], -carrier[1]))
+        arguments = analysis.program.arguments
+        alike = [arguments[number].name for number, other in held if other == dim]
+        wanted = pattern(arguments[chief].name)
+        chosen[group] = ([name for name in alike if pattern(name) == wanted], dim)
+    names = [""] * analysis.groups.colours
+    for group, (members, dim) in chosen.items():
+        names[group] = f"{starred(members)}.{dim}"
+    for group in _repeated(names):
+        members, dim = chosen[group]
+        names[group] = f"{starred(members, listed=True)}.{dim}"
+    return _with_ops(analysis, names)
+
+
+def _carriers(analysis: Analysis) -> dict[int, list[Carrier]]:
+    """The arguments and dimensions that carry each colour group."""
+    program, found = analysis.program, dict[int, list[Carrier]]()
+    for number, argument in enumerate(program.arguments):
         for dim, name in enumerate(program.def_names(argument.value).tolist()):
             colour = int(analysis.colours.colour[name]) if name >= 0 else -1
-            if colour < 0:
-                continue
-            group = int(groups.of_colour[colour])
-            if size > largest[group]:
-                largest[group] = size
-                names[group] = f"{pattern(argument.name)}.{dim}"
-    return _with_ops(analysis, names)
+            if colour >= 0:
+                found.setdefault(int(analysis.groups.of_colour[colour]), []).append((number, dim))
+    return found
+
+
+def _ranks(program: Program) -> list[tuple[int, bool, int]]:
+    """For each argument what makes it the one to name a colour after."""
+    flow = Dataflow(program)
+    return [
+        (_elements(program, value), flow.feeds_contraction(value), len(flow.uses(value)))
+        for value in (argument.value for argument in program.arguments)
+    ]
+
+
+def _repeated(names: Sequence[str]) -> list[int]:
+    """The groups whose name another group has too."""
+    counts = Counter(names)
+    return [group for group, name in enumerate(names) if name and counts[name] > 1]
+
+
+def _ranges(numbers: set[int]) -> str:
+    """`{0, 2, 3, 4}` as `0,2-4`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in runs)
 
 
 def _with_ops(analysis: Analysis, names: list[str]) -> list[str]:

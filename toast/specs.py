@@ -12,6 +12,7 @@ from analysis.program import Program
 from costmodel.evaluator import Evaluator, State
 from costmodel.layouts import Unit
 from costmodel.rows import edges
+from toast.guards import guarded_ops
 from toast.planfile import Spec
 
 
@@ -107,9 +108,21 @@ class Specs:
 
     def pins(self) -> list[Pin]:
         """Where XLA must be told: results that are scattered, conflicts, and resharded uses."""
-        return self._definitions() + self._uses()
+        guarded = frozenset(guarded_ops(self._program)) if any(self._masks) else frozenset()
+        return self._definitions(guarded) + self._uses() + self._guards(guarded)
 
-    def _definitions(self) -> list[Pin]:
+    def _guards(self, guarded: frozenset[int]) -> list[Pin]:
+        """First operands of guarded ops that are wanted as they are defined."""
+        program = self._program
+        found = []
+        for op in sorted(guarded):
+            use = program.uses_of(op).start
+            value = int(program.use_value[use])
+            if not program.constant[value] and self.use(use) == self.value(value):
+                found.append(Pin(value=value, spec=self.use(use), uses=(use,)))
+        return found
+
+    def _definitions(self, guarded: frozenset[int]) -> list[Pin]:
         program, layouts = self._program, self._layouts
         found = []
         for value in range(program.values):
@@ -118,8 +131,12 @@ class Specs:
                 continue
             spec = self.value(value)
             computed = self.tensor(int(layouts.result_tensor[value]))
-            if computed != spec or (any(spec) and self._resolved_here(program, value)):
-                found.append(Pin(value=value, spec=spec, through=stations(computed, spec)))
+            guard = int(program.value_op[value]) in guarded
+            if computed != spec or guard or (any(spec) and self._resolved_here(program, value)):
+                through = stations(computed, spec)
+                if guard and computed != spec:
+                    through = (computed, *through)
+                found.append(Pin(value=value, spec=spec, through=through))
         return found
 
     def _resolved_here(self, program: Program, value: int) -> bool:

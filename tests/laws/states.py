@@ -44,8 +44,8 @@ def state_of(evaluator: Evaluator, picks: list[int]) -> State:
 def single_states(evaluator: Evaluator) -> list[State]:
     """Each action by itself, and each pair of actions on different axes."""
     actions = every_action(evaluator)
-    pairs = [(a, b) for a, b in product(actions, actions) if a.axis != b.axis]
-    return [(action,) for action in actions] + pairs
+    states: list[State] = [(action,) for action in actions]
+    return states + [(a, b) for a, b in product(actions, actions) if a.axis != b.axis]
 
 
 def prepared(text: str, mesh: str) -> tuple[Source, Evaluator]:

@@ -159,7 +159,8 @@ def _partner(
     if others and draw(st.booleans()):
         y = draw(st.sampled_from(others))
         right = draw(st.sampled_from([d for d, n in enumerate(y.shape) if n == size]))
-        kept, rights = [], []
+        kept: list[int] = []
+        rights: list[int] = []
         for d in batch:
             fit = [
                 e for e, n in enumerate(y.shape) if n == x.shape[d] and e not in (right, *rights)

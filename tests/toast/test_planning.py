@@ -232,7 +232,7 @@ def test_names_are_starred_and_joined() -> None:
 def test_inspection_tells_colours_conflicts_sets_and_groups() -> None:
     found = inspect_module(gemma_text())
     named = {row.name: row for row in found.colours}
-    assert named["state['mu']['embedding'].1"].colours == 1
+    assert named["state['params']['embedding'].1"].colours == 1
     hidden = next(row for row in found.colours if "['down'].0" in row.name)
     assert hidden.colours == 2
     assert hidden.size == 128
