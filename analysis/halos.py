@@ -70,7 +70,7 @@ def with_halos(
     """
     if op.name == "stablehlo.concatenate" and FactorKind.HALO in rule.kinds:
         joined = _joined_widths(op, rule, operands, results)
-        return _evenly(rule, rule.kinds, joined, [*operands, *results], {}), joined
+        return _evenly(rule, rule.kinds, [*operands, *results], {}), joined
     if op.name not in _READERS:
         return rule, _unknown_widths(rule)
     kinds, widths = list(rule.kinds), [0] * len(rule.sizes)
@@ -89,7 +89,7 @@ def with_halos(
             kinds[factor] = FactorKind.BLOCKED if wide else FactorKind.HALO
             widths[factor] = 0 if wide else max(widths[factor], strip)
     shapes = [*operands, *results]
-    return _evenly(rule, tuple(kinds), tuple(widths), shapes, reaches), tuple(widths)
+    return _evenly(rule, tuple(kinds), shapes, reaches), tuple(widths)
 
 
 def _is_fragile(name: str, window: Window) -> bool:
@@ -100,7 +100,6 @@ def _is_fragile(name: str, window: Window) -> bool:
 def _evenly(
     rule: Rule,
     kinds: tuple[FactorKind, ...],
-    widths: Sequence[int],
     shapes: Sequence[Shape],
     reaches: dict[int, int],
 ) -> Rule:
@@ -110,7 +109,7 @@ def _evenly(
     device at least one window; its size becomes the largest that says so.
     """
     sizes, changed = list(rule.sizes), list(kinds)
-    for factor in (f for f, kind in enumerate(kinds) if kind == FactorKind.HALO and widths[f]):
+    for factor in (f for f, kind in enumerate(kinds) if kind == FactorKind.HALO):
         found = [
             size
             for dims, shape in zip(rule.operands + rule.results, shapes, strict=True)

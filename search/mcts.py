@@ -132,10 +132,11 @@ class _Search:
             self._cost, self._memory = self._measure(self._best)
 
     def _polish(self) -> bool:
+        """Polish the best state; True where that made it better, and not only shorter."""
         found = polish(self._problem, self._best, self._cost, self._control)
         self._extra += found.evaluations
         improved = found.cost < self._cost * (1 - IMPROVED)
-        if found.cost < self._cost:
+        if found.state != self._best:
             self._best = found.state
             self._cost, self._memory = self._measure(self._best)
         return improved

@@ -9,7 +9,10 @@ from costmodel.evaluator import State
 from search.problem import Problem
 from search.progress import Control
 
-MAX_PASSES = 20
+MAX_EVALUATIONS = 6_000
+"""States that one polish may price; a long state of a large program has more neighbours."""
+MIN_GAIN = 1e-4
+"""A change must lower C(s) by this part; an action that buys less is dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,20 +29,18 @@ def polish(problem: Problem, state: State, cost: float, control: Control) -> Pol
 
     An action that buys nothing is dropped, so that every decision of a plan pays.
     """
-    evaluations = 0
-    for _ in range(MAX_PASSES):
+    evaluations, improved = 0, True
+    while improved:
         improved = False
         for neighbour in _neighbours(problem, state):
-            if control.stop_reason() is not None:
+            if control.stop_reason() is not None or evaluations >= MAX_EVALUATIONS:
                 return Polished(state=state, cost=cost, evaluations=evaluations)
             priced, _ = problem.cost(neighbour)
             evaluations += 1
-            shorter = len(neighbour) < len(state) and priced <= cost * (1 + 1e-9)
-            if shorter or priced < cost * (1 - 1e-6):
-                state, cost, improved = neighbour, min(priced, cost), True
+            shorter = len(neighbour) < len(state)
+            if priced < cost * (1 + MIN_GAIN if shorter else 1 - MIN_GAIN):
+                state, cost, improved = neighbour, priced, True
                 break
-        if not improved:
-            break
     return Polished(state=state, cost=cost, evaluations=evaluations)
 
 

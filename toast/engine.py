@@ -1,7 +1,7 @@
 """The engine: the child process that parses, plans and may die.
 
-    python -m toast.engine DIR             plan DIR/module as DIR/request.json asks
-    python -m toast.engine --inspect FILE  what the analysis finds in a module
+    python -m toast.engine DIR                   plan DIR/module as DIR/request.json asks
+    python -m toast.engine --inspect FILE [SET]  what the analysis finds in a module
 
 Events go to stdout, one JSON object a line: `progress`, `inspection`, then `done` or `error`.
 Whatever XLA and MLIR print goes to stderr. A line `{"cancel": true}` on stdin, the end of stdin or
@@ -125,11 +125,14 @@ def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bo
     )
 
 
-def inspect_file(path: Path, emitter: Emitter) -> None:
-    """What the analysis finds in the module at `path`, as one `inspection` event."""
+def inspect_file(path: Path, emitter: Emitter, which: int = 0) -> None:
+    """What the analysis finds in the module at `path`, as one `inspection` event.
+
+    `which` is the compatibility set whose graph is among it.
+    """
     from toast.inspecting import inspect_module
 
-    inspection = inspect_module(path.read_bytes())
+    inspection = inspect_module(path.read_bytes(), which)
     emitter.emit("inspection", inspection=inspection.model_dump(mode="json"))
     emitter.emit("done")
 
@@ -139,8 +142,8 @@ def main(arguments: list[str]) -> int:
     emitter = Emitter(take_stdout())
     cancelled = listen_for_cancel()
     try:
-        if arguments[:1] == ["--inspect"] and len(arguments) == 2:
-            inspect_file(Path(arguments[1]), emitter)
+        if arguments[:1] == ["--inspect"] and len(arguments) in (2, 3):
+            inspect_file(Path(arguments[1]), emitter, *map(int, arguments[2:]))
         elif len(arguments) == 1:
             plan_directory(Path(arguments[0]), emitter, cancelled)
         else:

@@ -20,15 +20,6 @@ class Joined:
     dim: int
     wholes: list[Array]
 
-    @property
-    def result_dims(self) -> set[int]:
-        """The result's dimensions that may be in uneven parts."""
-        return {self.dim}
-
-    def may_be_uneven(self, operand: int, dim: int) -> bool:
-        """Whether an operand's dimension may be in uneven parts."""
-        return operand < len(self.wholes) and dim == self.dim
-
     def run(self, placed: Placed, local: list[Array], device: int) -> list[Array]:
         """The pieces behind a device's part of the result, joined."""
         pieces = []
@@ -51,17 +42,16 @@ class Joined:
         return found
 
     def check(self, placed: Placed, stated: int) -> None:
-        """Pieces reach over at most as many elements as were stated, where parts are even."""
-        count = placed.grid.part(placed.operands[0][self.dim], 0)[1]
+        """Pieces reach over at most as many elements as were stated."""
         for index, whole in enumerate(self.wholes):
-            size, before, after = whole.shape[self.dim], 0, 0
+            before = after = 0
             for device in placed.grid.devices:
                 own = box(whole.shape, placed.operands[index], placed.grid, device)[self.dim]
                 first, last = self._needed(placed, device)[index]
                 if first < last:
                     before = max(before, own.start - first)
                     after = max(after, last - own.stop)
-            assert size % count or before + after <= stated, "a piece from further away than stated"
+            assert before + after <= stated, "a piece from further away than stated"
 
 
 def join(placed: Placed, operands: list[Shards], counts: Counter[str]) -> Joined | None:

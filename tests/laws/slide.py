@@ -23,12 +23,7 @@ class Slid:
     """The first operand of an op with windows, with the dimensions that are split under one."""
 
     dims: Dims
-    result_dims: set[int]
     whole: Array
-
-    def may_be_uneven(self, operand: int, dim: int) -> bool:
-        """Whether an operand's dimension may be in uneven parts."""
-        return operand == 0 and dim in self.dims
 
     def run(self, placed: Placed, local: list[Array], device: int) -> list[Array]:
         """The op on what a device's results need of the first operand."""
@@ -62,7 +57,7 @@ def slide(placed: Placed, operands: list[Shards], counts: Counter[str]) -> Slid 
     if not dims:
         return None
     whole = assemble(operands[0], spec, placed.operand_shape(0), placed.grid)
-    slid = Slid(dims=dims, result_dims={result_dim(op, d) for d in dims}, whole=whole)
+    slid = Slid(dims=dims, whole=whole)
     counts["collective_permute"] += 1
     for dim, window in dims.items():
         _check_strips(placed, dim, window)
@@ -80,19 +75,14 @@ def _check_strips(placed: Placed, dim: int, window: Window) -> None:
     for device in placed.grid.devices:
         made = box(placed.program.shape(value), placed.results[0], placed.grid, device)[out]
         own = box(placed.operand_shape(0), placed.operands[0], placed.grid, device)[dim]
-        if made.start == made.stop:
-            continue
         first, last = _elements(window, (made.start, made.stop), size)
         if first < last:
             before = max(before, own.start - first)
             after = max(after, last - own.stop)
-    even = size % placed.grid.part(placed.operands[0][dim], 0)[1] == 0
-    made_size = placed.program.shape(value)[out]
-    even &= made_size % placed.grid.part(placed.results[0][out], 0)[1] == 0
     stated = halo_of(placed, dim)
     if window.mirrored:
         assert stated == size, "every shard moves"
-    elif even:
+    else:
         assert max(before, 0) + max(after, 0) <= stated, (
             f"{op.name} needs strips of {before} and {after} elements where {stated} are stated"
         )

@@ -63,15 +63,11 @@ class Placed:
 
 def run_placed(placed: Placed, operands: list[Shards], counts: Counter[str]) -> list[Shards]:
     """The results of an op on every device, partial ones combined."""
+    _check_sizes(placed)
     slid = _moving(placed, operands, counts)
-    _check_sizes(placed, slid)
     rows = []
     for device in placed.grid.devices:
         local = [shards[device] for shards in operands]
-        if 0 in [size for shape in placed.result_shapes(device) for size in shape]:
-            dtypes = [np.asarray(array).dtype for array in local]
-            rows.append([np.zeros(s, dtypes[0]) for s in placed.result_shapes(device)])
-            continue
         rows.append(_on_device(placed, slid, local, device))
     results = [list(shards) for shards in zip(*rows, strict=True)]
     if placed.reduced:
@@ -86,19 +82,14 @@ def _moving(placed: Placed, operands: list[Shards], counts: Counter[str]) -> Mov
     return slide(placed, operands, counts) if windows_of(placed.handle) else None
 
 
-def _check_sizes(placed: Placed, slid: Moving | None) -> None:
-    """Where no window slides, dimensions are split into even parts."""
-    for index, spec in enumerate(placed.operands):
-        for dim, (size, axes) in enumerate(zip(placed.operand_shape(index), spec, strict=True)):
-            count = placed.grid.part(axes, 0)[1]
-            if size % count:
-                assert slid is not None, "an operand in uneven parts"
-                assert slid.may_be_uneven(index, dim), "an operand in uneven parts"
-    for value, spec in zip(placed.program.values_of(placed.op), placed.results, strict=True):
-        for dim, (size, axes) in enumerate(zip(placed.program.shape(value), spec, strict=True)):
-            if size % placed.grid.part(axes, 0)[1]:
-                assert slid is not None, "a result in uneven parts"
-                assert dim in slid.result_dims, "a result in uneven parts"
+def _check_sizes(placed: Placed) -> None:
+    """Every dimension is split into even parts."""
+    program = placed.program
+    shapes = [placed.operand_shape(index) for index in range(len(placed.operands))]
+    shapes += [program.shape(value) for value in program.values_of(placed.op)]
+    for shape, spec in zip(shapes, placed.operands + placed.results, strict=True):
+        for size, axes in zip(shape, spec, strict=True):
+            assert size % placed.grid.part(axes, 0)[1] == 0, "uneven parts"
 
 
 def _on_device(placed: Placed, slid: Moving | None, local: list[Array], device: int) -> list[Array]:

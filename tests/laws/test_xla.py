@@ -19,7 +19,7 @@ FEW = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-MANY = settings(FEW, max_examples=600, derandomize=False, print_blob=True)
+MANY = settings(FEW, max_examples=1500, derandomize=False, print_blob=True)
 
 
 def check(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:

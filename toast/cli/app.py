@@ -125,24 +125,36 @@ def show_and_exit(plan: Plan, output: Path) -> None:
 def inspect_command(
     module: options.ModuleFile,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page that explains it all instead."),
+    ] = None,
+    which: Annotated[
+        int, typer.Option("--set", help="The compatibility set whose graph is drawn.", min=0)
+    ] = 0,
 ) -> None:
     """Print the colours, conflicts, compatibility sets and repeated groups of MODULE."""
-    from toast.cli.inspection import print_inspection
+    from toast.cli.inspection import print_inspection, write_page
 
     found: list[object] = []
     with user_errors():
         read_module(module)
+        if html is not None:
+            check_output(html.absolute().parent)
         with ProgressBar() as bar:
             bar.stage("analysing")
             outcome = run(
                 module.resolve().parent,
-                command=engine_command("--inspect", str(module.resolve())),
+                command=engine_command("--inspect", str(module.resolve()), str(which)),
                 on_event=lambda event: found.append(event.get("inspection")),
             )
         outcome.raise_for_error()
         if not found or not isinstance(found[0], dict):
             raise InvalidModule("The analysis ended without a result.", "Please report this.")
-        print_inspection(found[0], as_json=as_json)
+        if html is not None:
+            write_page(found[0], html, module.name)
+        if html is None or as_json:
+            print_inspection(found[0], as_json=as_json)
 
 
 @app.command("verify")

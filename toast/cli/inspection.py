@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from analysis.errors import InvalidRequest
 from costmodel.devices import Device, catalogue
 from costmodel.units import format_bytes, format_seconds
 from toast.report import make_console
@@ -35,6 +37,20 @@ def print_inspection(inspection: dict[str, Any], *, as_json: bool) -> None:
     if stages := inspection.get("stages"):
         rows = [{"stage": k, "time": format_seconds(v)} for k, v in stages.items()]
         _print_rows(console, "Time by stage", rows)
+
+
+def write_page(inspection: dict[str, Any], path: Path, title: str) -> None:
+    """The same as one HTML page at `path`; raises InvalidRequest where it cannot be written."""
+    from toast.page import render_page
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render_page(inspection, title), encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(
+            f"{path} cannot be written: {error.strerror}.", "Give another file with --html."
+        ) from error
+    make_console(stderr=True).print(f"Written to {path}.", soft_wrap=True)
 
 
 TITLES = {
