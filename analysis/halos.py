@@ -57,6 +57,7 @@ WIDEST = 4
 exchange: it makes another dimension (half of the heads, one of two joined inputs)."""
 _MOVING = frozenset({"stablehlo.slice", "stablehlo.pad", "stablehlo.reverse"})
 _PADDED = frozenset({"stablehlo.pad", "stablehlo.convolution", "stablehlo.reduce_window"})
+_CONVOLUTION = "stablehlo.convolution"
 _SCATTERING = frozenset({"stablehlo.select_and_scatter"})
 
 
@@ -85,11 +86,21 @@ def with_halos(
         if factor >= 0 and kinds[factor] in (FactorKind.PARALLEL, FactorKind.HALO) and strip:
             wide = op.name in _MOVING and strip * WIDEST > size
             wide = wide or (window is not None and _is_fragile(op.name, window))
+            wide = wide or (op.name == _CONVOLUTION and _has_features(op, operands[1]))
             reaches[factor] = 1 if window is None else window.reach
             kinds[factor] = FactorKind.BLOCKED if wide else FactorKind.HALO
             widths[factor] = 0 if wide else max(widths[factor], strip)
     shapes = [*operands, *results]
     return _evenly(rule, tuple(kinds), shapes, reaches), tuple(widths)
+
+
+def _has_features(op: Any, kernel: Shape) -> bool:
+    """Whether the kernel's output features can be split: never together with what it slides over.
+
+    XLA then adds up results that are not partial.
+    """
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    return kernel[numbers.kernel_output_feature_dimension] > 1
 
 
 def _is_fragile(name: str, window: Window) -> bool:

@@ -69,22 +69,9 @@ def _parse(attribute: Any) -> Rule:
         kinds[factor] = FactorKind.BLOCKED
     for factor in minor_factors(sizes, operands + results):
         kinds[factor] = FactorKind.BLOCKED
-    for factor in _vanishing(operands, results):
-        if kinds[factor] == FactorKind.PARALLEL:
-            kinds[factor] = FactorKind.BLOCKED
     for factor in unmatched_factors(sizes, kinds, operands, results):
         kinds[factor] = FactorKind.BLOCKED
     return Rule(sizes=sizes, kinds=tuple(kinds), operands=operands, results=results)
-
-
-def _vanishing(operands: tuple[Dims, ...], results: tuple[Dims, ...]) -> set[int]:
-    """Factors of operands that no result has: unless they are reduced, no shard of them is enough.
-
-    Shardy leaves such factors in reshapes whose sizes do not divide each other.
-    """
-    made = {factor for dims in results for factors in dims for factor in factors}
-    taken = {factor for dims in operands for factors in dims for factor in factors}
-    return taken - made
 
 
 def _dims(mapping: Any) -> Dims:
@@ -113,8 +100,9 @@ def unmatched_factors(
 ) -> set[int]:
     """Factors on one side only of a rule that could not match all of the two sides.
 
-    A reshape such as 8x6 to 3x16 cuts the elements at places that do not nest. (A factor of results
-    alone is fine where nothing is unmatched in the operands: it is a broadcast.)
+    A reshape such as 8x6 to 3x16 cuts the elements at places that do not nest. (Factors of operands
+    alone are fine where they are reduced; those of results alone where nothing is unmatched in the
+    operands: it is a broadcast.)
     """
     before, after = _present(operands), _present(results)
     lost = {

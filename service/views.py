@@ -31,6 +31,10 @@ Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0, le=2**60)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=86_400)]
 
 
+Demand = Annotated[str, Field(max_length=512)]
+MAX_DEMANDS = 10_000
+
+
 class PlanFields(PlanRequest):
     """`PlanRequest` as people write it: `memory` may be `"16GiB"`, `budget` `"10s"`."""
 
@@ -39,6 +43,8 @@ class PlanFields(PlanRequest):
     memory: Bytes | None = Field(default=None, examples=["16GiB"])
     budget: Seconds | None = Field(default=None, examples=["10s"])
     planner: str = Field(default="mcts", max_length=64)
+    pins: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS)
+    forbid: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS)
 
     def to_request(self) -> PlanRequest:
         """The request for the engine; raises the `ToastError` that it would raise itself."""

@@ -42,17 +42,16 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         mesh: `"data=2,model=4"`, a mapping of sizes by name, or a `jax.sharding.Mesh`.
         device: a name of `toast devices`.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
-        seed: of the search; with `rollouts` and `threads=1` the answer is repeatable.
-        rollouts: of the search; until it converges when None.
+        seed: of the search; with it, `rollouts` and `threads=1` the answer is repeatable.
+        rollouts: until the search converges when None.
         budget: seconds of search, or such as `"10s"`.
-        threads: of the search; 0 is one per core.
+        threads: 0 is one per core.
         planner: `mcts`, `greedy` or `random`.
         pins: layouts to keep, as `"PATTERN=axis,None,..."` (see docs/cli.md for patterns).
         forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
 
-    Returns:
-        The plan and the sharded module, in the form that `module` had.
+    Returns the plan and the sharded module, in the form that `module` had.
 
     Raises:
         ToastError: what is wrong, and what to do. XLA's aborts end the child process alone.

@@ -42,7 +42,7 @@ def set_graph(analysis: Analysis, words: Words, which: int, limit: int = MAX_NOD
     return Graph(
         set=which,
         nodes=sorted(nodes, key=lambda node: node.id),
-        edges=_between(edges, shown),
+        edges=_between(edges, shown, list(side_of)),
         conflicts=[conflict.names for conflict in kept],
         left_out=len(_sides(conflicts, sides)) - len(side_of),
         neighbours_left_out=len(neighbours) - len(neighbours[:room]),
@@ -119,8 +119,12 @@ def _node(program: Program, words: Words, name: int, op: int, side: int) -> Grap
     )
 
 
-def _between(edges: tuple[Ints, Ints], names: list[int]) -> list[GraphEdge]:
-    kept = [pairs[np.isin(pairs, names).all(axis=1)].tolist() for pairs in edges]
+def _between(edges: tuple[Ints, Ints], names: list[int], inside: list[int]) -> list[GraphEdge]:
+    """Edges between `names`, at least one of them `inside` the set."""
+    kept = [
+        pairs[np.isin(pairs, names).all(axis=1) & np.isin(pairs, inside).any(axis=1)].tolist()
+        for pairs in edges
+    ]
     return [
         GraphEdge(source=source, target=target, linked=linked)
         for linked, pairs in zip((False, True), kept, strict=True)

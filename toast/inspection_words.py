@@ -50,9 +50,10 @@ class Words:
         self._lines: dict[int, str] = {}
 
     def line(self, op: int) -> str:
-        """The source line of an op, or ''."""
+        """The source line of an op, or ''; without one, the line of the module's own text."""
         if op not in self._lines:
-            self._lines[op] = source_line(self._source.handles[op])
+            found = source_line(self._source.handles[op])
+            self._lines[op] = "module" + found[1:] if found.startswith("-:") else found
         return self._lines[op]
 
     def tensor(self, op: int, names: Sequence[int]) -> Tensor:
@@ -172,13 +173,12 @@ def tensors(program: Program, op: int) -> list[Tensor]:
 
 
 def differing(first: str, second: str) -> tuple[str, str] | None:
-    """The last words in which two argument paths differ: ('query', 'key')."""
+    """The last words in which two argument paths of one shape differ: ('query', 'key')."""
     left, right = _WORD.findall(first), _WORD.findall(second)
-    if len(left) == len(right):
-        pairs = [(a, b) for a, b in zip(left, right, strict=True) if a != b]
-        return pairs[-1] if pairs else None
-    only = [[w for w in left if w not in right], [w for w in right if w not in left]]
-    return (only[0][-1], only[1][-1]) if only[0] and only[1] else None
+    if len(left) != len(right):
+        return None
+    pairs = [(a, b) for a, b in zip(left, right, strict=True) if a != b]
+    return pairs[-1] if pairs else None
 
 
 def short(location: str) -> str:

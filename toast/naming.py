@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from analysis.analyse import Analysis
 from analysis.program import Program
 from toast.dataflow import Dataflow
@@ -116,6 +118,7 @@ def _ranges(numbers: set[int]) -> str:
 
 
 def _with_ops(analysis: Analysis, names: list[str]) -> list[str]:
+    """Name what no argument carries: after a dimension of a result, else a factor of an op."""
     program, groups = analysis.program, analysis.groups
     for value in range(program.values):
         for dim, name in enumerate(program.def_names(value).tolist()):
@@ -123,6 +126,14 @@ def _with_ops(analysis: Analysis, names: list[str]) -> list[str]:
             if colour >= 0 and not names[int(groups.of_colour[colour])]:
                 op = int(program.value_op[value])
                 names[int(groups.of_colour[colour])] = f"{program.kind(op)}#{op}.{dim}"
+    if "" not in names:
+        return names
+    for factor in np.flatnonzero(analysis.colours.colour >= 0).tolist():
+        group = int(groups.of_colour[analysis.colours.colour[factor]])
+        if not names[group]:
+            op = int(np.searchsorted(program.op_factors, factor, side="right")) - 1
+            index = factor - int(program.op_factors[op])
+            names[group] = f"{program.kind(op)}#{op}.factor{index}"
     return names
 
 

@@ -55,13 +55,13 @@ def test_minor_factors_have_a_larger_one_before_them() -> None:
 
 def test_a_halo_is_as_wide_as_the_window_reaches() -> None:
     program = program_of(
-        "func.func @main(%x: tensor<1x32x32x4xf32>, %k: tensor<3x3x4x8xf32>)"
-        " -> tensor<1x32x32x8xf32> {"
+        "func.func @main(%x: tensor<1x32x32x4xf32>, %k: tensor<3x3x4x1xf32>)"
+        " -> tensor<1x32x32x1xf32> {"
         " %y = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],"
         " window = {stride = [1, 1], pad = [[1, 1], [1, 1]]}"
         " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
-        " : (tensor<1x32x32x4xf32>, tensor<3x3x4x8xf32>) -> tensor<1x32x32x8xf32>"
-        " return %y : tensor<1x32x32x8xf32> }"
+        " : (tensor<1x32x32x4xf32>, tensor<3x3x4x1xf32>) -> tensor<1x32x32x1xf32>"
+        " return %y : tensor<1x32x32x1xf32> }"
     )
     halos = program.factor_halo[program.factor_kind == FactorKind.HALO]
     assert halos.tolist() == [2, 2]

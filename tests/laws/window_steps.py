@@ -180,7 +180,7 @@ def convolution(draw: Draw, text: Text, x: Value) -> Value | None:
     dilation = draw(st.sampled_from((1, 1, 2)))
     low, high = draw(st.integers(0, 2)), draw(st.integers(0, 2))
     groups = draw(st.sampled_from([g for g in (1, 1, 2, 4) if features % g == 0]))
-    outer = groups * draw(st.sampled_from((1, 2, 4)))
+    outer = groups * draw(st.sampled_from((1, 1, 2, 4)))
     places = ((size - 1) * dilation + 1 + low + high - width) // stride + 1
     shape = (batch, places, outer)
     if places < 1 or math.prod(shape) > MAX_ELEMENTS:

@@ -70,9 +70,22 @@ def test_people_may_write_units(server: Server) -> None:
     assert job["request"] == {
         "mesh": "data=2", "device": "tpu-v5e", "memory": 16 << 30, "seed": 3,
         "rollouts": None, "budget": 0.5, "threads": 1, "planner": "mcts",
+        "pins": [], "forbid": [],
     }  # fmt: skip
     plain = server.submit("success", memory=1 << 30, budget=2)
     assert (plain["request"]["memory"], plain["request"]["budget"]) == (1 << 30, 2.0)
+
+
+def test_pins_travel_to_the_engine(server: Server) -> None:
+    pins = ["params/**/kernel=None,model", "0=data"]
+    job = server.submit("success", pins=pins, forbid=["batch/*=model"])
+    assert (job["request"]["pins"], job["request"]["forbid"]) == (pins, ["batch/*=model"])
+    answer = server.client.post(
+        "/v1/plan", params={"mesh": "data=2", "pins": pins}, content=b"success"
+    )
+    assert answer.status_code == 200
+    found = server.client.get(f"/v1/jobs/{answer.headers['Toast-Job']}").json()
+    assert found["request"]["pins"] == pins
 
 
 def test_the_engine_gets_the_request(server: Server) -> None:

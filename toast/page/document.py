@@ -229,10 +229,7 @@ def _members(names: Sequence[str], noun: str) -> str:
     items = "".join(f"<li><code>{escape(name)}</code></li>" for name in names[:MAX_MEMBERS])
     more = len(names) - MAX_MEMBERS
     tail = f"<li>and {more:,} more</li>" if more > 0 else ""
-    return (
-        f"<details><summary>{len(names):,} {noun}s, as <code>{escape(names[0])}</code></summary>"
-        f"<ul>{items}{tail}</ul></details>"
-    )
+    return f"<details><summary>{len(names):,} {noun}s</summary><ul>{items}{tail}</ul></details>"
 
 
 def _place(location: str) -> str:

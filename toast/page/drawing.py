@@ -13,7 +13,7 @@ Json = Mapping[str, Any]
 Point = tuple[float, float]
 
 BLOCK_HEIGHT = 66.0
-PILL_WIDTH, PILL_HEIGHT = 88.0, 24.0
+PILL_WIDTH, PILL_HEIGHT, PILL_OFFSET = 88.0, 24.0, 13.0
 MARGIN = 14.0
 LANE = 5.0
 """Arrows of the two sides keep this far from the middle of a slot that they share."""
@@ -66,8 +66,7 @@ def _unshared(nodes: Sequence[Json], edges: Sequence[Json]) -> tuple[list[Json],
                 copy = {**outside[edge[end]], "id": number, "op_number": 0}
                 copies.setdefault(key, copy)
                 ends[end] = copies[key]["id"]
-        if not (edge["source"] in outside and edge["target"] in outside):
-            drawn.append({**edge, **ends})
+        drawn.append({**edge, **ends})
     return _renumbered(kept, copies, drawn), drawn
 
 
@@ -109,14 +108,15 @@ def _pills(blocks: Mapping[int, Sequence[Json]], layout: Layout) -> dict[int, Po
         x, y = layout.ops[op]
         step = min(PILL_WIDTH + 34, (BLOCK_WIDTH - PILL_WIDTH - 8) / max(1, len(nodes) - 1))
         for index, node in enumerate(nodes):
-            found[node["id"]] = (x + (index - (len(nodes) - 1) / 2) * step, y + 13)
+            found[node["id"]] = (x + (index - (len(nodes) - 1) / 2) * step, y + PILL_OFFSET)
     return found
 
 
 def _edge(edge: Json, pills: Mapping[int, Point], bends: Sequence[Point]) -> str:
     """An arrow of M through the slots that are kept for it."""
     (x0, y0), (x1, y1) = pills[edge["source"]], pills[edge["target"]]
-    at, end = (x0, y0 + PILL_HEIGHT / 2), (x1, y1 - PILL_HEIGHT / 2 - 1)
+    at = (x0, y0 - PILL_OFFSET + BLOCK_HEIGHT / 2)
+    end = (x1, y1 - PILL_OFFSET - BLOCK_HEIGHT / 2 - 1)
     path = f"M{at[0]:.1f} {at[1]:.1f}"
     for x, y in bends:
         path += _curve(at, (x, y - BLOCK_HEIGHT / 2)) + f"V{y + BLOCK_HEIGHT / 2:.1f}"

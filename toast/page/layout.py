@@ -16,8 +16,9 @@ Node = int | tuple[int, int, int]
 """An op, or (source op, target op, layer) for the slot of a passing edge."""
 
 BLOCK_WIDTH, SLOT_WIDTH, GAP = 228.0, 14.0, 18.0
-ROW_HEIGHT = 104.0
-SWEEPS, SETTLING = 24, 300
+ROW_HEIGHT = 100.0
+MAX_ABREAST = 4
+SWEEPS, SETTLING = 24, 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +65,25 @@ def _layers(graph: Any) -> list[list[int]]:
     layer_of = {
         op: index for index, ops in enumerate(nx.topological_generations(graph)) for op in ops
     }
-    # The first layer possible is rarely the best: an op that feeds more than it takes moves down.
+    # The first layer possible is rarely the best: who takes no more than it feeds moves down.
     for op in reversed(list(nx.topological_sort(graph))):
-        if graph.out_degree(op) > graph.in_degree(op):
+        if graph.out_degree(op) >= max(1, graph.in_degree(op)):
             layer_of[op] = min(layer_of[after] for after in graph.successors(op)) - 1
-    layers: list[list[int]] = [[] for _ in range(max(layer_of.values(), default=-1) + 1)]
-    for op in sorted(layer_of):
-        layers[layer_of[op]].append(op)
-    return layers
+    return _narrowed(graph, layer_of)
+
+
+def _narrowed(graph: Any, wanted: Mapping[int, int]) -> list[list[int]]:
+    """At most `MAX_ABREAST` ops in a layer: what has no room in its own goes further down."""
+    layer_of: dict[int, int] = {}
+    layers: list[list[int]] = [[] for _ in range(max(wanted.values(), default=-1) + 1)]
+    for op in nx.lexicographical_topological_sort(graph, key=lambda op: (wanted[op], op)):
+        layer = max([wanted[op], *(layer_of[before] + 1 for before in graph.predecessors(op))])
+        while layer < len(layers) and len(layers[layer]) >= MAX_ABREAST:
+            layer += 1
+        layers += [[] for _ in range(layer + 1 - len(layers))]
+        layers[layer].append(op)
+        layer_of[op] = layer
+    return [layer for layer in layers if layer]
 
 
 def _with_slots(graph: Any, layers: Sequence[Sequence[int]]) -> tuple[Any, list[list[Node]]]:
@@ -105,19 +117,20 @@ def _untangle(graph: Any, rows: list[list[Node]]) -> None:
 
 
 def _columns(graph: Any, rows: Sequence[Sequence[Node]]) -> dict[Node, float]:
-    """The middle of each node: near its neighbours, in order, and apart from those beside it."""
+    """The middle of each node: near its neighbours, in order, apart, and within the widest row."""
+    board = max((sum(_width(n) + GAP for n in row) - GAP for row in rows), default=0.0)
     x: dict[Node, float] = {}
     for row in rows:
-        x.update(_apart(row, dict.fromkeys(row, 0.0)))
+        x.update(_apart(row, dict.fromkeys(row, 0.0), board))
     for sweep in range(SETTLING):
         for row in rows if sweep % 2 == 0 else reversed(rows):
             wanted = {n: _mean([x[m] for m in nx.all_neighbors(graph, n)], x[n]) for n in row}
-            x.update(_apart(row, wanted))
+            x.update(_apart(row, wanted, board))
     return x
 
 
-def _apart(row: Sequence[Node], wanted: Mapping[Node, float]) -> dict[Node, float]:
-    """Places in the order of the row, as near to those wanted as widths allow."""
+def _apart(row: Sequence[Node], wanted: Mapping[Node, float], board: float) -> dict[Node, float]:
+    """Places in the order of the row, as near to those wanted as widths and the board allow."""
     placed: dict[Node, float] = {}
     edge = float("-inf")
     for node in row:
@@ -125,7 +138,15 @@ def _apart(row: Sequence[Node], wanted: Mapping[Node, float]) -> dict[Node, floa
         placed[node] = max(wanted[node], edge + half)
         edge = placed[node] + half + GAP
     shift = _mean([wanted[node] - placed[node] for node in row], 0.0)
-    return {node: place + shift for node, place in placed.items()}
+    edge = -board / 2
+    for node in row:
+        placed[node] = max(placed[node] + shift, edge + _width(node) / 2)
+        edge = placed[node] + _width(node) / 2 + GAP
+    edge = board / 2
+    for node in reversed(row):
+        placed[node] = min(placed[node], edge - _width(node) / 2)
+        edge = placed[node] - _width(node) / 2 - GAP
+    return placed
 
 
 def _width(node: Node) -> float:

@@ -12,7 +12,7 @@ STYLE = """
   --bar: #2d4a5c; --first: #6cc4e4; --first-fill: #14394a; --second: #f0b659;
   --second-fill: #47330f; --conflict: #ff6b63; --edge: #c5ccd3; --outside: #20262c; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1160px; padding: 28px 24px 60px; background: var(--paper);
+body { margin: 0 auto; max-width: 1240px; padding: 28px 24px 60px; background: var(--paper);
   color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 25px; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 18px; margin: 38px 0 4px; }
@@ -42,7 +42,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums;
 .bar { height: 7px; border-radius: 4px; background: var(--bar); margin-top: 3px; min-width: 2px; }
 summary { cursor: pointer; }
 details ul { margin: 4px 0; padding-left: 18px; columns: 2; }
-.graph { display: block; margin: 0 auto; }
+.graph { display: block; margin: 0 auto; max-width: 100%; height: auto; }
 .graph text { font: 12px ui-monospace, monospace; fill: var(--ink); }
 .graph .place { text-anchor: end; fill: var(--soft); font-size: 11px; }
 .graph .op { font-weight: 600; }
@@ -53,10 +53,10 @@ details ul { margin: 4px 0; padding-left: 18px; columns: 2; }
 .head { fill: var(--edge); }
 .conflict { stroke: var(--conflict); stroke-width: 2.6; }
 .pill rect { stroke-width: 1.5; }
-.pill text { text-anchor: middle; }
+.graph .pill text { text-anchor: middle; font-size: 11px; }
 .pill.first rect { fill: var(--first-fill); stroke: var(--first); }
 .pill.second rect { fill: var(--second-fill); stroke: var(--second); }
 .pill.outside rect { fill: var(--outside); stroke: var(--soft); stroke-dasharray: 3 3; }
 .board { background: var(--paper); border: 1px solid var(--line); border-radius: 10px;
-  padding: 10px; overflow: auto; max-height: 1500px; }
+  padding: 10px; overflow-x: auto; }
 """
