@@ -31,8 +31,9 @@ Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0, le=2**60)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=86_400)]
 
 
-Demand = Annotated[str, Field(max_length=512)]
-MAX_DEMANDS = 10_000
+Demand = Annotated[str, Field(max_length=200)]
+MAX_DEMANDS, MAX_DEMANDS_IN_QUERY = 10_000, 32
+"""How many pins a job may have; a query must fit the server's longest request line."""
 
 
 class PlanFields(PlanRequest):
@@ -43,8 +44,8 @@ class PlanFields(PlanRequest):
     memory: Bytes | None = Field(default=None, examples=["16GiB"])
     budget: Seconds | None = Field(default=None, examples=["10s"])
     planner: str = Field(default="mcts", max_length=64)
-    pins: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS)
-    forbid: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS)
+    pins: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS_IN_QUERY)
+    forbid: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS_IN_QUERY)
 
     def to_request(self) -> PlanRequest:
         """The request for the engine; raises the `ToastError` that it would raise itself."""
@@ -59,6 +60,8 @@ class PlanFields(PlanRequest):
 class JobRequest(PlanFields):
     """The body of `POST /v1/jobs`."""
 
+    pins: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS)
+    forbid: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS)
     module: str = Field(pattern=r"^[0-9a-f]{64}$", description="The id of an uploaded module.")
 
 
