@@ -150,8 +150,9 @@ def _first_line(error: Exception) -> str:
 
 
 def _decode_export(data: bytes) -> Loaded:
+    blob: Any = data  # jax asks for a bytearray, which would be a copy, and only reads it
     try:
-        exported = jax.export.deserialize(bytearray(data))
+        exported = jax.export.deserialize(blob)
     except Exception:  # the flatbuffer reader raises whatever the bytes lead it to
         raise InvalidModule(
             "The bytes are neither StableHLO text, MLIR bytecode nor a jax.export artifact.",

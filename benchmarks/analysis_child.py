@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 MIB = 2**20
 Record = dict[str, Any]
 
@@ -98,6 +100,7 @@ def analyse(path: Path) -> Record:
         "stages": {**source.seconds, **analysis.seconds},
         "base": base,
         "peak": peak_bytes(),
+        "resident": psutil.Process().memory_info().rss,
     }
 
 

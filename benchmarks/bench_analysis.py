@@ -51,7 +51,7 @@ def main() -> None:
     if held is not None:
         console.print(held)
     if options.write:
-        write_report(ROOT / "docs", rows, held)
+        write_report(ROOT / "docs", rows, held, options.repeats)
 
 
 class Records:

@@ -81,10 +81,11 @@ def _set(row: Json, drawn: bool) -> str:
             zip(("first", "second"), row["resolutions"], strict=True)
         )
     )
+    places = f"each of {row['tied']:,} tied sets" if row["tied"] > 1 else "its one set"
     note = (
-        f"colour <code>{escape(row['colour'])}</code>, {row['conflicts']:,} conflicts in each of "
+        f"colour <code>{escape(row['colour'])}</code>, {row['conflicts']:,} conflicts in {places}"
     )
-    note += f"{row['tied']:,} tied sets" + (", drawn below" if drawn else "")
+    note += ", drawn below" if drawn else ""
     return (
         f'<div class="card{" drawn" if drawn else ""}"><h3>{row["id"]}. '
         f'{escape(row["description"])}</h3>{sides}<div class="note">{note}</div></div>'
