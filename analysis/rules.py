@@ -126,6 +126,8 @@ def own_rule(name: str, operands: list[Shape], results: list[Shape]) -> Rule:
     """The rule of an op that Shardy leaves out."""
     if not operands and name in _GENERATORS:
         return pointwise(0, results)
+    if name == "stablehlo.get_dimension_size":
+        return _asked_for_size(operands)
     if name == "stablehlo.optimization_barrier":
         return _pairwise(operands)
     shapes = set(operands + results)
@@ -134,7 +136,7 @@ def own_rule(name: str, operands: list[Shape], results: list[Shape]) -> Rule:
     return blocked(operands, results)
 
 
-_GENERATORS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant"})
+_GENERATORS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant", "chlo.constant"})
 _POINTWISE = frozenset({"sdy.sharding_constraint", "sdy.propagation_barrier", "sdy.reshard"})
 _CHLO_STRUCTURED = frozenset({"chlo.top_k", "chlo.ragged_dot", "chlo.scan", "chlo.constant"})
 
@@ -163,6 +165,13 @@ def identities(shapes: list[Shape]) -> tuple[tuple[int, ...], tuple[Dims, ...]]:
         tensors.append(tuple((len(sizes) + i,) for i in range(len(shape))))
         sizes.extend(shape)
     return tuple(sizes), tuple(tensors)
+
+
+def _asked_for_size(operands: list[Shape]) -> Rule:
+    """The size is part of the type: any shard will do, and nothing is computed from it."""
+    sizes, tensors = identities(operands)
+    kinds = (FactorKind.PARALLEL,) * len(sizes)
+    return Rule(sizes=sizes, kinds=kinds, operands=tensors, results=((),))
 
 
 def _pairwise(shapes: list[Shape]) -> Rule:

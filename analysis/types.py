@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 
 from analysis.errors import UnsupportedModule
 
+_MANUAL = "sdy.manual_computation"
 _BITS = re.compile(r"(\d+)")
 
 
@@ -36,20 +37,37 @@ class TypeReader:
 
 
 def check_static(main: ir.Operation) -> None:
-    """Raise `UnsupportedModule` where a value of `main` has a dynamic shape.
+    """Raise `UnsupportedModule` where `main` has a dynamic shape or a manual computation.
 
-    Shardy's passes abort or fail on one, so this runs before them.
+    Shardy's passes abort or fail on them, so this runs before them.
     """
+    wrong: list[UnsupportedModule] = []
     reader = TypeReader()
     for index, argument in enumerate(main.regions[0].blocks[0].arguments):
         reader.read(argument.type, f"argument {index}")
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        for result in op.results:
-            reader.read(result.type, op.location)
+        # What is raised in here would come out as MLIR's own error.
+        try:
+            for result in op.results:
+                reader.read(result.type, op.location)
+            if op.name == _MANUAL:
+                raise _manual(op)
+        except UnsupportedModule as error:
+            wrong.append(error)
+            return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE
 
     main.walk(visit, ir.WalkOrder.PRE_ORDER)
+    if wrong:
+        raise wrong[0]
+
+
+def _manual(op: ir.Operation) -> UnsupportedModule:
+    return UnsupportedModule(
+        f"The module already holds a manual computation at {op.location}.",
+        "Lower the step without shard_map; the planner chooses the shards.",
+    )
 
 
 def _tensor(kind: ir.Type, where: Any) -> TensorType:

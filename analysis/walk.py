@@ -9,7 +9,6 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from analysis.builder import NewOp, ProgramBuilder
-from analysis.errors import UnsupportedModule
 from analysis.halos import with_halos
 from analysis.program import (
     ARGUMENT,
@@ -29,7 +28,7 @@ from analysis.trips import DEFAULT_TRIPS, trip_count
 from analysis.types import TypeReader
 
 _BRANCHING = frozenset({"stablehlo.case", "stablehlo.if"})
-_CONSTANTS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant"})
+_CONSTANTS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant", "chlo.constant"})
 _SPREADING = frozenset(
     {
         "stablehlo.broadcast_in_dim",
@@ -38,7 +37,10 @@ _SPREADING = frozenset(
         "stablehlo.reshape",
     }
 )
-_IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"})
+_PLACES = frozenset({"start_indices", "limit_indices", "edge_padding_low", "edge_padding_high"})
+"""Where a slice or pad stands in the whole tensor; layers that each take their own part of one
+tensor (a mask for each layer, stacked parameters) are alike all the same."""
+_IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"}) | _PLACES
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
 
 
@@ -121,11 +123,6 @@ class Walk:
                     self._transfer(RETURN, op, list(op.operands), [], trips)
                 case "stablehlo.return":
                     pass
-                case "sdy.manual_computation":
-                    raise UnsupportedModule(
-                        f"The module already holds a manual computation at {op.location}.",
-                        "Lower the step without shard_map; the planner chooses the shards.",
-                    )
                 case _:
                     self._op(op, trips)
 

@@ -165,3 +165,17 @@ def test_colours_that_meet_are_never_tied() -> None:
     analysis = lowered(deep, (8, 16), *[(16, 16)] * 4)
     for first, second in argument_colours(analysis)[1:]:
         assert analysis.groups.of_colour[first] != analysis.groups.of_colour[second]
+
+
+def test_layers_that_take_their_own_part_of_one_tensor_are_tied() -> None:
+    def f(x: jax.Array, *weights: jax.Array) -> jax.Array:
+        masks = jnp.ones((3, 32))
+        for i in range(3):
+            hidden = jnp.tanh(x @ weights[2 * i]) * jax.lax.slice(masks, (i, 0), (i + 1, 32))
+            x = x + hidden @ weights[2 * i + 1]
+        return x
+
+    analysis = lowered(f, (8, 16), *[(16, 32), (32, 16)] * 3)
+    hidden = [colours[1] for colours in argument_colours(analysis)[1::2]]
+    assert len(set(hidden)) == 3
+    assert len({int(analysis.groups.of_colour[colour]) for colour in hidden}) == 1

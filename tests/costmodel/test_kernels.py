@@ -109,14 +109,14 @@ def test_donated_results_take_no_memory_of_their_own() -> None:
 
 def test_a_halo_is_a_permute_and_not_a_gather() -> None:
     data = (
-        b"func.func @main(%x: tensor<1x32x32x4xf32>, %k: tensor<3x3x4x8xf32>)"
-        b" -> tensor<1x32x32x8xf32> {"
+        b"func.func @main(%x: tensor<1x32x32x4xf32>, %k: tensor<3x3x4x1xf32>)"
+        b" -> tensor<1x32x32x1xf32> {"
         b" %y = stablehlo.convolution(%x, %k)"
         b" dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],"
         b" window = {stride = [1, 1], pad = [[1, 1], [1, 1]]}"
         b" {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
-        b" : (tensor<1x32x32x4xf32>, tensor<3x3x4x8xf32>) -> tensor<1x32x32x8xf32>"
-        b" return %y : tensor<1x32x32x8xf32> }"
+        b" : (tensor<1x32x32x4xf32>, tensor<3x3x4x1xf32>) -> tensor<1x32x32x1xf32>"
+        b" return %y : tensor<1x32x32x1xf32> }"
     )
     evaluator = evaluator_of(data, "s=4")
     rows = evaluator.collectives((Action(group=argument_group(evaluator.analysis, 0, 1), axis=0),))

@@ -12,7 +12,7 @@ from tests.laws.programs import FOUR_TO_EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
 
 FEW = settings(
-    max_examples=150,
+    max_examples=1000,
     deadline=None,
     derandomize=True,
     database=None,

@@ -13,7 +13,7 @@ from tests.laws.states import prepared, state_of
 from tests.laws.xla import Xla, request_of
 
 FEW = settings(
-    max_examples=25,
+    max_examples=150,
     deadline=None,
     derandomize=True,
     database=None,

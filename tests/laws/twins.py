@@ -17,12 +17,12 @@ BATCH, SEQUENCE, MODEL, HIDDEN, HEADS = 64, 128, 256, 1024, 8
 
 
 def mlp_layer(x: Any, weights: Any) -> Any:
-    """x [batch, model]; weights up [model, hidden] and down [hidden, model]."""
+    """For x [batch, model], with weights up [model, hidden] and down [hidden, model]."""
     return x + jax.nn.gelu(x @ weights["up"]) @ weights["down"]
 
 
 def attention_layer(x: Any, weights: Any) -> Any:
-    """x [batch, sequence, model]; self attention with heads."""
+    """For x [batch, sequence, model]: self attention with heads."""
     query, key, value = (jnp.einsum("bsm,mhd->bshd", x, weights[name]) for name in "qkv")
     scores = jax.nn.softmax(jnp.einsum("bshd,bthd->bhst", query, key))
     mixed = jnp.einsum("bhst,bthd->bshd", scores, value)

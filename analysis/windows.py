@@ -1,0 +1,131 @@
+"""Ops whose results are made from windows over their first operand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """How the results along a dimension are made from the first operand along it.
+
+    `low` is the padding in front, negative where elements are left out; `dilation` that of the
+    operand, `window_dilation` that of the window, as StableHLO means them.
+    """
+
+    width: int = 1
+    stride: int = 1
+    low: int = 0
+    dilation: int = 1
+    window_dilation: int = 1
+
+    @property
+    def reach(self) -> int:
+        """Elements from the first to the last that a window covers."""
+        return (self.width - 1) * self.window_dilation + 1
+
+    def strip(self, size: int, results: int) -> int:
+        """Elements that shards need of both neighbours together, at most.
+
+        Shard boundaries lie at equal parts of the operand (`size`) and of the results; what is
+        wanted beyond one is linear in its place, so it is largest at one of the ends.
+        """
+        first = [-self.low, results * self.stride - self.low]
+        last = [place - self.stride + (self.width - 1) * self.window_dilation for place in first]
+        ends = list(zip((0, size), first, last, strict=True))
+        before = max(math.floor(own - place / self.dilation) for own, place, _ in ends)
+        after = max(math.floor(place / self.dilation) + 1 - own for own, _, place in ends)
+        return min(max(before, 0) + max(after, 0), size)
+
+
+Windows = dict[int, tuple[Window | None, int]]
+"""Operand dimension -> its window (None: everything moves) and the result's dimension."""
+
+
+def _ints(op: Any, name: str, count: int, default: int) -> list[int]:
+    return [int(v) for v in op.attributes[name]] if name in op.attributes else [default] * count
+
+
+def _lows(op: Any, count: int) -> list[int]:
+    if "padding" not in op.attributes:
+        return [0] * count
+    pairs = np.array(ir.DenseIntElementsAttr(op.attributes["padding"])).reshape(count, 2)
+    return [int(low) for low in pairs[:, 0]]
+
+
+def _slice(op: Any) -> Windows:
+    starts = [int(v) for v in op.attributes["start_indices"]]
+    strides = [int(v) for v in op.attributes["strides"]]
+    rows = enumerate(zip(starts, strides, strict=True))
+    return {d: (Window(low=-start, stride=stride), d) for d, (start, stride) in rows}
+
+
+def _pad(op: Any) -> Windows:
+    lows = [int(v) for v in op.attributes["edge_padding_low"]]
+    interiors = [int(v) for v in op.attributes["interior_padding"]]
+    rows = enumerate(zip(lows, interiors, strict=True))
+    return {d: (Window(low=low, dilation=interior + 1), d) for d, (low, interior) in rows}
+
+
+def _reverse(op: Any) -> Windows:
+    return {int(d): (None, int(d)) for d in op.attributes["dimensions"]}
+
+
+def _reduce_window(op: Any) -> Windows:
+    rank = len(op.attributes["window_dimensions"])
+    rows = zip(
+        _ints(op, "window_dimensions", rank, 1),
+        _ints(op, "window_strides", rank, 1),
+        _lows(op, rank),
+        _ints(op, "base_dilations", rank, 1),
+        _ints(op, "window_dilations", rank, 1),
+        strict=True,
+    )
+    return {d: (_window(row), d) for d, row in enumerate(rows)}
+
+
+def _window(row: tuple[int, int, int, int, int]) -> Window:
+    width, stride, low, dilation, window_dilation = row
+    return Window(
+        width=width, stride=stride, low=low, dilation=dilation, window_dilation=window_dilation
+    )
+
+
+def _select_and_scatter(op: Any) -> Windows:
+    """The windows of an element are those that begin up to a width before it."""
+    widths = [int(v) for v in op.attributes["window_dimensions"]]
+    return {d: (Window(width=2 * w - 1, low=w - 1), d) for d, w in enumerate(widths)}
+
+
+def _convolution(op: Any) -> Windows:
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    inputs = list(numbers.input_spatial_dimensions)
+    kernel = ir.RankedTensorType(op.operands[1].type).shape
+    count = len(inputs)
+    rows = zip(
+        [kernel[d] for d in numbers.kernel_spatial_dimensions],
+        _ints(op, "window_strides", count, 1),
+        _lows(op, count),
+        _ints(op, "lhs_dilation", count, 1),
+        _ints(op, "rhs_dilation", count, 1),
+        strict=True,
+    )
+    outputs = numbers.output_spatial_dimensions
+    return {d: (_window(row), out) for d, row, out in zip(inputs, rows, outputs, strict=True)}
+
+
+READERS: dict[str, Callable[[Any], Windows]] = {
+    "stablehlo.convolution": _convolution,
+    "stablehlo.pad": _pad,
+    "stablehlo.reduce_window": _reduce_window,
+    "stablehlo.reverse": _reverse,
+    "stablehlo.select_and_scatter": _select_and_scatter,
+    "stablehlo.slice": _slice,
+}
