@@ -37,10 +37,16 @@ def wait_until_gone(processes: list[psutil.Process]) -> None:
     assert not alive, alive
 
 
+def started_since(before: set[psutil.Process]) -> list[psutil.Process]:
+    """Processes below this one that were not there `before`: other tests may keep some."""
+    return [child for child in psutil.Process().children(recursive=True) if child not in before]
+
+
 def test_the_service_is_there_inside_and_gone_outside(tmp_path: Path) -> None:
+    before = set(psutil.Process().children(recursive=True))
     with demo.running_service(tmp_path) as url, Client(url) as client:
         assert client.devices()
-        children = psutil.Process().children(recursive=True)
+        children = started_since(before)
         assert children
     wait_until_gone(children)
     with Client(url) as client, pytest.raises(ServiceUnavailable):
@@ -49,10 +55,11 @@ def test_the_service_is_there_inside_and_gone_outside(tmp_path: Path) -> None:
 
 def test_an_error_inside_stops_the_service(tmp_path: Path) -> None:
     children: list[psutil.Process] = []
+    before = set(psutil.Process().children(recursive=True))
 
     def fail_inside() -> None:
         with demo.running_service(tmp_path):
-            children.extend(psutil.Process().children(recursive=True))
+            children.extend(started_since(before))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
