@@ -61,7 +61,7 @@ def with_halos(
             reaches[factor] = 1 if window is None else window.reach
             kinds[factor] = FactorKind.BLOCKED if wide else FactorKind.HALO
             widths[factor] = 0 if wide else max(widths[factor], strip)
-    if op.name == _CONVOLUTION and _is_grouped_product(op, operands[1]):
+    if op.name == _CONVOLUTION and _is_grouped_product(op, operands[1], results[0]):
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
         for factor in rule.operands[1][numbers.kernel_output_feature_dimension]:
             kinds[factor] = FactorKind.BLOCKED
@@ -78,11 +78,12 @@ def _has_features(op: Any, kernel: Shape) -> bool:
     return kernel[numbers.kernel_output_feature_dimension] > 1
 
 
-def _is_grouped_product(op: Any, kernel: Shape) -> bool:
+def _is_grouped_product(op: Any, kernel: Shape, made: Shape) -> bool:
     """Whether a convolution with groups slides nothing: XLA loses count of the groups there."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     grouped = int(op.attributes["feature_group_count"].value) > 1
-    return grouped and all(kernel[d] == 1 for d in numbers.kernel_spatial_dimensions)
+    spatial = zip(numbers.kernel_spatial_dimensions, numbers.output_spatial_dimensions, strict=True)
+    return grouped and all(kernel[d] == 1 or made[out] == 1 for d, out in spatial)
 
 
 def _is_fragile(name: str, window: Window) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxlib.mlir import ir
 
+from analysis.program import FactorKind
 from tests.laws.indexed import integers
 from tests.laws.layout import Array, Shards, assemble, box
 from tests.laws.localop import run_local
@@ -52,7 +53,9 @@ def slide(placed: Placed, operands: list[Shards], counts: Counter[str]) -> Slid 
     op = placed.handle
     every = windows_of(op)
     dims = {
-        d: window for d, window in every.items() if spec[d] or placed.results[0][result_dim(op, d)]
+        d: window
+        for d, window in every.items()
+        if (spec[d] or placed.results[0][result_dim(op, d)]) and not _is_summed(placed, d)
     }
     if not dims:
         return None
@@ -62,6 +65,13 @@ def slide(placed: Placed, operands: list[Shards], counts: Counter[str]) -> Slid 
     for dim, window in dims.items():
         _check_strips(placed, dim, window)
     return slid
+
+
+def _is_summed(placed: Placed, dim: int) -> bool:
+    """Whether the one window that there is covers the dimension: its parts are partial sums."""
+    program = placed.program
+    name = int(program.use_names(program.uses_of(placed.op)[0])[dim])
+    return name >= 0 and program.factor_kind[name] == FactorKind.REDUCTION
 
 
 def _check_strips(placed: Placed, dim: int, window: Window) -> None:

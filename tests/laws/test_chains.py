@@ -39,6 +39,7 @@ def test_shards_give_the_unsharded_result(text: Text, mesh: str, chosen: list[in
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @MANY
 @given(text=programs(most=12), mesh=st.sampled_from(FOUR_TO_EIGHT), chosen=picks)
 def test_shards_give_the_unsharded_result_of_long_chains(

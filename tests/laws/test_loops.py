@@ -71,12 +71,14 @@ def test_written_loops_give_the_unsharded_result(xla: Xla, name: str) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", NAMES)
 def test_many_states_of_loops_in_shards(name: str) -> None:
     in_shards(name, range(4, 80))
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", NAMES)
 def test_many_states_of_written_loops(xla: Xla, name: str) -> None:
     in_xla(xla, name, range(3, 60))

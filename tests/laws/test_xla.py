@@ -47,6 +47,7 @@ def test_written_modules_give_the_unsharded_result(
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @MANY
 @given(text=programs(most=10), mesh=st.sampled_from(EIGHT), chosen=picks)
 def test_written_modules_of_long_chains_give_the_unsharded_result(

@@ -115,7 +115,10 @@ def batched_gather(draw: Draw, text: Text, x: Value) -> Value | None:
 
 
 def scatter_add(draw: Draw, text: Text, x: Value) -> Value | None:
-    """Adds rows of a new argument to rows of one dimension."""
+    """Adds rows of a new argument to rows of one dimension.
+
+    What it adds to has no other use: XLA on the CPU scatters in place even where it has.
+    """
     d = dim_of(draw, x)
     if d is None:
         return None
@@ -129,9 +132,10 @@ def scatter_add(draw: Draw, text: Text, x: Value) -> Value | None:
         f"inserted_window_dims = [{d}], scatter_dims_to_operand_dims = [{d}], "
         "index_vector_dim = 1>"
     )
+    own = text.raw(f"stablehlo.negate {x.name} : {tensor(x.shape)}")
     kinds = f"{tensor(x.shape)}, {tensor((count, 1), 'i32')}, {tensor(updates.shape)}"
     line = (
-        f'"stablehlo.scatter"({x.name}, {indices}, {updates.name}) ({body(name)}) '
+        f'"stablehlo.scatter"({own}, {indices}, {updates.name}) ({body(name)}) '
         f"{{scatter_dimension_numbers = {numbers}}} : ({kinds}) -> {tensor(x.shape)}"
     )
     return text.add(line, x.shape, x.bound + count * 2, x, updates)
