@@ -19,12 +19,29 @@ from numpy.typing import NDArray
 from analysis.program import Ints, Program
 from analysis.types import itemsize
 from costmodel.kernelmerge import Kernel, Root, merge_roots
-from costmodel.roles import Role, role
+from costmodel.roles import EXPENSIVE, LAYOUT, Role, role
 
 MAX_SOURCES = 24
 """A fusion that would read more values than this is cut, as compilers cut theirs."""
 
 Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a compiler fuses.
+
+    `around` tells whether matrix products compute what feeds them and what is made of them inside
+    themselves, as a TPU's do; if not they read and write memory. `repeats` tells whether costly
+    elementwise ops are computed again in each of several users.
+    """
+
+    around: bool = True
+    repeats: bool = True
+
+
+TPU = Policy()
+GPU = Policy(around=False, repeats=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,20 +60,31 @@ class Fusion:
 
 @dataclass(slots=True)
 class _Inputs:
-    """What computing a fused value needs: uses of stored values, and contractions inside it."""
+    """What computing a fused value needs: uses of stored values, and contractions inside it.
+
+    `expensive` where costly arithmetic is inside, `light` where there is none at all.
+    """
 
     uses: frozenset[int]
     contractions: frozenset[int]
+    expensive: bool = False
+    light: bool = True
 
 
-def fuse(program: Program) -> Fusion:
+def fuse(program: Program, policy: Policy = TPU) -> Fusion:
     """Fuse as XLA's instruction and multi-output fusion do, by roles, users and bytes."""
-    return _Fuser(program).run()
+    return _Fuser(program, policy).run()
+
+
+def policy_of(kind: str) -> Policy:
+    """How the compiler for a kind of device fuses; processors as GPUs do."""
+    return TPU if kind == "tpu" else GPU
 
 
 class _Fuser:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, policy: Policy) -> None:
         self._program = program
+        self._policy = policy
         self._roles = [role(name) for name in program.names]
         self._users = _users(program)
         self._written = np.zeros(program.values, dtype=np.bool_)
@@ -97,9 +125,30 @@ class _Fuser:
                     break
                 chain.append(following)
                 taken.add(following)
-            narrowest = min(self._bytes(value) for value in chain)
-            stored.add([value for value in chain if self._bytes(value) == narrowest][-1])
+            stored.add(self._place_to_store(chain))
         return stored
+
+    def _place_to_store(self, chain: list[int]) -> int:
+        """Where a chain behind a contraction is stored.
+
+        What a reduction and something else read is written by the reduction, as it reads it.
+        Otherwise the last of the narrowest.
+        """
+        if self._reduced(chain[-1]) and not self._light(chain[1:]):
+            return chain[-1]
+        if not self._policy.around:
+            return chain[0]
+        narrowest = min(self._bytes(value) for value in chain)
+        return [value for value in chain if self._bytes(value) == narrowest][-1]
+
+    def _light(self, values: list[int]) -> bool:
+        """Whether the ops that made these values do no arithmetic."""
+        program = self._program
+        return all(program.kind(int(program.value_op[value])) in LAYOUT for value in values)
+
+    def _reduced(self, value: int) -> bool:
+        users = {self._program.user(use) for use in self._users[value]}
+        return len(users) > 1 and any(self._role(op) is Role.REDUCE for op in users)
 
     def _next_in_chain(self, value: int) -> int | None:
         """What the only user makes of a value, where that is elementwise and of one size."""
@@ -128,11 +177,13 @@ class _Fuser:
         if kind not in (Role.FUSIBLE, Role.CONTRACTION) or value in self._stored:
             return False
         users = self._users[value]
-        if not users or not all(self._absorbs(value, use) for use in users):
+        if not users or not all(self._absorbs(value, use, needs) for use in users):
             return False
         if needs.contractions:
             return True
         if len(needs.uses) > MAX_SOURCES:
+            return False
+        if needs.expensive and len(users) > 1 and not self._policy.repeats:
             return False
         return self._cheaper_again(value, needs, len({self._program.user(use) for use in users}))
 
@@ -143,7 +194,7 @@ class _Fuser:
         read = sum(min(self._bytes(source), own) for source in sources)
         return users * read <= read + (users + 1) * own
 
-    def _absorbs(self, value: int, use: int) -> bool:
+    def _absorbs(self, value: int, use: int, needs: _Inputs) -> bool:
         """Whether the op of a use can compute the value inside itself.
 
         Not across the border of a loop, and not where it is the buffer that the op updates.
@@ -152,6 +203,8 @@ class _Fuser:
         op, home = program.user(use), int(program.value_op[value])
         kind = self._role(op)
         if kind in (Role.NOTHING, Role.OPAQUE) or program.op_trips[op] != program.op_trips[home]:
+            return False
+        if kind is Role.CONTRACTION and not self._policy.around and not needs.light:
             return False
         return kind is not Role.UPDATE or use != program.op_uses[op]
 
@@ -169,14 +222,19 @@ def _gather(
 ) -> _Inputs:
     uses: set[int] = set()
     contractions: set[int] = {op} if kind is Role.CONTRACTION else set()
+    name = program.kind(op)
+    expensive, light = name in EXPENSIVE, name in LAYOUT
     for use in program.uses_of(op):
         value = int(program.use_value[use])
         if written[value]:
             uses.add(use)
         elif value in inputs:
-            uses |= inputs[value].uses
-            contractions |= inputs[value].contractions
-    return _Inputs(frozenset(uses), frozenset(contractions))
+            inner = inputs[value]
+            uses |= inner.uses
+            contractions |= inner.contractions
+            expensive |= inner.expensive
+            light &= inner.light
+    return _Inputs(frozenset(uses), frozenset(contractions), expensive, light)
 
 
 def _schedule(program: Program, roots: list[Root]) -> Ints:

@@ -296,6 +296,36 @@ def _halos(t: Any, s: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
+def _add_copies(t: Any, s: Any) -> None:
+    """Uses that want one layout share one copy, alive from the first of them to the last."""
+    for group in range(len(t.copy_start) - 1):
+        first, last = t.copy_start[group], t.copy_start[group + 1]
+        for row in range(first, last):
+            tensor = t.copy_tensor[row]
+            if _same(t, s, t.copy_source[group], tensor):
+                continue
+            begin, end, known = t.copy_from[row], t.copy_to[row], False
+            for other in range(first, last):
+                if other != row and _same(t, s, t.copy_tensor[other], tensor):
+                    known = known or other < row
+                    begin = min(begin, t.copy_from[other])
+                    end = max(end, t.copy_to[other])
+            if not known:
+                s.delta[begin] += s.local[tensor]
+                s.delta[end + 1] -= s.local[tensor]
+
+
+@njit(cache=True, nogil=True)
+def _add_sums(t: Any, s: Any) -> None:
+    """Partial sums that are scattered live beside the result; all others are summed in place."""
+    for k in range(len(t.sum_row)):
+        row, size = t.sum_row[k], s.local[t.sum_tensor[k]]
+        if s.reduced[row] and size > s.local[t.part_defined[t.part_result_start[row]]]:
+            s.delta[t.sum_at[k]] += size
+            s.delta[t.sum_at[k] + 1] -= size
+
+
+@njit(cache=True, nogil=True)
 def _peak(t: Any, s: Any) -> float:
     base = 0.0
     for row in range(len(t.base_tensor)):
@@ -305,15 +335,8 @@ def _peak(t: Any, s: Any) -> float:
         size = s.local[t.live_tensor[row]]
         s.delta[t.live_from[row]] += size
         s.delta[t.live_to[row] + 1] -= size
-    for row in range(len(t.copy_tensor)):
-        tensor = t.copy_tensor[row]
-        if not _same(t, s, t.copy_source[row], tensor):
-            s.delta[t.copy_from[row]] += s.local[tensor]
-            s.delta[t.copy_to[row] + 1] -= s.local[tensor]
-    for row in range(len(t.sum_row)):
-        if s.reduced[t.sum_row[row]]:
-            s.delta[t.sum_at[row]] += s.local[t.sum_tensor[row]]
-            s.delta[t.sum_at[row] + 1] -= s.local[t.sum_tensor[row]]
+    _add_copies(t, s)
+    _add_sums(t, s)
     peak = 0.0
     alive = 0.0
     for position in range(len(s.delta)):

@@ -11,14 +11,15 @@ from analysis.program import Ints, Program
 from costmodel.buffers import Buffers
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
+from costmodel.roles import Role, role
 from costmodel.rows import edges, partial_rows
 
 Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
 Partial = tuple[int, int, int]
 """(row of the op among the partials, tensor as computed, position)."""
-Copy = tuple[int, int, int, int]
-"""(tensor that it is made from, tensor, first position, last position)."""
+Copy = tuple[int, list[Live]]
+"""(tensor of a value, what its uses want: each in a layout and over positions of its own)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,7 @@ def _buffer_spans(
     """First and last position of each buffer, by the value that stands for it."""
     buffers = Buffers(program, last)
     reused = _reusing_results(program)
+    last = _handed_over(program, fusion, last)
     spans: dict[int, tuple[int, int]] = {}
     for value in range(program.values):
         if fusion.written[value]:
@@ -96,6 +98,28 @@ def _buffer_spans(
             start, end = spans.get(owner, (program.ops, -1))
             spans[owner] = min(start, int(first[value])), max(end, int(last[value]))
     return spans
+
+
+def _handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
+    """The last positions, less one where an elementwise kernel writes over what it reads last.
+
+    Each result takes the buffer of one input of its own shape and type that nothing reads later.
+    """
+    ends = last.copy()
+    arguments = {argument.value for argument in program.arguments}
+    for root in fusion.roots:
+        kinds = {role(program.kind(root.op))} | ({Role.CONTRACTION} if root.contractions else set())
+        if kinds != {Role.FUSIBLE}:
+            continue
+        free = {int(program.use_value[use]) for use in root.reads} - arguments
+        at = fusion.position[root.op]
+        for value in program.values_of(root.op):
+            for source in sorted(free):
+                if last[source] == at and _alike(program, source, value):
+                    ends[source] = at - 1
+                    free.remove(source)
+                    break
+    return ends
 
 
 def _reusing_results(program: Program) -> set[int]:
@@ -123,10 +147,11 @@ def _copies(program: Program, layouts: Layouts, fusion: Fusion) -> list[Copy]:
     roots = _roots_of_ops(program, fusion)
     copies = []
     for value, targets in edges(program, layouts).items():
-        source = int(layouts.value_tensor[value])
+        wanted = []
         for tensor, (_, uses) in targets.items():
             places = np.concatenate([roots[program.user(use)] for use in uses])
-            copies.append((source, tensor, int(places.min()), int(places.max())))
+            wanted.append((tensor, int(places.min()), int(places.max())))
+        copies.append((int(layouts.value_tensor[value]), wanted))
     return copies
 
 

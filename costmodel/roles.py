@@ -50,6 +50,19 @@ _OPAQUE = frozenset(
 _UPDATES = frozenset({"stablehlo.dynamic_update_slice", "stablehlo.scatter"})
 _REDUCES = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
 
+EXPENSIVE = frozenset(
+    {f"stablehlo.{name}" for name in (
+        "logistic", "tanh", "tan", "sine", "cosine", "atan2", "power", "cbrt",
+    )}
+    | {f"chlo.{name}" for name in ("erf", "erfc", "erf_inv", "lgamma", "digamma", "sinh", "cosh")}
+)
+"""Elementwise ops that a compiler for GPUs computes once and stores rather than twice."""
+
+LAYOUT = frozenset(
+    {f"stablehlo.{name}" for name in ("convert", "reshape", "transpose", "broadcast_in_dim")}
+)
+"""Elementwise ops that change how elements lie or are written, and nothing else."""
+
 
 def role(name: str) -> Role:
     """The role of an op by its name; ops that nobody knows are opaque."""

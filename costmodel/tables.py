@@ -18,7 +18,7 @@ from analysis.program import Floats, Ints, Program
 from costmodel.collectives import axis_tables
 from costmodel.devices import Device
 from costmodel.flops import contraction_seconds
-from costmodel.fusion import Fusion, fuse
+from costmodel.fusion import Fusion, fuse, policy_of
 from costmodel.layouts import Layouts, lay_out
 from costmodel.liveness import Intervals, live_intervals
 from costmodel.mesh import Mesh
@@ -36,7 +36,7 @@ class Tables(NamedTuple):
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result. Edges: a value's tensor and those its uses want. Halos: strips exchanged.
     Memory: `base_*` tensors that live throughout, `live_*` intervals over the schedule, `copy_*`
-    intervals of resharded copies, `sum_*` partial sums of a row of partials, each at one position.
+    intervals of a value's resharded copies, `sum_*` partial sums of a row of partials, each at one position.
     Axes: size, bytes per second, latency in seconds.
     """
 
@@ -85,6 +85,7 @@ class Tables(NamedTuple):
     sum_tensor: Ints
     sum_at: Ints
     copy_source: Ints
+    copy_start: Ints
     copy_tensor: Ints
     copy_from: Ints
     copy_to: Ints
@@ -110,7 +111,7 @@ def _build(
 ) -> tuple[Tables, Layouts, Fusion]:
     program = analysis.program
     layouts = lay_out(analysis, pins)
-    fusion = fuse(program)
+    fusion = fuse(program, policy_of(device.kind))
     intervals = live_intervals(program, layouts, fusion)
     size, bandwidth, latency = axis_tables(mesh, device)
     columns = (
@@ -262,9 +263,10 @@ def _memory_columns(intervals: Intervals) -> dict[str, Any]:
         "sum_row": _ints([row[0] for row in sums]),
         "sum_tensor": _ints([row[1] for row in sums]),
         "sum_at": _ints([row[2] for row in sums]),
-        "copy_source": _ints([row[0] for row in copies]),
-        "copy_tensor": _ints([row[1] for row in copies]),
-        "copy_from": _ints([row[2] for row in copies]),
-        "copy_to": _ints([row[3] for row in copies]),
+        "copy_source": _ints([source for source, _ in copies]),
+        "copy_start": _starts([wanted for _, wanted in copies]),
+        "copy_tensor": _ints([row[0] for _, wanted in copies for row in wanted]),
+        "copy_from": _ints([row[1] for _, wanted in copies for row in wanted]),
+        "copy_to": _ints([row[2] for _, wanted in copies for row in wanted]),
         "positions": intervals.positions,
     }
