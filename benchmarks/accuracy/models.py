@@ -19,7 +19,16 @@ from examples.models import MODELS, gat, gns, gpt, itx, t2b, t7b, unet, wideresn
 
 Maker = Callable[[], Step]
 KEPT = Path(__file__).parent / "data" / "modules"
-HELD_OUT = ("bert_cut", "gpt2_cut", "llama_cut", "t5_cut", "vit_cut", "resnet_cut", "diffusers_cut")
+HELD_OUT = (
+    "bert_cut",
+    "gpt2_cut",
+    "llama_cut",
+    "t5_cut",
+    "vit_cut",
+    "whisper_cut",
+    "resnet_cut",
+    "diffusers_cut",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
