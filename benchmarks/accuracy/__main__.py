@@ -20,7 +20,7 @@ def main() -> int:
     options = _parser().parse_args()
     targets = tuple(options.targets.split(","))
     models = tuple(options.models.split(",")) if options.models else None
-    os.nice(10)
+    os.nice(5)
     run_cases(
         all_cases(targets, models),
         options.data,

@@ -13,8 +13,9 @@ from itertools import zip_longest
 from benchmarks.accuracy.models import HELD_OUT, SIZES, Size
 
 TARGETS = ("a100:8", "tpu-v5e:2x4", "tpu-v3:2x2", "tpu-v5p:2x2x2")
-TURNS = ("a100:8", "tpu-v5e:2x4") * 2 + ("a100:8", "tpu-v3:2x2", "tpu-v5e:2x4", "tpu-v5p:2x2x2")
-"""The order in which targets take turns: the GPU compiler is fast, v5e is measured most."""
+_GPU, _V5E, _V3, _V5P = TARGETS
+TURNS = (_GPU, _V5E, _GPU, _V3, _GPU, _V5E, _GPU, _V5E, _GPU, _V5P)
+"""The order in which targets take turns: the GPU compiler is fast, v5e is the one with most."""
 
 _EIGHT, _WIDE, _TALL, _CUBE = "data=8", "data=2,model=4", "data=4,model=2", "x=2,y=2,z=2"
 PLANS: tuple[tuple[str, str], ...] = (
