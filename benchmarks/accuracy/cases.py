@@ -1,67 +1,34 @@
-"""Which cases there are, and the state, price and sharded module of each."""
+"""One model on one mesh: the price and the sharded module of each state."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from analysis.analyse import analyse
 from analysis.forms import decode
 from analysis.load import load
 from benchmarks.accuracy.models import module_of
+from benchmarks.accuracy.plans import state_for
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator, State
 from costmodel.mesh import Mesh
 from search.actions import action_space
-from search.planners import PLANNERS
-from search.problem import Problem, Settings
-from search.progress import Control
-from toast.baselines import data_parallel
+from search.problem import Problem
 from toast.judge import Target
 from toast.specs import Specs
 from toast.writer import write
 
-MESHES = ("data=8", "data=2,model=4", "data=4,model=2", "x=2,y=2,z=2")
-SEARCH_SECONDS = 5.0
-RANDOM_DEPTH = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One program to compile; `plan` is unsharded, data_parallel, mcts, greedy or random-N."""
-
-    model: str
-    mesh: str
-    plan: str
-    target: str
-
-    @property
-    def key(self) -> str:
-        """What tells it from all others."""
-        return f"{self.model} {self.mesh} {self.plan} {self.target}"
-
-
-def all_cases(models: list[str], randoms: int, target: str) -> Iterator[Case]:
-    """Every case, model by model and mesh by mesh, the plans that matter most first."""
-    plans = ["mcts", "data_parallel", *(f"random-{n}" for n in range(randoms)), "greedy"]
-    for model in models:
-        for mesh in MESHES:
-            for plan in plans:
-                yield Case(model=model, mesh=mesh, plan=plan, target=target)
-        yield Case(model=model, mesh=MESHES[0], plan="unsharded", target=target)
-
 
 @dataclass(slots=True)
 class Bench:
-    """One model on one mesh, analysed once."""
+    """One model on one mesh of one device, analysed once."""
 
     module: bytes
     evaluator: Evaluator
     problem: Problem
+    _states: dict[str, State] = field(default_factory=dict)
 
     @classmethod
     def make(cls, model: str, mesh: str, target: str) -> Bench:
@@ -78,14 +45,9 @@ class Bench:
 
     def state(self, plan: str) -> State:
         """The state that a plan's name stands for."""
-        if plan == "unsharded":
-            return ()
-        if plan == "data_parallel":
-            return data_parallel(self.evaluator)
-        if plan.startswith("random-"):
-            return random_state(self.problem, int(plan.removeprefix("random-")))
-        settings = Settings(seed=0, threads=1)
-        return PLANNERS[plan](self.problem, settings, Control(budget=SEARCH_SECONDS)).state
+        if plan not in self._states:
+            self._states[plan] = state_for(self.problem, plan)
+        return self._states[plan]
 
     def write(self, state: State) -> bytes:
         """The sharded module; writing changes the module, so each is loaded afresh."""
@@ -112,22 +74,6 @@ class Bench:
                 for row in self.evaluator.collectives(state)
             ],
         }
-
-
-def random_state(problem: Problem, seed: int) -> State:
-    """Some actions that each change the layout, drawn by seed; fewer where few are left."""
-    generator = np.random.default_rng(seed)
-    wanted = int(generator.integers(1, RANDOM_DEPTH + 1))
-    state: State = ()
-    key = problem.evaluator.cost(state).key
-    for _ in range(20 * wanted):
-        if len(state) == wanted or not problem.actions:
-            break
-        candidate = (*state, problem.actions[int(generator.integers(len(problem.actions)))])
-        changed = problem.evaluator.cost(candidate).key
-        if changed != key:
-            state, key = candidate, changed
-    return state
 
 
 def digest(module: bytes) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from importlib import metadata
@@ -11,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import ToastError
-from benchmarks.accuracy.cases import Bench, Case, digest, plain, state_of
+from benchmarks.accuracy.cases import Bench, digest, plain, state_of
+from benchmarks.accuracy.schedule import Case
 from toast.judge import Target, Verdict, judge
 
 Record = dict[str, Any]
+BENCHES = 24
 
 
 def read_records(path: Path) -> list[Record]:
@@ -38,31 +42,59 @@ def write_records(path: Path, records: Iterable[Record]) -> None:
 
 
 def run_cases(
-    cases: Iterable[Case], path: Path, *, limit: int | None, seconds: float | None, hlo: Path | None
+    cases: Iterable[Case],
+    folder: Path,
+    *,
+    limit: int | None = None,
+    seconds: float | None = None,
+    hlo: Path | None = None,
 ) -> int:
-    """Run what is not in `path` yet; returns how many were run. `hlo` keeps the compiled texts."""
-    done = {record["key"] for record in read_records(path) if not record.get("stale")}
+    """Run what has no line in `folder` yet; returns how many were compiled.
+
+    A state whose module another case of its file has compiled already is noted as the `same_as`
+    that one. `hlo` keeps the compiled texts, gzipped, in a directory a target.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    done, modules = _done(folder)
+    benches: dict[tuple[str, str, str], Bench] = {}
     started, count = time.monotonic(), 0
-    bench: tuple[tuple[str, str, str], Bench] | None = None
-    path.parent.mkdir(parents=True, exist_ok=True)
     for case in cases:
         late = seconds is not None and time.monotonic() - started > seconds
         if late or (limit is not None and count >= limit):
             break
         if case.key in done:
             continue
-        place = (case.model, case.mesh, case.target)
-        if bench is None or bench[0] != place:
-            bench = (place, Bench.make(*place))
-        record = run_case(case, bench[1], hlo)
-        with path.open("a") as file:
+        record = run_case(case, _bench(benches, case), modules, hlo)
+        modules.setdefault((case.target, record["module"]), case.key)
+        with (folder / case.file).open("a") as file:
             file.write(json.dumps(record) + "\n")
-        count += 1
+        count += "same_as" not in record
         print(f"{count:3d} {case.key}: {_line(record)}", file=sys.stderr, flush=True)
     return count
 
 
-def run_case(case: Case, bench: Bench, hlo: Path | None) -> Record:
+def _done(folder: Path) -> tuple[set[str], dict[tuple[str, str], str]]:
+    """The keys of the cases that need not be run, and those of the compiled modules."""
+    records = [row for path in sorted(folder.glob("*.jsonl")) for row in read_records(path)]
+    fresh = [row for row in records if not row.get("stale")]
+    compiled = [row for row in fresh if "compiled" in row]
+    modules = {(row["target"], row["module"]): row["key"] for row in compiled}
+    return {row["key"] for row in fresh}, modules
+
+
+def _bench(benches: dict[tuple[str, str, str], Bench], case: Case) -> Bench:
+    """The analysed model of a case, among the last few that were asked for."""
+    place = (case.model, case.mesh, case.target)
+    found = benches.pop(place, None) or Bench.make(*place)
+    benches[place] = found
+    if len(benches) > BENCHES:
+        del benches[next(iter(benches))]
+    return found
+
+
+def run_case(
+    case: Case, bench: Bench, modules: dict[tuple[str, str], str], hlo: Path | None
+) -> Record:
     """Plan, price, write and compile one case; a compiler that fails is a record too."""
     state = bench.state(case.plan)
     module = bench.write(state)
@@ -77,13 +109,32 @@ def run_case(case: Case, bench: Bench, hlo: Path | None) -> Record:
         "predicted": bench.predict(state),
         "versions": {name: metadata.version(name) for name in ("jax", "jaxlib")},
     }
-    keep = None if hlo is None else hlo / f"{case.key.replace(' ', '_').replace(',', '_')}.hlo"
+    other = modules.get((case.target, record["module"]))
+    if other is not None and other != case.key:
+        return record | {"same_as": other}
     try:
-        target = Target.parse(case.target)
-        verdict = judge(module, target, bench.evaluator.mesh, keep_hlo=keep)
+        verdict = _judged(module, case, bench, hlo)
     except ToastError as error:
         return record | {"error": f"{error.code}: {error.message}"}
     return record | {"compiled": verdict.to_dict()}
+
+
+def hlo_name(case_key: str) -> str:
+    """Where the compiled text of a case is kept, below the directory of all."""
+    name, _, target = case_key.rpartition(" ")
+    return f"{target}/{name.replace(' ', '_')}.hlo.gz"
+
+
+def _judged(module: bytes, case: Case, bench: Bench, hlo: Path | None) -> Verdict:
+    target = Target.parse(case.target)
+    with tempfile.TemporaryDirectory(prefix="toast-accuracy-") as name:
+        text = Path(name) / "compiled.hlo"
+        verdict = judge(module, target, bench.evaluator.mesh, deadline_s=900.0, keep_hlo=text)
+        if hlo is not None and text.exists():
+            kept = hlo / hlo_name(case.key)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_bytes(gzip.compress(text.read_bytes(), 6))
+    return verdict
 
 
 def reprice(path: Path) -> tuple[int, int]:
@@ -119,6 +170,8 @@ def _repriced(record: Record, bench: Bench) -> Record:
 def _line(record: Record) -> str:
     if "error" in record:
         return str(record["error"])
+    if "same_as" in record:
+        return f"the same module as {record['same_as']}"
     verdict = Verdict.from_dict(record["compiled"])
     predicted = record["predicted"]["peak_bytes"] / 2**20
     needed = verdict.needed_bytes

@@ -21,7 +21,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """What has to fit: arguments, results of their own, and temporaries."""
+        """Arguments, results of their own, and temporaries, all allocated at once."""
         return self.argument + self.output - self.alias + self.temp
 
 
@@ -69,9 +69,14 @@ class Verdict:
 
     @property
     def needed_bytes(self) -> int | None:
-        """Memory of one device that the program needs, whether it fits or not."""
+        """Memory of one device that the program needs, whether it fits or not.
+
+        A GPU's runtime allocates the total. A TPU's compiler holds the peak against what there is:
+        it accepts programs whose total is more than the chip has.
+        """
         if self.memory is not None:
-            return self.memory.total
+            on_tpu = self.target.startswith("tpu") and self.memory.peak
+            return self.memory.peak if on_tpu else self.memory.total
         return None if self.refusal is None else self.refusal.needed
 
     def to_dict(self) -> dict[str, Any]:
