@@ -67,10 +67,14 @@ class Buffers:
         return value
 
     def _join(self, left: int, right: int) -> None:
-        """Arguments stand for their buffers, whose memory is counted throughout."""
+        """Arguments stand for their buffers, whose memory is counted throughout.
+
+        Constants never do: they are laid out as whatever is written over them.
+        """
         a, b = self.of(left), self.of(right)
         if a != b:
-            keep, drop = (b, a) if b in self._arguments else (a, b)
+            swap = b in self._arguments or bool(self._program.constant[a])
+            keep, drop = (b, a) if swap else (a, b)
             self._parent[drop] = keep
 
     def _join_updates(self) -> None:
