@@ -88,7 +88,8 @@ def _is_grouped_product(op: Any, kernel: Shape, made: Shape) -> bool:
 
 def _is_fragile(name: str, window: Window) -> bool:
     """Windows that XLA's partitioner gets wrong or dies of (see docs/ops.md)."""
-    return name in _SCATTERING or window.dilation > 1 or (name in _PADDED and window.low < 0)
+    scattering = name in _SCATTERING and window.width > 1
+    return scattering or window.dilation > 1 or (name in _PADDED and window.low < 0)
 
 
 def _evenly(

@@ -48,11 +48,14 @@ GPU = Policy(around=False, repeats=False)
 class Fusion:
     """`written[v]` tells whether value v reaches memory; `roots` are in program order.
 
+    `light[v]` tells of a fused value whether no arithmetic made it.
+
     `kernels` are what is launched; `position[op]` is when an op's fusion runs: its index in the
     schedule.
     """
 
     written: Bools
+    light: Bools
     roots: tuple[Root, ...]
     kernels: tuple[Kernel, ...]
     position: Ints
@@ -101,10 +104,17 @@ class _Fuser:
                 roots.append(Root(op=op, reads=reads, contractions=dots))
         return Fusion(
             written=self._written,
+            light=self._light_values(),
             roots=tuple(roots),
             kernels=tuple(merge_roots(program, roots, self._roles)),
             position=_schedule(program, roots),
         )
+
+    def _light_values(self) -> Bools:
+        light = self._program.constant.copy()
+        for value, needs in self._inputs.items():
+            light[value] |= needs.light
+        return light
 
     def _role(self, op: int) -> Role:
         return self._roles[self._program.op_name[op]]

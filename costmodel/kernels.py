@@ -317,12 +317,22 @@ def _add_copies(t: Any, s: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _add_sums(t: Any, s: Any) -> None:
-    """Partial sums that are scattered live beside the result; all others are summed in place."""
+    """Partial sums live beside what the collective makes of them, if they are not summed in place.
+
+    What is scattered never is.
+    """
     for k in range(len(t.sum_row)):
         row, size = t.sum_row[k], s.local[t.sum_tensor[k]]
-        if s.reduced[row] and size > s.local[t.part_defined[t.part_result_start[row]]]:
+        made = s.local[t.part_defined[t.part_result_start[row]]]
+        if s.reduced[row] and (size > made or not t.sums_in_place):
             s.delta[t.sum_at[k]] += size
             s.delta[t.sum_at[k] + 1] -= size
+    for k in range(len(t.feed_row)):
+        row, size = t.feed_row[k], s.local[t.feed_tensor[k]]
+        result = t.part_result_start[row]
+        if s.reduced[row] and s.local[t.part_computed[result]] > s.local[t.part_defined[result]]:
+            s.delta[t.feed_at[k]] += size
+            s.delta[t.feed_at[k] + 1] -= size
 
 
 @njit(cache=True, nogil=True)

@@ -26,13 +26,15 @@ Copy = tuple[int, list[Live]]
 class Intervals:
     """`base` tensors (arguments) live throughout; `live` and `copies` over [first, last].
 
-    `partials` live for a moment each: partial sums before they are scattered.
+    `partials` live for a moment each: partial sums before they are scattered. So do `operands`,
+    where a contraction whose sums are scattered cannot compute them inside itself.
     """
 
     base: Counter[int]
     live: list[Live]
     copies: list[Copy]
     partials: list[Partial]
+    operands: list[Partial]
     positions: int
 
 
@@ -58,6 +60,7 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
         live=live,
         copies=copies,
         partials=_partials(program, layouts, fusion),
+        operands=_operands(program, layouts, fusion),
         positions=program.ops + 1,
     )
 
@@ -69,6 +72,24 @@ def _partials(program: Program, layouts: Layouts, fusion: Fusion) -> list[Partia
         for op, row in of_op.items()
         if len(program.values_of(op)) == 1
     ]
+
+
+def _operands(program: Program, layouts: Layouts, fusion: Fusion) -> list[Partial]:
+    """What contractions compute inside themselves, with the row of their partial sums.
+
+    Where those are scattered a TPU sends the sums while it multiplies, block by block, and every
+    block needs the whole operand in memory.
+    """
+    _, of_op = partial_rows(program, layouts)
+    found = []
+    for op, row in of_op.items():
+        if role(program.kind(op)) is Role.CONTRACTION:
+            for use in program.uses_of(op):
+                value = int(program.use_value[use])
+                if not fusion.written[value] and not fusion.light[value]:
+                    at = int(fusion.position[op])
+                    found.append((row, int(layouts.use_tensor[use]), at))
+    return found
 
 
 def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
@@ -105,7 +126,7 @@ def _handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
 
     Each result takes the buffer of one input of its own shape and type that nothing reads later.
     """
-    ends = last.copy()
+    first, ends = fusion.position[program.value_op], last.copy()
     arguments = {argument.value for argument in program.arguments}
     for root in fusion.roots:
         kinds = {role(program.kind(root.op))} | ({Role.CONTRACTION} if root.contractions else set())
@@ -115,7 +136,7 @@ def _handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
         at = fusion.position[root.op]
         for value in program.values_of(root.op):
             for source in sorted(free):
-                if last[source] == at and _alike(program, source, value):
+                if first[source] < last[source] == at and _alike(program, source, value):
                     ends[source] = at - 1
                     free.remove(source)
                     break

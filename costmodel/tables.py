@@ -36,7 +36,8 @@ class Tables(NamedTuple):
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result. Edges: a value's tensor and those its uses want. Halos: strips exchanged.
     Memory: `base_*` tensors that live throughout, `live_*` intervals over the schedule, `copy_*`
-    intervals of a value's resharded copies, `sum_*` partial sums of a row of partials, each at one position.
+    intervals of a value's resharded copies, `sum_*` partial sums of a row of partials, each at one position, `feed_*` what feeds an op whose
+    sums are scattered.
     Axes: size, bytes per second, latency in seconds.
     """
 
@@ -84,12 +85,16 @@ class Tables(NamedTuple):
     sum_row: Ints
     sum_tensor: Ints
     sum_at: Ints
+    feed_row: Ints
+    feed_tensor: Ints
+    feed_at: Ints
     copy_source: Ints
     copy_start: Ints
     copy_tensor: Ints
     copy_from: Ints
     copy_to: Ints
     positions: int
+    sums_in_place: bool
     axis_size: Ints
     axis_bandwidth: Floats
     axis_latency: Floats
@@ -111,7 +116,8 @@ def _build(
 ) -> tuple[Tables, Layouts, Fusion]:
     program = analysis.program
     layouts = lay_out(analysis, pins)
-    fusion = fuse(program, policy_of(device.kind))
+    policy = policy_of(device.kind)
+    fusion = fuse(program, policy)
     intervals = live_intervals(program, layouts, fusion)
     size, bandwidth, latency = axis_tables(mesh, device)
     columns = (
@@ -122,10 +128,11 @@ def _build(
         | _partial_columns(program, layouts)
         | _edge_columns(program, layouts)
         | _halo_columns(program, layouts)
-        | _memory_columns(intervals)
+        | _memory_columns(intervals, policy.around)
     )
     tables = Tables(
         **columns,
+        sums_in_place=policy.around,
         axis_size=size,
         axis_bandwidth=bandwidth,
         axis_latency=latency,
@@ -252,8 +259,9 @@ def _halo_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _memory_columns(intervals: Intervals) -> dict[str, Any]:
+def _memory_columns(intervals: Intervals, in_place: bool) -> dict[str, Any]:
     live, copies, sums = intervals.live, intervals.copies, intervals.partials
+    feeds = intervals.operands if in_place else []
     return {
         "base_tensor": _ints(list(intervals.base)),
         "base_count": _floats(list(intervals.base.values())),
@@ -263,6 +271,9 @@ def _memory_columns(intervals: Intervals) -> dict[str, Any]:
         "sum_row": _ints([row[0] for row in sums]),
         "sum_tensor": _ints([row[1] for row in sums]),
         "sum_at": _ints([row[2] for row in sums]),
+        "feed_row": _ints([row[0] for row in feeds]),
+        "feed_tensor": _ints([row[1] for row in feeds]),
+        "feed_at": _ints([row[2] for row in feeds]),
         "copy_source": _ints([source for source, _ in copies]),
         "copy_start": _starts([wanted for _, wanted in copies]),
         "copy_tensor": _ints([row[0] for _, wanted in copies for row in wanted]),
