@@ -10,10 +10,11 @@ from analysis.program import FactorKind, Program
 from costmodel.fusion import Fusion
 from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
-from costmodel.roles import Role, role
+from costmodel.roles import LAYOUT, Role, role
 
 RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, float], ...]]
-PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], bool, int]
+"""(items, (computed, defined) tensor of each result, if it is a product, row summed before)."""
 EdgeRow = tuple[int, tuple[tuple[int, float], ...]]
 
 _SLICING = frozenset(
@@ -65,15 +66,17 @@ def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel)
 
 
 def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow], dict[int, int]]:
-    """Ops with reduction factors: (their items, (computed, defined) tensor of each result).
+    """Ops with reduction factors, as rows; the row of each op by its number of appearance.
 
     Ops without one whose results are laid out differently from how they are computed are rows with
-    no items. Also the row of each op, by its number in order of appearance.
+    no items. Partial sums that are added up and used nowhere else are summed over devices once:
+    all but the first of them name its row.
     """
     rows: Counter[PartialRow] = Counter()
     numbers: dict[PartialRow, int] = {}
     of_op: dict[int, int] = {}
     reductions = _factors_by_op(program, FactorKind.REDUCTION)
+    leaders = added_up(program)
     for op in range(program.ops):
         start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
         items = tuple(start + name for name in reductions.get(op, ()))
@@ -84,10 +87,33 @@ def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow
         )
         differs = any(computed != defined for computed, defined in results)
         if results and (items or differs):
-            row = (items, results)
+            before = of_op.get(leaders.get(op, -1), -1)
+            product = role(program.kind(op)) is Role.CONTRACTION
+            row = (items, results, product, before)
             rows[row] += program.op_trips[op]
             of_op[op] = numbers.setdefault(row, len(numbers))
     return rows, of_op
+
+
+def added_up(program: Program) -> dict[int, int]:
+    """Contraction -> an earlier one whose result is only added to its own, as in `a + b + c`."""
+    uses = np.bincount(program.use_value, minlength=program.values)
+    leaves: dict[int, list[int]] = {}
+    for op in range(program.ops):
+        kind = program.kind(op)
+        values = program.values_of(op)
+        if role(kind) is Role.CONTRACTION:
+            leaves[op] = [op]
+        elif kind == "stablehlo.add" or (kind in LAYOUT and len(program.uses_of(op)) == 1):
+            sources = [int(program.use_value[use]) for use in program.uses_of(op)]
+            makers = [int(program.value_op[value]) for value in sources]
+            single = all(uses[value] == 1 for value in sources)
+            same = len({program.op_trips[maker] for maker in [*makers, op]}) == 1
+            if single and same and all(maker in leaves for maker in makers) and len(values) == 1:
+                leaves[op] = [leaf for maker in makers for leaf in leaves.pop(maker)]
+    return {
+        leaf: min(found) for found in leaves.values() for leaf in found if leaf != min(found)
+    }
 
 
 def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:

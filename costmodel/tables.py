@@ -34,7 +34,8 @@ class Tables(NamedTuple):
     dimension `dim_size` and `dim_item`. Roots: a kernel with weight, tensors written (the first
     `root_writes`) and read, and contractions (`dot_unit`, seconds of the whole on one device).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
-    of each result. Edges: a value's tensor and those its uses want. Halos: strips exchanged.
+    of each result, whether it is a product's, the row that they are added to before that.
+    Edges: a value's tensor and those its uses want. Halos: strips exchanged.
     Memory: `base_*` tensors that live throughout, `live_*` intervals over the schedule, `copy_*`
     intervals of a value's resharded copies, `sum_*` partial sums of a row of partials, each at one position, `feed_*` what feeds an op whose
     sums are scattered.
@@ -68,6 +69,8 @@ class Tables(NamedTuple):
     part_result_start: Ints
     part_computed: Ints
     part_defined: Ints
+    part_product: Ints
+    part_before: Ints
     edge_weight: Floats
     edge_from: Ints
     edge_to_start: Ints
@@ -95,6 +98,7 @@ class Tables(NamedTuple):
     copy_to: Ints
     positions: int
     sums_in_place: bool
+    windowed: bool
     axis_size: Ints
     axis_bandwidth: Floats
     axis_latency: Floats
@@ -133,6 +137,7 @@ def _build(
     tables = Tables(
         **columns,
         sums_in_place=policy.around,
+        windowed=policy.around,
         axis_size=size,
         axis_bandwidth=bandwidth,
         axis_latency=latency,
@@ -228,13 +233,16 @@ def _root_columns(
 
 def _partial_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
     rows, _ = partial_rows(program, layouts)
+    results = [row[1] for row in rows]
     return {
         "part_weight": _floats(list(rows.values())),
-        "part_item_start": _starts([items for items, _ in rows]),
-        "part_item": _flat([items for items, _ in rows]),
-        "part_result_start": _starts([results for _, results in rows]),
-        "part_computed": _ints([a for _, results in rows for a, _ in results]),
-        "part_defined": _ints([b for _, results in rows for _, b in results]),
+        "part_item_start": _starts([row[0] for row in rows]),
+        "part_item": _flat([row[0] for row in rows]),
+        "part_result_start": _starts(results),
+        "part_computed": _ints([a for row in results for a, _ in row]),
+        "part_defined": _ints([b for row in results for _, b in row]),
+        "part_product": _ints([row[2] for row in rows]),
+        "part_before": _ints([row[3] for row in rows]),
     }
 
 
