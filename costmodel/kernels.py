@@ -168,11 +168,12 @@ def _window_factor(t: Any, source: int, axes: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _reshard(
-    t: Any, s: Any, source: int, target: int, reduced: int, product: bool, weight: float
+    t: Any, s: Any, source: int, target: int, reduced: int, product: bool, width: float, weight: float
 ) -> float:
     """Seconds to bring `source` to the layout of `target`.
 
-    `reduced` are axes over which `source` holds partial sums, those of a `product` or others.
+    `reduced` are axes over which `source` holds partial sums, those of a `product` or others;
+    `width` is how wide its elements are when they travel, relative to how they are stored.
     Slicing is free; partial sums become a reduce-scatter where one dimension of the target is
     sharded on their axes and an all-reduce elsewhere; axes that move between dimensions are an
     all-to-all, axes that vanish an all-gather.
@@ -194,7 +195,7 @@ def _reshard(
     moved = gathered & after
     gathered &= ~after
     sliced &= ~before
-    size = s.local[source]
+    size = s.local[source] * width
     seconds = 0.0
     scattered = reduced & sliced
     if wanting > 1:
@@ -259,11 +260,17 @@ def _compute(t: Any, s: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_added(t: Any, s: Any, row: int) -> bool:
-    """Whether a row's partial sums are added to those of an earlier row, and summed there."""
+    """Whether a row's partial sums are added to those of an earlier row, and summed there.
+
+    What a scatter leaves is, where the sum is scattered.
+    """
     other = t.part_before[row]
     if other < 0 or s.reduced[other] != s.reduced[row]:
         return False
     one, two = t.part_result_start[row], t.part_result_start[other]
+    products = t.part_product[row] and t.part_product[other]
+    if not products and s.local[t.part_defined[one]] == s.local[t.part_computed[one]]:
+        return False
     same = s.local[t.part_computed[one]] == s.local[t.part_computed[two]]
     return bool(same and s.local[t.part_defined[one]] == s.local[t.part_defined[two]])
 
@@ -282,7 +289,7 @@ def _partials(t: Any, s: Any) -> float:
                 continue
             if reduced or not _same(t, s, computed, defined):
                 product, weight = t.part_product[row] > 0, t.part_weight[row]
-                total += _reshard(t, s, computed, defined, reduced, product, weight)
+                total += _reshard(t, s, computed, defined, reduced, product, 1.0, weight)
     return total
 
 
@@ -303,6 +310,10 @@ def _unfused_sums(t: Any, s: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _edges(t: Any, s: Any) -> float:
+    """Seconds to bring values to the layouts that their uses want, each layout once.
+
+    What one product alone reads, a TPU sends in the 16 bits that its matrix unit takes.
+    """
     total = 0.0
     for row in range(len(t.edge_weight)):
         source = t.edge_from[row]
@@ -311,12 +322,15 @@ def _edges(t: Any, s: Any) -> float:
             target = t.edge_to[k]
             if _same(t, s, source, target):
                 continue
-            known = False
-            for j in range(first, k):
-                known = known or _same(t, s, t.edge_to[j], target)
+            known, alone = False, t.edge_to_product[k] > 0
+            for j in range(first, last):
+                if j != k and _same(t, s, t.edge_to[j], target):
+                    known, alone = known or j < k, False
             if not known:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
-                total += _reshard(t, s, source, target, 0, False, weight)
+                narrow = alone and t.narrows and t.tensor_itemsize[source] == 4
+                width = 0.5 if narrow else 1.0
+                total += _reshard(t, s, source, target, 0, False, width, weight)
     return total
 
 
@@ -354,14 +368,14 @@ def _add_copies(t: Any, s: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _add_sums(t: Any, s: Any) -> None:
-    """Partial sums live beside what the collective makes of them, if they are not summed in place.
+    """Partial sums that are scattered live beside the result; all others are summed in place.
 
-    What is scattered never is.
+    Beside them lives what feeds a product that sends its sums block by block.
     """
     for k in range(len(t.sum_row)):
         row, size = t.sum_row[k], s.local[t.sum_tensor[k]]
         made = s.local[t.part_defined[t.part_result_start[row]]]
-        if s.reduced[row] and (size > made or not t.sums_in_place):
+        if s.reduced[row] and size > made:
             s.delta[t.sum_at[k]] += size
             s.delta[t.sum_at[k] + 1] -= size
     for k in range(len(t.feed_row)):

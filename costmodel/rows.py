@@ -15,7 +15,8 @@ from costmodel.roles import LAYOUT, Role, role
 RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, float], ...]]
 PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], bool, int]
 """(items, (computed, defined) tensor of each result, if it is a product, row summed before)."""
-EdgeRow = tuple[int, tuple[tuple[int, float], ...]]
+EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...]]
+"""(tensor of a value, (tensor wanted, trips, whether one product alone wants it) of its uses)."""
 
 _SLICING = frozenset(
     {"stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.slice", "chlo.top_k"}
@@ -96,13 +97,16 @@ def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow
 
 
 def added_up(program: Program) -> dict[int, int]:
-    """Contraction -> an earlier one whose result is only added to its own, as in `a + b + c`."""
+    """Contraction or scatter -> an earlier one whose result is only added to its own.
+
+    As in `a + b + c`, where nothing else uses the three.
+    """
     uses = np.bincount(program.use_value, minlength=program.values)
     leaves: dict[int, list[int]] = {}
     for op in range(program.ops):
         kind = program.kind(op)
         values = program.values_of(op)
-        if role(kind) is Role.CONTRACTION:
+        if role(kind) is Role.CONTRACTION or kind == "stablehlo.scatter":
             leaves[op] = [op]
         elif kind == "stablehlo.add" or (kind in LAYOUT and len(program.uses_of(op)) == 1):
             sources = [int(program.use_value[use]) for use in program.uses_of(op)]
@@ -127,13 +131,22 @@ def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
 
 
 def edge_rows(program: Program, layouts: Layouts) -> Counter[EdgeRow]:
-    """Values with uses that may want another layout: (tensor, (wanted tensor, trips) of each)."""
+    """Values with uses that may want another layout."""
     wanted = edges(program, layouts)
     rows: Counter[EdgeRow] = Counter()
     for value, targets in wanted.items():
-        row = tuple(sorted((tensor, trips) for tensor, (trips, _) in targets.items()))
+        row = tuple(
+            sorted(
+                (tensor, trips, _is_one_product(program, uses))
+                for tensor, (trips, uses) in targets.items()
+            )
+        )
         rows[(int(layouts.value_tensor[value]), row)] += 1
     return rows
+
+
+def _is_one_product(program: Program, uses: list[int]) -> bool:
+    return len(uses) == 1 and role(program.kind(program.user(uses[0]))) is Role.CONTRACTION
 
 
 def edges(program: Program, layouts: Layouts) -> dict[int, dict[int, tuple[float, list[int]]]]:

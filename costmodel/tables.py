@@ -76,6 +76,7 @@ class Tables(NamedTuple):
     edge_to_start: Ints
     edge_to: Ints
     edge_to_trips: Floats
+    edge_to_product: Ints
     halo_weight: Floats
     halo_item: Ints
     halo_tensor: Ints
@@ -97,8 +98,8 @@ class Tables(NamedTuple):
     copy_from: Ints
     copy_to: Ints
     positions: int
-    sums_in_place: bool
     windowed: bool
+    narrows: bool
     axis_size: Ints
     axis_bandwidth: Floats
     axis_latency: Floats
@@ -136,8 +137,8 @@ def _build(
     )
     tables = Tables(
         **columns,
-        sums_in_place=policy.around,
         windowed=policy.around,
+        narrows=policy.around,
         axis_size=size,
         axis_bandwidth=bandwidth,
         axis_latency=latency,
@@ -252,8 +253,9 @@ def _edge_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
         "edge_weight": _floats(list(rows.values())),
         "edge_from": _ints([source for source, _ in rows]),
         "edge_to_start": _starts([targets for _, targets in rows]),
-        "edge_to": _ints([tensor for _, targets in rows for tensor, _ in targets]),
-        "edge_to_trips": _floats([trips for _, targets in rows for _, trips in targets]),
+        "edge_to": _ints([tensor for _, targets in rows for tensor, _, _ in targets]),
+        "edge_to_trips": _floats([trips for _, targets in rows for _, trips, _ in targets]),
+        "edge_to_product": _ints([product for _, targets in rows for _, _, product in targets]),
     }
 
 
