@@ -104,15 +104,25 @@ class Evaluator:
         return new_scratch(self.tables)
 
     def cost(self, state: Sequence[Action], scratch: Scratch | None = None) -> Cost:
-        """What a state costs; the layout itself stays in the scratch arrays."""
+        """What a state costs; the layout itself stays in the scratch arrays.
+
+        Raises IndexError for a state that speaks of another program or mesh.
+        """
         arrays = scratch or self._scratch
         groups, axes, bits = (
             np.array([getattr(action, name) for action in state], dtype=np.int64)
             for name in ("group", "axis", "bits")
         )
+        if len(state) and not self._knows(groups, axes):
+            raise IndexError("The state has a colour group or a mesh axis that is not there.")
         measured = evaluate(self.tables, arrays, groups, axes, bits, len(state))
         compute, communication, peak, key = measured
         return Cost(compute=compute, communication=communication, peak=peak, key=int(key))
+
+    def _knows(self, groups: Ints, axes: Ints) -> bool:
+        """The kernels do not check: an action of another program would read past their arrays."""
+        inside = 0 <= groups.min() and groups.max() < self.analysis.groups.colours
+        return bool(inside and 0 <= axes.min() and axes.max() < len(self.mesh.axes))
 
     def masks(self, state: Sequence[Action]) -> Ints:
         """The axes of every item under a state, as bits."""
