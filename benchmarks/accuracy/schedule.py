@@ -93,7 +93,10 @@ def all_cases(
 def _rounds(target: str, sizes: dict[str, Size]) -> Iterator[Case]:
     """One target's cases: a plan of each model, then another."""
     rows = [
-        [Case(model=model, mesh=mesh, plan=plan, target=target) for mesh, plan in PLANS[: size.on(target)]]
+        [
+            Case(model=model, mesh=mesh, plan=plan, target=target)
+            for mesh, plan in PLANS[: size.on(target)]
+        ]
         for model, size in sizes.items()
     ]
     for round_ in zip_longest(*rows):
