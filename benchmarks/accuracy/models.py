@@ -109,6 +109,7 @@ def _cut_models() -> dict[str, Maker]:
     paper = itx.PRESETS
     graph = replace(gns.PRESETS["paper"], steps=2, edges=8192)
     scanned = replace(t2b.PRESETS["paper"], layers=3, batch=16, scan=True)
+    deep = replace(t7b.PRESETS["paper"], batch=16)
     image = replace(unet.PRESETS["paper"], channels=256, batch=32, image=32, widen=(1, 2))
     return {
         "gat": partial(gat.make_step, gat.PRESETS["paper_1gpu"]),
@@ -118,8 +119,8 @@ def _cut_models() -> dict[str, Maker]:
         "itx_2_prefill": partial(itx.make_step, replace(paper["paper_prefill"], layers=2)),
         "gns_2": partial(gns.make_step, graph),
         "gns_3_65k": partial(gns.make_step, replace(graph, steps=3, edges=65536)),
-        "t2b_scan": partial(t2b.make_step, scanned),
-        "t7b_1": partial(t7b.make_step, replace(t7b.PRESETS["paper"], layers=1, batch=16)),
+        "t2b_scan": partial(MODELS["t2b"].make_step, scanned),
+        "t7b_1": partial(MODELS["t7b"].make_step, replace(deep, layers=1)),
         "unet_cut": partial(unet.make_step, replace(image, down_blocks=1, up_blocks=2)),
         "wideresnet_cut": partial(
             wideresnet.make_step, replace(wideresnet.PRESETS["paper_1gpu"], blocks=(1, 1, 1))

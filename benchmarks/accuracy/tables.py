@@ -91,30 +91,35 @@ def rank_table(records: list[Record]) -> str:
 def feasibility(records: list[Record]) -> str:
     """What was called fitting and what fits, a target, then the wrong ones by name."""
     fits = {target: Fit.of(some) for target, some in by(records, "target").items()}
-    rows = [
-        [target, *(str(n) for n in (fit.cases, fit.refused, len(fit.false_fits)))]
-        + [str(len(fit.false_refusals)), str(len(fit.low))]
-        for target, fit in fits.items()
-    ]
-    header = ("target", "cases", "refused", "of these called fitting")
-    header += ("accepted but called not fitting", f"predicted over {MARGIN:.0%} too low")
+    rows = [[target, *(str(number) for number in _counts(fit))] for target, fit in fits.items()]
+    header = (
+        *("target", "cases", "refused", "of these called fitting"),
+        *("accepted but called not fitting", f"predicted over {MARGIN:.0%} too low"),
+    )
     parts = [table(header, rows)]
-    names = (("Refused, but called fitting", "false_fits"),)
-    names += (("Accepted, but called not fitting", "false_refusals"),)
+    names = (
+        ("Refused, but called fitting", "false_fits"),
+        ("Accepted, but called not fitting", "false_refusals"),
+    )
     for title, field in names:
         keys = [f"- {key}" for fit in fits.values() for key in getattr(fit, field)]
         parts += ["\n".join([f"{title}:", "", *keys])] if keys else []
     return "\n\n".join(parts)
 
 
+def _counts(fit: Fit) -> tuple[int, ...]:
+    wrong = (len(cases) for cases in (fit.false_fits, fit.false_refusals, fit.low))
+    return (fit.cases, fit.refused, *wrong)
+
+
 def collectives(records: list[Record]) -> str:
     """Counts and bytes by kind of collective, a target."""
-    rows = [
-        [target, row.kind, f"{row.predicted_count:,.0f}", f"{row.compiled_count:,.0f}"]
-        + [f"{row.predicted_bytes / 1e6:,.1f}", f"{row.compiled_bytes / 1e6:,.1f}"]
-        for target, some in by(records, "target").items()
-        for row in traffic(some)
-    ]
+    rows = []
+    for target, some in by(records, "target").items():
+        for row in traffic(some):
+            counts = [f"{n:,.0f}" for n in (row.predicted_count, row.compiled_count)]
+            sizes = [f"{n / 1e6:,.1f}" for n in (row.predicted_bytes, row.compiled_bytes)]
+            rows.append([target, row.kind, *counts, *sizes])
     header = ("target", "kind", "count predicted", "compiled", "MB predicted", "MB compiled")
     return table(header, rows)
 
@@ -147,8 +152,10 @@ def _wire_row(record: Record) -> list[str]:
 
 def cases(records: list[Record]) -> str:
     """One line a case."""
-    header = ("case", "memory MiB predicted", "compiled", "error", "wire MB predicted", "compiled")
-    header += ("error", "step ms predicted", "compiled")
+    header = (
+        *("case", "memory MiB predicted", "compiled", "error"),
+        *("wire MB predicted", "compiled", "error", "step ms predicted", "compiled"),
+    )
     rows = []
     for record in records:
         times = step_seconds(record) or ()
