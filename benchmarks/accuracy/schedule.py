@@ -50,7 +50,7 @@ PLANS: tuple[tuple[str, str], ...] = (
     (_WIDE, "near-10"),
     (_EIGHT, "near-11"),
 )
-HELD_OUT_SIZE = Size(gpu=6, v5e=4, tpu=2)
+HELD_OUT_SIZE = Size(gpu=5, v5e=2, tpu=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,8 +49,7 @@ def topology_devices(target: Target) -> list[Any]:
         if not _has_cuda_plugin():
             raise InvalidRequest(
                 f"Compiling for {target} needs jax's CUDA plugin, which is not installed.",
-                "Install jax-cuda12-plugin and jax-cuda12-pjrt of jax's version, and "
-                "nvidia-cuda-nvcc-cu12.",
+                "Install it with: pip install 'toast-planner[aot-cuda]'.",
             )
         topology = topologies.get_topology_desc(
             platform="cuda",

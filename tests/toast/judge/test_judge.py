@@ -108,7 +108,7 @@ def test_a_missing_compiler_is_said() -> None:
 def test_a_missing_gpu_compiler_is_said() -> None:
     with pytest.raises(ToastError, match="CUDA plugin") as caught:
         judge(SHARDED.encode(), Target.parse("a100:4"), Mesh.parse("data=2,model=2"))
-    assert "jax-cuda12-plugin" in caught.value.hint
+    assert "toast-planner[aot-cuda]" in caught.value.hint
 
 
 @pytest.mark.nightly
