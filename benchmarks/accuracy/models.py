@@ -63,7 +63,7 @@ SIZES: dict[str, Size] = {
     "gemma_2b_1": Size(gpu=8, v5e=3, tpu=2),
     "t7b_1": Size(gpu=8, v5e=3, tpu=2),
     "wideresnet_cut": Size(gpu=8, v5e=1, tpu=1),
-    "unet_cut": Size(gpu=6, v5e=1, tpu=1),
+    "unet_cut": Size(gpu=6, v5e=0, tpu=0),
     "gemma_2b_2_remat": Size(gpu=4, v5e=1, tpu=1),
     "gns_3_65k": Size(gpu=3, v5e=1, tpu=0),
     "gemma_demo": Size(gpu=4, v5e=1, tpu=0),
@@ -72,7 +72,7 @@ SIZES: dict[str, Size] = {
     "gpt_tiny": Size(gpu=2, v5e=0, tpu=0),
     "gat_tiny": Size(gpu=2, v5e=0, tpu=0),
     "wideresnet_tiny": Size(gpu=2, v5e=0, tpu=0),
-    "unet_tiny": Size(gpu=1, v5e=0, tpu=0),
+    "unet_tiny": Size(gpu=2, v5e=1, tpu=0),
 }
 
 

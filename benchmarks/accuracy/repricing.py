@@ -32,11 +32,14 @@ def reprice(path: Path, *, check: bool = True) -> tuple[int, int]:
 
 def _repriced(record: Record, bench: Bench, *, check: bool) -> Record:
     state = state_of(record["state"])
-    try:
-        if check and digest(bench.write(state)) != record["module"]:
-            return record | {"stale": True}
-        predicted = bench.predict(state)
-    except (IndexError, KeyError, ToastError):  # the state speaks of another analysis
+    if not bench.knows(state):  # it speaks of another analysis
         return record | {"stale": True}
-    fresh = {"stale": False} if check else {}
-    return record | {"predicted": predicted} | fresh
+    if not check:
+        return record | {"predicted": bench.predict(state)}
+    try:
+        written = digest(bench.write(state))
+    except ToastError:
+        return record | {"stale": True}
+    if written != record["module"]:
+        return record | {"stale": True}
+    return record | {"predicted": bench.predict(state), "stale": False}
