@@ -1,7 +1,7 @@
 """Which cases there are, in an order in which a run that is stopped has seen a little of all.
 
-The targets take turns by `TURNS`, and one target's cases are mixed such that those of each model are
-spread evenly, the quickest to compile first.
+The targets take turns by `TURNS`, and one target's cases are mixed such that those of each model
+are spread evenly, the quickest to compile first.
 """
 
 from __future__ import annotations
