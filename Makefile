@@ -76,6 +76,11 @@ nightly: setup ## The long tests, then every benchmark
 	  name=$${file%.py}; echo "== $$name"; \
 	  $(BIN)/python -m "$${name//\//.}"; \
 	done
+	$(BIN)/python -m benchmarks.accuracy all --time-limit 3600
+
+.PHONY: accuracy
+accuracy: setup ## Predicted against compiled: install the compilers, compile, write the page
+	$(BIN)/python -m benchmarks.accuracy all
 
 .PHONY: image
 image: setup ## Build the container image with Docker, or with buildah where no engine runs
@@ -87,6 +92,6 @@ image-test: setup ## Build the image, start it, ask it for a plan, stop it
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated
-	rm -rf $(VENV) build dist demo-out toast-out *.egg-info .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf $(VENV) .venv-aot build dist demo-out toast-out *.egg-info .pytest_cache .mypy_cache .ruff_cache \
 	  .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

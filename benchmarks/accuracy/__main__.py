@@ -1,4 +1,13 @@
-"""`python -m benchmarks.accuracy run|reprice|report`."""
+"""Predicted against compiled: `python -m benchmarks.accuracy all` does everything.
+
+| command | what |
+| --- | --- |
+| `run` | compile the cases that are not done yet, one at a time |
+| `reprice` | price the states of all cases again, without compiling |
+| `report` | print the tables, the held-out models apart |
+| `write` | write docs/accuracy.md and its plots |
+| `all` | the four in a row, in an environment that has the compilers |
+"""
 
 from __future__ import annotations
 
@@ -7,39 +16,101 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.accuracy.running import run_cases
-from benchmarks.accuracy.schedule import TARGETS, all_cases
+from benchmarks.accuracy.environment import ROOT, rerun
+from benchmarks.accuracy.schedule import TARGETS
 
 DATA = Path(__file__).parent / "data"
 # Nothing here runs on an accelerator, and looking for one takes seconds.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code."""
-    options = _parser().parse_args()
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(given)
+    commands = {"run": _run, "reprice": _reprice, "report": _report, "write": _write}
+    if options.command != "all":
+        return commands[options.command](options)
+    rest = given[:]
+    rest.remove("all")
+    for command in commands:
+        code = rerun([command, *rest])
+        if code:
+            return code
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from benchmarks.accuracy.models import HELD_OUT, SIZES
+    from benchmarks.accuracy.running import run_cases
+    from benchmarks.accuracy.schedule import all_cases
+
     targets = tuple(options.targets.split(","))
     models = tuple(options.models.split(",")) if options.models else None
-    os.nice(5)
-    run_cases(
+    unknown = sorted((set(models or ()) - {*SIZES, *HELD_OUT}) | (set(targets) - set(TARGETS)))
+    if unknown:
+        known = ", ".join((*SIZES, *HELD_OUT, *TARGETS))
+        print(f"unknown: {', '.join(unknown)}; known: {known}", file=sys.stderr)
+        return 2
+    os.nice(10)  # the compiler takes every core for minutes
+    count = run_cases(
         all_cases(targets, models),
         options.data,
         limit=options.limit,
         seconds=options.time_limit,
         hlo=options.hlo,
     )
+    print(f"{count} cases compiled", file=sys.stderr)
+    return 0
+
+
+def _reprice(options: argparse.Namespace) -> int:
+    from benchmarks.accuracy.repricing import reprice
+
+    for path in sorted(options.data.glob("*.jsonl")):
+        kept, stale = reprice(path, check=not options.prices_only)
+        print(f"{path.name}: {kept} cases repriced, {stale} stale", file=sys.stderr)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from benchmarks.accuracy.records import held_out, tuning
+    from benchmarks.accuracy.tables import report
+
+    print(report(tuning(options.data), verbose=options.verbose))
+    print("\n# Held-out models\n")
+    print(report(held_out(options.data), verbose=options.verbose))
+    return 0
+
+
+def _write(options: argparse.Namespace) -> int:
+    from benchmarks.accuracy.document import write_page
+
+    for path in write_page(options.data, options.docs):
+        print(path, file=sys.stderr)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
-    parser.add_argument("command", choices=("run", "reprice", "report"))
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=("run", "reprice", "report", "write", "all"))
     parser.add_argument("--targets", default=",".join(TARGETS), help="what to compile for")
     parser.add_argument("--models", help="only these, separated by commas")
-    parser.add_argument("--limit", type=int, help="run at most this many cases")
+    parser.add_argument("--limit", type=int, help="compile at most this many cases")
     parser.add_argument("--time-limit", type=float, help="start no case after these seconds")
     parser.add_argument("--data", type=Path, default=DATA, help="the directory of cases")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where `write` writes")
     parser.add_argument("--hlo", type=Path, help="keep the compiled HLO in this directory")
+    parser.add_argument("--verbose", action="store_true", help="one line a case as well")
+    parser.add_argument(
+        "--prices-only",
+        action="store_true",
+        help="reprice without asking whether each module would still be written the same",
+    )
     return parser
 
 

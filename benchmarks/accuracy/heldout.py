@@ -10,6 +10,7 @@ import lzma
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from benchmarks.accuracy.models import KEPT
 from examples.forms import Step, serialize
@@ -26,7 +27,11 @@ _WHISPER = {
     "decoder_ffn_dim": 2048,
     "d_model": 512,
 }
-_RESNET = {"embedding_size": 64, "hidden_sizes": [256, 512, 1024], "depths": [1, 1, 1]}
+_RESNET: dict[str, Any] = {
+    "embedding_size": 64,
+    "hidden_sizes": [256, 512, 1024],
+    "depths": [1, 1, 1],
+}
 _UNET = {
     "sample_size": 32,
     "block_out_channels": (320, 640),

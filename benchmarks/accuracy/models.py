@@ -50,29 +50,29 @@ class Size:
 
 
 SIZES: dict[str, Size] = {
-    "mlp_large": Size(gpu=16, v5e=28, tpu=10),
-    "gat": Size(gpu=16, v5e=28, tpu=10),
-    "itx_2": Size(gpu=16, v5e=28, tpu=10),
-    "itx_2_prefill": Size(gpu=16, v5e=28, tpu=8),
-    "gpt_1": Size(gpu=16, v5e=14, tpu=6),
-    "mlp_small": Size(gpu=8, v5e=6, tpu=4),
-    "t2b_scan": Size(gpu=12, v5e=10, tpu=4),
-    "gpt_2_scan": Size(gpu=12, v5e=8, tpu=3),
-    "gemma_small": Size(gpu=16, v5e=10, tpu=3),
-    "gns_2": Size(gpu=10, v5e=6, tpu=3),
-    "gemma_2b_1": Size(gpu=10, v5e=5, tpu=2),
-    "t7b_1": Size(gpu=10, v5e=5, tpu=2),
-    "wideresnet_cut": Size(gpu=10, v5e=5, tpu=2),
-    "unet_cut": Size(gpu=8, v5e=3, tpu=2),
-    "gemma_2b_2_remat": Size(gpu=6, v5e=3, tpu=1),
-    "gns_3_65k": Size(gpu=4, v5e=2, tpu=1),
-    "gemma_demo": Size(gpu=6, v5e=2, tpu=0),
-    "gns_tiny": Size(gpu=3, v5e=1, tpu=0),
-    "itx_tiny": Size(gpu=3, v5e=1, tpu=0),
-    "gpt_tiny": Size(gpu=3, v5e=1, tpu=0),
-    "gat_tiny": Size(gpu=3, v5e=1, tpu=0),
-    "wideresnet_tiny": Size(gpu=3, v5e=1, tpu=0),
-    "unet_tiny": Size(gpu=2, v5e=0, tpu=0),
+    "mlp_large": Size(gpu=12, v5e=25, tpu=8),
+    "gat": Size(gpu=12, v5e=25, tpu=8),
+    "itx_2": Size(gpu=12, v5e=25, tpu=8),
+    "itx_2_prefill": Size(gpu=12, v5e=25, tpu=6),
+    "gpt_1": Size(gpu=12, v5e=8, tpu=4),
+    "mlp_small": Size(gpu=6, v5e=4, tpu=2),
+    "t2b_scan": Size(gpu=10, v5e=4, tpu=3),
+    "gpt_2_scan": Size(gpu=10, v5e=4, tpu=3),
+    "gemma_small": Size(gpu=12, v5e=5, tpu=2),
+    "gns_2": Size(gpu=8, v5e=3, tpu=2),
+    "gemma_2b_1": Size(gpu=8, v5e=3, tpu=2),
+    "t7b_1": Size(gpu=8, v5e=3, tpu=2),
+    "wideresnet_cut": Size(gpu=8, v5e=1, tpu=1),
+    "unet_cut": Size(gpu=6, v5e=0, tpu=0),
+    "gemma_2b_2_remat": Size(gpu=4, v5e=1, tpu=1),
+    "gns_3_65k": Size(gpu=3, v5e=1, tpu=0),
+    "gemma_demo": Size(gpu=4, v5e=1, tpu=0),
+    "gns_tiny": Size(gpu=2, v5e=0, tpu=0),
+    "itx_tiny": Size(gpu=2, v5e=0, tpu=0),
+    "gpt_tiny": Size(gpu=2, v5e=0, tpu=0),
+    "gat_tiny": Size(gpu=2, v5e=0, tpu=0),
+    "wideresnet_tiny": Size(gpu=2, v5e=0, tpu=0),
+    "unet_tiny": Size(gpu=2, v5e=1, tpu=0),
 }
 
 
@@ -109,6 +109,7 @@ def _cut_models() -> dict[str, Maker]:
     paper = itx.PRESETS
     graph = replace(gns.PRESETS["paper"], steps=2, edges=8192)
     scanned = replace(t2b.PRESETS["paper"], layers=3, batch=16, scan=True)
+    deep = replace(t7b.PRESETS["paper"], batch=16)
     image = replace(unet.PRESETS["paper"], channels=256, batch=32, image=32, widen=(1, 2))
     return {
         "gat": partial(gat.make_step, gat.PRESETS["paper_1gpu"]),
@@ -118,8 +119,8 @@ def _cut_models() -> dict[str, Maker]:
         "itx_2_prefill": partial(itx.make_step, replace(paper["paper_prefill"], layers=2)),
         "gns_2": partial(gns.make_step, graph),
         "gns_3_65k": partial(gns.make_step, replace(graph, steps=3, edges=65536)),
-        "t2b_scan": partial(t2b.make_step, scanned),
-        "t7b_1": partial(t7b.make_step, replace(t7b.PRESETS["paper"], layers=1, batch=16)),
+        "t2b_scan": partial(MODELS["t2b"].make_step, scanned),
+        "t7b_1": partial(MODELS["t7b"].make_step, replace(deep, layers=1)),
         "unet_cut": partial(unet.make_step, replace(image, down_blocks=1, up_blocks=2)),
         "wideresnet_cut": partial(
             wideresnet.make_step, replace(wideresnet.PRESETS["paper_1gpu"], blocks=(1, 1, 1))

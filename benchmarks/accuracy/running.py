@@ -3,42 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from analysis.errors import ToastError
-from benchmarks.accuracy.cases import Bench, digest, plain, state_of
+from benchmarks.accuracy.cases import Bench, digest, plain
+from benchmarks.accuracy.records import Record, append_record, read_records
 from benchmarks.accuracy.schedule import Case
 from toast.judge import Target, Verdict, judge
 
-Record = dict[str, Any]
 BENCHES = 24
-
-
-def read_records(path: Path) -> list[Record]:
-    """All cases in a file; the last line of each case counts. A torn last line is no case."""
-    found: dict[str, Record] = {}
-    if path.exists():
-        for line in path.read_text().splitlines():
-            try:
-                record: Record = json.loads(line)
-            except ValueError:
-                continue
-            found[record["key"]] = record
-    return list(found.values())
-
-
-def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Replace the file, all or nothing."""
-    fresh = path.with_suffix(".new")
-    fresh.write_text("".join(json.dumps(record) + "\n" for record in records))
-    fresh.replace(path)
 
 
 def run_cases(
@@ -66,8 +44,7 @@ def run_cases(
             continue
         record = run_case(case, _bench(benches, case), modules, hlo)
         modules.setdefault((case.target, record["module"]), case.key)
-        with (folder / case.file).open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        append_record(folder / case.file, record)
         count += "same_as" not in record
         print(f"{count:3d} {case.key}: {_line(record)}", file=sys.stderr, flush=True)
     return count
@@ -135,36 +112,6 @@ def _judged(module: bytes, case: Case, bench: Bench, hlo: Path | None) -> Verdic
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_bytes(gzip.compress(text.read_bytes(), 6))
     return verdict
-
-
-def reprice(path: Path) -> tuple[int, int]:
-    """Price all states in `path` again with the cost model as it is; (repriced, stale) cases.
-
-    A case whose module would be written differently today is stale: reports leave it out, and the
-    next run compiles it again.
-    """
-    records = read_records(path)
-    priced: list[Record] = []
-    benches: dict[tuple[str, str, str], Bench] = {}
-    for record in records:
-        place = (record["model"], record["mesh"], record["target"])
-        if place not in benches:
-            benches.clear()  # cases of one place stand together; one analysis at a time
-            benches[place] = Bench.make(*place)
-        priced.append(_repriced(record, benches[place]))
-    write_records(path, priced)
-    stale = sum(record["stale"] for record in priced)
-    return len(priced) - stale, stale
-
-
-def _repriced(record: Record, bench: Bench) -> Record:
-    state = state_of(record["state"])
-    try:
-        if digest(bench.write(state)) != record["module"]:
-            return record | {"stale": True}
-    except (IndexError, KeyError, ToastError):  # the state speaks of another analysis
-        return record | {"stale": True}
-    return record | {"predicted": bench.predict(state), "stale": False}
 
 
 def _line(record: Record) -> str:

@@ -1,14 +1,13 @@
-"""Which cases there are, and in which order: after any of them each target and model has had some.
+"""Which cases there are, in an order in which a run that is stopped has seen a little of all.
 
-One target's cases go round by round, in each round one (mesh, plan) of every model; the targets
-take turns by `TURNS`. So a run that is stopped has seen a little of everything.
+The targets take turns by `TURNS`, and one target's cases are mixed such that those of each model
+are spread evenly, the quickest to compile first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from benchmarks.accuracy.models import HELD_OUT, SIZES, Size
 
@@ -50,7 +49,7 @@ PLANS: tuple[tuple[str, str], ...] = (
     (_WIDE, "near-10"),
     (_EIGHT, "near-11"),
 )
-HELD_OUT_SIZE = Size(gpu=6, v5e=4, tpu=2)
+HELD_OUT_SIZE = Size(gpu=5, v5e=2, tpu=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +79,7 @@ def all_cases(
     """All cases in order, the held-out ones last; of these targets and models alone."""
     for sizes in (SIZES, dict.fromkeys(HELD_OUT, HELD_OUT_SIZE)):
         chosen = {name: sizes[name] for name in sizes if models is None or name in models}
-        queues = {target: _rounds(target, chosen) for target in targets}
+        queues = {target: _spread(target, chosen) for target in targets}
         while queues:
             for target in TURNS:
                 case = next(queues[target], None) if target in queues else None
@@ -90,11 +89,12 @@ def all_cases(
                     yield case
 
 
-def _rounds(target: str, sizes: dict[str, Size]) -> Iterator[Case]:
-    """One target's cases: a plan of each model, then another."""
-    rows = [
-        [Case(model=model, mesh=mesh, plan=plan, target=target) for mesh, plan in PLANS[: size.on(target)]]
+def _spread(target: str, sizes: dict[str, Size]) -> Iterator[Case]:
+    """One target's cases, those of each model spread evenly over the whole."""
+    placed = [
+        ((number + 0.5) / size.on(target), Case(model=model, mesh=mesh, plan=plan, target=target))
         for model, size in sizes.items()
+        for number, (mesh, plan) in enumerate(PLANS[: size.on(target)])
     ]
-    for round_ in zip_longest(*rows):
-        yield from (case for case in round_ if case is not None)
+    placed.sort(key=lambda row: row[0])
+    return (case for _, case in placed)

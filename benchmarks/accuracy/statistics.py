@@ -1,39 +1,51 @@
-"""The figures of the report, from the records of cases."""
+"""The figures of one case, and rank correlations, quantiles and shares over several."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.accuracy.records import Record
 from costmodel.collectives import axis_tables
 from costmodel.devices import find
 from costmodel.mesh import Mesh
 from toast.judge import Collective, Target, Verdict
 
-Record = dict[str, Any]
 Numbers = NDArray[np.float64]
+QUIET = 65536
+"""Bytes on the wire below which two figures are taken to be the same."""
+CLOSE = 0.3
+
+
+def needed_bytes(record: Record) -> int | None:
+    """What the compiled program needs, where the compiler said so."""
+    return Verdict.from_dict(record["compiled"]).needed_bytes
 
 
 def memory_error(record: Record) -> float | None:
     """(predicted - compiled) / compiled, where the compiler said how much it needs."""
-    needed = Verdict.from_dict(record["compiled"]).needed_bytes
+    needed = needed_bytes(record)
     return None if not needed else float(record["predicted"]["peak_bytes"]) / needed - 1.0
 
 
-def wire_bytes(record: Record) -> tuple[float, float]:
-    """(predicted, compiled) bytes that one device puts on its links in a step."""
+def wire_bytes(record: Record) -> tuple[float, float] | None:
+    """(predicted, compiled) bytes that one device puts on its links in a step.
+
+    None where the compiler refused the program, and so said nothing of its collectives.
+    """
+    if record["compiled"]["memory"] is None:
+        return None
     predicted = sum(row["bytes"] for row in record["predicted"]["collectives"])
     return predicted, sum(row["wire_bytes"] for row in record["compiled"]["collectives"])
 
 
 def wire_error(record: Record) -> float | None:
     """(predicted - compiled) / compiled; None where both move less than 64 KiB."""
-    predicted, compiled = wire_bytes(record)
-    if max(predicted, compiled) < 65536:
+    wire = wire_bytes(record)
+    if wire is None or max(wire) < QUIET:
         return None
-    return (predicted - compiled) / max(compiled, 65536.0)
+    predicted, compiled = wire
+    return (predicted - compiled) / max(compiled, float(QUIET))
 
 
 def step_seconds(record: Record) -> tuple[float, float] | None:
@@ -65,14 +77,24 @@ def ring_seconds(rows: tuple[Collective, ...], mesh: Mesh, device: str) -> float
     return total
 
 
-def spearman(one: list[float], other: list[float]) -> float:
-    """Rank correlation; NaN for fewer than three pairs."""
-    if len(one) < 3:
+def spearman(pairs: list[tuple[float, float]]) -> float:
+    """Rank correlation; NaN for fewer than three pairs, and where one side is all the same."""
+    if len(pairs) < 3:
         return float("nan")
-    first, second = _ranks(np.array(one)), _ranks(np.array(other))
+    first, second = (_ranks(np.array(side)) for side in zip(*pairs, strict=True))
     if first.std() == 0 or second.std() == 0:
         return float("nan")
     return float(np.corrcoef(first, second)[0, 1])
+
+
+def close_pairs(pairs: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The most pairs whose second figures all lie within `CLOSE` of the least of them."""
+    ordered = sorted(pairs, key=lambda pair: pair[1])
+    best: list[tuple[float, float]] = []
+    for start, (_, least) in enumerate(ordered):
+        some = [pair for pair in ordered[start:] if pair[1] <= least * (1.0 + CLOSE)]
+        best = some if len(some) > len(best) else best
+    return best
 
 
 def _ranks(values: Numbers) -> Numbers:

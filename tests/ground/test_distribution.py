@@ -33,7 +33,11 @@ def direct(extra: str | None = None) -> list[Requirement]:
     return [Requirement(text) for text in listed]
 
 
-@pytest.mark.parametrize("requirement", [*direct(), *direct("dev")], ids=lambda r: str(r.name))
+@pytest.mark.parametrize(
+    "requirement",
+    [*direct(), *direct("dev"), *direct("aot"), *direct("aot-cuda")],
+    ids=lambda r: str(r.name),
+)
 def test_every_direct_dependency_is_pinned_to_a_version_that_it_allows(
     requirement: Requirement,
 ) -> None:
@@ -53,6 +57,12 @@ def test_the_tpu_compiler_goes_with_the_pinned_jax() -> None:
     assert jax.extras == {"tpu"}
     assert jax.specifier == SpecifierSet(f"=={pins()['jax']}")
     assert pins()["jaxlib"] == pins()["jax"]
+
+
+def test_the_gpu_compiler_goes_with_the_pinned_jax() -> None:
+    ours = [r for r in direct("aot-cuda") if r.name.startswith("jax")]
+    assert {str(r.specifier) for r in ours} == {f"=={pins()['jax']}"}
+    assert {r.name for r in ours} == {"jax", "jax-cuda12-pjrt", "jax-cuda12-plugin"}
 
 
 def test_the_distribution_is_the_five_rooms_and_the_command() -> None:

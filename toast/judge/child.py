@@ -31,6 +31,7 @@ _USED = re.compile(
 )
 _TOTAL = re.compile(r"Total hbm usage >= ([\d.]+)([KMGT]?)")
 _ALLOCATING = re.compile(r"allocat\w* ([\d.]+)\s?([KMGT]?)i?B", re.I)
+_SPACE = re.compile(r"^Memory Space: (\w+) \(color=\d+\)\nTotal bytes: (\d+)", re.M)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _MEMORY = re.compile(r"RESOURCE_EXHAUSTED|Ran out of memory|out of memory", re.I)
 
@@ -48,8 +49,7 @@ def topology_devices(target: Target) -> list[Any]:
         if not _has_cuda_plugin():
             raise InvalidRequest(
                 f"Compiling for {target} needs jax's CUDA plugin, which is not installed.",
-                "Install jax-cuda12-plugin and jax-cuda12-pjrt of jax's version, and "
-                "nvidia-cuda-nvcc-cu12.",
+                "Install it with: pip install 'toast-planner[aot-cuda]'.",
             )
         topology = topologies.get_topology_desc(
             platform="cuda",
@@ -67,15 +67,18 @@ def _has_cuda_plugin() -> bool:
         return False
 
 
-def compile_options(target: Target, ids: list[int]) -> Any:
-    """Partition over these devices, the mesh's first axis outermost."""
+def compile_options(target: Target, ids: list[int], dump: Path) -> Any:
+    """Partition over these devices, the mesh's first axis outermost; a TPU's reports go to `dump`.
+
+    The memory statistics of a TPU's compiler mix its memories, so its own report of each is read.
+    """
     options = compiler.get_compile_options(
         num_replicas=1,
         num_partitions=len(ids),
         device_assignment=np.array(ids).reshape(1, len(ids)),
         env_options_overrides={"xla_gpu_autotune_level": "0"}
         if target.chip.platform == "cuda"
-        else None,
+        else {"xla_dump_to": str(dump)},
     )
     build = options.executable_build_options
     build.use_spmd_partitioning = True
@@ -94,7 +97,8 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
             "Give a topology of as many devices as the mesh has.",
         )
     loaded = decode((directory / "module").read_bytes())
-    options = compile_options(target, [device.id for device in devices])
+    dump = directory / "dump"
+    options = compile_options(target, [device.id for device in devices], dump)
     client: Any = devices[0].client
     started = time.perf_counter()
     try:
@@ -107,12 +111,19 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
         return
     seconds = time.perf_counter() - started
     (directory / "compiled.hlo").write_text(executable.hlo_modules()[0].to_string())
-    memory = memory_of(executable.get_compiled_memory_stats())
+    memory = memory_of(executable.get_compiled_memory_stats(), memory_report(dump))
     emitter.emit("compiled", memory=_plain(memory), seconds=seconds)
 
 
-def memory_of(stats: Any) -> Memory:
-    """The compiler's memory statistics."""
+def memory_report(dump: Path) -> dict[str, int]:
+    """Bytes by memory (`default` is the chip's main one) of the compiler's largest report."""
+    reports = (path.read_text() for path in dump.glob("*memory-usage-report.txt"))
+    found = [{name: int(size) for name, size in _SPACE.findall(text)} for text in reports]
+    return max(found, key=lambda sizes: sum(sizes.values()), default={})
+
+
+def memory_of(stats: Any, report: dict[str, int]) -> Memory:
+    """The compiler's memory statistics, and what its report says of the main memory."""
     return Memory(
         argument=stats.argument_size_in_bytes,
         output=stats.output_size_in_bytes,
@@ -120,6 +131,8 @@ def memory_of(stats: Any) -> Memory:
         alias=stats.alias_size_in_bytes,
         peak=int(getattr(stats, "peak_memory_in_bytes", 0)),
         code=stats.generated_code_size_in_bytes,
+        main=report.get("default"),
+        on_chip=report.get("vmem"),
     )
 
 

@@ -10,7 +10,12 @@ Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "coll
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Bytes on one device, as the compiler reports them; `alias` is output in argument buffers."""
+    """Bytes on one device, as the compiler reports them; `alias` is output in argument buffers.
+
+    `main` is what a TPU's compiler lays out in the chip's main memory, arguments included, and
+    `on_chip` in its vector memory. Of its other figures `temp` counts some buffers twice and
+    `peak` adds both memories up, so `main` is what is held against the memory there is.
+    """
 
     argument: int
     output: int
@@ -18,10 +23,14 @@ class Memory:
     alias: int
     peak: int
     code: int = 0
+    main: int | None = None
+    on_chip: int | None = None
 
     @property
     def total(self) -> int:
-        """Arguments, results of their own, and temporaries, all allocated at once."""
+        """What has to fit: arguments, results of their own, and temporaries."""
+        if self.main is not None:
+            return self.main
         return self.argument + self.output - self.alias + self.temp
 
 
@@ -69,14 +78,9 @@ class Verdict:
 
     @property
     def needed_bytes(self) -> int | None:
-        """Memory of one device that the program needs, whether it fits or not.
-
-        A GPU's runtime allocates the total. A TPU's compiler holds the peak against what there is:
-        it accepts programs whose total is more than the chip has.
-        """
+        """Memory of one device that the program needs, whether it fits or not."""
         if self.memory is not None:
-            on_tpu = self.target.startswith("tpu") and self.memory.peak
-            return self.memory.peak if on_tpu else self.memory.total
+            return self.memory.total
         return None if self.refusal is None else self.refusal.needed
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from analysis.errors import InvalidRequest, ToastError
 from costmodel.mesh import Mesh
 from tests.toast.samples import SHARDED, make_plan
 from toast.judge import Collective, Memory, Refusal, Target, Verdict, judge
-from toast.judge.child import refusal_of
+from toast.judge.child import memory_report, refusal_of
 from toast.judge.comparing import render_comparison
 
 HAS_LIBTPU = bool(os.environ.get("TPU_LIBRARY_PATH") or importlib.util.find_spec("libtpu"))
@@ -59,6 +59,32 @@ def test_a_verdict_is_json_and_back() -> None:
     )
     assert Verdict.from_dict(refused.to_dict()) == refused
     assert (refused.needed_bytes, VERDICT.needed_bytes) == (5, 4 * GIB)
+
+
+def test_the_main_memory_is_what_is_needed_where_the_compiler_reports_it() -> None:
+    known = {"argument": 3, "output": 2, "temp": 90, "alias": 2, "peak": 70}
+    assert Memory(**known).total == 93
+    assert Memory(**known, main=50, on_chip=20).total == 50
+    verdict = Verdict(target="tpu-v5e:2x4", devices=8, memory=Memory(**known, main=50))
+    assert verdict.needed_bytes == 50
+    assert Verdict.from_dict(verdict.to_dict()) == verdict
+
+
+def test_the_report_of_the_largest_program_counts(tmp_path: Path) -> None:
+    assert memory_report(tmp_path) == {}
+    text = """Memory Space: default (color=0)
+Total bytes: {} (185.54MiB)
+  cumulative_size;       size;       offset; used_by_n_values; shapes_list
+
+Memory Space: vmem (color=1)
+Total bytes: 20 (20B)
+"""
+    for name, size in (("module_0001.helper", 7), ("module_0000.main", 500), ("module_0002.z", 9)):
+        (tmp_path / f"{name}.after_optimizations-memory-usage-report.txt").write_text(
+            text.format(size)
+        )
+    (tmp_path / "module_0000.main.before_optimizations.txt").write_text(text.format(9999))
+    assert memory_report(tmp_path) == {"default": 500, "vmem": 20}
 
 
 def test_both_sides_are_shown() -> None:
@@ -108,7 +134,7 @@ def test_a_missing_compiler_is_said() -> None:
 def test_a_missing_gpu_compiler_is_said() -> None:
     with pytest.raises(ToastError, match="CUDA plugin") as caught:
         judge(SHARDED.encode(), Target.parse("a100:4"), Mesh.parse("data=2,model=2"))
-    assert "jax-cuda12-plugin" in caught.value.hint
+    assert "toast-planner[aot-cuda]" in caught.value.hint
 
 
 @pytest.mark.nightly
@@ -141,6 +167,7 @@ def test_a_module_compiles_for_a_tpu(tmp_path: Path) -> None:
     assert verdict.refusal is None
     assert verdict.memory is not None
     assert verdict.memory.argument > 0
+    assert (verdict.memory.main or 0) >= verdict.memory.argument
     assert verdict.compute_seconds
     assert {row.kind for row in verdict.collectives} == {"all_reduce"}
     assert "ENTRY" in hlo.read_text()

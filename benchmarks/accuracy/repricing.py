@@ -1,0 +1,45 @@
+"""Price the states of all cases again, with the cost model as it is now; nothing is compiled."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+from analysis.errors import ToastError
+from benchmarks.accuracy.cases import Bench, digest, state_of
+from benchmarks.accuracy.records import Record, read_records, write_records
+
+
+def reprice(path: Path, *, check: bool = True) -> tuple[int, int]:
+    """Price all states of a file again; (repriced, stale) cases.
+
+    A case whose module would be written differently today is stale: reports leave it out, and the
+    next run compiles it again. Without `check` that is not asked, which is several times as fast
+    and enough while only prices change.
+    """
+    records = read_records(path)
+    places: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for number, record in enumerate(records):
+        places[(record["model"], record["mesh"], record["target"])].append(number)
+    for place, numbers in places.items():
+        bench = Bench.make(*place)
+        for number in numbers:
+            records[number] = _repriced(records[number], bench, check=check)
+    write_records(path, records)
+    stale = sum(bool(record.get("stale")) for record in records)
+    return len(records) - stale, stale
+
+
+def _repriced(record: Record, bench: Bench, *, check: bool) -> Record:
+    state = state_of(record["state"])
+    if not bench.knows(state):  # it speaks of another analysis
+        return record | {"stale": True}
+    if not check:
+        return record | {"predicted": bench.predict(state)}
+    try:
+        written = digest(bench.write(state))
+    except ToastError:
+        return record | {"stale": True}
+    if written != record["module"]:
+        return record | {"stale": True}
+    return record | {"predicted": bench.predict(state), "stale": False}

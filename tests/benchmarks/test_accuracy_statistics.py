@@ -1,0 +1,92 @@
+"""The figures of one case, and of several at once, are what they say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.accuracy.statistics import (
+    CLOSE,
+    close_pairs,
+    memory_error,
+    quantile,
+    spearman,
+    step_seconds,
+    wire_bytes,
+    wire_error,
+    within,
+)
+from tests.benchmarks.accuracy_samples import GIB, record, refusal
+
+Seconds = st.floats(min_value=1e-6, max_value=1e3)
+Pairs = st.lists(st.tuples(Seconds, Seconds), min_size=1, max_size=12)
+
+
+def test_errors_of_one_case() -> None:
+    assert memory_error(record()) == pytest.approx(0.1)
+    assert wire_error(record()) == pytest.approx(0.1)
+    times = step_seconds(record())
+    assert times is not None
+    assert times[0] == pytest.approx(0.41)
+    assert times[1] == pytest.approx(0.5 + 9e8 / 9e10, rel=1e-2)
+
+
+def test_traffic_that_is_next_to_nothing_has_no_error() -> None:
+    assert wire_error(record(wire=(0.0, 0.0))) is None
+    assert wire_error(record(wire=(60e3, 0.0))) is None
+    assert wire_error(record(wire=(131072.0, 0.0))) == pytest.approx(2.0)
+    assert wire_error(record(wire=(0.0, 131072.0))) == pytest.approx(-1.0)
+
+
+def test_a_refused_case_has_the_memory_that_the_compiler_named_and_no_traffic() -> None:
+    refused = record(refused=refusal(20 * GIB), peak=10 * GIB)
+    assert memory_error(refused) == pytest.approx(-0.5)
+    assert wire_bytes(refused) is None
+    assert wire_error(refused) is None
+    assert step_seconds(refused) is None
+    assert memory_error(record(refused=refusal(None))) is None
+
+
+def test_rank_correlation() -> None:
+    assert spearman([(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)]) == pytest.approx(1.0)
+    assert spearman([(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)]) == pytest.approx(-1.0)
+    assert spearman([(1.0, 5.0), (1.0, 5.0), (2.0, 6.0), (3.0, 7.0)]) == pytest.approx(1.0)
+    assert math.isnan(spearman([(1.0, 1.0), (2.0, 2.0)]))
+    assert math.isnan(spearman([(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]))
+
+
+@given(Pairs)
+def test_ranks_do_not_change_with_the_units(pairs: list[tuple[float, float]]) -> None:
+    straight = spearman(pairs)
+    assert math.isnan(straight) or -1.0 - 1e-9 <= straight <= 1.0 + 1e-9
+    scaled = spearman([(2.0 * one, 1024.0 * other) for one, other in pairs])
+    assert scaled == pytest.approx(straight, nan_ok=True)
+    turned = spearman([(-one, other) for one, other in pairs])
+    assert turned == pytest.approx(-straight, nan_ok=True)
+
+
+@given(Pairs)
+def test_close_pairs_are_within_the_bound_and_no_window_holds_more(
+    pairs: list[tuple[float, float]],
+) -> None:
+    near = close_pairs(pairs)
+    times = [compiled for _, compiled in near]
+    assert max(times) <= min(times) * (1.0 + CLOSE)
+    for _, least in pairs:
+        window = [pair for pair in pairs if least <= pair[1] <= least * (1.0 + CLOSE)]
+        assert len(window) <= len(near)
+
+
+def test_close_pairs_of_nothing_are_none() -> None:
+    assert close_pairs([]) == []
+    assert close_pairs([(1.0, 1.0), (1.0, 2.0), (9.0, 2.5)]) == [(1.0, 2.0), (9.0, 2.5)]
+
+
+def test_quantiles_are_of_absolute_values() -> None:
+    assert quantile([-0.2, 0.1, 0.0], 0.5) == pytest.approx(0.1)
+    assert within([-0.2, 0.1, 0.0], 0.15) == pytest.approx(2 / 3)
+    assert math.isnan(quantile([], 0.5))
+    assert math.isnan(within([], 0.5))
