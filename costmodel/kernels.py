@@ -368,14 +368,15 @@ def _add_copies(t: Any, s: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _add_sums(t: Any, s: Any) -> None:
-    """Partial sums that are scattered live beside the result; all others are summed in place.
+    """Partial sums that are scattered live beside the result; others are summed in place.
 
+    A result that would have been fused away is stored to be summed.
     Beside them lives what feeds a product that sends its sums block by block.
     """
     for k in range(len(t.sum_row)):
         row, size = t.sum_row[k], s.local[t.sum_tensor[k]]
         made = s.local[t.part_defined[t.part_result_start[row]]]
-        if s.reduced[row] and size > made:
+        if s.reduced[row] and (size > made or not t.sum_stored[k]):
             s.delta[t.sum_at[k]] += size
             s.delta[t.sum_at[k] + 1] -= size
     for k in range(len(t.feed_row)):

@@ -18,6 +18,8 @@ Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
 Partial = tuple[int, int, int]
 """(row of the op among the partials, tensor as computed, position)."""
+Sum = tuple[int, int, int, bool]
+"""The same of partial sums, and whether the op's result is stored in any case."""
 Copy = tuple[int, list[Live]]
 """(tensor of a value, what its uses want: each in a layout and over positions of its own)."""
 
@@ -33,7 +35,7 @@ class Intervals:
     base: Counter[int]
     live: list[Live]
     copies: list[Copy]
-    partials: list[Partial]
+    partials: list[Sum]
     operands: list[Partial]
     positions: int
 
@@ -65,13 +67,16 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
     )
 
 
-def _partials(program: Program, layouts: Layouts, fusion: Fusion) -> list[Partial]:
+def _partials(program: Program, layouts: Layouts, fusion: Fusion) -> list[Sum]:
     _, of_op = partial_rows(program, layouts)
-    return [
-        (row, int(layouts.result_tensor[program.values_of(op)[0]]), int(fusion.position[op]))
-        for op, row in of_op.items()
-        if len(program.values_of(op)) == 1
-    ]
+    found = []
+    for op, row in of_op.items():
+        values = program.values_of(op)
+        if len(values) == 1:
+            tensor = int(layouts.result_tensor[values[0]])
+            stored = bool(fusion.written[values[0]])
+            found.append((row, tensor, int(fusion.position[op]), stored))
+    return found
 
 
 def _operands(program: Program, layouts: Layouts, fusion: Fusion) -> list[Partial]:

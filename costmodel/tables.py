@@ -89,6 +89,7 @@ class Tables(NamedTuple):
     sum_row: Ints
     sum_tensor: Ints
     sum_at: Ints
+    sum_stored: Ints
     feed_row: Ints
     feed_tensor: Ints
     feed_at: Ints
@@ -281,6 +282,7 @@ def _memory_columns(intervals: Intervals, in_place: bool) -> dict[str, Any]:
         "sum_row": _ints([row[0] for row in sums]),
         "sum_tensor": _ints([row[1] for row in sums]),
         "sum_at": _ints([row[2] for row in sums]),
+        "sum_stored": _ints([row[3] for row in sums]),
         "feed_row": _ints([row[0] for row in feeds]),
         "feed_tensor": _ints([row[1] for row in feeds]),
         "feed_at": _ints([row[2] for row in feeds]),
