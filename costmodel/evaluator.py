@@ -121,8 +121,8 @@ class Evaluator:
 
     def _knows(self, groups: Ints, axes: Ints) -> bool:
         """The kernels do not check: an action of another program would read past their arrays."""
-        inside = 0 <= groups.min() and groups.max() < self.analysis.groups.colours
-        return bool(inside and 0 <= axes.min() and axes.max() < len(self.mesh.axes))
+        inside = groups.min() >= 0 and groups.max() < self.analysis.groups.colours
+        return bool(inside and axes.min() >= 0 and axes.max() < len(self.mesh.axes))
 
     def masks(self, state: Sequence[Action]) -> Ints:
         """The axes of every item under a state, as bits."""

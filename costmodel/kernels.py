@@ -168,7 +168,14 @@ def _window_factor(t: Any, source: int, axes: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _reshard(
-    t: Any, s: Any, source: int, target: int, reduced: int, product: bool, width: float, weight: float
+    t: Any,
+    s: Any,
+    source: int,
+    target: int,
+    reduced: int,
+    product: bool,
+    width: float,
+    weight: float,
 ) -> float:
     """Seconds to bring `source` to the layout of `target`.
 

@@ -51,9 +51,19 @@ _UPDATES = frozenset({"stablehlo.dynamic_update_slice", "stablehlo.scatter"})
 _REDUCES = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
 
 EXPENSIVE = frozenset(
-    {f"stablehlo.{name}" for name in (
-        "logistic", "tanh", "tan", "sine", "cosine", "atan2", "power", "cbrt",
-    )}
+    {
+        f"stablehlo.{name}"
+        for name in (
+            "logistic",
+            "tanh",
+            "tan",
+            "sine",
+            "cosine",
+            "atan2",
+            "power",
+            "cbrt",
+        )
+    }
     | {f"chlo.{name}" for name in ("erf", "erfc", "erf_inv", "lgamma", "digamma", "sinh", "cosh")}
 )
 """Elementwise ops that a compiler for GPUs computes once and stores rather than twice."""

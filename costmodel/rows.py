@@ -115,9 +115,7 @@ def added_up(program: Program) -> dict[int, int]:
             same = len({program.op_trips[maker] for maker in [*makers, op]}) == 1
             if single and same and all(maker in leaves for maker in makers) and len(values) == 1:
                 leaves[op] = [leaf for maker in makers for leaf in leaves.pop(maker)]
-    return {
-        leaf: min(found) for found in leaves.values() for leaf in found if leaf != min(found)
-    }
+    return {leaf: min(found) for found in leaves.values() for leaf in found if leaf != min(found)}
 
 
 def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:

@@ -37,8 +37,9 @@ class Tables(NamedTuple):
     of each result, whether it is a product's, the row that they are added to before that.
     Edges: a value's tensor and those its uses want. Halos: strips exchanged.
     Memory: `base_*` tensors that live throughout, `live_*` intervals over the schedule, `copy_*`
-    intervals of a value's resharded copies, `sum_*` partial sums of a row of partials, each at one position, `feed_*` what feeds an op whose
-    sums are scattered.
+    intervals of a value's resharded copies, `sum_*` partial sums of a row of partials, each at one
+    position, `feed_*` what feeds an op whose sums are scattered. `windowed`: reduce-scatters run
+    block by block beside their product; `narrows`: what one product alone reads travels in 16 bits.
     Axes: size, bytes per second, latency in seconds.
     """
 
