@@ -52,6 +52,12 @@ class UnknownDevice(ToastError):
     code = "unknown_device"
 
 
+class InvalidDevice(ToastError):
+    """A device file is no TOML, or a figure in it is missing, unknown or impossible."""
+
+    code = "invalid_device"
+
+
 class InvalidRequest(ToastError):
     """A setting of the job is out of range or unknown (planner, memory, budget, rollouts)."""
 
@@ -70,6 +76,7 @@ ERRORS: tuple[type[ToastError], ...] = (
     UnsupportedModule,
     InvalidMesh,
     UnknownDevice,
+    InvalidDevice,
     InvalidRequest,
     EngineCrashed,
 )

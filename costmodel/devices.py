@@ -1,29 +1,65 @@
-"""The catalogue of chips: one TOML file each under `chips/`, every figure with its source."""
+"""Chips as data: one TOML file each under `chips/`, every figure with its source.
+
+`find` also takes the path of a file of the same form, such as `toast calibrate` writes.
+"""
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import Literal
 
 from analysis.errors import UnknownDevice
+
+SUFFIX = ".toml"
+DIMENSIONS = "xyz"
+"""How the dimensions of a torus are called, shortest first."""
+
+Topology = Literal["torus", "switch", "ring"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """The network that a mesh axis runs over.
+    """One network: what it joins, how fast, and in which shape.
 
-    `bandwidth` is bytes per second that one device can send over it (all its links in one ring
-    direction pair), `latency` seconds per hop, `span` how many devices it joins at most.
+    A device has `links` of them, each of `link_bandwidth` bytes per second and direction, of which
+    `efficiency` is reached; `latency` is seconds per hop or message, `span` how many devices it
+    joins at most, those behind faster networks included.
+
+    `switch` joins all with all; `ring` is wired from device to device without a switch; `torus` has
+    `dims`, the longest that each dimension can be. One of its dimensions closes into a ring where
+    its length is a multiple of `wrap` (0: never), with `wrap_all` only if that of each other is too.
+    `slowdown` is how much longer a kind of collective takes than the formulas say, where measured.
     """
 
     name: str
-    topology: str
-    bandwidth: float
+    topology: Topology
+    link_bandwidth: float
     latency: float
     span: int
+    links: int = 1
+    efficiency: float = 1.0
+    dims: tuple[int, ...] = ()
+    wrap: int = 0
+    wrap_all: bool = False
+    slowdown: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def lane(self) -> float:
+        """Bytes per second that one link moves in one direction."""
+        return self.link_bandwidth * self.efficiency
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second that one device sends over all its links."""
+        return self.links * self.lane
+
+    def wired(self, size: int) -> int:
+        """How many of a device's links lead to the other devices of a group without a switch."""
+        return max(1, math.ceil(self.links * (size - 1) / max(self.span - 1, 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +70,7 @@ class Device:
     second, of which streaming reaches `stream_efficiency`; `element_rate` is elements per second
     that the vector unit gets through, whatever their type; `tile` is the granularity (rows,
     columns) of its matrix unit; `links` are the networks from the fastest and smallest to the
-    slowest and largest.
+    slowest and largest. `device_kinds` is what JAX calls it; `sources` has a text for each figure.
     """
 
     name: str
@@ -51,34 +87,59 @@ class Device:
     op_overhead: float
     tile: tuple[int, int]
     links: tuple[Link, ...]
-    sources: tuple[str, ...]
+    sources: dict[str, str]
+    device_kinds: tuple[str, ...] = ()
 
     @property
     def usable_bytes(self) -> int:
         """What a program may use: the memory less what the runtime keeps for itself."""
         return self.memory_bytes - self.reserved_bytes
 
+    def link(self, name: str) -> int | None:
+        """The number of the network called `name`."""
+        names = [link.name for link in self.links]
+        return names.index(name) if name in names else None
+
 
 @cache
 def catalogue() -> dict[str, Device]:
     """All known devices by name."""
+    from costmodel.profiles import read_profile
+
     files = sorted(resources.files("costmodel").joinpath("chips").iterdir(), key=lambda f: f.name)
-    texts = [file.read_text() for file in files if file.name.endswith(".toml")]
-    devices = [_device(tomllib.loads(text)) for text in texts]
-    return {device.name: device for device in devices}
+    found = (read_profile(f.read_text(), f.name) for f in files if f.name.endswith(SUFFIX))
+    return {device.name: device for device in found}
 
 
 def find(name: str) -> Device:
-    """The device called `name`; raises `UnknownDevice`."""
-    known = catalogue()
-    if name not in known:
-        names = ", ".join(sorted(known))
-        raise UnknownDevice(f"There is no device {name!r}.", f"Known devices: {names}.")
-    return known[name]
+    """The device called `name`, or that of a file; raises `UnknownDevice`, `InvalidDevice`."""
+    return from_file(Path(name)) if is_file(name) else known(name)
 
 
-def _device(data: dict[str, Any]) -> Device:
-    links = tuple(Link(**link) for link in data.pop("links"))
-    tile = (data["tile"][0], data["tile"][1])
-    sources = tuple(data.pop("sources"))
-    return Device(**(data | {"links": links, "tile": tile, "sources": sources}))
+def is_file(name: str) -> bool:
+    """Whether a device is named by the path of its file."""
+    return name.endswith(SUFFIX) or "/" in name
+
+
+def known(name: str) -> Device:
+    """The device of the catalogue called `name`; raises `UnknownDevice`."""
+    if name not in catalogue():
+        names = ", ".join(sorted(catalogue()))
+        hint = f"Known devices: {names}; or give the path of a device file, which ends in .toml."
+        raise UnknownDevice(f"There is no device {name!r}.", hint)
+    return catalogue()[name]
+
+
+def from_file(path: Path) -> Device:
+    """The device that a file describes; raises `UnknownDevice` and `InvalidDevice`."""
+    from costmodel.profiles import read_profile
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UnknownDevice(
+            f"The device file {path} cannot be read: {reason}.",
+            "Give a name of `toast devices`, or a file that `toast calibrate` wrote.",
+        ) from None
+    return read_profile(text, str(path))

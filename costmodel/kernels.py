@@ -123,21 +123,11 @@ def _collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float
 
     `size` is the larger of what goes in and comes out on one device, in bytes.
     """
-    n = 1
-    bandwidth = 1e30
-    latency = 0.0
-    for axis in range(len(t.axis_size)):
-        if (axes >> axis) & 1:
-            n *= t.axis_size[axis]
-            bandwidth = min(bandwidth, t.axis_bandwidth[axis])
-            latency += t.axis_latency[axis]
-    wire = size * (n - 1) / n
-    if kind == ALL_REDUCE:
-        wire *= 2.0
-        latency *= 2.0
-    elif kind == COLLECTIVE_PERMUTE:
-        wire = size
-    seconds = weight * (latency + wire / bandwidth)
+    wire = size * t.axes_wire[kind, axes]
+    seconds = t.axes_alpha[kind, axes, 0] + t.axes_beta[kind, axes, 0] * size
+    for k in range(1, t.axes_alpha.shape[2]):
+        seconds = min(seconds, t.axes_alpha[kind, axes, k] + t.axes_beta[kind, axes, k] * size)
+    seconds *= weight
     s.wire[kind, axes, 0] += weight
     s.wire[kind, axes, 1] += weight * wire
     s.wire[kind, axes, 2] += seconds
@@ -146,11 +136,7 @@ def _collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float
 
 @njit(cache=True, nogil=True)
 def _shards_of(t: Any, axes: int) -> int:
-    n = 1
-    for axis in range(len(t.axis_size)):
-        if (axes >> axis) & 1:
-            n *= t.axis_size[axis]
-    return n
+    return t.axes_shards[axes]
 
 
 @njit(cache=True, nogil=True)

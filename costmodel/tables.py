@@ -15,7 +15,7 @@ import numpy as np
 from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
 from analysis.program import Floats, Ints, Program
-from costmodel.collectives import axis_tables
+from costmodel.collectives import collective_tables
 from costmodel.devices import Device
 from costmodel.flops import contraction_seconds
 from costmodel.fusion import Fusion, fuse, policy_of
@@ -40,7 +40,8 @@ class Tables(NamedTuple):
     intervals of a value's resharded copies, `sum_*` partial sums of a row of partials, each at one
     position, `feed_*` what feeds an op whose sums are scattered. `windowed`: reduce-scatters run
     block by block beside their product; `narrows`: what one product alone reads travels in 16 bits.
-    Axes: size, bytes per second, latency in seconds.
+    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
+    collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
     """
 
     item_fixed: Ints
@@ -103,8 +104,10 @@ class Tables(NamedTuple):
     windowed: bool
     narrows: bool
     axis_size: Ints
-    axis_bandwidth: Floats
-    axis_latency: Floats
+    axes_shards: Ints
+    axes_wire: Floats
+    axes_alpha: Floats
+    axes_beta: Floats
     bandwidth: float
     element_rate: float
     overhead: float
@@ -126,7 +129,7 @@ def _build(
     policy = policy_of(device.kind)
     fusion = fuse(program, policy)
     intervals = live_intervals(program, layouts, fusion)
-    size, bandwidth, latency = axis_tables(mesh, device)
+    collectives = collective_tables(mesh, device)
     columns = (
         _unit_columns(layouts, analysis)
         | _fixed_columns(layouts, mesh)
@@ -141,9 +144,11 @@ def _build(
         **columns,
         windowed=policy.around,
         narrows=policy.around,
-        axis_size=size,
-        axis_bandwidth=bandwidth,
-        axis_latency=latency,
+        axis_size=_ints([axis.size for axis in mesh.axes]),
+        axes_shards=collectives.shards,
+        axes_wire=collectives.wire,
+        axes_alpha=collectives.alpha,
+        axes_beta=collectives.beta,
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,

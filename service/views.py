@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from analysis.errors import InvalidRequest
 from costmodel import devices
 from costmodel.mesh import Mesh
+from costmodel.placement import place
 from costmodel.units import parse_bytes, parse_seconds
 from service.records import Job
 from service.states import State
@@ -49,8 +50,8 @@ class PlanFields(PlanRequest):
 
     def to_request(self) -> PlanRequest:
         """The request for the engine; raises the `ToastError` that it would raise itself."""
-        Mesh.parse(self.mesh)
-        devices.find(self.device)
+        # Known names only: the path of a file would be read on the server.
+        place(Mesh.parse(self.mesh), devices.known(self.device))
         if self.planner not in PLANNERS:
             names = ", ".join(PLANNERS)
             raise InvalidRequest(f"There is no planner {self.planner!r}.", f"Known: {names}.")
@@ -104,13 +105,26 @@ class JobPage(View):
     next: str | None
 
 
+class NetworkView(View):
+    """A network of a chip, which a mesh axis may name: `model=4@nvlink`.
+
+    `span` is how many devices it joins, `bandwidth` bytes per second that one device sends over it.
+    """
+
+    name: str
+    topology: str
+    span: int
+    bandwidth: float
+
+
 class DeviceView(View):
-    """A chip of the catalogue."""
+    """A chip of the catalogue; its networks from the fastest to the slowest."""
 
     name: str
     kind: str
     description: str
     memory_bytes: int
+    networks: list[NetworkView]
 
 
 class DeviceList(View):

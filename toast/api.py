@@ -39,8 +39,9 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
 
     Args:
         module: bytes in any form, a path, a `jax.export.Exported` or a `jax.stages.Lowered`.
-        mesh: `"data=2,model=4"`, a mapping of sizes by name, or a `jax.sharding.Mesh`.
-        device: a name of `toast devices`.
+        mesh: `"data=2,model=4"`, a mapping of sizes by name, or a `jax.sharding.Mesh`; text may say
+            which networks an axis lies over, as in `"data=2@infiniband,model=4@nvlink"`.
+        device: a name of `toast devices`, or the path of a device file.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
         seed: of the search; with it, `rollouts` and `threads=1` the answer is repeatable.
         rollouts: until the search converges when None.

@@ -17,10 +17,14 @@ class Record(BaseModel):
 
 
 class MeshAxis(Record):
-    """One axis of the device mesh."""
+    """One axis of the device mesh.
+
+    `places` are the networks that it was priced over, the fastest first: `nvlink:8`, `ici.x:4`.
+    """
 
     name: str
     size: int = Field(ge=1)
+    places: list[str] = Field(default_factory=list)
 
 
 class MeshSpec(Record):

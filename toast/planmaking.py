@@ -10,6 +10,7 @@ from analysis.load import Source
 from analysis.program import PSEUDO, Program
 from costmodel.evaluator import Action, State
 from costmodel.evaluator import Cost as Priced
+from costmodel.placement import place, places
 from search.problem import Found, Problem
 from toast import planfile
 from toast.baselines import data_parallel
@@ -60,7 +61,7 @@ def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -
     pins = records(planned.demands, _planned_layouts(planned))
     return Plan(
         mesh=_mesh(problem),
-        device=request.device,
+        device=problem.evaluator.device.name,
         memory_bytes=memory,
         module=ModuleInfo(
             sha256=hashlib.sha256(planned.module).hexdigest(),
@@ -93,8 +94,14 @@ def _planned_layouts(planned: Planned) -> dict[int, planfile.Spec]:
 
 
 def _mesh(problem: Problem) -> MeshSpec:
-    axes = problem.evaluator.mesh.axes
-    return MeshSpec(axes=[MeshAxis(name=axis.name, size=axis.size) for axis in axes])
+    mesh, device = problem.evaluator.mesh, problem.evaluator.device
+    found = zip(mesh.axes, places(place(mesh, device), device), strict=True)
+    return MeshSpec(
+        axes=[
+            MeshAxis(name=axis.name, size=axis.size, places=[str(one) for one in over])
+            for axis, over in found
+        ]
+    )
 
 
 def _version(name: str) -> str:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from costmodel.units import format_bytes, format_seconds
-from toast.planfile import Cost, Plan, Spec
+from toast.planfile import Cost, MeshAxis, Plan, Spec
 from toast.siblings import merge_siblings
 
 MIN_WIDTH = 120
@@ -36,7 +36,7 @@ def render(plan: Plan) -> Group:
 
 def headline(plan: Plan) -> Text:
     """What was planned, for what, and whether it fits, in two lines."""
-    mesh = " x ".join(f"{axis.name}={axis.size}" for axis in plan.mesh.axes)
+    mesh = " x ".join(map(_axis, plan.mesh.axes))
     search = plan.search
     first = (
         f"{plan.module.ops:,} ops, {plan.module.arguments:,} arguments on {plan.device}, "
@@ -49,6 +49,11 @@ def headline(plan: Plan) -> Text:
         f"fast as one device; {fit_sentence(plan)}"
     )
     return Text(first + second, style="bold" if plan.predicted.fits else "bold red")
+
+
+def _axis(axis: MeshAxis) -> str:
+    over = f" over {', '.join(axis.places)}" if axis.places else ""
+    return f"{axis.name}={axis.size}{over}"
 
 
 def fit_sentence(plan: Plan) -> str:

@@ -11,7 +11,9 @@ class PlanRequest(BaseModel):
     `pins` are `PATTERN=axis,None,...`: the layout that matching arguments must have; `forbid` are
     `PATTERN=axis,...`: axes that they must not be sharded over.
 
-    `mesh` is `name=size` pairs separated by commas; `memory` bytes per device (the chip's own
+    `mesh` is `name=size` pairs separated by commas, each with the networks that it lies over or
+    none (`data=2@infiniband,model=4`); `device` a name of the catalogue or the path of a device
+    file, which the service refuses; `memory` bytes per device (the chip's own
     when absent); `budget` seconds of search; `threads` 0 means one per core.
     """
 

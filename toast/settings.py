@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from analysis.errors import InvalidMesh, InvalidRequest
-from costmodel.devices import find
+from costmodel.devices import find, is_file
 from costmodel.mesh import Mesh
+from costmodel.placement import place
 from costmodel.units import parse_bytes, parse_seconds
 from toast.request import PlanRequest
 
@@ -23,14 +25,14 @@ def make_request(
     budget: float | str | None = None,
     **settings: Any,
 ) -> PlanRequest:
-    """A request whose every setting is in range; raises InvalidRequest, InvalidMesh, UnknownDevice.
+    """A request whose every setting is in range; or a ToastError that says what is wrong.
 
-    `mesh` is `data=2,model=4`, a mapping of sizes by name, or a `jax.sharding.Mesh`; `memory` is
-    bytes per device or a size such as `16GiB`; `budget` is seconds of search or such as `10s`.
+    `mesh` is `data=2,model=4`, a mapping of sizes by name, or a `jax.sharding.Mesh`; `device` a
+    name of the catalogue or the path of a device file; `memory` is bytes per device or a size such
+    as `16GiB`; `budget` is seconds of search or such as `10s`.
     """
-    text = mesh_text(mesh)
-    Mesh.parse(text)
-    find(device)
+    text, device = mesh_text(mesh), device_text(device)
+    place(Mesh.parse(text), find(device))
     fields = {key: value for key, value in settings.items() if value is not None}
     try:
         return PlanRequest(
@@ -42,6 +44,11 @@ def make_request(
         )
     except ValidationError as error:
         raise _invalid(error) from None
+
+
+def device_text(device: str) -> str:
+    """A device as the engine, which runs elsewhere, finds it: the path of a file made absolute."""
+    return str(Path(device).absolute()) if is_file(device) else device
 
 
 def mesh_text(mesh: Any) -> str:

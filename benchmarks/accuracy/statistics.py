@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.accuracy.records import Record
-from costmodel.collectives import axis_tables
-from costmodel.devices import find
+from costmodel.collectives import Kind, collective_tables
+from costmodel.devices import Device, find
 from costmodel.mesh import Mesh
 from toast.judge import Collective, Target, Verdict
 
@@ -49,31 +49,33 @@ def wire_error(record: Record) -> float | None:
 
 
 def step_seconds(record: Record) -> tuple[float, float] | None:
-    """(predicted, compiled) seconds of a step; compiled is cycles plus ring-model collectives."""
+    """(predicted, compiled) seconds of a step; compiled is cycles plus its collectives priced alike."""
     verdict = Verdict.from_dict(record["compiled"])
     if verdict.compute_seconds is None:
         return None
     predicted = record["predicted"]
     device = find(Target.parse(record["target"]).chip.device)
-    moving = ring_seconds(verdict.collectives, Mesh.parse(record["mesh"]), device.name)
+    moving = collective_seconds(verdict.collectives, Mesh.parse(record["mesh"]), device)
     total = float(predicted["compute_seconds"]) + float(predicted["communication_seconds"])
     return total, verdict.compute_seconds + moving
 
 
-def ring_seconds(rows: tuple[Collective, ...], mesh: Mesh, device: str) -> float:
-    """Seconds of compiled collectives by the formula that predictions use."""
-    sizes, bandwidths, latencies = axis_tables(mesh, find(device))
+def collective_seconds(rows: tuple[Collective, ...], mesh: Mesh, device: Device) -> float:
+    """Seconds of compiled collectives by the tables that predictions use.
+
+    Groups that are no product of mesh axes cost what the slowest axes that make as many devices do.
+    """
+    tables = collective_tables(mesh, device)
     names = [axis.name for axis in mesh.axes]
     total = 0.0
     for row in rows:
-        axes = range(len(names)) if row.axes is None else [names.index(a) for a in row.axes]
-        bandwidth = min(float(bandwidths[axis]) for axis in axes)
-        latency = sum(float(latencies[axis]) for axis in axes)
-        if row.kind == "all_reduce":
-            latency *= 2.0
-        elif row.kind == "collective_permute":
-            latency = min(float(latencies[a]) / max(int(sizes[a]) - 1, 1) for a in axes)
-        total += row.count * latency + row.wire_bytes / bandwidth
+        if row.axes is None:
+            sets = np.flatnonzero(tables.shards == row.group_size).tolist()
+            sets = sets or [len(tables.shards) - 1]
+        else:
+            sets = [sum(1 << names.index(axis) for axis in row.axes)]
+        kind, size = Kind[row.kind.upper()], row.result_bytes / max(row.count, 1e-9)
+        total += row.count * max(tables.seconds(kind, axes, size) for axes in sets)
     return total
 
 

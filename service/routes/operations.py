@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from costmodel import devices
 from service import problems
 from service.routes.shared import Shared
-from service.views import DeviceList, DeviceView
+from service.views import DeviceList, DeviceView, NetworkView
 
 router = APIRouter()
 
@@ -31,6 +31,15 @@ def list_devices() -> DeviceList:
                 kind=device.kind,
                 description=device.description,
                 memory_bytes=device.memory_bytes,
+                networks=[
+                    NetworkView(
+                        name=link.name,
+                        topology=link.topology,
+                        span=link.span,
+                        bandwidth=link.bandwidth,
+                    )
+                    for link in device.links
+                ],
             )
             for device in found
         ]

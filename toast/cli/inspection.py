@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.errors import InvalidRequest
-from costmodel.devices import Device, catalogue
+from costmodel.devices import Device, Link, catalogue
 from costmodel.units import format_bytes, format_seconds
 from toast.report import make_console
 
@@ -103,6 +103,12 @@ def print_devices(*, as_json: bool) -> None:
     console.print(table)
 
 
+def _network(link: Link) -> str:
+    """A network's name, how many devices it joins and what one sends over it."""
+    dims = f" {'x'.join(map(str, link.dims))}" if link.dims else ""
+    return f"{link.name}{dims} ({link.span}, {link.bandwidth / 1e9:,.0f} GB/s)"
+
+
 def _device_row(device: Device) -> tuple[str, ...]:
     peak = device.flops.get("bf16") or max(device.flops.values(), default=0.0)
     return (
@@ -111,6 +117,6 @@ def _device_row(device: Device) -> tuple[str, ...]:
         format_bytes(device.memory_bytes),
         f"{device.bandwidth / 1e9:,.0f} GB/s",
         f"{peak / 1e12:,.1f} TFLOP/s",
-        ", ".join(link.name for link in device.links),
+        ", ".join(map(_network, device.links)),
         device.description,
     )

@@ -15,9 +15,17 @@ ModuleFile = Annotated[
     ),
 ]
 MeshText = Annotated[
-    str, typer.Option("--mesh", help="Axes of the device mesh, for example data=2,model=4.")
+    str,
+    typer.Option(
+        "--mesh",
+        help="Axes of the device mesh, for example data=2,model=4, or with their networks: "
+        "data=2@infiniband,model=4@nvlink.",
+    ),
 ]
-DeviceName = Annotated[str, typer.Option("--device", help="The chip; see `toast devices`.")]
+DeviceName = Annotated[
+    str,
+    typer.Option("--device", help="The chip: a name of `toast devices`, or a device file (.toml)."),
+]
 Memory = Annotated[
     str | None,
     typer.Option("--memory", help="Memory per device, such as 16GiB; the chip's own if absent."),

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from costmodel.collectives import Kind as PredictedKind
+from costmodel.collectives import wire_factor
 from costmodel.mesh import Mesh
 from toast.judge.groups import axes_of_groups, axes_of_pairs, parse_groups, parse_pairs
 from toast.judge.hlo import Computation, HloModule, Instruction
@@ -63,10 +65,7 @@ def has_collective(computation: Computation) -> bool:
 
 def wire_bytes(kind: Kind, size: float, group_size: int) -> float:
     """Bytes that each device sends for one collective over a ring of `group_size` devices."""
-    if kind == "collective_permute":
-        return size
-    share = size * (group_size - 1) / max(group_size, 1)
-    return 2.0 * share if kind == "all_reduce" else share
+    return size * wire_factor(PredictedKind[kind.upper()], group_size)
 
 
 def _kind(instruction: Instruction) -> Kind | None:

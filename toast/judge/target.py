@@ -32,7 +32,8 @@ class Chip:
 # A clock is peak bf16 FLOP/s of the catalogue's entry over (matrix units x 128 x 128 x 2): one
 # multiply-add per cell and cycle. Matrix units per device, counted as 128 x 128, from the system
 # architecture pages of the Cloud TPU documentation: v3 2 per core, v4 4 per core, v5e 4, v5p 8
-# (2 cores of 4), v6e 16 (4 times 256 x 256 is 16 times 128 x 128).
+# (2 cores of 4), v6e 16 (4 times 256 x 256 is 16 times 128 x 128). For v7x no number is published:
+# the compiler counts 0.82 x 16 x 128 x 128 multiply-adds a cycle in large products, on a chiplet.
 CHIPS = {
     "tpu-v3": Chip(
         name="v3", platform="tpu", device="tpu-v3", clock=61.5e12 / (2 * 32768), cores=2
@@ -43,6 +44,9 @@ CHIPS = {
     "tpu-v5e": Chip(name="v5e", platform="tpu", device="tpu-v5e", clock=197e12 / (4 * 32768)),
     "tpu-v5p": Chip(name="v5p", platform="tpu", device="tpu-v5p", clock=459e12 / (8 * 32768)),
     "tpu-v6e": Chip(name="v6e", platform="tpu", device="tpu-v6e", clock=918e12 / (16 * 32768)),
+    "tpu-v7x": Chip(
+        name="tpu7x", platform="tpu", device="tpu-v7x", clock=1153.5e12 / (16 * 32768), cores=2
+    ),
     "a100": Chip(name="a100", platform="cuda", device="a100-40gb", clock=None),
 }
 
