@@ -31,7 +31,7 @@ class Link:
 
     `switch` joins all with all; `ring` is wired from device to device without a switch; `torus` has
     `dims`, the longest that each dimension can be. One of its dimensions closes into a ring where
-    its length is a multiple of `wrap` (0: never), with `wrap_all` only if that of each other is too.
+    its length is a multiple of `wrap` (0: never), with `wrap_all` only if all lengths are.
     `slowdown` is how much longer a kind of collective takes than the formulas say, where measured.
     """
 
@@ -125,8 +125,7 @@ def known(name: str) -> Device:
     """The device of the catalogue called `name`; raises `UnknownDevice`."""
     if name not in catalogue():
         names = ", ".join(sorted(catalogue()))
-        hint = f"Known devices: {names}; or give the path of a device file, which ends in .toml."
-        raise UnknownDevice(f"There is no device {name!r}.", hint)
+        raise UnknownDevice(f"There is no device {name!r}.", f"Known devices: {names}.")
     return catalogue()[name]
 
 

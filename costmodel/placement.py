@@ -2,7 +2,8 @@
 
 Devices are numbered with the last axis fastest, so the last axes stay inside the fastest and
 smallest network for as long as their product fits; an axis that does not fit whole is split, and
-its collectives are hierarchical. `data=2@infiniband,model=4@nvlink` says it instead.
+its collectives are hierarchical. The last network takes whatever is left. A mesh may say it
+instead: `data=2@infiniband,model=4@nvlink`.
 """
 
 from __future__ import annotations
@@ -52,9 +53,7 @@ def places(placement: Placement, device: Device) -> list[tuple[Place, ...]]:
         tuple(
             Place(
                 link=device.links[piece.link].name,
-                dim=DIMENSIONS[piece.dim]
-                if device.links[piece.link].topology == "torus"
-                else None,
+                dim=DIMENSIONS[piece.dim] if device.links[piece.link].topology == "torus" else None,
                 size=piece.size,
             )
             for piece in axis
@@ -125,7 +124,7 @@ class _Placing:
                 f"{link.name} of {self._device.name} has no dimension {wanted.dim!r}.",
                 f"Its networks are {', '.join(_names(self._device))}.",
             )
-        if size > self._room(index):
+        if size > self._room(index) and index + 1 < len(self._device.links):
             raise InvalidMesh(
                 f"{link.name} joins {link.span} devices, too few for {size} of mesh axis "
                 f"{axis.name!r} beside the other axes.",

@@ -7,10 +7,11 @@ import re
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from analysis.errors import InvalidDevice
-from costmodel.devices import DIMENSIONS, Device, Link, Topology
+from costmodel.devices import DIMENSIONS, Device, Link
 
 FLOPS = ("bf16", "f16", "f32", "f64", "i8")
 """The element types whose peak a profile must give."""
@@ -18,11 +19,17 @@ FLOPS = ("bf16", "f16", "f32", "f64", "i8")
 _HINT = "Compare it with a file under costmodel/chips, or write a new one with `toast calibrate`."
 _MAY_BE_ZERO = frozenset({"reserved_bytes", "op_overhead", "latency", "wrap"})
 _SHARES = frozenset({"matmul_efficiency", "stream_efficiency", "efficiency"})
+_WORDS: dict[Any, tuple[type, str]] = {
+    str: (str, "text"),
+    bool: (bool, "true or false"),
+    tuple: (list, "a list"),
+    dict: (dict, "a table"),
+}
 _KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute")
 
 
 def read_profile(text: str, where: str) -> Device:
-    """The device that a TOML text describes; `where` names it in errors, which are InvalidDevice."""
+    """The device that a TOML text describes; raises `InvalidDevice`, where `where` names it."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -35,7 +42,7 @@ class _Reader:
     """Checks the values of one file; knows where each key stands."""
 
     def __init__(self, text: str, where: str) -> None:
-        self._lines = text.splitlines()
+        self._rows = _rows(text)
         self._where = where
 
     def device(self, data: dict[str, Any]) -> Device:
@@ -47,7 +54,7 @@ class _Reader:
         values["links"] = tuple(self._link(row, n) for n, row in enumerate(data["links"]))
         for name in FLOPS:
             if name not in values["flops"]:
-                self._fail("flops", f"has no peak for {name}", key_at="flops")
+                self._fail("flops", f"has no peak for {name}")
         if values["reserved_bytes"] >= values["memory_bytes"]:
             self._fail("reserved_bytes", "has to be less than memory_bytes")
         if len(values["tile"]) != 2:
@@ -59,108 +66,108 @@ class _Reader:
         link = Link(**self._values(Link, row, f"links[{number}]."))
         place = f"links[{number}].dims"
         if link.topology == "torus" and not 1 <= len(link.dims) <= len(DIMENSIONS):
-            self._fail(place, "has to be the one to three lengths of the torus", number=number)
+            self._fail(place, "has to be the one to three lengths of the torus")
         if link.topology == "torus" and link.links != 2 * len(link.dims):
-            self._fail(f"links[{number}].links", "has to be two for each of dims", number=number)
+            self._fail(f"links[{number}].links", "has to be two for each of dims")
         if unknown := sorted(set(link.slowdown) - set(_KINDS)):
             place = f"links[{number}].slowdown"
-            self._fail(place, f"knows no {unknown[0]!r}, only {', '.join(_KINDS)}", number=number)
+            self._fail(place, f"knows no {unknown[0]!r}, only {', '.join(_KINDS)}")
         return link
 
     def _check_order(self, links: tuple[Link, ...]) -> None:
         names = [link.name for link in links]
-        for number, (fast, slow) in enumerate(zip(links, links[1:], strict=False), 1):
+        for number, (fast, slow) in enumerate(pairwise(links), 1):
             if slow.span <= fast.span:
                 self._fail(
                     f"links[{number}].span",
                     "has to be above that of the network before it: the smallest comes first",
-                    number=number,
                 )
             if slow.bandwidth > fast.bandwidth:
                 self._fail(
                     f"links[{number}].link_bandwidth",
                     "makes it faster than the network before it: the fastest comes first",
-                    number=number,
                 )
             if slow.name in names[:number]:
-                self._fail(f"links[{number}].name", "is that of another network", number=number)
+                self._fail(f"links[{number}].name", "is that of another network")
 
     def _values(self, record: type, data: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        number = int(prefix[6:-2]) if prefix else 0
         types = typing.get_type_hints(record)
         for key in data:
             if key not in types:
                 close = ", ".join(sorted(types))
-                self._fail(prefix + key, f"is not known; there are {close}", number=number)
+                self._fail(prefix + key, f"is not known; there are {close}")
         values = {}
         for entry in dataclasses.fields(record):
             if entry.name in data:
                 if entry.name != "links" or prefix:
                     values[entry.name] = self._value(
-                        prefix + entry.name, data[entry.name], types[entry.name], number
+                        prefix + entry.name, data[entry.name], types[entry.name]
                     )
             elif entry.default is dataclasses.MISSING and (
                 entry.default_factory is dataclasses.MISSING
             ):
-                self._fail(prefix + entry.name, "is missing", number=number)
+                self._fail(prefix + entry.name, "is missing")
         return values
 
-    def _value(self, key: str, value: Any, wanted: Any, number: int) -> Any:
-        name = key.rpartition(".")[2]
-        if wanted == Topology and value not in typing.get_args(Topology):
-            options = ", ".join(typing.get_args(Topology))
-            self._fail(key, f"has to be one of {options}, and is {value!r}", number=number)
-        if wanted is bool and not isinstance(value, bool):
-            self._fail(key, f"has to be true or false, and is {value!r}", number=number)
-        if (wanted is str or wanted == Topology) and not isinstance(value, str):
-            self._fail(key, f"has to be text, and is {value!r}", number=number)
-        if wanted in (int, float):
-            return self._number(key, value, wanted, number)
+    def _value(self, key: str, value: Any, wanted: Any) -> Any:
+        """A value of the type that a field is annotated with."""
         origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
-        if origin is tuple:
-            if not isinstance(value, list):
-                self._fail(key, f"has to be a list, and is {value!r}", number=number)
-            return tuple(self._value(key, item, arguments[0], number) for item in value)
-        if origin is dict:
-            if not isinstance(value, dict):
-                self._fail(key, f"has to be a table, and is {value!r}", number=number)
-            return {
-                inner: self._value(f"{key}.{inner}", item, arguments[1], number)
-                for inner, item in value.items()
-            }
-        return value if name else None
+        if wanted in (int, float):
+            return self._number(key, value, wanted)
+        if origin is tuple and isinstance(value, list):
+            return tuple(self._value(key, item, arguments[0]) for item in value)
+        if origin is dict and isinstance(value, dict):
+            return {k: self._value(f"{key}.{k}", v, arguments[1]) for k, v in value.items()}
+        if origin is typing.Literal:
+            fits, words = value in arguments, f"one of {', '.join(arguments)}"
+        else:
+            kind, words = _WORDS[origin or wanted]
+            fits = isinstance(value, kind)
+        if not fits:
+            self._fail(key, f"has to be {words}, and is {value!r}")
+        return value
 
-    def _number(self, key: str, value: Any, wanted: type, number: int) -> float:
+    def _number(self, key: str, value: Any, wanted: type) -> float:
         name = key.rpartition(".")[2]
         allowed = (int,) if wanted is int else (int, float)
         if not isinstance(value, allowed) or isinstance(value, bool):
             words = "a whole number" if wanted is int else "a number"
-            self._fail(key, f"has to be {words}, and is {value!r}", number=number)
+            self._fail(key, f"has to be {words}, and is {value!r}")
         least = "zero or more" if name in _MAY_BE_ZERO else "above zero"
-        if not (0 <= value if name in _MAY_BE_ZERO else 0 < value) or value == float("inf"):
-            self._fail(key, f"has to be {least}, and is {value!r}", number=number)
+        if not (value > 0 or (value == 0 and name in _MAY_BE_ZERO)) or value == float("inf"):
+            self._fail(key, f"has to be {least}, and is {value!r}")
         if name in _SHARES and value > 1:
-            self._fail(key, f"is a share of the peak, at most 1, and is {value!r}", number=number)
+            self._fail(key, f"is a share of the peak, at most 1, and is {value!r}")
         return wanted(value)
 
-    def _fail(
-        self, key: str, problem: str, *, number: int = 0, key_at: str | None = None
-    ) -> typing.NoReturn:
-        line = self._line(key_at or key.rpartition(".")[2], key.startswith("links["), number)
+    def _fail(self, key: str, problem: str) -> typing.NoReturn:
+        line = self._line(key)
         place = f"{self._where}, line {line}" if line else self._where
         raise InvalidDevice(f"{place}: {key} {problem}.", _HINT)
 
-    def _line(self, key: str, in_links: bool, number: int) -> int | None:
-        """Where a key is written, or its network begins; None where it is nowhere."""
-        seen, start = -1, None
-        pattern = re.compile(rf"\s*(\[\[?)?\s*\"?{re.escape(key)}\"?\s*(\]|=)")
-        for at, line in enumerate(self._lines, 1):
-            if line.strip().replace(" ", "") == "[[links]]":
-                seen += 1
-                start = at if in_links and seen == number else start
-            if pattern.match(line) and (not in_links or seen == number):
-                return at
-        return start
+    def _line(self, key: str) -> int | None:
+        """Where a key stands, or else what it is part of; None where neither is there."""
+        while key:
+            table, _, name = key.rpartition(".")
+            for at, inside, line in self._rows:
+                assigned = re.match(r"\s*\"?([\w\-]+)\"?\s*=", line)
+                if (inside == table and assigned and assigned[1] == name) or (
+                    inside == key and not assigned
+                ):
+                    return at
+            key = table
+        return None
+
+
+def _rows(text: str) -> list[tuple[int, str, str]]:
+    """Each line with its number and the table that it is in; networks are counted."""
+    rows, inside, links = [], "", 0
+    for at, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\s*(\[?)\s*\"?([\w\-]+)\"?\s*\]", line):
+            inside = f"links[{links}]" if header[1] else header[2]
+            links += bool(header[1])
+        rows.append((at, inside, line))
+    return rows
 
 
 def write_profile(device: Device, notes: Iterable[str] = ()) -> str:

@@ -49,7 +49,7 @@ def wire_error(record: Record) -> float | None:
 
 
 def step_seconds(record: Record) -> tuple[float, float] | None:
-    """(predicted, compiled) seconds of a step; compiled is cycles plus its collectives priced alike."""
+    """(predicted, compiled) seconds of a step; compiled is cycles plus collectives priced alike."""
     verdict = Verdict.from_dict(record["compiled"])
     if verdict.compute_seconds is None:
         return None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.accuracy.statistics import (
     CLOSE,
     close_pairs,
+    collective_seconds,
     memory_error,
     quantile,
     spearman,
@@ -19,7 +20,11 @@ from benchmarks.accuracy.statistics import (
     wire_error,
     within,
 )
+from costmodel.collectives import Kind, collective_tables
+from costmodel.devices import find
+from costmodel.mesh import Mesh
 from tests.benchmarks.accuracy_samples import GIB, record, refusal
+from toast.judge import Collective
 
 Seconds = st.floats(min_value=1e-6, max_value=1e3)
 Pairs = st.lists(st.tuples(Seconds, Seconds), min_size=1, max_size=12)
@@ -48,6 +53,30 @@ def test_a_refused_case_has_the_memory_that_the_compiler_named_and_no_traffic() 
     assert wire_error(refused) is None
     assert step_seconds(refused) is None
     assert memory_error(record(refused=refusal(None))) is None
+
+
+def test_compiled_collectives_are_priced_by_the_tables_of_the_prediction() -> None:
+    mesh, device = Mesh.parse("data=2,model=4"), find("tpu-v5e")
+    tables = collective_tables(mesh, device)
+
+    def row(axes: tuple[str, ...] | None, size: int) -> Collective:
+        return Collective(
+            kind="all_gather",
+            axes=axes,
+            group_size=size,
+            count=3,
+            result_bytes=3e6,
+            wire_bytes=0.0,
+        )
+
+    def once(axes: int) -> float:
+        return 3 * tables.seconds(Kind.ALL_GATHER, axes, 1e6)
+
+    known = (row(("data",), 2), row(("model", "data"), 8))
+    assert collective_seconds(known, mesh, device) == pytest.approx(once(1) + once(3))
+    # groups that are no axes: as axes of that size, or as all of them
+    assert collective_seconds((row(None, 4),), mesh, device) == pytest.approx(once(2))
+    assert collective_seconds((row(None, 5),), mesh, device) == pytest.approx(once(3))
 
 
 def test_rank_correlation() -> None:

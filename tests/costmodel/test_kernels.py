@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from costmodel.collectives import Kind
+from costmodel.collectives import Kind, collective_tables
 from costmodel.devices import find
 from costmodel.evaluator import Action, Cost, Evaluator, Reward
 from tests.modules import argument_group, evaluator_of, text
@@ -51,11 +53,12 @@ def test_an_all_reduce_costs_what_the_formula_says(axis: int) -> None:
     n = evaluator.mesh.axes[axis].size
     (row,) = evaluator.collectives((Action(group=hidden, axis=axis),))
     wire = 2 * 256 * 16 * 4 * (n - 1) / n
-    steps = {2: 1, 4: 2}[n]
     link = CPU.links[0]
     assert row.kind is Kind.ALL_REDUCE
     assert row.bytes == wire
-    assert row.seconds == pytest.approx(wire / link.bandwidth + 2 * steps * link.latency)
+    ring = 2 * (n - 1) * link.latency + wire / link.bandwidth
+    tree = 2 * math.log2(n) * link.latency + 2 * 256 * 16 * 4 / link.bandwidth
+    assert row.seconds == pytest.approx(min(ring, tree))
 
 
 def test_a_weight_sharded_over_the_batch_axis_is_gathered_at_its_use() -> None:
@@ -158,3 +161,33 @@ def test_partial_sums_take_memory_and_traffic_until_they_are_scattered() -> None
     assert summed.compute >= 2 * hidden / (CPU.bandwidth * CPU.stream_efficiency)
     both = evaluator.cost((Action(group=batch, axis=0), Action(group=inner, axis=1)))
     assert both.peak < summed.peak
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "a100-40gb", "v100-16gb"])
+def test_the_kernel_looks_collectives_up_in_the_tables(device: str) -> None:
+    evaluator = evaluator_of(text("mlp"), "b=8,m=4", device)
+    analysis = evaluator.analysis
+    hidden, inner = argument_group(analysis, 1, 1), argument_group(analysis, 0, 1)
+    found = collective_tables(evaluator.mesh, evaluator.device)
+    seen = set()
+    for state in (
+        (Action(group=hidden, axis=0),),
+        (Action(group=hidden, axis=0), Action(group=hidden, axis=1)),
+        (Action(group=argument_group(analysis, 0, 0), axis=0), Action(group=inner, axis=0)),
+    ):
+        for row in evaluator.collectives(state):
+            axes = sum(1 << axis for axis in row.axes)
+            size = row.bytes / row.count / found.wire[row.kind, axes]
+            assert row.seconds == pytest.approx(row.count * found.seconds(row.kind, axes, size))
+            seen.add((row.kind, axes))
+    assert {(Kind.ALL_REDUCE, 1), (Kind.ALL_REDUCE, 3), (Kind.ALL_GATHER, 1)} <= seen
+
+
+def test_a_mesh_that_says_the_networks_is_priced_by_them() -> None:
+    def seconds(mesh: str) -> float:
+        evaluator = evaluator_of(text("mlp"), mesh, "a100-40gb")
+        group = argument_group(evaluator.analysis, 1, 1)
+        return evaluator.cost((Action(group=group, axis=1),)).communication
+
+    assert seconds("b=2,m=4") == seconds("b=2@nvlink,m=4@nvlink")
+    assert seconds("b=2@nvlink,m=4@infiniband") > seconds("b=2@infiniband,m=4@nvlink") > 0

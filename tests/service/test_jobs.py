@@ -249,3 +249,6 @@ def test_the_catalogue_is_listed(server: Server) -> None:
     devices = {d["name"]: d for d in server.client.get("/v1/devices").json()["devices"]}
     assert devices["tpu-v5e"]["kind"] == "tpu"
     assert devices["tpu-v5e"]["memory_bytes"] > 15 << 30
+    networks = {n["name"]: n for n in devices["a100-40gb"]["networks"]}
+    assert networks["nvlink"]["span"] == 8
+    assert networks["nvlink"]["bandwidth"] > networks["infiniband"]["bandwidth"] > 1e9

@@ -167,6 +167,7 @@ def test_progress_runs_from_nothing_to_the_whole_job() -> None:
         ({"mesh": "a=1"}, InvalidMesh),
         ({"mesh": "a=2,a=2"}, InvalidMesh),
         ({"mesh": "a=7"}, InvalidMesh),
+        ({"mesh": "a=2@nvlink"}, InvalidMesh),
         ({"device": "abacus"}, UnknownDevice),
         ({"planner": "oracle"}, InvalidRequest),
     ],
@@ -175,6 +176,17 @@ def test_bad_requests(changes: dict[str, object], error: type[ToastError]) -> No
     with pytest.raises(error) as caught:
         make_plan(text("mlp"), request(**changes))
     assert caught.value.hint
+
+
+def test_the_plan_says_which_networks_each_axis_was_priced_over() -> None:
+    settings = {"device": "a100-40gb", "rollouts": 64, "threads": 1}
+    chosen = make_plan(text("mlp"), request(mesh="data=2,model=8", **settings)).plan
+    given = make_plan(
+        text("mlp"), request(mesh="data=2@infiniband,model=8@nvlink", **settings)
+    ).plan
+    assert [axis.places for axis in chosen.mesh.axes] == [["infiniband:2"], ["nvlink:8"]]
+    assert given.mesh == chosen.mesh
+    assert given.predicted == chosen.predicted
 
 
 def test_a_module_without_arguments_is_planned() -> None:

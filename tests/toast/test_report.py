@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.toast.samples import MIB, cost, make_plan
 from toast.planfile import Group, Plan, Spec
-from toast.report import partition_spec, render
+from toast.report import headline, partition_spec, render
 from toast.siblings import merge_siblings
 from toast.verify import Difference, Verification
 from toast.verify_report import render_verification
@@ -28,6 +28,16 @@ def text_of(plan: Plan) -> str:
 
 def test_the_whole_report() -> None:
     assert text_of(make_plan()) == GOLDEN.read_text()
+
+
+def test_the_headline_says_which_networks_the_axes_lie_over() -> None:
+    plan = make_plan()
+    axes = [
+        axis.model_copy(update={"places": places})
+        for axis, places in zip(plan.mesh.axes, (["nvlink:8", "infiniband:2"], []), strict=True)
+    ]
+    plan = plan.model_copy(update={"mesh": plan.mesh.model_copy(update={"axes": axes})})
+    assert "mesh data=2 over nvlink:8, infiniband:2 x model=2;" in headline(plan).plain
 
 
 def test_a_plan_that_does_not_fit_says_by_how_much() -> None:

@@ -37,6 +37,8 @@ def test_a_mesh_in_three_forms(mesh: Any) -> None:
         ({"mesh": "data=1"}, InvalidMesh, "one device"),
         ({"mesh": "data=2,data=4"}, InvalidMesh, "named twice"),
         ({"mesh": "data:2"}, InvalidMesh, "not a mesh axis"),
+        ({"mesh": "data=2@nvlink"}, InvalidMesh, "which tpu-v5e does not have"),
+        ({"mesh": "data=2", "device": "none.toml"}, UnknownDevice, "cannot be read"),
         ({"mesh": "data=2", "device": "tpu-v99"}, UnknownDevice, "tpu-v99"),
         ({"mesh": "data=2", "memory": "lots"}, InvalidRequest, "lots"),
         ({"mesh": "data=2", "memory": "0"}, InvalidRequest, "above zero"),

@@ -274,6 +274,33 @@ def devices_command(
     print_devices(as_json=as_json)
 
 
+@app.command("calibrate")
+def calibrate_command(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The device file to write.")
+    ] = Path("device.toml"),
+    platform: Annotated[
+        str, typer.Option("--platform", help="cpu, cuda or tpu; JAX's choice if absent.")
+    ] = "",
+    devices: Annotated[
+        int, typer.Option("--devices", help="How many devices; 0 is all, on a CPU 8.", min=0)
+    ] = 0,
+    base: Annotated[
+        str,
+        typer.Option("--base", help="The chip or device file for what cannot be measured."),
+    ] = "",
+    name: Annotated[str, typer.Option("--name", help="What to call the device.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller sizes.")] = False,
+) -> None:
+    """Measure this machine's devices and write a device file for `--device`."""
+    from toast.calibration import Calibration
+    from toast.cli.calibrating import calibrate_to
+
+    wanted = Calibration(platform=platform, devices=devices, base=base, name=name, quick=quick)
+    with user_errors():
+        calibrate_to(output, wanted)
+
+
 @app.command("schema", hidden=True)
 def schema_command() -> None:
     """Print the JSON Schema of `plan.json`."""

@@ -159,11 +159,12 @@ def test_a_module_that_fits_no_gpu_is_refused_although_it_compiles() -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("target", ["tpu-v5e:2x4", "tpu-v7x:2x2x1"])
 @pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu, from the `aot` extra, is not installed")
-def test_a_module_compiles_for_a_tpu(tmp_path: Path) -> None:
+def test_a_module_compiles_for_a_tpu(tmp_path: Path, target: str) -> None:
     hlo = tmp_path / "kept.hlo"
     mesh = Mesh.parse("data=2,model=2")
-    verdict = judge(SHARDED.encode(), Target.parse("tpu-v5e:2x4"), mesh, keep_hlo=hlo)
+    verdict = judge(SHARDED.encode(), Target.parse(target), mesh, keep_hlo=hlo)
     assert verdict.refusal is None
     assert verdict.memory is not None
     assert verdict.memory.argument > 0

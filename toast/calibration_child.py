@@ -1,0 +1,196 @@
+"""The process that measures: `python -m toast.calibration_child DEVICES [--quick]`.
+
+Emits one `machine` event, then a `sample` event for each microbenchmark. Each runs several times in
+a row within one program, that the compiler may not shorten; the time is that of the quickest run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain as chain_of
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import psutil
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from analysis.errors import InvalidRequest
+from costmodel.fitting import Sample
+from toast.engine import Emitter, take_stdout
+
+DTYPES = {
+    "bf16": jnp.bfloat16,
+    "f16": jnp.float16,
+    "f32": jnp.float32,
+    "f64": jnp.float64,
+    "i8": jnp.int8,
+}
+_CHAIN = 8
+"""How often a program does what is measured, so that starting it weighs little."""
+
+
+def seconds(program: Callable[..., Any], x: Any, *, quick: bool) -> float:
+    """Of the quickest of several runs, each with its result waited for; without compilation."""
+    jax.block_until_ready(program(x))
+    times = []
+    for _ in range(5 if quick else 20):
+        started = time.perf_counter()
+        jax.block_until_ready(program(x))
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def chain(step: Callable[[Any], Any], count: int = _CHAIN) -> Callable[[Any], Any]:
+    """A program that does `step` so often, each on the result of the one before."""
+
+    def program(x: Any) -> Any:
+        for _ in range(count):
+            x = lax.optimization_barrier(step(x))
+        return x
+
+    return program
+
+
+def single(*, quick: bool) -> Iterator[Sample]:
+    """Microbenchmarks of one device."""
+    for size in (64, 128, 256) if quick else (256, 512, 1024, 2048, 4096):
+        for name, dtype in DTYPES.items():
+            yield _matmul(name, dtype, size, quick=quick)
+    for power in (14, 18, 20, 22) if quick else (16, 18, 20, 22, 24, 26):
+        for bench, what, dtype in (("copy", "f32", jnp.float32), ("elementwise", "i8", jnp.int8)):
+            x = jnp.zeros(1 << power, dtype)
+            spent = seconds(jax.jit(chain(lambda x: x + 1)), x, quick=quick)
+            work = x.size * (8.0 if bench == "copy" else 1.0)
+            yield _sample(bench=bench, what=what, work=work, spent=spent)
+    for count in (4, 16, 64, 256):
+        x = jnp.zeros((8, 8), jnp.float32)
+        spent = seconds(jax.jit(chain(lambda x: x @ x, count)), x, quick=quick)
+        yield Sample(bench="ops", what="f32", work=float(count), seconds=spent, starts=1.0)
+
+
+def _matmul(name: str, dtype: Any, size: int, *, quick: bool) -> Sample:
+    result = jnp.int32 if name == "i8" else dtype
+    product = partial(jnp.matmul, preferred_element_type=result)
+    program = jax.jit(chain(lambda x: product(x, x).astype(dtype)))
+    spent = seconds(program, jnp.zeros((size, size), dtype), quick=quick)
+    return _sample(bench="matmul", what=name, work=2.0 * size**3, spent=spent)
+
+
+def _sample(*, spent: float, **fields: Any) -> Sample:
+    """One step of a program of `_CHAIN` steps."""
+    return Sample(seconds=spent / _CHAIN, starts=1.0 / _CHAIN, **fields)
+
+
+def collectives(devices: list[Any], *, quick: bool) -> Iterator[Sample]:
+    """Each kind, over all devices and over smaller groups at once, at several sizes."""
+    count = len(devices)
+    groups = sorted({2, count} if quick else {n for n in (2, 4, count) if count % n == 0})
+    for group in groups if count > 1 else ():
+        mesh = Mesh(np.array(devices).reshape(-1, group), ("outer", "inner"))
+        for power in (10, 14, 18) if quick else (10, 14, 18, 20, 22, 24):
+            elements = (1 << power) // group * group
+            for name, step in STEPS.items():
+                yield _sample(
+                    bench="collective",
+                    what=name,
+                    work=4.0 * elements,
+                    spent=_collective(mesh, step, elements, quick=quick),
+                    devices=count,
+                    group=group,
+                )
+
+
+def _collective(mesh: Mesh, step: Callable[..., Any], elements: int, *, quick: bool) -> float:
+    """Seconds of a program of them; each device has `elements` floats on the larger side."""
+    group = mesh.shape["inner"]
+
+    spec = P(("outer", "inner"))
+    program = chain(lambda x: step(x, group))
+    sharded = jax.shard_map(program, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    x = jax.device_put(
+        jnp.zeros(elements * mesh.devices.size, jnp.float32), NamedSharding(mesh, spec)
+    )
+    return seconds(jax.jit(sharded), x, quick=quick)
+
+
+def _all_gather(x: Any, group: int) -> Any:
+    mine = x[: x.size // group]
+    return lax.all_gather(mine, "inner", tiled=True)
+
+
+def _reduce_scatter(x: Any, _group: int) -> Any:
+    mine = lax.psum_scatter(x, "inner", tiled=True)
+    return lax.dynamic_update_slice(x, mine, (0,))
+
+
+def _permute(x: Any, group: int) -> Any:
+    return lax.ppermute(x, "inner", [(n, (n + 1) % group) for n in range(group)])
+
+
+STEPS: dict[str, Callable[..., Any]] = {
+    "all_reduce": lambda x, _: lax.psum(x, "inner"),
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": lambda x, _: lax.all_to_all(x, "inner", 0, 0, tiled=True),
+    "collective_permute": _permute,
+}
+
+
+def machine(devices: list[Any]) -> dict[str, Any]:
+    """What was measured; the memory of a CPU's devices is the host's, shared."""
+    memory = psutil.virtual_memory().total // len(devices) if devices[0].platform == "cpu" else None
+    return {
+        "platform": devices[0].platform,
+        "device_kind": devices[0].device_kind,
+        "devices": len(devices),
+        "jax": jax.__version__,
+        "memory_bytes": memory,
+    }
+
+
+def measure(count: int, emitter: Emitter, *, quick: bool) -> None:
+    """All microbenchmarks on `count` devices, 0 for all; raises `InvalidRequest` for too many."""
+    devices = list(jax.devices())
+    if count > len(devices):
+        raise InvalidRequest(
+            f"JAX finds {len(devices)} devices, not {count}.", "Ask for fewer with --devices."
+        )
+    devices = devices[: count or len(devices)]
+    emitter.emit("machine", **machine(devices))
+    for sample in chain_of(single(quick=quick), collectives(devices, quick=quick)):
+        emitter.emit("sample", **{name: getattr(sample, name) for name in Sample.__slots__})
+
+
+def main(arguments: list[str]) -> int:
+    """The whole process; returns its exit code."""
+    emitter = Emitter(take_stdout())
+    try:
+        measure(int(arguments[0]), emitter, quick="--quick" in arguments[1:])
+    except InvalidRequest as error:
+        emitter.emit("error", code=error.code, message=error.message, hint=error.hint)
+        return 2
+    except (jax.errors.JaxRuntimeError, RuntimeError, TypeError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        emitter.emit(
+            "error",
+            code=InvalidRequest.code,
+            message=f"The measurement failed: {first}",
+            hint="Check that JAX works on this machine, or choose another --platform.",
+        )
+        return 2
+    emitter.emit("done")
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)
