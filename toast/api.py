@@ -39,8 +39,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
 
     Args:
         module: bytes in any form, a path, a `jax.export.Exported` or a `jax.stages.Lowered`.
-        mesh: `"data=2,model=4"`, a mapping of sizes by name, or a `jax.sharding.Mesh`; text may say
-            which networks an axis lies over, as in `"data=2@infiniband,model=4@nvlink"`.
+        mesh: `"data=2,model=4"`, with networks or without (docs/devices.md), a mapping, or JAX's.
         device: a name of `toast devices`, or the path of a device file.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
         seed: of the search; with it, `rollouts` and `threads=1` the answer is repeatable.
@@ -48,7 +47,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         budget: seconds of search, or such as `"10s"`.
         threads: 0 is one per core.
         planner: `mcts`, `greedy` or `random`.
-        pins: layouts to keep, as `"PATTERN=axis,None,..."` (see docs/cli.md for patterns).
+        pins: layouts to keep, as `"PATTERN=axis,None,..."` (docs/cli.md has the patterns).
         forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
 

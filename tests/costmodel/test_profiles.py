@@ -10,6 +10,8 @@ import pytest
 from analysis.errors import InvalidDevice, UnknownDevice
 from costmodel.devices import Device, catalogue, find, known
 from costmodel.profiles import FLOPS, read_profile, write_profile
+from costmodel.units import format_bytes
+from tests.ground.repository import ROOT
 
 CHIPS = sorted(catalogue())
 TEXT = write_profile(find("tpu-v5e"))
@@ -44,6 +46,23 @@ def test_networks_get_larger_and_slower(name: str) -> None:
     rates = [link.bandwidth for link in links]
     assert rates == sorted(rates, reverse=True)
     assert all(0 < link.latency < 1e-4 for link in links)
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_the_documented_table_says_what_the_files_say(name: str) -> None:
+    device = find(name)
+    text = (ROOT / "docs/devices.md").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
+    _, memory, bandwidth, *peaks, networks = (cell.strip() for cell in row.split("|")[1:-1])
+    assert memory == format_bytes(device.usable_bytes)
+    assert bandwidth == f"{device.bandwidth / 1e9:,.0f} GB/s"
+    assert peaks == [f"{device.flops[key] / 1e12:,.4g}" for key in ("bf16", "f32", "i8")]
+    assert networks.split("; ") == [
+        f"{link.name} {link.topology}"
+        + (f" {'x'.join(map(str, link.dims))}" if link.dims else "")
+        + f": {link.span}, {link.bandwidth / 1e9:.4g} GB/s"
+        for link in device.links
+    ]
 
 
 def test_no_two_chips_are_called_alike_by_jax() -> None:

@@ -33,7 +33,7 @@ class Chip:
 # multiply-add per cell and cycle. Matrix units per device, counted as 128 x 128, from the system
 # architecture pages of the Cloud TPU documentation: v3 2 per core, v4 4 per core, v5e 4, v5p 8
 # (2 cores of 4), v6e 16 (4 times 256 x 256 is 16 times 128 x 128). For v7x no number is published:
-# the compiler counts 0.82 x 16 x 128 x 128 multiply-adds a cycle in large products, on a chiplet.
+# the compiler counts 13 x 128 x 128 multiply-adds a cycle in large products on a chiplet: 16 busy.
 CHIPS = {
     "tpu-v3": Chip(
         name="v3", platform="tpu", device="tpu-v3", clock=61.5e12 / (2 * 32768), cores=2
