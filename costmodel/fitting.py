@@ -2,7 +2,7 @@
 
 Each op is run alone at several sizes, and its time fitted as a sum of terms whose coefficients are
 figures of the hardware: seconds per flop, per byte, per message. No coefficient is negative, errors
-count relative to the time measured, and those that stand out weigh less.
+are relative, and those that stand out weigh less.
 """
 
 from __future__ import annotations
@@ -119,16 +119,18 @@ def measured_link(device: Device, devices: int) -> int:
 def non_negative(columns: Floats, seconds: Floats) -> Floats:
     """Coefficients of `columns` [rows, terms], none negative, for the least relative error.
 
-    Rows whose error is far above the others' weigh less, as in Huber's regression. With so few
-    terms every choice of those that are zero is tried.
+    An error counts relative to the geometric mean of what is measured and what is fitted, so that
+    half and twice are equally wrong; rows that are off by much weigh less, with the square of how
+    much. With so few terms every choice of those that are zero is tried.
     """
-    rows = columns / seconds[:, None]
-    weights = np.ones(len(seconds))
+    weights = 1.0 / seconds
     found = np.zeros(columns.shape[1])
     for _ in range(_ROUNDS):
-        found = _best(rows * weights[:, None], weights)
-        off = np.abs(rows @ found - 1.0)
-        weights = np.sqrt(np.minimum(1.0, _OUTLYING / np.maximum(off, 1e-12)))
+        found = _best(columns * weights[:, None], seconds * weights)
+        fitted = np.maximum(columns @ found, 1e-3 * seconds)
+        middle = np.sqrt(seconds * fitted)
+        off = np.abs(fitted - seconds) / middle
+        weights = np.minimum(1.0, _OUTLYING / np.maximum(off, 1e-12)) / middle
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain as chain_of
 from typing import Any
@@ -35,13 +35,15 @@ DTYPES = {
 }
 _CHAIN = 8
 """How often a program does what is measured, so that starting it weighs little."""
+_ENOUGH = 0.5
+"""Seconds of a program after which no larger size is tried, and four times that no more runs."""
 
 
 def seconds(program: Callable[..., Any], x: Any, *, quick: bool) -> float:
     """Of the quickest of several runs, each with its result waited for; without compilation."""
     jax.block_until_ready(program(x))
-    times = []
-    for _ in range(5 if quick else 20):
+    times: list[float] = []
+    while len(times) < (5 if quick else 20) and sum(times) < 4 * _ENOUGH:
         started = time.perf_counter()
         jax.block_until_ready(program(x))
         times.append(time.perf_counter() - started)
@@ -61,15 +63,12 @@ def chain(step: Callable[[Any], Any], count: int = _CHAIN) -> Callable[[Any], An
 
 def single(*, quick: bool) -> Iterator[Sample]:
     """Microbenchmarks of one device."""
-    for size in (64, 128, 256) if quick else (256, 512, 1024, 2048, 4096):
-        for name, dtype in DTYPES.items():
-            yield _matmul(name, dtype, size, quick=quick)
-    for power in (14, 18, 20, 22) if quick else (16, 18, 20, 22, 24, 26):
-        for bench, what, dtype in (("copy", "f32", jnp.float32), ("elementwise", "i8", jnp.int8)):
-            x = jnp.zeros(1 << power, dtype)
-            spent = seconds(jax.jit(chain(lambda x: x + 1)), x, quick=quick)
-            work = x.size * (8.0 if bench == "copy" else 1.0)
-            yield _sample(bench=bench, what=what, work=work, spent=spent)
+    sizes = (64, 128, 256) if quick else (256, 512, 1024, 2048, 4096, 8192)
+    for name, dtype in DTYPES.items():
+        yield from growing(partial(_matmul, name, dtype, quick=quick), sizes)
+    # Copies are of more than a cache holds; elements are counted where caches hold them.
+    yield from growing(partial(_copy, quick=quick), (16, 18, 20, 22) if quick else (24, 25, 26, 27))
+    yield from growing(partial(_elements, quick=quick), (14, 16, 18, 20, 22))
     for count in (4, 16, 64, 256):
         x = jnp.zeros((8, 8), jnp.float32)
         spent = seconds(jax.jit(chain(lambda x: x @ x, count)), x, quick=quick)
@@ -84,6 +83,18 @@ def _matmul(name: str, dtype: Any, size: int, *, quick: bool) -> Sample:
     return _sample(bench="matmul", what=name, work=2.0 * size**3, spent=spent)
 
 
+def _copy(power: int, *, quick: bool) -> Sample:
+    x = jnp.zeros(1 << power, jnp.float32)
+    spent = seconds(jax.jit(chain(lambda x: x + 1)), x, quick=quick)
+    return _sample(bench="copy", what="f32", work=8.0 * x.size, spent=spent)
+
+
+def _elements(power: int, *, quick: bool) -> Sample:
+    x = jnp.zeros(1 << power, jnp.int8)
+    spent = seconds(jax.jit(chain(lambda x: x + 1)), x, quick=quick)
+    return _sample(bench="elementwise", what="i8", work=float(x.size), spent=spent)
+
+
 def _sample(*, spent: float, **fields: Any) -> Sample:
     """One step of a program of `_CHAIN` steps."""
     return Sample(seconds=spent / _CHAIN, starts=1.0 / _CHAIN, **fields)
@@ -95,22 +106,24 @@ def collectives(devices: list[Any], *, quick: bool) -> Iterator[Sample]:
     groups = sorted({2, count} if quick else {n for n in (2, 4, count) if count % n == 0})
     for group in groups if count > 1 else ():
         mesh = Mesh(np.array(devices).reshape(-1, group), ("outer", "inner"))
-        for power in (10, 14, 18) if quick else (10, 14, 18, 20, 22, 24):
-            elements = (1 << power) // group * group
-            for name, step in STEPS.items():
-                yield _sample(
-                    bench="collective",
-                    what=name,
-                    work=4.0 * elements,
-                    spent=_collective(mesh, step, elements, quick=quick),
-                    devices=count,
-                    group=group,
-                )
+        powers = (10, 14, 18) if quick else (10, 14, 18, 20, 22, 24)
+        for name in STEPS:
+            yield from growing(partial(_collective, mesh, name, quick=quick), powers)
 
 
-def _collective(mesh: Mesh, step: Callable[..., Any], elements: int, *, quick: bool) -> float:
-    """Seconds of a program of them; each device has `elements` floats on the larger side."""
-    group = mesh.shape["inner"]
+def growing(measure: Callable[[int], Sample], sizes: Iterable[int]) -> Iterator[Sample]:
+    """One measurement at ever larger sizes, until it takes long enough."""
+    for size in sizes:
+        sample = measure(size)
+        yield sample
+        if sample.seconds * _CHAIN > _ENOUGH:
+            return
+
+
+def _collective(mesh: Mesh, name: str, power: int, *, quick: bool) -> Sample:
+    """One kind; each device has about 2^`power` floats on the larger side."""
+    group, step = mesh.shape["inner"], STEPS[name]
+    elements = (1 << power) // group * group
 
     spec = P(("outer", "inner"))
     program = chain(lambda x: step(x, group))
@@ -118,7 +131,14 @@ def _collective(mesh: Mesh, step: Callable[..., Any], elements: int, *, quick: b
     x = jax.device_put(
         jnp.zeros(elements * mesh.devices.size, jnp.float32), NamedSharding(mesh, spec)
     )
-    return seconds(jax.jit(sharded), x, quick=quick)
+    return _sample(
+        bench="collective",
+        what=name,
+        work=4.0 * elements,
+        spent=seconds(jax.jit(sharded), x, quick=quick),
+        devices=mesh.devices.size,
+        group=group,
+    )
 
 
 def _all_gather(x: Any, group: int) -> Any:
