@@ -49,11 +49,6 @@ class Bench:
             self._states[plan] = state_for(self.problem, plan)
         return self._states[plan]
 
-    def knows(self, state: State) -> bool:
-        """Whether the groups and axes of a state are there; the compiled kernels do not ask."""
-        groups, axes = self.evaluator.analysis.groups.colours, len(self.evaluator.mesh.axes)
-        return all(0 <= a.group < groups and 0 <= a.axis < axes for a in state)
-
     def write(self, state: State) -> bytes:
         """The sharded module; writing changes the module, so each is loaded afresh."""
         specs = Specs(self.evaluator, state)

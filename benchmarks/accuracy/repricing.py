@@ -32,14 +32,11 @@ def reprice(path: Path, *, check: bool = True) -> tuple[int, int]:
 
 def _repriced(record: Record, bench: Bench, *, check: bool) -> Record:
     state = state_of(record["state"])
-    if not bench.knows(state):  # it speaks of another analysis
-        return record | {"stale": True}
-    if not check:
-        return record | {"predicted": bench.predict(state)}
     try:
-        written = digest(bench.write(state))
-    except ToastError:
+        if check and digest(bench.write(state)) != record["module"]:
+            return record | {"stale": True}
+        predicted = bench.predict(state)
+    except (IndexError, ToastError):  # the state speaks of another analysis
         return record | {"stale": True}
-    if written != record["module"]:
-        return record | {"stale": True}
-    return record | {"predicted": bench.predict(state), "stale": False}
+    fresh = {"stale": False} if check else {}
+    return record | {"predicted": predicted} | fresh

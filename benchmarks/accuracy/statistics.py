@@ -18,8 +18,14 @@ CLOSE = 0.3
 
 
 def needed_bytes(record: Record) -> int | None:
-    """What the compiled program needs, where the compiler said so."""
-    return Verdict.from_dict(record["compiled"]).needed_bytes
+    """What the compiled program needs, where the compiler said so.
+
+    None for a TPU program of which the report of its main memory was not kept.
+    """
+    verdict = Verdict.from_dict(record["compiled"])
+    unknown = verdict.memory is not None and verdict.memory.main is None
+    on_tpu = Target.parse(record["target"]).chip.platform == "tpu"
+    return None if unknown and on_tpu else verdict.needed_bytes
 
 
 def memory_error(record: Record) -> float | None:

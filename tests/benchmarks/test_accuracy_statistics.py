@@ -13,6 +13,7 @@ from benchmarks.accuracy.statistics import (
     close_pairs,
     collective_seconds,
     memory_error,
+    needed_bytes,
     quantile,
     spearman,
     step_seconds,
@@ -23,7 +24,7 @@ from benchmarks.accuracy.statistics import (
 from costmodel.collectives import Kind, collective_tables
 from costmodel.devices import find
 from costmodel.mesh import Mesh
-from tests.benchmarks.accuracy_samples import GIB, record, refusal
+from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
 from toast.judge import Collective
 
 Seconds = st.floats(min_value=1e-6, max_value=1e3)
@@ -37,6 +38,15 @@ def test_errors_of_one_case() -> None:
     assert times is not None
     assert times[0] == pytest.approx(0.41)
     assert times[1] == pytest.approx(0.5 + 9e8 / 9e10, rel=1e-2)
+
+
+def test_a_tpu_program_without_a_report_of_its_memory_has_no_error() -> None:
+    old, gpu = record(), record("m data=8 mcts a100:8")
+    for row in (old, gpu):
+        row["compiled"]["memory"] |= {"main": None, "temp": 40 * MIB}
+    assert (needed_bytes(old), memory_error(old)) == (None, None)
+    assert needed_bytes(gpu) == 100 * MIB
+    assert wire_error(old) == pytest.approx(0.1)
 
 
 def test_traffic_that_is_next_to_nothing_has_no_error() -> None:
