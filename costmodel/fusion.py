@@ -141,7 +141,8 @@ class _Fuser:
     def _place_to_store(self, chain: list[int]) -> int:
         """Where a chain behind a contraction is stored.
 
-        What a reduction and something else read is written by the reduction, as it reads it.
+        What a reduction and something else read is written by the reduction, as it reads it; on a
+        GPU where at least two others do.
         Otherwise the last of the narrowest.
         """
         if self._reduced(chain[-1]) and not self._light(chain[1:]):
@@ -158,7 +159,8 @@ class _Fuser:
 
     def _reduced(self, value: int) -> bool:
         users = {self._program.user(use) for use in self._users[value]}
-        return len(users) > 1 and any(self._role(op) is Role.REDUCE for op in users)
+        fewest = 2 if self._policy.around else 3
+        return len(users) >= fewest and any(self._role(op) is Role.REDUCE for op in users)
 
     def _next_in_chain(self, value: int) -> int | None:
         """What the only user makes of a value, where that is elementwise and of one size."""
