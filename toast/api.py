@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.errors import InvalidModule
 from toast.planfile import Plan
+from toast.request import PlanRequest
 from toast.runner import Event, prepare, run
 from toast.settings import make_request
 
@@ -31,6 +32,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     budget: float | str | None = None,
     threads: int = 0,
     planner: str = "mcts",
+    penalty: float | None = None,
+    overlap: float = 0.0,
     pins: Sequence[str] = (),
     forbid: Sequence[str] = (),
     on_progress: Callable[[Event], None] | None = None,
@@ -47,17 +50,15 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         budget: seconds of search, or such as `"10s"`.
         threads: 0 is one per core.
         planner: `mcts`, `greedy` or `random`.
+        penalty: C of the reward, bytes above the memory against time; 10 when None.
+        overlap: part of the communication, 0 to 1, that hides behind computation.
         pins: layouts to keep, as `"PATTERN=axis,None,..."` (docs/cli.md has the patterns).
         forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
 
-    Returns the plan and the sharded module, in the form that `module` had.
-
-    Raises:
-        ToastError: what is wrong, and what to do. XLA's aborts end the child process alone.
+    Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
+    what is wrong, and what to do; XLA's aborts end the child process alone.
     """
-    from toast.planning import PlanResult
-
     request = make_request(
         mesh=mesh,
         device=device,
@@ -67,12 +68,23 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         rollouts=rollouts,
         threads=threads,
         planner=planner,
+        penalty=penalty,
+        overlap=overlap,
         pins=tuple(pins),
         forbid=tuple(forbid),
     )
+    return _plan(module_bytes(module), request, on_progress)
+
+
+def _plan(
+    module: bytes, request: PlanRequest, on_progress: Callable[[Event], None] | None
+) -> PlanResult:
+    """Plan in a child process, in a directory of its own."""
+    from toast.planning import PlanResult
+
     with tempfile.TemporaryDirectory(prefix="toast-") as name:
         directory = Path(name)
-        prepare(directory, module_bytes(module), request)
+        prepare(directory, module, request)
         outcome = run(directory, on_event=on_progress)
         outcome.raise_for_error()
         return PlanResult(

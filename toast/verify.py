@@ -113,9 +113,12 @@ def verify(
     return found[0]
 
 
-def read_plan(directory: Path) -> Plan:
-    """The plan in `directory`; raises ToastError where there is none that can be read."""
-    path = directory / "plan.json"
+def read_plan(place: Path) -> Plan:
+    """The plan at `place`, its file or the directory that holds it.
+
+    Raises ToastError where there is none that can be read.
+    """
+    path = place if place.is_file() else place / "plan.json"
     try:
         return Plan.from_json(path.read_bytes())
     except OSError:
@@ -123,9 +126,9 @@ def read_plan(directory: Path) -> Plan:
             f"There is no plan at {path}.", "Give the directory that `toast plan -o DIR` wrote."
         ) from None
     except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
+        where = ".".join(map(str, error.errors()[0]["loc"]))
         raise InvalidRequest(
-            f"{path} does not fit the schema of plans at {place or 'its start'}.",
+            f"{path} does not fit the schema of plans at {where or 'its start'}.",
             "It was written by another version, or is damaged; plan again.",
         ) from None
 
