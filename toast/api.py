@@ -46,7 +46,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         rollouts: until the search converges when None.
         budget: seconds of search, or such as `"10s"`.
         threads: 0 is one per core.
-        planner: `mcts`, `greedy` or `random`.
+        planner: `mcts`, `greedy`, `beam`, `ilp` or `random`.
         pins: layouts to keep, as `"PATTERN=axis,None,..."` (docs/cli.md has the patterns).
         forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
