@@ -17,7 +17,8 @@ def beam(problem: Problem, settings: Settings, control: Control) -> Found:
     The candidates of one step are different layouts, none of which an earlier step had.
     """
     cost, measured = problem.cost(())
-    best, best_cost, best_peak = (), cost, measured.peak
+    best: State = ()
+    best_cost, best_peak = cost, measured.peak
     level: list[tuple[float, State]] = [(cost, ())]
     seen = {measured.key}
     evaluations, idle, reason = 1, 0, "converged"

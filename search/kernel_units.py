@@ -1,4 +1,4 @@
-"""What laying out one unit, or two of them together, costs: the evaluator's own kernels on parts."""
+"""What laying out one unit or two costs, by the evaluator's own kernels."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def reshards(
 
 
 @njit(cache=True, nogil=True)
-def halos(
-    t: Any, s: Any, row: int, axes: Ints, shards: Ints, local: Floats, out: Floats
-) -> None:
+def halos(t: Any, s: Any, row: int, axes: Ints, shards: Ints, local: Floats, out: Floats) -> None:
     """Add seconds of one row of the halos; `axes` and `shards` of its item [strategies]."""
     for pick in range(len(axes)):
         if axes[pick] != 0:

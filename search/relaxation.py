@@ -22,7 +22,7 @@ from costmodel.evaluator import Action, State
 from search.kernel_units import halos, reshards
 from search.pairwise.instance import Instance, Piece
 from search.problem import Problem
-from search.units import Unit, allowed, decisions, touching, units_of
+from search.units import allowed, decisions, touching, units_of
 
 
 class Relaxation:

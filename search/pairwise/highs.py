@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import highspy
@@ -96,7 +97,9 @@ class Program:
     def solve(self, seconds: float, *, start: Ints | None = None, gap: float = 0.0) -> Solved:
         """Branch and bound, again while the best choice breaks a memory row that was left out."""
         c, bound, proved = self._c, -math.inf, False
-        best = start if start is not None and total(self._c, start, self._price) < math.inf else None
+        best = (
+            start if start is not None and total(self._c, start, self._price) < math.inf else None
+        )
         self._set(mip_rel_gap=gap, mip_abs_gap=1e-9)
         for column in range(len(c.cost)):
             self._highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
@@ -115,7 +118,10 @@ class Program:
             if cost < (math.inf if best is None else total(c, best, self._price)):
                 best = found
             optimal = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
-            if not self._add_rows(self._one_hot(found)):
+            values = self._one_hot(found)
+            if self._excess >= 0:
+                values[self._excess] = self._values()[self._excess]
+            if not self._add_rows(values):
                 proved = optimal
                 break
         return Solved(choice=best, bound=bound, proved=proved)
@@ -171,22 +177,21 @@ class Program:
         added = 0
         while added < BATCH and len(over) and over.max() > EXACT * self._memory:
             peak = int(over.argmax())
-            columns, usages = c.memory_row(peak)
-            columns, usages = columns.tolist(), (usages / self._memory).tolist()
-            if self._excess >= 0:
-                columns, usages = [*columns, self._excess], [*usages, -1.0]
-            limit = float(c.capacity[peak]) / self._memory
-            self._highs.addRow(
-                -highspy.kHighsInf,
-                limit,
-                len(columns),
-                np.array(columns, dtype=np.int32),
-                np.array(usages),
-            )
-            self._rows.add(peak)
+            self._add_row(peak)
             over[_stretch(over, peak)] = 0.0
             added += 1
         return added
+
+    def _add_row(self, peak: int) -> None:
+        """The memory row of one time."""
+        columns, usages = self._c.memory_row(peak)
+        usages = usages / self._memory
+        if self._excess >= 0:
+            columns, usages = np.append(columns, self._excess), np.append(usages, -1.0)
+        limit = float(self._c.capacity[peak]) / self._memory
+        places = columns.astype(np.int32)
+        self._highs.addRow(-highspy.kHighsInf, limit, len(places), places, usages)
+        self._rows.add(peak)
 
     def _run(self, seconds: float) -> None:
         self._set(time_limit=self._highs.getRunTime() + max(seconds, 0.01))
@@ -215,7 +220,7 @@ class Program:
             return None
         values, start = self._values(), self._c.start
         return np.array(
-            [int(values[a:b].argmax()) for a, b in zip(start, start[1:], strict=False)],
+            [int(values[a:b].argmax()) for a, b in pairwise(start)],
             dtype=np.int64,
         )
 

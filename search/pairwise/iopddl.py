@@ -81,7 +81,7 @@ class _Reader:
             raise self._wrong(
                 f"there are {len(spans)} intervals, {len(costs)} costs and {len(usages)} usages"
             )
-        found = []
+        found: list[tuple[Piece, ...]] = []
         for node, (span, row, values) in enumerate(zip(spans, usages, costs, strict=True)):
             usage = self._numbers(row, "nodes.usages")
             if not len(usage) == len(values) >= 1:
@@ -102,9 +102,7 @@ class _Reader:
             pairs.append((a, b))
         return pairs
 
-    def _tables(
-        self, rows: list[Any], pairs: list[tuple[int, int]], costs: list[Any]
-    ) -> list[Any]:
+    def _tables(self, rows: list[Any], pairs: list[tuple[int, int]], costs: list[Any]) -> list[Any]:
         if len(rows) != len(pairs):
             raise self._wrong(f"there are {len(pairs)} edges and {len(rows)} rows of edge costs")
         tables = []

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints
 from search.pairwise.instance import Instance
 
+Flags = NDArray[np.bool_]
 Span = tuple[int, int]
 """First time, and the first one after."""
 
@@ -141,7 +143,7 @@ class Reduced:
         elif len(node.edges) == 2:
             self._bridge(number)
 
-    def _drop(self, number: int, stays: Floats) -> bool:
+    def _drop(self, number: int, stays: Flags) -> bool:
         """Keep the strategies marked; False where none is left."""
         node = self.nodes[number]
         if stays.all():
@@ -164,7 +166,7 @@ class Reduced:
         usages = node.usages()
         least = usages.min(axis=1)
         usages -= least[:, None]
-        varies = usages.any(axis=1).tolist()
+        varies = [bool(row.any()) for row in usages]
         for (low, high), amount in zip(node.pieces, least.tolist(), strict=True):
             if amount:
                 self.capacity[low:high] -= amount
@@ -246,7 +248,9 @@ class Reduced:
         node = self.nodes[number]
         (a, left), (b, right) = node.edges.items()
         cells = left.shape[1] * right.shape[1]
-        if cells * len(node.cost) > MAX_WORK or (cells > MAX_CELLS and b not in self.nodes[a].edges):
+        if cells * len(node.cost) > MAX_WORK or (
+            cells > MAX_CELLS and b not in self.nodes[a].edges
+        ):
             return
         total = (node.cost[:, None] + left)[:, :, None] + right[:, None, :]
         pick = node.keep[total.argmin(axis=0)]
@@ -292,7 +296,7 @@ class Reduced:
             self.capacity = self.capacity[stays]
 
 
-def _lasting(tight: Ints, starts: Floats, ends: Floats, capacity: Floats) -> Ints:
+def _lasting(tight: Flags, starts: Floats, ends: Floats, capacity: Floats) -> Ints:
     """Tight times that no neighbour implies: a time within another one is less full than it."""
     stack: list[tuple[int, float, float]] = []
     begun = ended = 0.0
@@ -323,9 +327,7 @@ def _nodes(instance: Instance) -> dict[int, Node]:
             cost=cost,
             pieces={(piece.low, piece.high): piece.usage for piece in pieces},
         )
-        for number, (cost, pieces) in enumerate(
-            zip(instance.costs, instance.pieces, strict=True)
-        )
+        for number, (cost, pieces) in enumerate(zip(instance.costs, instance.pieces, strict=True))
     }
     for (a, b), table in zip(instance.edges, instance.tables, strict=True):
         known = nodes[a].edges.get(b)
@@ -335,7 +337,7 @@ def _nodes(instance: Instance) -> dict[int, Node]:
     return nodes
 
 
-def _supported(node: Node) -> Floats:
+def _supported(node: Node) -> Flags:
     """Strategies that are allowed and have an allowed partner at every neighbour."""
     stays = np.isfinite(node.cost)
     for table in node.edges.values():
@@ -343,7 +345,7 @@ def _supported(node: Node) -> Floats:
     return stays
 
 
-def _dominated(node: Node) -> Floats:
+def _dominated(node: Node) -> Flags:
     """Strategies that another one replaces at no cost, whatever the neighbours choose."""
     count = len(node.cost)
     loss = node.cost[None, :] - node.cost[:, None]

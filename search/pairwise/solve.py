@@ -157,7 +157,7 @@ class _Solver:
         def report(found: Ints) -> None:
             self._adopt(reduced, Solved(choice=found, bound=-math.inf, proved=False))
 
-        improve(
+        found, proved = improve(
             c,
             choice,
             price,
@@ -166,6 +166,10 @@ class _Solver:
             stopped=self._stopped,
             report=report,
         )
+        report(found)
+        if proved and self._best is not None:
+            self._proved = True
+            self._raise(self._cost, "branch and bound")
 
     def _adopt(self, reduced: Reduced, solved: Solved) -> None:
         if solved.choice is not None:
@@ -201,9 +205,7 @@ class _Solver:
         )
 
 
-def _core(
-    instance: Instance, reduced: Reduced, c: Compact, used: Floats, cap: float
-) -> Instance:
+def _core(instance: Instance, reduced: Reduced, c: Compact, used: Floats, cap: float) -> Instance:
     """The capped instance with the strategies alone that a fractional answer uses."""
     costs = list(instance.costs)
     for place, number in enumerate(sorted(reduced.nodes)):

@@ -14,12 +14,10 @@ from search.pairwise.instance import Instance, Piece, capped, score
 from search.pairwise.reduce import Reduced
 
 CELLS = 40_000
-"""Edge cells in one window to begin with."""
-WINDOW_SECONDS = 15.0
-FAST = 1.0
-"""A window solved in less lets the next ones grow."""
-MOST = 6
-"""Windows never hold more than this many times `CELLS`."""
+"""Edge cells in one window to begin with, and at least an eighth of it."""
+WINDOW_SECONDS = 60.0
+GROW, SHRINK = 1.3, 0.6
+"""How the next windows change after one in which nothing is better, or that took too long."""
 
 
 def improve(
@@ -31,8 +29,8 @@ def improve(
     seed: int,
     stopped: Callable[[], bool] = lambda: False,
     report: Callable[[Ints], None] = lambda _: None,
-) -> Ints:
-    """The choice after as many windows as `seconds` allow; never worse.
+) -> tuple[Ints, bool]:
+    """The choice after as many windows as `seconds` allow, and whether none is better.
 
     `price` (finite) is the cost of a unit of memory above capacity: a choice that does not fit may
     come in, and it is made to fit where that is possible.
@@ -42,20 +40,19 @@ def improve(
     heat = np.ones(c.nodes)
     while (left := end - time.monotonic()) > 0.1 and not stopped():
         window = _window(c, heat * _paid(c, choice), generator, cells)
-        begun = time.monotonic()
         found, proved = _solve(c, choice, window, price, min(left, WINDOW_SECONDS), stopped)
-        changed = bool((found != choice).any())
         heat[window] *= 0.7
         heat = np.where(found != choice, 1.0, heat) + 0.01
-        if changed:
+        if (found != choice).any():
             choice = found
             report(choice)
-        spent = time.monotonic() - begun
-        cells *= 1.3 if proved and spent < FAST else 0.7 if not proved else 1.0
-        cells = min(max(cells, CELLS / 8), CELLS * MOST)
+        elif proved:
+            cells *= GROW
+        if not proved:
+            cells = max(cells * SHRINK, CELLS / 8)
         if len(window) == c.nodes and proved:
-            break
-    return choice
+            return choice, True
+    return choice, False
 
 
 def _paid(c: Compact, choice: Ints) -> Floats:
@@ -67,16 +64,14 @@ def _paid(c: Compact, choice: Ints) -> Floats:
     return paid + 0.01 * paid.mean() + 1e-12
 
 
-def _window(
-    c: Compact, heat: Floats, generator: np.random.Generator, cells: float
-) -> Ints:
+def _window(c: Compact, heat: Floats, generator: np.random.Generator, cells: float) -> Ints:
     """Connected nodes around a random one, as many as have `cells` edge cells among them."""
     centre = int(generator.choice(c.nodes, p=heat / heat.sum()))
     taken, front, total = {centre}, [centre], 0.0
     while front:
         node = front.pop(int(generator.integers(len(front))))
         links = range(int(c.link_start[node]), int(c.link_start[node + 1]))
-        for k in generator.permutation(list(links)).tolist() if len(links) else ():
+        for k in generator.permutation(list(links)).tolist() if links else ():
             other = int(c.link_node[k])
             if other in taken:
                 continue
