@@ -30,6 +30,8 @@ RELAX_SHARE = 0.4
 """Part of the time that a relaxation may take."""
 EXACT_SHARE = 0.7
 """Part of the time that is left after the relaxation that branch and bound may take."""
+WINDOW_SHARE = 0.65
+"""Part of the time left that windows may take; a relaxation for the bound has the rest."""
 STRICT = 100.0
 """Where memory may not be exceeded, windows price the whole limit at this many times the cost."""
 
@@ -92,9 +94,10 @@ class _Solver:
             self._proved = True
             self._raise(math.inf, "branch and bound")
         elif not reduced.nodes:
-            self._take(reduced.lift({}))
-            self._proved = self._best is not None
-            self._raise(reduced.constant, "branch and bound")
+            only = reduced.lift({})
+            self._take(only)
+            found, self._proved = score(self._instance, only), True
+            self._raise(found.cost if found.feasible else math.inf, "branch and bound")
         else:
             self._search(reduced)
         return self._answer()
@@ -161,7 +164,7 @@ class _Solver:
             c,
             choice,
             price,
-            seconds=self._left(),
+            seconds=self._left() * WINDOW_SHARE,
             seed=self._seed,
             stopped=self._stopped,
             report=report,
@@ -170,6 +173,9 @@ class _Solver:
         if proved and self._best is not None:
             self._proved = True
             self._raise(self._cost, "branch and bound")
+        elif self._best is not None and self._relaxation != "branch and bound":
+            bound = Program(c, reduced.excess, stopped=self._stopped).relax(self._left())
+            self._raise(min(bound + reduced.constant, self._cost), "linear relaxation")
 
     def _adopt(self, reduced: Reduced, solved: Solved) -> None:
         if solved.choice is not None:

@@ -16,6 +16,8 @@ from search.pairwise.reduce import Reduced
 CELLS = 40_000
 """Edge cells in one window to begin with, and at least an eighth of it."""
 WINDOW_SECONDS = 60.0
+LEAST = 0.1
+"""With fewer seconds left no window is opened."""
 GROW, SHRINK = 1.3, 0.6
 """How the next windows change after one in which nothing is better, or that took too long."""
 
@@ -38,9 +40,10 @@ def improve(
     generator = np.random.default_rng(seed)
     end, cells = time.monotonic() + seconds, float(CELLS)
     heat = np.ones(c.nodes)
-    while (left := end - time.monotonic()) > 0.1 and not stopped():
+    while end - time.monotonic() > LEAST and not stopped():
+        began = time.monotonic()
         window = _window(c, heat * _paid(c, choice), generator, cells)
-        found, proved = _solve(c, choice, window, price, min(left, WINDOW_SECONDS), stopped)
+        found, proved = _solve(c, choice, window, price, min(end, began + WINDOW_SECONDS), stopped)
         heat[window] *= 0.7
         heat = np.where(found != choice, 1.0, heat) + 0.01
         if (found != choice).any():
@@ -93,7 +96,7 @@ def _solve(
     choice: Ints,
     window: Ints,
     price: float,
-    seconds: float,
+    end: float,
     stopped: Callable[[], bool],
 ) -> tuple[Ints, bool]:
     part = _part(c, choice, window, price)
@@ -108,7 +111,8 @@ def _solve(
         small = compact(reduced)
         held = reduced.lower([*choice[window].tolist(), 0])
         start = np.array([held[node] for node in sorted(held)], dtype=np.int64)
-        solved = Program(small, price, stopped=stopped).solve(seconds, start=start)
+        program = Program(small, price, stopped=stopped)
+        solved = program.solve(end - time.monotonic(), start=start)
         if solved.choice is None:
             return found, solved.proved
         picks = dict(zip(sorted(reduced.nodes), solved.choice.tolist(), strict=True))
