@@ -8,7 +8,8 @@ pieces bytes over the schedule; all in the units of C(s), by the evaluator's own
 It is a relaxation: every state is a choice, and the choice costs at most what the state does. What
 the choice is let off: the order of decisions; of a kernel that reads tensors of more than two
 units, all but one term of the roofline; of a value gathered for several uses, all but one use;
-copies that stay in memory.
+partial sums that may be added to others before they are reduced; memory that depends on two units
+(copies, stored sums, operands of block-wise sums).
 """
 
 from __future__ import annotations
@@ -192,8 +193,12 @@ class Relaxation:
                 reduced = self._axes(items, self._tensor_unit[source])
                 if reduced is None:
                     continue
+                product = bool(t.part_product[row])
+                seconds = self._seconds(source, target, reduced, product=product)
+                if t.part_before[row] >= 0:
+                    seconds[reduced > 0] = 0.0
                 unfused = (reduced > 0) * (2.0 * self._local[source] / t.bandwidth)
-                seconds = self._seconds(source, target, reduced) + unfused[:, None]
+                seconds += unfused[:, None]
                 self._add_move(source, target, t.part_weight[row] * seconds)
 
     def _axes(self, items: Ints, unit: int) -> Ints | None:
@@ -213,8 +218,15 @@ class Relaxation:
             targets = range(int(t.edge_to_start[row]), int(t.edge_to_start[row + 1]))
             trips = float(min((t.edge_to_trips[k] for k in targets), default=0.0))
             whole = np.zeros(len(self._local[source]), dtype=np.int64)
-            wanted = [int(t.edge_to[k]) for k in targets]
-            moves = [(target, self._seconds(source, target, whole)) for target in wanted]
+            narrow = bool(t.narrows) and t.tensor_itemsize[source] == 4
+            wanted = [
+                (int(t.edge_to[k]), 0.5 if narrow and t.edge_to_product[k] else 1.0)
+                for k in targets
+            ]
+            moves = [
+                (target, self._seconds(source, target, whole, width=width))
+                for target, width in wanted
+            ]
             if not moves:
                 continue
             target, seconds = max(moves, key=lambda move: self._paid(source, *move))
@@ -225,7 +237,9 @@ class Relaxation:
         a, b = self._tensor_unit[source], self._tensor_unit[target]
         return float(seconds[reference[a], reference[b]]), float(seconds.max())
 
-    def _seconds(self, source: int, target: int, reduced: Ints) -> Floats:
+    def _seconds(
+        self, source: int, target: int, reduced: Ints, *, product: bool = False, width: float = 1.0
+    ) -> Floats:
         """[strategies of the source's unit, of the target's]: one resharding."""
         a, b = self._tensor_unit[source], self._tensor_unit[target]
         out = np.zeros((len(self._costs[a]), len(self._costs[b])))
@@ -240,6 +254,8 @@ class Relaxation:
             (self._units[a].shards, self._units[b].shards),
             self._local[source],
             reduced,
+            product,
+            width,
             out,
         )
         return out
@@ -290,7 +306,9 @@ class Relaxation:
             add(self._tensor_unit[tensor], 0, t.positions + 1, usage)
         for tensor, low, high in _rows(t.live_tensor, t.live_from, t.live_to):
             add(self._tensor_unit[tensor], low, high + 1, self._local[tensor])
-        for row, tensor, at in _rows(t.sum_row, t.sum_tensor, t.sum_at):
+        for row, tensor, at, stored in _rows(t.sum_row, t.sum_tensor, t.sum_at, t.sum_stored):
+            if stored:
+                continue
             items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
             reduced = self._axes(items, self._tensor_unit[tensor])
             if reduced is not None:
