@@ -29,7 +29,8 @@ class Settings:
     trajectory; `exploration` is the constant of the selection formula, `virtual_loss` the visits
     that a thread adds on its way down; `stop_chance` ends a random trajectory at each step and
     `discount` favours short ones; `prior_temperature` sharpens the prior over actions taken from
-    their effect alone.
+    their effect alone. `beam_width` is the K of the beam search, `ilp_seconds` what the ILP may
+    take where no budget is given.
     """
 
     seed: int = 0
@@ -43,14 +44,22 @@ class Settings:
     discount: float = 0.998
     max_share: float = 0.5
     prior_temperature: float = 0.15
+    beam_width: int = 8
+    ilp_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The best state of a search. `termination` says why it ended."""
+    """The best state of a search. `termination` says why it ended.
+
+    `bound`, where one is known: no state of the problem has a lower C(s). `relaxation` says how it
+    was computed: `branch and bound` or `linear relaxation` of `search.relaxation`.
+    """
 
     state: State
     cost: float
     rollouts: int
     evaluations: int
     termination: str
+    bound: float | None = None
+    relaxation: str | None = None

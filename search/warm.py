@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import numba
+import numpy as np
 
 import analysis
 import costmodel
@@ -24,9 +25,11 @@ from costmodel.devices import find
 from costmodel.evaluator import Evaluator
 from costmodel.mesh import Mesh
 from search.actions import action_space
+from search.kernel_units import halos
 from search.mcts import search as tree_search
 from search.problem import Problem, Settings
 from search.progress import Control
+from search.relaxation import Relaxation
 
 _TINY = b"""
 func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {
@@ -59,6 +62,10 @@ def _compile() -> None:
     )
     tree_search(problem, Settings(rollouts=64, round_rollouts=64), Control())
     evaluator.journal(())  # kernels of their own, for explanations
+    Relaxation(problem)
+    numbers, amounts = np.zeros(0, dtype=np.int64), np.zeros(0)
+    scratch = evaluator.new_scratch()
+    halos(evaluator.tables, scratch, 0, numbers, numbers, amounts, amounts)
 
 
 def _fingerprint() -> str:

@@ -16,7 +16,7 @@ from service.records import Job
 from service.states import State
 from toast.request import PlanRequest
 
-PLANNERS = ("mcts", "greedy", "random")
+PLANNERS = ("mcts", "greedy", "beam", "ilp", "random")
 """The names of `search.planners.PLANNERS`, which cannot be imported here (it loads the kernels)."""
 
 

@@ -49,7 +49,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         rollouts: until the search converges when None.
         budget: seconds of search, or such as `"10s"`.
         threads: 0 is one per core.
-        planner: `mcts`, `greedy` or `random`.
+        planner: `mcts`, `greedy`, `beam`, `ilp` or `random`.
         penalty: C of the reward, bytes above the memory against time; 10 when None.
         overlap: part of the communication, 0 to 1, that hides behind computation.
         pins: layouts to keep, as `"PATTERN=axis,None,..."` (docs/cli.md has the patterns).

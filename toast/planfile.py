@@ -147,7 +147,12 @@ class Unpriced(Record):
 
 
 class Plan(Record):
-    """The whole of `plan.json`."""
+    """The whole of `plan.json`.
+
+    `lower_bound`, where one is known: no state of this search has a lower cost (as `search.cost`,
+    relative to the unsharded module). `gap` is how far the plan may be from it, as a part of the
+    plan's cost; `relaxation` how the bound was found.
+    """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
     mesh: MeshSpec
@@ -165,6 +170,9 @@ class Plan(Record):
     collectives: list[Collective]
     decisions: list[Decision]
     search: SearchInfo
+    lower_bound: float | None = Field(default=None, ge=0)
+    gap: float | None = Field(default=None, ge=0, le=1)
+    relaxation: Literal["branch and bound", "linear relaxation"] | None = None
     stages: dict[str, float]
     unpriced: list[Unpriced]
     warnings: list[str]

@@ -82,6 +82,9 @@ def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -
         collectives=_collectives(problem, found.state),
         decisions=_decisions(problem, found.state),
         search=_search_info(found, request, problem.reward.penalty, stages),
+        lower_bound=found.bound,
+        gap=_gap(found),
+        relaxation=found.relaxation,
         stages={name: round(seconds, 6) for name, seconds in stages.items()},
         unpriced=[
             Unpriced(op=op, count=count, reason="no_rule")
@@ -235,6 +238,12 @@ def _resolution(problem: Problem, action: Action) -> str:
     groups = problem.evaluator.analysis.groups
     count = int((groups.set_colour == action.group).sum())
     return "".join(str(action.bits >> bit & 1) for bit in range(count))
+
+
+def _gap(found: Found) -> float | None:
+    if found.bound is None:
+        return None
+    return max(0.0, found.cost - found.bound) / max(found.cost, 1e-30)
 
 
 def _search_info(

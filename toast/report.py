@@ -27,7 +27,14 @@ def make_console(*, stderr: bool = False) -> Console:
 def render(plan: Plan) -> Group:
     """The whole report, in the order in which questions are asked."""
     parts: list[RenderableType] = [headline(plan), "", layouts(plan), "", costs(plan)]
-    optional = (collectives(plan), decisions(plan), stages(plan), unpriced(plan), warnings(plan))
+    optional = (
+        collectives(plan),
+        decisions(plan),
+        proof(plan),
+        stages(plan),
+        unpriced(plan),
+        warnings(plan),
+    )
     for part in optional:
         if part is not None:
             parts += ["", part]
@@ -136,6 +143,16 @@ def decisions(plan: Plan) -> Table | Text:
         texts = (Text(row.colour), Text(row.axis), Text(row.resolution or "-"))
         table.add_row(str(number), *texts, f"{row.cost_after:.4f}")
     return table
+
+
+def proof(plan: Plan) -> Text | None:
+    """How far from the best state the plan may be, where that is known."""
+    if plan.lower_bound is None or plan.gap is None:
+        return None
+    return Text(
+        f"Proof: no state of this search costs less than {plan.lower_bound:.4f} ({plan.relaxation})"
+        f"; this plan costs {plan.search.cost:.4f}, a gap of {plan.gap:.1%}."
+    )
 
 
 def stages(plan: Plan) -> Table | None:

@@ -131,11 +131,19 @@ def test_the_same_seed_gives_the_same_module() -> None:
     assert again.module == gemma_plan().module
 
 
-@pytest.mark.parametrize("planner", ["mcts", "greedy", "random"])
+@pytest.mark.parametrize("planner", ["mcts", "greedy", "beam", "ilp", "random"])
 def test_every_planner_gives_a_plan(planner: str) -> None:
     plan = make_plan(text("mlp"), request(planner=planner)).plan
     assert plan.search.planner == planner
     assert plan.predicted.step_seconds <= plan.unsharded.step_seconds
+    assert (plan.lower_bound is not None) == (planner == "ilp")
+
+
+def test_a_proof_is_a_bound_and_a_gap() -> None:
+    plan = make_plan(text("attention"), request(planner="ilp")).plan
+    assert plan.lower_bound is not None
+    assert plan.gap == pytest.approx(1 - plan.lower_bound / plan.search.cost)
+    assert plan.relaxation in ("branch and bound", "linear relaxation")
 
 
 def test_what_fits_nothing_says_by_how_much() -> None:

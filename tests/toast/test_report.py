@@ -55,6 +55,14 @@ def test_empty_parts_are_said_or_left_out() -> None:
     assert "without a rule" not in text
 
 
+def test_a_proof_is_told_where_there_is_one() -> None:
+    assert "Proof" not in text_of(make_plan())
+    plan = make_plan(lower_bound=0.2, gap=0.2, relaxation="linear relaxation")
+    text = " ".join(text_of(plan).split())
+    assert "no state of this search costs less than 0.2000 (linear relaxation)" in text
+    assert "this plan costs 0.2500, a gap of 20.0%" in text
+
+
 def test_names_are_not_read_as_markup() -> None:
     group = {
         "name": "state['mu']['layers'][0]['w'] [/bold] [red]",

@@ -38,7 +38,7 @@ Budget = Annotated[
     str | None, typer.Option("--budget", help="Time for the search, such as 10s or 2min.")
 ]
 Threads = Annotated[int, typer.Option("--threads", help="Search threads; 0 is one per core.")]
-Planner = Annotated[str, typer.Option("--planner", help="mcts, greedy or random.")]
+Planner = Annotated[str, typer.Option("--planner", help="mcts, greedy, beam, ilp or random.")]
 Penalty = Annotated[
     float | None,
     typer.Option("--penalty", help="What bytes above the memory weigh against time; 10 if absent."),

@@ -1,0 +1,1 @@
+"""The generic problem of nodes and pairs: contest format, reductions, beam search, ILP."""

@@ -1,0 +1,323 @@
+"""The search over states as an instance of nodes and pairs (MetaDist section 3.4.1).
+
+A node per distinct unit (op, value or use as the evaluator knows them, repeated layers once), with
+every layout that a state may give it, and a node per decision (colour group, axis) that says which
+of these layouts go together. Node costs are seconds of computation, edges seconds of resharding,
+pieces bytes over the schedule; all in the units of C(s), by the evaluator's own kernels.
+
+It is a relaxation: every state is a choice, and the choice costs at most what the state does. What
+the choice is let off: the order of decisions; of a kernel that reads tensors of more than two
+units, all but one term of the roofline; of a value gathered for several uses, all but one use;
+partial sums that may be added to others before they are reduced; memory that depends on two units
+(copies, stored sums, operands of block-wise sums).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from analysis.program import Floats, Ints
+from costmodel.evaluator import Action, State
+from search.kernel_units import halos, reshards
+from search.pairwise.instance import Instance, Piece
+from search.problem import Problem
+from search.units import allowed, decisions, touching, units_of
+
+
+class Relaxation:
+    """The instance of a problem; `reference` is the state around which it is made tight.
+
+    Nodes are the units in their order, one unit that stands for what has no layout, and the
+    decisions in the order of `decisions`.
+    """
+
+    def __init__(self, problem: Problem, reference: State = ()) -> None:
+        self._problem = problem
+        evaluator = problem.evaluator
+        self._t = evaluator.tables
+        self._scratch = evaluator.new_scratch()
+        self.decisions = decisions(problem.actions)
+        self._units = units_of(evaluator, self.decisions)
+        self._none = len(self._units)
+        item = np.arange(len(self._t.item_group))
+        self._unit_of_item = np.searchsorted(self._t.unit_start, item, side="right") - 1
+        self._costs = [np.zeros(len(unit.masks)) for unit in self._units] + [np.zeros(1)]
+        self._pairs: dict[tuple[int, int], Floats] = {}
+        self._tensor_unit, self._local = self._tensors()
+        evaluator.cost(reference, self._scratch)
+        self._reference = self._strategies()
+        self._roots()
+        self._partials()
+        self._edges()
+        self._halos()
+
+    def instance(self) -> Instance:
+        """The instance; its limit is the memory of a device, above which C(s) has a price."""
+        reward = self._problem.reward
+        tables = [table / reward.seconds for table in self._pairs.values()]
+        edges = list(self._pairs)
+        for number, ((group, axis), resolutions) in enumerate(self.decisions.items()):
+            node = self._none + 1 + number
+            size = int(self._t.axis_size[axis])
+            for unit in touching(self._units, group):
+                edges.append((node, unit))
+                tables.append(allowed(self._units[unit], group, axis, size, resolutions))
+        free = [np.zeros(1 + len(bits)) for bits in self.decisions.values()]
+        return Instance(
+            costs=(*(cost / reward.seconds for cost in self._costs), *free),
+            pieces=(*self._pieces(), *(() for _ in free)),
+            edges=tuple(edges),
+            tables=tuple(tables),
+            limit=reward.memory,
+            excess=reward.penalty / reward.peak,
+        )
+
+    def choice(self, state: State) -> list[int]:
+        """The choice that a state is."""
+        self._problem.evaluator.cost(state, self._scratch)
+        first: dict[tuple[int, int], int] = {}
+        for action in state:
+            first.setdefault((action.group, action.axis), action.bits)
+        picks = [
+            1 + resolutions.index(first[pair]) if pair in first else 0
+            for pair, resolutions in self.decisions.items()
+        ]
+        return [*self._strategies(), 0, *picks]
+
+    def actions(self, choice: list[int]) -> State:
+        """The decisions of a choice, on each axis those first that get their way in most units."""
+        taken = []
+        for pick, ((group, axis), bits) in zip(
+            choice[self._none + 1 :], self.decisions.items(), strict=True
+        ):
+            if pick:
+                taken.append(Action(group=group, axis=axis, bits=bits[pick - 1]))
+        weight = {action: self._holds(action, choice) for action in taken}
+        return tuple(sorted(taken, key=lambda action: (-weight[action], action)))
+
+    def _holds(self, action: Action, choice: list[int]) -> float:
+        """In which part of the units that have its colour an action got its axis."""
+        won = lost = 0
+        for number in touching(self._units, action.group):
+            unit = self._units[number]
+            has = unit.masks[choice[number]] >> action.axis & 1 > 0
+            won += bool(has[unit.groups == action.group].any())
+            lost += bool(has[unit.groups != action.group].any())
+        return won / max(won + lost, 1)
+
+    def _strategies(self) -> list[int]:
+        """The strategy of each unit in the layout that the scratch arrays hold."""
+        found = []
+        for number, unit in enumerate(self._units):
+            first = int(self._t.unit_start[number])
+            mask = self._scratch.mask[first : first + unit.masks.shape[1]]
+            found.append(int((unit.masks == mask).all(axis=1).argmax()))
+        return found
+
+    def _tensors(self) -> tuple[list[int], list[Floats]]:
+        """The unit of each tensor, and its bytes on one device under each strategy of that."""
+        t, units, local = self._t, [], []
+        for tensor in range(len(t.tensor_itemsize)):
+            dims = slice(int(t.tensor_start[tensor]), int(t.tensor_start[tensor + 1]))
+            items, sizes = t.dim_item[dims], t.dim_size[dims]
+            laid = items >= 0
+            unit = int(self._unit_of_item[items[laid][0]]) if laid.any() else self._none
+            size = np.full(len(self._costs[unit]), t.tensor_itemsize[tensor])
+            size *= float(sizes[~laid].prod())
+            for item, whole in zip(items[laid].tolist(), sizes[laid].tolist(), strict=True):
+                shards = self._units[unit].shards[:, item - int(t.unit_start[unit])]
+                size *= -(-whole // shards)
+            units.append(unit)
+            local.append(size)
+        return units, local
+
+    def _roots(self) -> None:
+        """Kernels: exact where they touch one unit or two, else the term that was the largest."""
+        t = self._t
+        for root in range(len(t.root_weight)):
+            terms = self._terms(root)
+            weight = float(t.root_weight[root])
+            self._costs[self._none] += weight * t.overhead
+            touched = {unit for term in terms for unit, _ in term}
+            touched = {unit for unit in touched if len(self._costs[unit]) > 1}
+            if len(touched) > 2:
+                for unit, seconds in max(terms, key=self._at_reference):
+                    self._costs[unit] += weight * seconds
+                continue
+            a, b = sorted([*touched, self._none, self._none][:2])
+            grids = [self._grid(term, a, b) for term in terms]
+            self._add_pair(a, b, weight * np.max(grids, axis=0))
+
+    def _terms(self, root: int) -> list[list[tuple[int, Floats]]]:
+        """The roofline of a kernel: each term a sum over (unit, seconds by strategy)."""
+        t = self._t
+        first, last = int(t.root_tensor_start[root]), int(t.root_tensor_start[root + 1])
+        dots = range(int(t.root_dot_start[root]), int(t.root_dot_start[root + 1]))
+        tensors = [int(tensor) for tensor in t.root_tensor[first:last]]
+        handled = tensors[: int(t.root_writes[root])] if dots else tensors
+        moved = [(self._tensor_unit[x], self._local[x] / t.bandwidth) for x in tensors]
+        arithmetic = [
+            (unit, t.dot_seconds[dot] / self._units[unit].shards.prod(axis=1))
+            for dot in dots
+            for unit in [int(t.dot_unit[dot])]
+        ]
+        elements = [
+            [(self._tensor_unit[x], self._local[x] / max(t.tensor_itemsize[x], 1) / t.element_rate)]
+            for x in handled
+        ]
+        return [moved, arithmetic, *elements]
+
+    def _at_reference(self, term: list[tuple[int, Floats]]) -> float:
+        reference = [*self._reference, 0]
+        return float(sum(seconds[reference[unit]] for unit, seconds in term))
+
+    def _grid(self, term: list[tuple[int, Floats]], a: int, b: int) -> Floats:
+        """A term over the strategies of two units; the others have one each."""
+        grid = np.zeros((len(self._costs[a]), len(self._costs[b])))
+        for unit, seconds in term:
+            if unit == a:
+                grid += seconds[:, None]
+            else:
+                grid += seconds[None, :] if unit == b else seconds[0]
+        return grid
+
+    def _partials(self) -> None:
+        t = self._t
+        for row in range(len(t.part_weight)):
+            items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
+            results = range(int(t.part_result_start[row]), int(t.part_result_start[row + 1]))
+            for k in results:
+                source, target = int(t.part_computed[k]), int(t.part_defined[k])
+                reduced = self._axes(items, self._tensor_unit[source])
+                if reduced is None:
+                    continue
+                product = bool(t.part_product[row])
+                seconds = self._seconds(source, target, reduced, product=product)
+                if t.part_before[row] >= 0:
+                    seconds[reduced > 0] = 0.0
+                unfused = (reduced > 0) * (2.0 * self._local[source] / t.bandwidth)
+                seconds += unfused[:, None]
+                self._add_move(source, target, t.part_weight[row] * seconds)
+
+    def _axes(self, items: Ints, unit: int) -> Ints | None:
+        """The axes on `items` under each strategy of their unit; None where they have another."""
+        axes = np.zeros(len(self._costs[unit]), dtype=np.int64)
+        for item in items.tolist():
+            if int(self._unit_of_item[item]) != unit:
+                return None
+            axes |= self._units[unit].masks[:, item - int(self._t.unit_start[unit])]
+        return axes
+
+    def _edges(self) -> None:
+        """Uses that want another layout; two of one value may share it, so that one pays."""
+        t = self._t
+        for row in range(len(t.edge_weight)):
+            source = int(t.edge_from[row])
+            targets = range(int(t.edge_to_start[row]), int(t.edge_to_start[row + 1]))
+            trips = float(min((t.edge_to_trips[k] for k in targets), default=0.0))
+            whole = np.zeros(len(self._local[source]), dtype=np.int64)
+            narrow = bool(t.narrows) and t.tensor_itemsize[source] == 4
+            wanted = [
+                (int(t.edge_to[k]), 0.5 if narrow and t.edge_to_product[k] else 1.0)
+                for k in targets
+            ]
+            moves = [
+                (target, self._seconds(source, target, whole, width=width))
+                for target, width in wanted
+            ]
+            if not moves:
+                continue
+            target, seconds = max(moves, key=lambda move: self._paid(source, *move))
+            self._add_move(source, target, t.edge_weight[row] * trips * seconds)
+
+    def _paid(self, source: int, target: int, seconds: Floats) -> tuple[float, float]:
+        reference = [*self._reference, 0]
+        a, b = self._tensor_unit[source], self._tensor_unit[target]
+        return float(seconds[reference[a], reference[b]]), float(seconds.max())
+
+    def _seconds(
+        self, source: int, target: int, reduced: Ints, *, product: bool = False, width: float = 1.0
+    ) -> Floats:
+        """[strategies of the source's unit, of the target's]: one resharding."""
+        a, b = self._tensor_unit[source], self._tensor_unit[target]
+        out = np.zeros((len(self._costs[a]), len(self._costs[b])))
+        if self._none in (a, b):
+            return out
+        reshards(
+            self._t,
+            self._scratch,
+            np.array([source, target]),
+            np.array([a, b]),
+            (self._units[a].masks, self._units[b].masks),
+            (self._units[a].shards, self._units[b].shards),
+            self._local[source],
+            reduced,
+            product,
+            width,
+            out,
+        )
+        return out
+
+    def _add_move(self, source: int, target: int, seconds: Floats) -> None:
+        a, b = self._tensor_unit[source], self._tensor_unit[target]
+        if a == b:
+            self._costs[a] += np.diagonal(seconds)
+        elif a < b:
+            self._add_pair(a, b, seconds)
+        else:
+            self._add_pair(b, a, seconds.T)
+
+    def _add_pair(self, a: int, b: int, table: Floats) -> None:
+        """Add costs to a pair of units, or to one where the other has no choice."""
+        if a == b:
+            self._costs[a] += np.diagonal(table)
+        elif table.shape[1] == 1:
+            self._costs[a] += table[:, 0]
+        elif table.shape[0] == 1:
+            self._costs[b] += table[0]
+        elif table.any():
+            known = self._pairs.get((a, b))
+            self._pairs[a, b] = table if known is None else known + table
+
+    def _halos(self) -> None:
+        t = self._t
+        for row in range(len(t.halo_weight)):
+            item, tensor = int(t.halo_item[row]), int(t.halo_tensor[row])
+            unit = int(self._unit_of_item[item])
+            if self._tensor_unit[tensor] != unit:
+                continue
+            place = item - int(t.unit_start[unit])
+            axes = self._units[unit].masks[:, place].copy()
+            shards = self._units[unit].shards[:, place].copy()
+            halos(t, self._scratch, row, axes, shards, self._local[tensor], self._costs[unit])
+
+    def _pieces(self) -> list[tuple[Piece, ...]]:
+        t = self._t
+        found: list[dict[tuple[int, int], Floats]] = [{} for _ in self._costs]
+
+        def add(unit: int, low: int, high: int, usage: Floats) -> None:
+            known = found[unit].get((low, high))
+            found[unit][low, high] = usage if known is None else known + usage
+
+        for tensor, count in zip(t.base_tensor.tolist(), t.base_count.tolist(), strict=True):
+            usage = count * self._local[tensor]
+            add(self._tensor_unit[tensor], 0, t.positions + 1, usage)
+        for tensor, low, high in _rows(t.live_tensor, t.live_from, t.live_to):
+            add(self._tensor_unit[tensor], low, high + 1, self._local[tensor])
+        for row, tensor, at, stored in _rows(t.sum_row, t.sum_tensor, t.sum_at, t.sum_stored):
+            if stored:
+                continue
+            items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
+            reduced = self._axes(items, self._tensor_unit[tensor])
+            if reduced is not None:
+                add(self._tensor_unit[tensor], at, at + 1, (reduced > 0) * self._local[tensor])
+        return [
+            tuple(Piece(low=low, high=high, usage=usage) for (low, high), usage in spans.items())
+            for spans in found
+        ]
+
+
+def _rows(*columns: Ints) -> Iterable[tuple[int, ...]]:
+    return zip(*(column.tolist() for column in columns), strict=True)
