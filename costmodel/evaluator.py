@@ -8,16 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.analyse import Analysis
-from analysis.program import Ints
+from analysis.program import Floats, Ints
 from costmodel.collectives import Kind
 from costmodel.devices import Device
 from costmodel.fusion import Fusion
-from costmodel.kernels import Scratch, evaluate, new_scratch
+from costmodel.kerneljournal import entries
+from costmodel.kernels import Scratch, evaluate, new_scratch, step_seconds
 from costmodel.layouts import Layouts
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
 from costmodel.tables import Tables, build_tables
 
+PENALTY = 10.0
+"""C of the reward where nobody says otherwise: an excess as large as the whole unsharded program
+costs ten times its time."""
 _TINY = 1e-12
 """Seconds that a program without work is taken to need, so that ratios stay finite."""
 
@@ -40,17 +44,27 @@ State = tuple[Action, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Seconds and bytes of one step on one device. `key` is equal for equal layouts."""
+    """Seconds and bytes of one step on one device. `key` is equal for equal layouts.
+
+    `overlap` is the part (0 to 1) of the shorter of computation and communication that hides
+    behind the longer; see `kernels.step_seconds`.
+    """
 
     compute: float
     communication: float
     peak: float
     key: int
+    overlap: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """Step time: computation and communication do not overlap in this model."""
-        return self.compute + self.communication
+        """Step time."""
+        return float(step_seconds(self.compute, self.communication, self.overlap))
+
+    @property
+    def hidden(self) -> float:
+        """Seconds of communication that hide behind computation."""
+        return self.compute + self.communication - self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +89,7 @@ class Reward:
     seconds: float
     peak: float
     memory: float
-    penalty: float = 10.0
+    penalty: float = PENALTY
 
     def of(self, cost: Cost) -> float:
         """C(s), lower is better."""
@@ -86,15 +100,22 @@ class Reward:
 class Evaluator:
     """Prices states of one analysed program on one mesh of one device.
 
-    Thread-safe when every thread brings its own `Scratch`.
+    Thread-safe when every thread brings its own `Scratch`. `overlap` as in `Cost`.
     """
 
     def __init__(
-        self, analysis: Analysis, mesh: Mesh, device: Device, pins: Pins = NO_PINS
+        self,
+        analysis: Analysis,
+        mesh: Mesh,
+        device: Device,
+        pins: Pins = NO_PINS,
+        *,
+        overlap: float = 0.0,
     ) -> None:
         self.analysis = analysis
         self.mesh = mesh
         self.device = device
+        self.overlap = overlap
         built: tuple[Tables, Layouts, Fusion] = build_tables(analysis, mesh, device, pins)
         self.tables, self.layouts, self.fusion = built
         self._scratch = new_scratch(self.tables)
@@ -117,7 +138,20 @@ class Evaluator:
             raise IndexError("The state has a colour group or a mesh axis that is not there.")
         measured = evaluate(self.tables, arrays, groups, axes, bits, len(state))
         compute, communication, peak, key = measured
-        return Cost(compute=compute, communication=communication, peak=peak, key=int(key))
+        return Cost(
+            compute=compute,
+            communication=communication,
+            peak=peak,
+            key=int(key),
+            overlap=self.overlap,
+        )
+
+    def journal(self, state: Sequence[Action]) -> tuple[Scratch, Floats]:
+        """The arrays of a state and the entries of its journal; see `kerneljournal`."""
+        scratch = new_scratch(self.tables, entries(self.tables))
+        self.cost(state, scratch)
+        assert scratch.journal is not None
+        return scratch, scratch.journal[: int(scratch.noted[0])]
 
     def _knows(self, groups: Ints, axes: Ints) -> bool:
         """The kernels do not check: an action of another program would read past their arrays."""
@@ -145,7 +179,7 @@ class Evaluator:
             )
         return sorted(rows, key=lambda row: -row.seconds)
 
-    def reward(self, memory: float, penalty: float = 10.0) -> Reward:
+    def reward(self, memory: float, penalty: float = PENALTY) -> Reward:
         """The reward of states under a limit of `memory` bytes per device."""
         initial = self.cost(())
         return Reward(

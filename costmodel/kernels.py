@@ -14,9 +14,27 @@ import numpy as np
 from numba import njit
 
 from analysis.program import Floats, Ints
+from costmodel.kerneljournal import (
+    BASE,
+    COLUMNS,
+    COPY,
+    EDGE,
+    FEED,
+    HALO,
+    LIVE,
+    PARTIAL,
+    ROOT,
+    SUM,
+    UNFUSED,
+    Bound,
+    mark,
+    note,
+    note_collective,
+)
 from costmodel.tables import Tables
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5)
+ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
 
 
 class Scratch(NamedTuple):
@@ -25,7 +43,9 @@ class Scratch(NamedTuple):
     `mask[item]` is the set of axes on an item as bits, `shards[item]` their product, `used[unit]`
     the axes that a unit has given away; `local[tensor]` bytes on one device; `reduced[row]` the
     axes over which a row of the partials has partial sums. `wire` [5, 2^axes, 3]
-    collects count, bytes and seconds by collective and axes.
+    collects count, bytes and seconds by collective and axes. `journal` [entries, columns],
+    where there is one, has what was added up, and `noted` how far it is written; see
+    `kerneljournal`.
     """
 
     mask: Ints
@@ -35,6 +55,8 @@ class Scratch(NamedTuple):
     delta: Floats
     reduced: Ints
     wire: Floats
+    journal: Floats | None
+    noted: Ints
 
 
 class Measured(NamedTuple):
@@ -46,8 +68,8 @@ class Measured(NamedTuple):
     key: int
 
 
-def new_scratch(tables: Tables) -> Scratch:
-    """Working arrays that fit `tables`."""
+def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
+    """Working arrays that fit `tables`; with a journal where it is to have entries."""
     items, axes = len(tables.item_group), len(tables.axis_size)
     return Scratch(
         mask=np.zeros(items, dtype=np.int64),
@@ -57,6 +79,8 @@ def new_scratch(tables: Tables) -> Scratch:
         delta=np.zeros(tables.positions + 2, dtype=np.float64),
         reduced=np.zeros(len(tables.part_weight), dtype=np.int64),
         wire=np.zeros((5, 1 << axes, 3), dtype=np.float64),
+        journal=np.zeros((entries, COLUMNS), dtype=np.float64) if entries else None,
+        noted=np.zeros(4, dtype=np.int64),
     )
 
 
@@ -131,6 +155,7 @@ def _collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float
     s.wire[kind, axes, 0] += weight
     s.wire[kind, axes, 1] += weight * wire
     s.wire[kind, axes, 2] += seconds
+    note_collective(s.journal, s.noted, kind, axes, weight, weight * wire, seconds)
     return seconds
 
 
@@ -247,7 +272,12 @@ def _compute(t: Any, s: Any) -> float:
                 shards *= s.shards[i]
             arithmetic += t.dot_seconds[k] / shards
         seconds = max(arithmetic, moved / t.bandwidth, elements / t.element_rate)
-        total += t.root_weight[root] * (seconds + t.overhead)
+        bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
+        bound = BYTES if seconds == moved / t.bandwidth else bound
+        weight = t.root_weight[root]
+        spent = weight * (seconds + t.overhead)
+        note(s.journal, s.noted, ROOT, root, 0, bound, 0, weight, weight * moved, spent)
+        total += spent
     return total
 
 
@@ -281,6 +311,7 @@ def _partials(t: Any, s: Any) -> float:
             if reduced and _is_added(t, s, row):
                 continue
             if reduced or not _same(t, s, computed, defined):
+                mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
                 product, weight = t.part_product[row] > 0, t.part_weight[row]
                 total += _reshard(t, s, computed, defined, reduced, product, 1.0, weight)
     return total
@@ -296,8 +327,21 @@ def _unfused_sums(t: Any, s: Any) -> float:
     for row in range(len(t.part_weight)):
         if s.reduced[row]:
             for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
-                moved = 2.0 * s.local[t.part_computed[k]]
-                total += t.part_weight[row] * moved / t.bandwidth
+                weight, place = t.part_weight[row], k - t.part_result_start[row]
+                moved = 2.0 * weight * s.local[t.part_computed[k]]
+                note(
+                    s.journal,
+                    s.noted,
+                    UNFUSED,
+                    row,
+                    place,
+                    BYTES,
+                    0,
+                    weight,
+                    moved,
+                    moved / t.bandwidth,
+                )
+                total += moved / t.bandwidth
     return total
 
 
@@ -323,6 +367,7 @@ def _edges(t: Any, s: Any) -> float:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
                 narrow = alone and t.narrows and t.tensor_itemsize[source] == 4
                 width = 0.5 if narrow else 1.0
+                mark(s.journal, s.noted, EDGE, row, k - first)
                 total += _reshard(t, s, source, target, 0, False, width, weight)
     return total
 
@@ -335,8 +380,17 @@ def _halos(t: Any, s: Any) -> float:
         axes = s.mask[item]
         if axes:
             strip = min(t.halo_part[row] * s.shards[item], 1.0) * s.local[t.halo_tensor[row]]
+            mark(s.journal, s.noted, HALO, row, 0)
             total += _collective(t, s, COLLECTIVE_PERMUTE, axes, strip, t.halo_weight[row])
     return total
+
+
+@njit(cache=True, nogil=True)
+def _hold(s: Any, table: int, row: int, first: int, last: int, size: float) -> None:
+    """Count `size` bytes over the positions [first, last]."""
+    note(s.journal, s.noted, table, row, 0, first, last, 1.0, size, 0.0)
+    s.delta[first] += size
+    s.delta[last + 1] -= size
 
 
 @njit(cache=True, nogil=True)
@@ -355,8 +409,7 @@ def _add_copies(t: Any, s: Any) -> None:
                     begin = min(begin, t.copy_from[other])
                     end = max(end, t.copy_to[other])
             if not known:
-                s.delta[begin] += s.local[tensor]
-                s.delta[end + 1] -= s.local[tensor]
+                _hold(s, COPY, row, begin, end, s.local[tensor])
 
 
 @njit(cache=True, nogil=True)
@@ -370,26 +423,24 @@ def _add_sums(t: Any, s: Any) -> None:
         row, size = t.sum_row[k], s.local[t.sum_tensor[k]]
         made = s.local[t.part_defined[t.part_result_start[row]]]
         if s.reduced[row] and (size > made or not t.sum_stored[k]):
-            s.delta[t.sum_at[k]] += size
-            s.delta[t.sum_at[k] + 1] -= size
+            _hold(s, SUM, k, t.sum_at[k], t.sum_at[k], size)
     for k in range(len(t.feed_row)):
         row, size = t.feed_row[k], s.local[t.feed_tensor[k]]
         result = t.part_result_start[row]
         if s.reduced[row] and s.local[t.part_computed[result]] > s.local[t.part_defined[result]]:
-            s.delta[t.feed_at[k]] += size
-            s.delta[t.feed_at[k] + 1] -= size
+            _hold(s, FEED, k, t.feed_at[k], t.feed_at[k], size)
 
 
 @njit(cache=True, nogil=True)
 def _peak(t: Any, s: Any) -> float:
     base = 0.0
     for row in range(len(t.base_tensor)):
-        base += t.base_count[row] * s.local[t.base_tensor[row]]
+        size = t.base_count[row] * s.local[t.base_tensor[row]]
+        note(s.journal, s.noted, BASE, row, 0, 0, t.positions, t.base_count[row], size, 0.0)
+        base += size
     s.delta[:] = 0.0
     for row in range(len(t.live_tensor)):
-        size = s.local[t.live_tensor[row]]
-        s.delta[t.live_from[row]] += size
-        s.delta[t.live_to[row] + 1] -= size
+        _hold(s, LIVE, row, t.live_from[row], t.live_to[row], s.local[t.live_tensor[row]])
     _add_copies(t, s)
     _add_sums(t, s)
     peak = 0.0
@@ -404,10 +455,20 @@ def _peak(t: Any, s: Any) -> float:
 def price(t: Any, s: Any) -> tuple[float, float, float]:
     """Compute seconds, communication seconds and peak bytes of the layout in `s`."""
     s.wire[:] = 0.0
+    s.noted[0] = 0
     _local_bytes(t, s)
     compute = _compute(t, s)
     communication = _partials(t, s) + _edges(t, s) + _halos(t, s)
     return compute + _unfused_sums(t, s), communication, _peak(t, s)
+
+
+@njit(cache=True, nogil=True)
+def step_seconds(compute: float, communication: float, overlap: float) -> float:
+    """Seconds of a step in which a part of the communication hides behind computation.
+
+    Of what could run at once, the shorter of the two, the part `overlap` (0 to 1) does.
+    """
+    return compute + communication - overlap * min(compute, communication)
 
 
 @njit(cache=True, nogil=True)

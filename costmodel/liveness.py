@@ -38,6 +38,7 @@ class Intervals:
     partials: list[Sum]
     operands: list[Partial]
     positions: int
+    live_of: list[int]
 
 
 def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Intervals:
@@ -50,11 +51,8 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
     reused = _reusing_results(program)
     spans = _buffer_spans(program, fusion, first, last)
     taken = {*arguments, *reused}
-    live = [
-        (int(layouts.value_tensor[value]), start, end)
-        for value, (start, end) in spans.items()
-        if value not in taken
-    ]
+    held = [value for value in spans if value not in taken]
+    live = [(int(layouts.value_tensor[value]), *spans[value]) for value in held]
     base = Counter(int(layouts.value_tensor[value]) for value in arguments)
     copies = _copies(program, layouts, fusion)
     return Intervals(
@@ -64,6 +62,7 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
         partials=_partials(program, layouts, fusion),
         operands=_operands(program, layouts, fusion),
         positions=program.ops + 1,
+        live_of=held,
     )
 
 

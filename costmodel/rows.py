@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,24 @@ PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], bool, int]
 EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...]]
 """(tensor of a value, (tensor wanted, trips, whether one product alone wants it) of its uses)."""
 
+Row = TypeVar("Row")
+Source = tuple[int, float]
+"""What a row stands for, by number, and its part of the row's weight."""
+
+
+class Rows(dict[Row, float]):
+    """The weight of each row, in order of appearance; `sources` are what each row is made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: dict[Row, list[Source]] = {}
+
+    def add(self, row: Row, weight: float, source: int) -> None:
+        """Count a row `weight` times more, because of `source`."""
+        self[row] = self.get(row, 0.0) + weight
+        self.sources.setdefault(row, []).append((source, weight))
+
+
 _SLICING = frozenset(
     {"stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.slice", "chlo.top_k"}
 )
@@ -26,16 +45,19 @@ _UPDATING = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
 
 def root_rows(
     program: Program, layouts: Layouts, fusion: Fusion, seconds: dict[int, float]
-) -> Counter[RootRow]:
-    """Kernels as (tensors written, tensors read, (unit, whole seconds) of contractions)."""
-    rows: Counter[RootRow] = Counter()
-    for kernel in fusion.kernels:
+) -> Rows[RootRow]:
+    """Kernels as (tensors written, tensors read, (unit, whole seconds) of contractions).
+
+    The sources are numbers of kernels.
+    """
+    rows: Rows[RootRow] = Rows()
+    for number, kernel in enumerate(fusion.kernels):
         if role(program.kind(kernel.ops[0])) is Role.NOTHING:
             continue
         read = tuple(sorted(_read(program, layouts, kernel)))
         written = tuple(sorted(_written(program, layouts, fusion, kernel)))
         dots = tuple((int(layouts.op_unit[op]), seconds[op]) for op in kernel.contractions)
-        rows[(written, read, dots)] += program.op_trips[kernel.ops[0]]
+        rows.add((written, read, dots), float(program.op_trips[kernel.ops[0]]), number)
     return rows
 
 
@@ -128,10 +150,10 @@ def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
     return found
 
 
-def edge_rows(program: Program, layouts: Layouts) -> Counter[EdgeRow]:
-    """Values with uses that may want another layout."""
+def edge_rows(program: Program, layouts: Layouts) -> Rows[EdgeRow]:
+    """Values with uses that may want another layout; the sources are the values."""
     wanted = edges(program, layouts)
-    rows: Counter[EdgeRow] = Counter()
+    rows: Rows[EdgeRow] = Rows()
     for value, targets in wanted.items():
         row = tuple(
             sorted(
@@ -139,7 +161,7 @@ def edge_rows(program: Program, layouts: Layouts) -> Counter[EdgeRow]:
                 for tensor, (trips, uses) in targets.items()
             )
         )
-        rows[(int(layouts.value_tensor[value]), row)] += 1
+        rows.add((int(layouts.value_tensor[value]), row), 1.0, value)
     return rows
 
 
@@ -163,12 +185,12 @@ def edges(program: Program, layouts: Layouts) -> dict[int, dict[int, tuple[float
     return found
 
 
-def halo_rows(program: Program, layouts: Layouts) -> Counter[tuple[int, int, float]]:
+def halo_rows(program: Program, layouts: Layouts) -> Rows[tuple[int, int, float]]:
     """Operands split along a factor that needs a neighbour's strip.
 
-    Rows are (item, tensor, the strip's part of the whole dimension).
+    Rows are (item, tensor, the strip's part of the whole dimension); the sources are uses.
     """
-    rows: Counter[tuple[int, int, float]] = Counter()
+    rows: Rows[tuple[int, int, float]] = Rows()
     for op, names in _factors_by_op(program, FactorKind.HALO).items():
         start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
         for name in names:
@@ -180,5 +202,5 @@ def halo_rows(program: Program, layouts: Layouts) -> Counter[tuple[int, int, flo
                     shape = program.shape(int(program.use_value[use]))
                     part = int(program.factor_halo[name]) / shape[dims.index(name)]
                     row = (start + name, int(layouts.use_tensor[use]), part)
-                    rows[row] += program.op_trips[op]
+                    rows.add(row, float(program.op_trips[op]), use)
     return rows

@@ -186,6 +186,7 @@ def _rules(problem: Problem, settings: Settings) -> Rules:
         initial_peak=reward.peak,
         memory=reward.memory,
         penalty=reward.penalty,
+        overlap=problem.evaluator.overlap,
         exploration=settings.exploration,
         virtual_loss=settings.virtual_loss if settings.threads > 1 else 0,
         stop_chance=settings.stop_chance,

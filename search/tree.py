@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints
-from costmodel.kernels import layout_key, price, reset, shard
+from costmodel.kernels import layout_key, price, reset, shard, step_seconds
 
 UNTRIED = -1
 DEAD = -2
@@ -67,6 +67,7 @@ class Rules(NamedTuple):
     initial_peak: float
     memory: float
     penalty: float
+    overlap: float
     exploration: float
     virtual_loss: int
     stop_chance: float
@@ -92,9 +93,8 @@ def _cost(t: Any, s: Any, rules: Any, agent: Any) -> float:
     compute, communication, peak = price(t, s)
     agent.counts[1] += 1
     over = max(0.0, peak - rules.memory)
-    return (compute + communication) / rules.initial_seconds + (
-        rules.penalty * over / rules.initial_peak
-    )
+    seconds = step_seconds(compute, communication, rules.overlap)
+    return seconds / rules.initial_seconds + rules.penalty * over / rules.initial_peak
 
 
 @njit(cache=True, nogil=True)

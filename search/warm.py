@@ -58,6 +58,7 @@ def _compile() -> None:
         evaluator=evaluator, reward=evaluator.reward(1e9), actions=action_space(evaluator)
     )
     tree_search(problem, Settings(rollouts=64, round_rollouts=64), Control())
+    evaluator.journal(())  # kernels of their own, for explanations
 
 
 def _fingerprint() -> str:

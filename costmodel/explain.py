@@ -1,0 +1,248 @@
+"""Where the time and the memory of a state go, term by term, from the kernels' own journal.
+
+The terms are what the evaluator added up for `Cost`, so their sums are its figures: those of
+kernels its computation, of collectives its communication, of what is alive at the peak its peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.program import Floats
+from costmodel.collectives import Kind
+from costmodel.evaluator import Action, Cost, Evaluator
+from costmodel.kerneljournal import (
+    COUNT,
+    DETAIL,
+    KIND,
+    PLACE,
+    ROW,
+    SECONDS,
+    SIZE,
+    TABLE,
+    Bound,
+    Entry,
+)
+from costmodel.origins import Origins, trace
+from costmodel.rows import edges
+
+_COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
+_MEMORY = (Entry.BASE, Entry.LIVE, Entry.COPY, Entry.SUM, Entry.FEED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTime:
+    """Equal kernels: `sources` are the ops of each one and how often it runs.
+
+    Its contractions come first, then the ops that write what it computes.
+
+    `unfused` where the time is not of a kernel, but of partial sums that a collective keeps from
+    being fused. `bytes` moved and `seconds` are of all runs.
+    """
+
+    sources: tuple[tuple[tuple[int, ...], float], ...]
+    bound: Bound
+    unfused: bool
+    runs: float
+    bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveTime:
+    """Equal collectives: `sources` are (value, ops that need it) and how often each runs.
+
+    `why` is `PARTIAL` (sums of an op, or its result laid out otherwise than it was computed),
+    `EDGE` (uses that want another layout) or `HALO`. `axes` are numbers of mesh axes; `bytes` on
+    the wire of one device.
+    """
+
+    sources: tuple[tuple[int, tuple[int, ...], float], ...]
+    why: Entry
+    kind: Kind
+    axes: tuple[int, ...]
+    count: float
+    bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Memory that one value takes over the positions [first, last] of the schedule.
+
+    `why` is `BASE` (an argument), `LIVE` (a buffer, `value` stands for it), `COPY` (resharded for
+    `uses`), `SUM` (partial sums) or `FEED` (an operand that is written for a use). `tensor` numbers
+    `layouts.tensors`, `shape` is that of one device.
+    """
+
+    value: int
+    uses: tuple[int, ...]
+    why: Entry
+    tensor: int
+    shape: tuple[int, ...]
+    bytes: float
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """`held` is all memory, `alive` what of it there is at the peak, largest first.
+
+    `timeline[p]` are the bytes at position p of the schedule; the last position is the end of the
+    step, where its results are all that is left. `position` is the first at which the peak is
+    reached.
+    """
+
+    cost: Cost
+    kernels: tuple[KernelTime, ...]
+    collectives: tuple[CollectiveTime, ...]
+    held: tuple[Held, ...]
+    alive: tuple[Held, ...]
+    timeline: Floats
+    position: int
+
+
+def explain(evaluator: Evaluator, state: Sequence[Action]) -> Explanation:
+    """Price a state once more, with a journal, and say what each entry of it is."""
+    return _Explainer(evaluator, state).run()
+
+
+class _Explainer:
+    def __init__(self, evaluator: Evaluator, state: Sequence[Action]) -> None:
+        self._evaluator = evaluator
+        self._program = evaluator.analysis.program
+        self._tables = evaluator.tables
+        self._cost = evaluator.cost(state)
+        self._scratch, self._journal = evaluator.journal(state)
+        self._origins: Origins = trace(
+            self._program, evaluator.layouts, evaluator.fusion, evaluator.device
+        )
+        self._edges = edges(self._program, evaluator.layouts)
+
+    def run(self) -> Explanation:
+        held = tuple(one for row in self._of(_MEMORY) for one in self._held(row))
+        timeline = self._timeline()
+        position = int(np.argmax(timeline))
+        alive = [one for one in held if one.first <= position <= one.last]
+        return Explanation(
+            cost=self._cost,
+            kernels=tuple(self._kernel(row) for row in self._of((Entry.ROOT, Entry.UNFUSED))),
+            collectives=tuple(self._collective(row) for row in self._of(_COLLECTIVES)),
+            held=held,
+            alive=tuple(sorted(alive, key=lambda one: -one.bytes)),
+            timeline=timeline,
+            position=position,
+        )
+
+    def _of(self, tables: tuple[Entry, ...]) -> list[Floats]:
+        return list(self._journal[np.isin(self._journal[:, TABLE], tables)])
+
+    def _kernel(self, row: Floats) -> KernelTime:
+        unfused = int(row[TABLE]) == Entry.UNFUSED
+        kernels = self._evaluator.fusion.kernels
+        sources: list[tuple[tuple[int, ...], float]]
+        if unfused:
+            sources = [((op,), runs) for op, runs in self._origins.partials[int(row[ROW])]]
+        else:
+            numbers = self._origins.roots[int(row[ROW])]
+            sources = [
+                ((*kernels[number].contractions, *kernels[number].ops), runs)
+                for number, runs in numbers
+            ]
+        return KernelTime(
+            sources=tuple(sources),
+            bound=Bound(int(row[KIND])),
+            unfused=unfused,
+            runs=float(row[COUNT]),
+            bytes=float(row[SIZE]),
+            seconds=float(row[SECONDS]),
+        )
+
+    def _collective(self, row: Floats) -> CollectiveTime:
+        why, number, place = Entry(int(row[TABLE])), int(row[ROW]), int(row[PLACE])
+        axes = int(row[DETAIL])
+        return CollectiveTime(
+            sources=tuple(self._communicating(why, number, place)),
+            why=why,
+            kind=Kind(int(row[KIND])),
+            axes=tuple(a for a in range(len(self._evaluator.mesh.axes)) if axes >> a & 1),
+            count=float(row[COUNT]),
+            bytes=float(row[SIZE]),
+            seconds=float(row[SECONDS]),
+        )
+
+    def _communicating(
+        self, why: Entry, row: int, place: int
+    ) -> list[tuple[int, tuple[int, ...], float]]:
+        """The value and the ops behind each of the equal collectives of a row."""
+        program, tables, origins = self._program, self._tables, self._origins
+        if why is Entry.PARTIAL:
+            return [(self._results(op)[place], (op,), runs) for op, runs in origins.partials[row]]
+        if why is Entry.HALO:
+            return [
+                (int(program.use_value[use]), (program.user(use),), runs)
+                for use, runs in origins.halos[row]
+            ]
+        target = int(tables.edge_to[tables.edge_to_start[row] + place])
+        trips = float(tables.edge_to_trips[tables.edge_to_start[row] + place])
+        return [
+            (value, self._users(value, target), runs * trips) for value, runs in origins.edges[row]
+        ]
+
+    def _results(self, op: int) -> list[int]:
+        """The values of an op that its row of partials has."""
+        program = self._program
+        return [value for value in program.values_of(op) if not program.constant[value]]
+
+    def _users(self, value: int, tensor: int) -> tuple[int, ...]:
+        _, uses = self._edges[value][tensor]
+        return tuple(dict.fromkeys(self._program.user(use) for use in uses))
+
+    def _held(self, row: Floats) -> list[Held]:
+        why, number = Entry(int(row[TABLE])), int(row[ROW])
+        tables, origins = self._tables, self._origins
+        uses: tuple[int, ...] = ()
+        if why is Entry.BASE:
+            tensor, values = int(tables.base_tensor[number]), origins.base[number]
+        elif why is Entry.LIVE:
+            tensor, values = int(tables.live_tensor[number]), [origins.live[number]]
+        elif why is Entry.COPY:
+            tensor, (value, uses) = int(tables.copy_tensor[number]), origins.copies[number]
+            values = [value]
+        elif why is Entry.FEED:
+            tensor, uses = int(tables.feed_tensor[number]), (origins.feeds[number],)
+            values = [int(self._program.use_value[uses[0]])]
+        else:
+            tensor = int(tables.sum_tensor[number])
+            values = [self._results(origins.sums[number])[0]]
+        return [
+            Held(
+                value=value,
+                uses=uses,
+                why=why,
+                tensor=tensor,
+                shape=self._shape(tensor),
+                bytes=float(row[SIZE]) / len(values),
+                first=int(row[KIND]),
+                last=int(row[DETAIL]),
+            )
+            for value in values
+        ]
+
+    def _shape(self, tensor: int) -> tuple[int, ...]:
+        """A tensor's dimensions on one device, each rounded up."""
+        shards = self._scratch.shards
+        _, dims = self._evaluator.layouts.tensors[tensor]
+        return tuple(-(-size // int(shards[item])) if item >= 0 else size for size, item in dims)
+
+    def _timeline(self) -> Floats:
+        """Bytes at each position, from the journal."""
+        memory = self._journal[np.isin(self._journal[:, TABLE], _MEMORY)]
+        change = np.zeros(self._tables.positions + 2)
+        np.add.at(change, memory[:, KIND].astype(np.int64), memory[:, SIZE])
+        np.subtract.at(change, memory[:, DETAIL].astype(np.int64) + 1, memory[:, SIZE])
+        return np.cumsum(change)[: self._tables.positions]

@@ -1,0 +1,107 @@
+"""The journal of one evaluation: every term that the kernels add up, and the row it is of.
+
+A scratch for the search has no journal, and the kernels compiled for it have no trace of one;
+`Evaluator.journal` has one that is long enough for all that a state can cost.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from numba import njit
+
+from costmodel.tables import Tables
+
+
+class Entry(IntEnum):
+    """Which table the row of an entry is of."""
+
+    ROOT = 0
+    """A kernel. `kind` is a `Bound`, `size` the bytes that it moves."""
+    UNFUSED = 1
+    """Partial sums that a kernel writes because a collective comes between (row of partials)."""
+    PARTIAL = 2
+    """A collective at the results of an op (row of partials, place among the results)."""
+    EDGE = 3
+    """A collective between a value and its uses (row of edges, place among `edge_to`)."""
+    HALO = 4
+    """Strips exchanged with neighbours."""
+    BASE = 5
+    """Memory that is held throughout."""
+    LIVE = 6
+    """Memory of a buffer from position `kind` to position `detail`."""
+    COPY = 7
+    """Memory of a resharded copy."""
+    SUM = 8
+    """Memory of partial sums."""
+    FEED = 9
+    """Memory of an operand that a contraction whose sums are scattered needs whole."""
+
+
+class Bound(IntEnum):
+    """What the time of a kernel goes by."""
+
+    ARITHMETIC = 0
+    BYTES = 1
+    ELEMENTS = 2
+
+
+TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS = range(8)
+"""The columns of the journal. `kind` and `detail` are a bound, a collective and its axes, or the
+first and last position of memory; `size` is bytes; all three are counted `count` times."""
+COLUMNS = 8
+
+ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, FEED = (int(entry) for entry in Entry)
+
+
+def entries(tables: Tables) -> int:
+    """How many entries one evaluation writes at most: an edge or a result has 3 collectives."""
+    return (
+        len(tables.root_weight)
+        + 5 * len(tables.part_computed)
+        + 4 * len(tables.edge_to)
+        + len(tables.halo_weight)
+        + len(tables.base_tensor)
+        + len(tables.live_tensor)
+        + len(tables.copy_tensor)
+        + len(tables.sum_row)
+        + len(tables.feed_row)
+    )
+
+
+@njit(cache=True, nogil=True)
+def mark(journal: Any, noted: Any, table: int, row: int, place: int) -> None:
+    """Say what the collectives that are priced next are of."""
+    if journal is not None:
+        noted[1] = table
+        noted[2] = row
+        noted[3] = place
+
+
+@njit(cache=True, nogil=True)
+def note(
+    journal: Any, noted: Any, table: int, row: int, place: int, kind: int, detail: int,
+    count: float, size: float, seconds: float,
+) -> None:  # fmt: skip
+    """Write one entry. Without a journal the compiler leaves all of this out."""
+    if journal is not None:
+        n = noted[0]
+        noted[0] = n + 1
+        journal[n, TABLE] = table
+        journal[n, ROW] = row
+        journal[n, PLACE] = place
+        journal[n, KIND] = kind
+        journal[n, DETAIL] = detail
+        journal[n, COUNT] = count
+        journal[n, SIZE] = size
+        journal[n, SECONDS] = seconds
+
+
+@njit(cache=True, nogil=True)
+def note_collective(
+    journal: Any, noted: Any, kind: int, axes: int, count: float, size: float, seconds: float
+) -> None:
+    """Write an entry for a collective of what was marked."""
+    if journal is not None:
+        note(journal, noted, noted[1], noted[2], noted[3], kind, axes, count, size, seconds)

@@ -1,0 +1,234 @@
+"""Explanations add up to what the evaluator says, and name what each term is of."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from costmodel.collectives import Kind
+from costmodel.devices import find
+from costmodel.evaluator import Action, Cost, Evaluator
+from costmodel.explain import Explanation, explain
+from costmodel.kerneljournal import Bound, Entry
+from costmodel.kernels import step_seconds
+from costmodel.mesh import Mesh
+from costmodel.origins import trace
+from tests.costmodel.test_laws import STATES, gemma_evaluator
+from tests.laws.chains import Text
+from tests.laws.programs import picks, programs
+from tests.laws.states import prepared, state_of
+from tests.modules import analysed, argument_group, evaluator_of, text
+
+LOOP = b"""
+func.func @main(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %n = stablehlo.constant dense<5> : tensor<i32>
+  %r:3 = stablehlo.while(%i = %zero, %a = %x, %v = %w)
+    : tensor<i32>, tensor<64x64xf32>, tensor<64x64xf32>
+   cond {
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %b = stablehlo.dot_general %a, %v, contracting_dims = [1] x [0]
+      : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %j, %b, %v : tensor<i32>, tensor<64x64xf32>, tensor<64x64xf32>
+  }
+  return %r#1 : tensor<64x64xf32>
+}"""
+
+
+def assert_adds_up(evaluator: Evaluator, state: tuple[Action, ...]) -> Explanation:
+    """Every sum of terms is the evaluator's own figure: bytes exactly, seconds but for rounding."""
+    told, cost = explain(evaluator, state), evaluator.cost(state)
+    assert told.cost == cost
+    assert sum(row.seconds for row in told.kernels) == pytest.approx(cost.compute, rel=1e-12)
+    seconds = sum(row.seconds for row in told.collectives)
+    assert seconds == pytest.approx(cost.communication, rel=1e-12, abs=1e-300)
+    assert sum(row.bytes for row in told.alive) == cost.peak
+    assert told.timeline.max() == told.timeline[told.position] == cost.peak
+    known = {(row.kind, row.axes): row for row in evaluator.collectives(state)}
+    found: dict[tuple[Kind, tuple[int, ...]], float] = {}
+    for row in told.collectives:
+        key = (row.kind, row.axes)
+        found[key] = found.get(key, 0.0) + row.bytes
+    assert found == pytest.approx({key: row.bytes for key, row in known.items()})
+    return told
+
+
+@given(STATES)
+@settings(deadline=None, max_examples=20)
+def test_the_terms_of_a_training_step_add_up(state: tuple[Action, ...]) -> None:
+    assert_adds_up(gemma_evaluator(), state)
+
+
+@given(programs(), picks)
+@settings(deadline=None, max_examples=20)
+def test_the_terms_of_any_program_add_up(program: Text, numbers: list[int]) -> None:
+    _, evaluator = prepared(program.module(), "x=2,y=2")
+    assert_adds_up(evaluator, state_of(evaluator, numbers))
+
+
+@given(STATES)
+@settings(deadline=None, max_examples=6)
+def test_memory_at_each_position_is_what_is_held_there(state: tuple[Action, ...]) -> None:
+    told = explain(gemma_evaluator(), state)
+    for position in np.linspace(0, len(told.timeline) - 1, 7).astype(int):
+        held = [one for one in told.held if one.first <= position <= one.last]
+        assert sum(one.bytes for one in held) == told.timeline[position]
+
+
+@given(STATES)
+@settings(deadline=None, max_examples=6)
+def test_what_is_held_has_the_size_of_its_local_shape(state: tuple[Action, ...]) -> None:
+    evaluator = gemma_evaluator()
+    for one in explain(evaluator, state).held:
+        itemsize, _ = evaluator.layouts.tensors[one.tensor]
+        assert one.bytes == itemsize * np.prod(one.shape, dtype=np.float64)
+
+
+@given(STATES)
+@settings(deadline=None, max_examples=6)
+def test_runs_are_those_of_the_ops_behind_them(state: tuple[Action, ...]) -> None:
+    evaluator = gemma_evaluator()
+    program, told = evaluator.analysis.program, explain(evaluator, state)
+    for kernel in told.kernels:
+        if not kernel.unfused:
+            runs = [float(program.op_trips[ops[0]]) for ops, _ in kernel.sources]
+            assert sum(runs) == kernel.runs
+    for row in told.collectives:
+        assert sum(runs for _, _, runs in row.sources) == pytest.approx(row.count)
+
+
+@cache
+def mlp() -> Evaluator:
+    return evaluator_of(text("mlp"), "b=2,m=4")
+
+
+def state_over(argument: int, dim: int, axis: int) -> tuple[Action, ...]:
+    return (Action(group=argument_group(mlp().analysis, argument, dim), axis=axis),)
+
+
+def test_an_unsharded_program_communicates_nothing() -> None:
+    told = explain(mlp(), ())
+    assert told.collectives == ()
+    assert {one.why for one in told.alive} <= {Entry.BASE, Entry.LIVE}
+
+
+def test_a_product_that_sums_over_a_split_dimension_is_a_partial_sum() -> None:
+    evaluator, told = mlp(), explain(mlp(), state_over(1, 1, 1))
+    program = evaluator.analysis.program
+    (row,) = told.collectives
+    ((value, ops, runs),) = row.sources
+    assert (row.why, row.kind, row.axes, runs) == (Entry.PARTIAL, Kind.ALL_REDUCE, (1,), 1.0)
+    assert program.shape(value) == (256, 16)
+    assert [program.kind(op) for op in ops] == ["stablehlo.dot_general"]
+    (unfused,) = [kernel for kernel in told.kernels if kernel.unfused]
+    assert unfused.sources == ((ops, 1.0),)
+    assert unfused.bytes == 2 * 256 * 16 * 4
+
+
+def test_a_gathered_weight_is_an_edge_from_the_argument_to_its_use() -> None:
+    state = state_over(0, 0, 0) + state_over(0, 1, 0)
+    told = explain(mlp(), state)
+    program = mlp().analysis.program
+    (row,) = told.collectives
+    ((value, ops, _),) = row.sources
+    assert (row.why, row.kind) == (Entry.EDGE, Kind.ALL_GATHER)
+    assert value == program.arguments[1].value
+    assert [program.kind(op) for op in ops] == ["stablehlo.dot_general"]
+    (copy,) = [one for one in told.held if one.why is Entry.COPY]
+    assert (copy.value, copy.shape) == (value, (32, 64))
+
+
+def test_contractions_lead_the_ops_of_their_kernel() -> None:
+    program = mlp().analysis.program
+    kinds = [program.kind(ops[0]) for row in explain(mlp(), ()).kernels for ops, _ in row.sources]
+    assert kinds.count("stablehlo.dot_general") == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "bound"),
+    [
+        ("%y = stablehlo.sine %x : tensor<64x64xf32>", Bound.BYTES),
+        (
+            """%y = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+                 : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>""",
+            Bound.ARITHMETIC,
+        ),
+    ],
+)
+def test_what_bounds_a_kernel(body: str, bound: Bound) -> None:
+    size = 64 if bound is Bound.BYTES else 4096
+    data = (
+        "func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {"
+        f" {body} return %y : tensor<64x64xf32> }}"
+    ).replace("64x64", f"{size}x{size}")
+    (kernel,) = explain(evaluator_of(data.encode(), "a=2"), ()).kernels
+    assert kernel.bound is bound
+
+
+def test_loops_are_counted_and_their_carry_is_one_buffer() -> None:
+    evaluator = evaluator_of(LOOP, "a=2")
+    told = assert_adds_up(evaluator, ())
+    program = evaluator.analysis.program
+    dots = [row for row in told.kernels if "dot_general" in program.kind(row.sources[0][0][0])]
+    assert [row.runs for row in dots] == [5.0]
+    group = argument_group(evaluator.analysis, 1, 0)
+    reduced = assert_adds_up(evaluator, (Action(group=group, axis=0),))
+    assert any(row.count == 5.0 for row in reduced.collectives)
+
+
+def test_origins_have_a_row_for_each_of_the_tables() -> None:
+    evaluator = gemma_evaluator()
+    tables = evaluator.tables
+    program = evaluator.analysis.program
+    found = trace(program, evaluator.layouts, evaluator.fusion, evaluator.device)
+    assert len(found.roots) == len(tables.root_weight)
+    assert len(found.partials) == len(tables.part_weight)
+    assert len(found.edges) == len(tables.edge_weight)
+    assert len(found.halos) == len(tables.halo_weight)
+    assert len(found.live) == len(tables.live_tensor)
+    assert len(found.copies) == len(tables.copy_tensor)
+    assert len(found.sums) == len(tables.sum_row)
+    for row, (value, uses) in enumerate(found.copies):
+        assert {int(program.use_value[use]) for use in uses} == {value}
+        assert {int(evaluator.layouts.use_tensor[use]) for use in uses} == {
+            int(tables.copy_tensor[row])
+        }
+    weights = [sum(runs for _, runs in row) for row in found.roots]
+    assert weights == tables.root_weight.tolist()
+
+
+@pytest.mark.parametrize(
+    ("compute", "communication", "overlap", "seconds"),
+    [(3.0, 2.0, 0.0, 5.0), (3.0, 2.0, 1.0, 3.0), (3.0, 2.0, 0.5, 4.0), (1.0, 4.0, 1.0, 4.0)],
+)
+def test_overlap_hides_a_part_of_the_shorter(
+    compute: float, communication: float, overlap: float, seconds: float
+) -> None:
+    assert step_seconds(compute, communication, overlap) == seconds
+    cost = Cost(compute=compute, communication=communication, peak=1.0, key=0, overlap=overlap)
+    assert cost.seconds == seconds
+    assert cost.hidden == compute + communication - seconds
+
+
+def test_an_evaluator_with_overlap_prices_the_same_terms_in_less_time() -> None:
+    analysis, mesh, device = analysed(text("mlp")), Mesh.parse("b=2,m=4"), find("cpu")
+    state = state_over(1, 1, 1)
+    plain = Evaluator(analysis, mesh, device).cost(state)
+    half = Evaluator(analysis, mesh, device, overlap=0.5).cost(state)
+    assert (half.compute, half.communication) == (plain.compute, plain.communication)
+    shorter = min(plain.compute, plain.communication)
+    assert half.seconds == pytest.approx(plain.seconds - 0.5 * shorter)
+    assert half.hidden == pytest.approx(0.5 * shorter)
+
+
+def test_a_scratch_of_the_search_keeps_no_journal() -> None:
+    assert mlp().new_scratch().journal is None
+    scratch, entries = mlp().journal(())
+    assert len(entries) == scratch.noted[0] > 0
