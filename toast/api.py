@@ -31,6 +31,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     budget: float | str | None = None,
     threads: int = 0,
     planner: str = "mcts",
+    penalty: float | None = None,
+    overlap: float = 0.0,
     pins: Sequence[str] = (),
     forbid: Sequence[str] = (),
     on_progress: Callable[[Event], None] | None = None,
@@ -47,6 +49,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         budget: seconds of search, or such as `"10s"`.
         threads: 0 is one per core.
         planner: `mcts`, `greedy` or `random`.
+        penalty: C of the reward, bytes above the memory against time; 10 when None.
+        overlap: part of the communication, 0 to 1, that hides behind computation.
         pins: layouts to keep, as `"PATTERN=axis,None,..."` (docs/cli.md has the patterns).
         forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
@@ -67,6 +71,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         rollouts=rollouts,
         threads=threads,
         planner=planner,
+        penalty=penalty,
+        overlap=overlap,
         pins=tuple(pins),
         forbid=tuple(forbid),
     )

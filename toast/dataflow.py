@@ -16,7 +16,7 @@ CONTRACTIONS = frozenset(
         "stablehlo.gather",
     }
 )
-_PASSING = frozenset(
+PASSING = frozenset(
     {
         LOOP_BEGIN,
         "stablehlo.broadcast_in_dim",
@@ -56,7 +56,7 @@ class Dataflow:
             kind = program.kind(op)
             if kind in CONTRACTIONS:
                 return True
-            if kind in _PASSING and steps > 0:
+            if kind in PASSING and steps > 0:
                 for passed in self._passed(op, use):
                     if self.feeds_contraction(passed, steps - 1):
                         return True

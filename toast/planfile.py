@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from toast.explanation import Explanation, Shortfall
+from toast.record import Record
 
 Spec = list[list[str]]
 """A PartitionSpec: for each dimension the mesh axes that shard it, major first; [] is whole."""
-
-
-class Record(BaseModel):
-    """Base of all parts of a plan: closed and immutable."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class MeshAxis(Record):
@@ -82,11 +79,15 @@ class Pin(Record):
 
 
 class Cost(Record):
-    """What one step is predicted to take on one device."""
+    """What one step is predicted to take on one device.
+
+    A step takes its computation and its communication less what of the two overlaps.
+    """
 
     step_seconds: float
     compute_seconds: float
     communication_seconds: float
+    overlapped_seconds: float = 0.0
     peak_bytes: int
     fits: bool
 
@@ -131,6 +132,8 @@ class SearchInfo(Record):
     rollouts: int
     evaluations: int
     seconds: float
+    penalty: float | None = None
+    overlap: float = 0.0
     termination: Literal["converged", "rollouts", "budget", "cancelled", "exhausted"]
     cost: float
 
@@ -166,6 +169,8 @@ class Plan(Record):
     unpriced: list[Unpriced]
     warnings: list[str]
     versions: dict[str, str]
+    explanation: Explanation | None = None
+    shortfall: Shortfall | None = None
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

@@ -14,6 +14,7 @@ from costmodel.placement import place, places
 from search.problem import Found, Problem
 from toast import planfile
 from toast.baselines import data_parallel
+from toast.explanation import Explanation, Shortfall
 from toast.naming import colour_names, common_pattern, pattern
 from toast.pinning import Demands, overruled, records
 from toast.planfile import (
@@ -49,6 +50,8 @@ class Planned:
     specs: Specs
     pins: list[Pin]
     demands: Demands
+    explanation: Explanation
+    shortfall: Shortfall | None
 
 
 def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -> Plan:
@@ -78,7 +81,7 @@ def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -
         baselines=_baselines(problem, memory),
         collectives=_collectives(problem, found.state),
         decisions=_decisions(problem, found.state),
-        search=_search_info(found, request, stages),
+        search=_search_info(found, request, problem.reward.penalty, stages),
         stages={name: round(seconds, 6) for name, seconds in stages.items()},
         unpriced=[
             Unpriced(op=op, count=count, reason="no_rule")
@@ -86,6 +89,8 @@ def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -
         ],
         warnings=[*planned.source.warnings, *planned.demands.warnings, *overruled(pins)],
         versions={name: _version(name) for name in _VERSIONS},
+        explanation=planned.explanation,
+        shortfall=planned.shortfall,
     )
 
 
@@ -178,6 +183,7 @@ def _cost(priced: Priced, memory: int) -> Cost:
         step_seconds=priced.seconds,
         compute_seconds=priced.compute,
         communication_seconds=priced.communication,
+        overlapped_seconds=priced.hidden,
         peak_bytes=int(priced.peak),
         fits=priced.peak <= memory,
     )
@@ -232,7 +238,7 @@ def _resolution(problem: Problem, action: Action) -> str:
 
 
 def _search_info(
-    found: Found, request: PlanRequest, stages: dict[str, float]
+    found: Found, request: PlanRequest, penalty: float, stages: dict[str, float]
 ) -> planfile.SearchInfo:
     return SearchInfo(
         planner=request.planner,
@@ -241,6 +247,8 @@ def _search_info(
         rollouts=found.rollouts,
         evaluations=found.evaluations,
         seconds=round(stages.get("search", 0.0), 6),
+        penalty=penalty,
+        overlap=request.overlap,
         termination=found.termination,
         cost=found.cost,
     )

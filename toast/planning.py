@@ -13,13 +13,16 @@ from analysis.analyse import Analysis, analyse
 from analysis.errors import InvalidMesh, InvalidRequest
 from analysis.load import Source, load
 from costmodel.devices import Device, find
-from costmodel.evaluator import Evaluator
+from costmodel.evaluator import PENALTY, Evaluator
 from costmodel.mesh import Mesh
 from search.actions import action_space
+from search.closest import closest_to_fitting
 from search.planners import PLANNERS
 from search.problem import Found, Problem, Settings
 from search.progress import Control, Progress
 from search.warm import warm_kernels
+from toast.explaining import Explainer
+from toast.obstacles import shortfall
 from toast.pinning import Demands, demands
 from toast.planfile import Plan
 from toast.planmaking import Planned, describe
@@ -66,7 +69,12 @@ def make_plan(
     _check_divisible(problem, mesh)
     stages.enter("search", 0.4)
     found = _search(problem, request, stages, cancelled)
-    stages.enter("write", 0.9)
+    stages.enter("explain", 0.9)
+    explainer = Explainer(source, problem.evaluator)
+    terms = explainer.terms(found.state)
+    explanation = explainer.explanation(terms)
+    missing = shortfall(explainer, terms, problem, found.state, demanded)
+    stages.enter("write", 0.92)
     specs = Specs(problem.evaluator, found.state, values=demanded.values, uses=demanded.uses)
     pins = specs.pins()
     written = write(source, mesh, specs, pins, frozenset(demanded.values))
@@ -79,6 +87,8 @@ def make_plan(
         specs=specs,
         pins=pins,
         demands=demanded,
+        explanation=explanation,
+        shortfall=missing,
     )
     plan = describe(planned, request, stages.finish(source))
     return PlanResult(plan=plan, module=written, suffix=source.loaded.form.suffix)
@@ -87,11 +97,11 @@ def make_plan(
 def _problem(
     analysis: Analysis, mesh: Mesh, device: Device, request: PlanRequest, demanded: Demands
 ) -> Problem:
-    evaluator = Evaluator(analysis, mesh, device, demanded.pins(mesh))
+    evaluator = Evaluator(analysis, mesh, device, demanded.pins(mesh), overlap=request.overlap)
     memory = request.memory or device.usable_bytes
     return Problem(
         evaluator=evaluator,
-        reward=evaluator.reward(float(memory)),
+        reward=evaluator.reward(float(memory), request.penalty or PENALTY),
         actions=action_space(evaluator),
     )
 
@@ -125,7 +135,8 @@ def _search(
     control = Control(on_progress=stages.report, budget=request.budget)
     if cancelled is not None:
         control.cancelled = cancelled
-    return PLANNERS[request.planner](problem, settings, control)
+    found = PLANNERS[request.planner](problem, settings, control)
+    return closest_to_fitting(problem, found, control)
 
 
 class _Stages:

@@ -15,6 +15,8 @@ class PlanRequest(BaseModel):
     none (`data=2@infiniband,model=4`); `device` a name of the catalogue or the path of a device
     file, which the service refuses; `memory` bytes per device (the chip's own
     when absent); `budget` seconds of search; `threads` 0 means one per core.
+    `penalty` is C of the reward, what bytes above the memory weigh against time; `overlap` (0 to 1)
+    the part of the communication that can hide behind computation.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -27,5 +29,7 @@ class PlanRequest(BaseModel):
     budget: float | None = Field(default=None, gt=0, le=86_400)
     threads: int = Field(default=0, ge=0, le=256)
     planner: str = "mcts"
+    penalty: float | None = Field(default=None, gt=0, le=1e9, allow_inf_nan=False)
+    overlap: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
     pins: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()

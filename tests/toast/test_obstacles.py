@@ -1,0 +1,177 @@
+"""What stands in the way of a plan that does not fit: each kind of obstacle, found where it is."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from costmodel.evaluator import Action, State
+from search.closest import closest_to_fitting
+from search.problem import Found
+from search.progress import Control
+from tests.modules import argument_group, text
+from tests.toast.explained import Loaded, loaded, step
+from toast.explanation import Shortfall, SplitRow
+from toast.obstacles import MAX_SPLITS, MAX_TENSORS, shortfall
+
+LITTLE = 1000.0
+
+
+@cache
+def module(*, pins: tuple[str, ...] = (), forbid: tuple[str, ...] = ()) -> Loaded:
+    return loaded(step(), memory=LITTLE, pins=pins, forbid=forbid)
+
+
+def why(which: Loaded, state: State) -> Shortfall:
+    explainer = which.explainer
+    found = shortfall(explainer, explainer.terms(state), which.problem, state, which.demands)
+    assert found is not None
+    return found
+
+
+def splits_of(found: Shortfall, name: str) -> dict[tuple[int, str], SplitRow]:
+    """The splits of an argument by dimension and axis."""
+    (rows,) = [b.splits for b in found.tensors if b.tensor.name == name]
+    return {(row.dimension, row.axis): row for row in rows}
+
+
+def test_what_fits_has_no_shortfall() -> None:
+    roomy = loaded(step())
+    explainer = roomy.explainer
+    assert shortfall(explainer, explainer.terms(()), roomy.problem, (), roomy.demands) is None
+
+
+def test_it_says_by_how_much_where_and_with_what() -> None:
+    found = why(module(), ())
+    peak = module().problem.evaluator.cost(()).peak
+    assert found.over_bytes == peak - LITTLE
+    assert found.peak.bytes == peak
+    assert found.peak.op
+    assert 1 <= len(found.tensors) <= MAX_TENSORS
+    sizes = [blocked.tensor.bytes for blocked in found.tensors]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(len(blocked.splits) <= MAX_SPLITS for blocked in found.tensors)
+
+
+def test_a_size_that_no_axis_divides() -> None:
+    rows = splits_of(why(module(), ()), "p['first']")
+    for axis, n in (("data", 2), ("model", 4)):
+        assert rows[1, axis].obstacle == "indivisible"
+        assert rows[1, axis].detail == f"1,001 is not divisible by {n}"
+
+
+def test_a_size_that_is_used_up() -> None:
+    which = loaded(text("mlp"), mesh="b=64,m=8", memory=1.0)
+    state = (Action(group=argument_group(which.problem.evaluator.analysis, 0, 0), axis=0),)
+    (x,) = (blocked for blocked in why(which, state).tensors if blocked.tensor.shape == [4, 32])
+    row = next(row for row in x.splits if (row.dimension, row.axis) == (0, "m"))
+    assert row.obstacle == "indivisible"
+    assert row.detail == "256 (split 64 ways already) is not divisible by 512"
+
+
+def test_what_the_caller_pins_and_forbids() -> None:
+    which = module(pins=("p/second=None,None",), forbid=("p/first=data",))
+    found = why(which, ())
+    pinned = splits_of(found, "p['second']")
+    assert {row.obstacle for row in pinned.values()} == {"pinned"}
+    assert "the request pins p['second'] to None,None" in {row.detail for row in pinned.values()}
+    first = splits_of(found, "p['first']")
+    assert first[0, "data"].obstacle == "forbidden"
+    assert "'data'" in first[0, "data"].detail
+    assert first[0, "model"].obstacle != "forbidden"
+
+
+def test_an_axis_that_another_dimension_has() -> None:
+    which = loaded(step().replace(b"1001", b"1024"), memory=LITTLE)
+    state = (which.action("second", 1, 1),)
+    found = why(which, state)
+    row = splits_of(found, "p['second']")[0, "model"]
+    assert (row.obstacle, row.detail) == ("axis_taken", "'model' already splits dimension 1")
+    (blocked,) = [b for b in found.tensors if b.tensor.name == "p['second']"]
+    assert blocked.shards == 4
+
+
+def test_a_split_that_would_help_is_priced_with_its_action_added() -> None:
+    which = module()
+    problem = which.problem
+    row = splits_of(why(which, ()), "p['second']")[1, "data"]
+    priced = problem.evaluator.cost((which.action("second", 1, 0),))
+    assert row.obstacle == "pays"
+    assert row.frees_bytes == problem.evaluator.cost(()).peak - priced.peak > 0
+    assert (row.peak_bytes, row.step_seconds) == (priced.peak, priced.seconds)
+    assert row.cost == problem.reward.of(priced) < problem.reward.of(problem.evaluator.cost(()))
+    assert "frees" in row.detail
+
+
+def test_a_split_that_costs_more_time_than_its_bytes_are_worth() -> None:
+    which = loaded(step(), memory=1.0, penalty=1e-9)
+    explainer = which.explainer
+    found = shortfall(explainer, explainer.terms(()), which.problem, (), which.demands)
+    assert found is not None
+    rows = [row for blocked in found.tensors for row in blocked.splits if row.frees_bytes]
+    assert rows
+    for row in rows:
+        worth = row.cost is not None and row.cost < which.problem.cost(())[0] * (1 - 1e-9)
+        assert row.obstacle == ("pays" if worth else "costs_time")
+
+
+def test_those_that_would_help_come_first() -> None:
+    for blocked in why(module(), ()).tensors:
+        kinds = [row.obstacle in ("pays", "costs_time") for row in blocked.splits]
+        assert kinds == sorted(kinds, reverse=True)
+
+
+def test_a_dimension_that_an_op_needs_whole_has_no_name() -> None:
+    data = (
+        b"func.func @main(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {"
+        b" %y = stablehlo.custom_call @mystery(%x) {api_version = 1 : i32}"
+        b" : (tensor<8x64xf32>) -> tensor<8x64xf32>"
+        b" return %y : tensor<8x64xf32> }"
+    )
+    found = why(loaded(data, mesh="a=2", memory=1.0), ())
+    rows = [row for blocked in found.tensors for row in blocked.splits]
+    assert {row.obstacle for row in rows} == {"no_name"}
+    assert rows[1].detail == "the ops around it cannot be split along dimension 1"
+
+
+def test_an_axis_that_the_op_gives_to_another_operand() -> None:
+    which = loaded(text("transpose"), mesh="a=2,b=2", memory=1.0)
+    state = (Action(group=argument_group(which.problem.evaluator.analysis, 0, 0), axis=0),)
+    (copy,) = (b for b in why(which, state).tensors if b.tensor.why == "resharded_copy")
+    details = {row.detail for row in copy.splits if row.obstacle == "axis_taken"}
+    assert details == {"'a' already splits a dimension of 32 that its op has besides"}
+
+
+def test_a_split_that_leaves_the_peak_where_it_is() -> None:
+    which = loaded(text("transpose"), mesh="a=2,b=2", memory=1.0)
+    rows = [row for blocked in why(which, ()).tensors for row in blocked.splits]
+    (row,) = [row for row in rows if row.obstacle == "not_freed" and row.axis == "a"]
+    assert row.frees_bytes == 0
+    assert row.peak_bytes is not None
+    assert row.peak_bytes >= which.problem.evaluator.cost(()).peak
+
+
+def found_of(which: Loaded, state: State) -> Found:
+    cost, _ = which.problem.cost(state)
+    return Found(state=state, cost=cost, rollouts=7, evaluations=9, termination="converged")
+
+
+def test_a_state_that_fits_is_left_as_it_is() -> None:
+    which = loaded(step())
+    found = found_of(which, ())
+    assert closest_to_fitting(which.problem, found, Control()) is found
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6])
+def test_what_does_not_fit_comes_as_close_as_single_changes_bring_it(share: float) -> None:
+    peak = loaded(step()).problem.evaluator.cost(()).peak
+    which = loaded(step(), memory=peak * share, penalty=1e-6)
+    found = found_of(which, ())
+    closest = closest_to_fitting(which.problem, found, Control())
+    cost, measured = which.problem.cost(closest.state)
+    assert measured.peak < peak
+    assert closest.cost == cost
+    assert (closest.rollouts, closest.termination) == (7, "converged")
+    if share == 0.6:
+        assert measured.peak <= which.problem.reward.memory
