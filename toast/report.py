@@ -67,7 +67,7 @@ def fit_sentence(plan: Plan) -> str:
 
 def layouts(plan: Plan) -> Table:
     """The layout of each group of arguments, as a PartitionSpec."""
-    table = _table("Layout of the arguments", "group", ">count", "shape", "dtype", "layout")
+    table = plain_table("Layout of the arguments", "group", ">count", "shape", "dtype", "layout")
     table.add_column("shape per device")
     table.columns[0].overflow = table.columns[4].overflow = "fold"
     sizes = {axis.name: axis.size for axis in plan.mesh.axes}
@@ -85,13 +85,16 @@ def layouts(plan: Plan) -> Table:
 
 def costs(plan: Plan) -> Table:
     """The plan beside the unsharded module and the reference layouts."""
-    table = _table(
+    rows: list[tuple[str, Cost]] = [("this plan", plan.predicted), ("unsharded", plan.unsharded)]
+    rows += [(baseline.name.replace("_", " "), baseline) for baseline in plan.baselines]
+    table = plain_table(
         "Predicted cost of one step", "layout", ">step", ">compute", ">communication", ">peak"
     )
     table.add_column("of memory", justify="right")
     table.add_column("fits")
-    rows: list[tuple[str, Cost]] = [("this plan", plan.predicted), ("unsharded", plan.unsharded)]
-    rows += [(baseline.name.replace("_", " "), baseline) for baseline in plan.baselines]
+    overlaps = any(cost.overlapped_seconds for _, cost in rows)
+    if overlaps:
+        table.add_column("overlapped", justify="right")
     for name, cost in rows:
         table.add_row(
             name,
@@ -101,6 +104,7 @@ def costs(plan: Plan) -> Table:
             format_bytes(cost.peak_bytes),
             f"{cost.peak_bytes / max(plan.memory_bytes, 1):.0%}",
             Text("yes", style="green") if cost.fits else Text("no", style="red"),
+            *([format_seconds(cost.overlapped_seconds)] if overlaps else []),
         )
     return table
 
@@ -109,7 +113,7 @@ def collectives(plan: Plan) -> Table | Text:
     """Communication by collective and mesh axes."""
     if not plan.collectives:
         return Text("Communication: none.")
-    table = _table(
+    table = plain_table(
         "Communication, per device and step", "collective", "axes", ">count", ">bytes", ">time"
     )
     for row in sorted(plan.collectives, key=lambda c: -c.seconds):
@@ -127,7 +131,7 @@ def decisions(plan: Plan) -> Table | Text:
     """The actions in order, each with the cost after it (1 is the unsharded module)."""
     if not plan.decisions:
         return Text("Decisions: none; the unsharded layout is the best found.")
-    table = _table("Decisions", ">", "colour", "axis", "resolution", ">cost after")
+    table = plain_table("Decisions", ">", "colour", "axis", "resolution", ">cost after")
     for number, row in enumerate(plan.decisions, 1):
         texts = (Text(row.colour), Text(row.axis), Text(row.resolution or "-"))
         table.add_row(str(number), *texts, f"{row.cost_after:.4f}")
@@ -138,7 +142,7 @@ def stages(plan: Plan) -> Table | None:
     """Where the time went."""
     if not plan.stages:
         return None
-    table = _table("Time by stage", "stage", ">time")
+    table = plain_table("Time by stage", "stage", ">time")
     for name, seconds in plan.stages.items():
         table.add_row(Text(name), format_seconds(seconds))
     table.add_row("total", format_seconds(sum(plan.stages.values())), style="bold")
@@ -149,7 +153,7 @@ def unpriced(plan: Plan) -> Table | None:
     """Ops that the analysis or the price has no rule for; they never make a plan look cheaper."""
     if not plan.unpriced:
         return None
-    table = _table("Ops without a rule or a price", "op", ">count", "what is missing")
+    table = plain_table("Ops without a rule or a price", "op", ">count", "what is missing")
     for row in plan.unpriced:
         table.add_row(Text(row.op), f"{row.count:,}", row.reason.replace("_", " "))
     return table
@@ -187,7 +191,7 @@ def _shape(shape: Iterable[int]) -> str:
     return " x ".join(str(size) for size in shape) or "scalar"
 
 
-def _table(title: str, *columns: str) -> Table:
+def plain_table(title: str, *columns: str) -> Table:
     """A table without a frame; a column that starts with `>` is aligned to the right."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for column in columns:

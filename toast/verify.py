@@ -113,9 +113,12 @@ def verify(
     return found[0]
 
 
-def read_plan(directory: Path) -> Plan:
-    """The plan in `directory`; raises ToastError where there is none that can be read."""
-    path = directory / "plan.json"
+def read_plan(place: Path) -> Plan:
+    """The plan at `place`, its file or the directory that holds it.
+
+    Raises ToastError where there is none that can be read.
+    """
+    path = place if place.is_file() else place / "plan.json"
     try:
         return Plan.from_json(path.read_bytes())
     except OSError:

@@ -21,6 +21,7 @@ from toast.cli.terminal import (
     stop_on_interrupt,
     user_errors,
 )
+from toast.explain_report import render_explanation
 from toast.planfile import Plan
 from toast.report import make_console, render
 from toast.request import PlanRequest
@@ -52,9 +53,12 @@ def plan_command(  # noqa: PLR0913 - one parameter for each flag
     budget: options.Budget = None,
     threads: options.Threads = 0,
     planner: options.Planner = "mcts",
+    penalty: options.Penalty = None,
+    overlap: options.Overlap = 0.0,
     pin: options.Pins = None,
     forbid: options.Forbid = None,
     output: options.Output = options.DEFAULT_OUTPUT,
+    explain: options.Explain = False,
 ) -> None:
     """Find a sharding of MODULE for a mesh, write it to DIR, and print what it costs."""
     with user_errors():
@@ -67,12 +71,14 @@ def plan_command(  # noqa: PLR0913 - one parameter for each flag
             budget=budget,
             threads=threads,
             planner=planner,
+            penalty=penalty,
+            overlap=overlap,
             pins=pin,
             forbid=forbid,
         )
         check_output(output)
         result = _plan_in_child(read_module(module), request, output)
-    show_and_exit(result, output)
+    show_and_exit(result, output, explain=explain)
 
 
 def _plan_in_child(module: bytes, request: PlanRequest, output: Path) -> Plan:
@@ -112,10 +118,12 @@ def save(output: Path, plan: Plan, original: bytes, sharded: bytes, suffix: str)
     (output / "plan.json").write_text(plan.to_json(), encoding="utf-8")
 
 
-def show_and_exit(plan: Plan, output: Path) -> None:
+def show_and_exit(plan: Plan, output: Path, *, explain: bool = False) -> None:
     """Print the report; exit with 3 when the best plan does not fit the memory."""
     console = make_console()
     console.print(render(plan))
+    if explain and plan.explanation is not None:
+        console.print("", render_explanation(plan, plan.explanation), sep="\n")
     console.print(f"\nWritten to {output}/: plan.json and the sharded module.", soft_wrap=True)
     if not plan.predicted.fits:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
@@ -155,6 +163,21 @@ def inspect_command(
             write_page(found[0], html, module.name)
         if html is None or as_json:
             print_inspection(found[0], as_json=as_json)
+
+
+@app.command("explain")
+def explain_command(
+    path: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="A plan.json, or the directory that holds it.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    rows: Annotated[int, typer.Option("--rows", help="Rows of each table.", min=1)] = 10,
+) -> None:
+    """Say where the time and the memory of a plan go, and what keeps it from fitting."""
+    from toast.cli.explaining import print_explanation
+
+    with user_errors():
+        print_explanation(path, as_json=as_json, rows=rows)
 
 
 @app.command("verify")
@@ -234,9 +257,12 @@ def submit_command(  # noqa: PLR0913 - one parameter for each flag
     budget: options.Budget = None,
     threads: options.Threads = 0,
     planner: options.Planner = "mcts",
+    penalty: options.Penalty = None,
+    overlap: options.Overlap = 0.0,
     pin: options.Pins = None,
     forbid: options.Forbid = None,
     output: options.Output = options.DEFAULT_OUTPUT,
+    explain: options.Explain = False,
     key: options.Key = None,
 ) -> None:
     """Plan MODULE on a service: upload it, watch, download the plan, print what it costs."""
@@ -252,6 +278,8 @@ def submit_command(  # noqa: PLR0913 - one parameter for each flag
             budget=budget,
             threads=threads,
             planner=planner,
+            penalty=penalty,
+            overlap=overlap,
             pins=pin,
             forbid=forbid,
         )
@@ -261,7 +289,7 @@ def submit_command(  # noqa: PLR0913 - one parameter for each flag
         if answer is None:
             raise typer.Exit(EXIT_INTERRUPTED)
         save(output, answer.plan, original, answer.module, answer.suffix)
-    show_and_exit(answer.plan, output)
+    show_and_exit(answer.plan, output, explain=explain)
 
 
 @app.command("devices")

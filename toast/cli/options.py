@@ -39,6 +39,20 @@ Budget = Annotated[
 ]
 Threads = Annotated[int, typer.Option("--threads", help="Search threads; 0 is one per core.")]
 Planner = Annotated[str, typer.Option("--planner", help="mcts, greedy or random.")]
+Penalty = Annotated[
+    float | None,
+    typer.Option("--penalty", help="What bytes above the memory weigh against time; 10 if absent."),
+]
+Overlap = Annotated[
+    float,
+    typer.Option(
+        "--overlap", help="Part of the communication that hides behind computation, 0 to 1."
+    ),
+]
+Explain = Annotated[
+    bool,
+    typer.Option("--explain", help="Also print where time and memory go, as `toast explain`."),
+]
 Pins = Annotated[
     list[str] | None,
     typer.Option(
