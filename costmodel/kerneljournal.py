@@ -85,7 +85,7 @@ def note(
     count: float, size: float, seconds: float,
 ) -> None:  # fmt: skip
     """Write one entry. Without a journal the compiler leaves all of this out."""
-    if journal is not None:
+    if journal is not None and noted[0] < len(journal):
         n = noted[0]
         noted[0] = n + 1
         journal[n, TABLE] = table

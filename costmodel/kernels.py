@@ -329,19 +329,9 @@ def _unfused_sums(t: Any, s: Any) -> float:
             for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
                 weight, place = t.part_weight[row], k - t.part_result_start[row]
                 moved = 2.0 * weight * s.local[t.part_computed[k]]
-                note(
-                    s.journal,
-                    s.noted,
-                    UNFUSED,
-                    row,
-                    place,
-                    BYTES,
-                    0,
-                    weight,
-                    moved,
-                    moved / t.bandwidth,
-                )
-                total += moved / t.bandwidth
+                spent = moved / t.bandwidth
+                note(s.journal, s.noted, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
+                total += spent
     return total
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.errors import InvalidModule
 from toast.planfile import Plan
+from toast.request import PlanRequest
 from toast.runner import Event, prepare, run
 from toast.settings import make_request
 
@@ -55,13 +56,9 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
 
-    Returns the plan and the sharded module, in the form that `module` had.
-
-    Raises:
-        ToastError: what is wrong, and what to do. XLA's aborts end the child process alone.
+    Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
+    what is wrong, and what to do; XLA's aborts end the child process alone.
     """
-    from toast.planning import PlanResult
-
     request = make_request(
         mesh=mesh,
         device=device,
@@ -76,9 +73,18 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         pins=tuple(pins),
         forbid=tuple(forbid),
     )
+    return _plan(module_bytes(module), request, on_progress)
+
+
+def _plan(
+    module: bytes, request: PlanRequest, on_progress: Callable[[Event], None] | None
+) -> PlanResult:
+    """Plan in a child process, in a directory of its own."""
+    from toast.planning import PlanResult
+
     with tempfile.TemporaryDirectory(prefix="toast-") as name:
         directory = Path(name)
-        prepare(directory, module_bytes(module), request)
+        prepare(directory, module, request)
         outcome = run(directory, on_event=on_progress)
         outcome.raise_for_error()
         return PlanResult(

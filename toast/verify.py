@@ -126,9 +126,9 @@ def read_plan(place: Path) -> Plan:
             f"There is no plan at {path}.", "Give the directory that `toast plan -o DIR` wrote."
         ) from None
     except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
+        where = ".".join(map(str, error.errors()[0]["loc"]))
         raise InvalidRequest(
-            f"{path} does not fit the schema of plans at {place or 'its start'}.",
+            f"{path} does not fit the schema of plans at {where or 'its start'}.",
             "It was written by another version, or is damaged; plan again.",
         ) from None
 

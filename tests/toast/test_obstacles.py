@@ -143,13 +143,19 @@ def test_an_axis_that_the_op_gives_to_another_operand() -> None:
     assert details == {"'a' already splits a dimension of 32 that its op has besides"}
 
 
-def test_a_split_that_leaves_the_peak_where_it_is() -> None:
-    which = loaded(text("transpose"), mesh="a=2,b=2", memory=1.0)
-    rows = [row for blocked in why(which, ()).tensors for row in blocked.splits]
-    (row,) = [row for row in rows if row.obstacle == "not_freed" and row.axis == "a"]
-    assert row.frees_bytes == 0
-    assert row.peak_bytes is not None
-    assert row.peak_bytes >= which.problem.evaluator.cost(()).peak
+@pytest.mark.parametrize("number", range(6))
+def test_what_is_priced_frees_bytes_or_says_that_it_does_not(number: int) -> None:
+    which = module()
+    problem = which.problem
+    state = problem.actions[number : number + 1]
+    peak = problem.evaluator.cost(state).peak
+    for blocked in why(which, state).tensors:
+        for row in blocked.splits:
+            if row.peak_bytes is None:
+                assert row.obstacle not in ("pays", "costs_time", "not_freed")
+            else:
+                assert row.frees_bytes == max(peak - row.peak_bytes, 0)
+                assert (row.frees_bytes == 0) == (row.obstacle == "not_freed")
 
 
 def found_of(which: Loaded, state: State) -> Found:
