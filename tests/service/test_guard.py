@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -15,6 +16,14 @@ import pytest
 from service.keys import BadKeys, digest_of, hashed_line, is_loopback, read_keys
 from tests.service.harness import ROOT, Server, fake_engine
 from tests.service.test_bad_input import check_problem
+from toast.explanation import (
+    AliveRow,
+    CollectiveRow,
+    Explanation,
+    KernelRow,
+    LayerRow,
+    Shortfall,
+)
 
 KEY = "correct-horse-battery-staple"
 FILE_KEY = "another-long-enough-key"
@@ -199,3 +208,14 @@ def run_main(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[st
     return subprocess.run(
         command, input=stdin, capture_output=True, text=True, cwd=ROOT, check=False, timeout=30
     )
+
+
+def test_the_page_reads_fields_that_explanations_have(server: Server) -> None:
+    page = server.client.get("/").text
+    named = set(re.findall(r"\be\.(\w+)", page))
+    assert named == {"peak", "timeline", "alive", "kernels", "collectives", "layers"}
+    assert named <= set(Explanation.model_fields)
+    assert set(re.findall(r"\bshortfall\.(\w+)", page)) <= set(Shortfall.model_fields)
+    kinds = (AliveRow, KernelRow, CollectiveRow, LayerRow)
+    rows = {field for kind in kinds for field in kind.model_fields}
+    assert set(re.findall(r"\br\.(\w+)", page)) <= rows
