@@ -58,7 +58,7 @@ def trace(program: Program, layouts: Layouts, fusion: Fusion, device: Device) ->
             for value, targets in edges(program, layouts).items()
             for _, uses in targets.values()
         ],
-        sums=[at_op[row, at] for row, _, at in intervals.partials],
+        sums=[at_op[each[0], each[2]] for each in intervals.partials],
         feeds=[
             _use_of(program, layouts, at_op[row, at], tensor)
             for row, tensor, at in intervals.operands
