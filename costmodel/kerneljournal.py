@@ -56,9 +56,10 @@ ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, FEED = (int(entry) fo
 
 
 def entries(tables: Tables) -> int:
-    """How many entries one evaluation writes at most: an edge or a result has 3 collectives."""
+    """How many entries one evaluation writes at most, and one: an edge or a result has up to 4."""
     return (
-        len(tables.root_weight)
+        1
+        + len(tables.root_weight)
         + 5 * len(tables.part_computed)
         + 4 * len(tables.edge_to)
         + len(tables.halo_weight)

@@ -158,7 +158,16 @@ def test_progress_runs_from_nothing_to_the_whole_job() -> None:
     fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions)
     stages = list(dict.fromkeys(progress.stage for progress in seen))
-    assert stages == ["kernels", "load", "analyse", "tables", "search", "write", "describe"]
+    assert stages == [
+        "kernels",
+        "load",
+        "analyse",
+        "tables",
+        "search",
+        "explain",
+        "write",
+        "describe",
+    ]
 
 
 @pytest.mark.parametrize(
