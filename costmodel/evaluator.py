@@ -12,11 +12,12 @@ from analysis.program import Floats, Ints
 from costmodel.collectives import Kind
 from costmodel.devices import Device
 from costmodel.fusion import Fusion
-from costmodel.kerneljournal import entries
-from costmodel.kernels import Scratch, evaluate, new_scratch, step_seconds
+from costmodel.kerneljournal import entries, positioned
+from costmodel.kernels import evaluate, step_seconds
 from costmodel.layouts import Layouts
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
+from costmodel.scratch import Scratch, new_scratch
 from costmodel.tables import Tables, build_tables
 
 PENALTY = 10.0
@@ -151,7 +152,8 @@ class Evaluator:
         scratch = new_scratch(self.tables, entries(self.tables))
         self.cost(state, scratch)
         assert scratch.journal is not None
-        return scratch, scratch.journal[: int(scratch.noted[0])]
+        journal = scratch.journal[: int(scratch.noted[0])]
+        return scratch, positioned(journal, self.tables.event_position)
 
     def _knows(self, groups: Ints, axes: Ints) -> bool:
         """The kernels do not check: an action of another program would read past their arrays."""

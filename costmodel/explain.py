@@ -242,7 +242,7 @@ class _Explainer:
     def _timeline(self) -> Floats:
         """Bytes at each position, from the journal."""
         memory = self._journal[np.isin(self._journal[:, TABLE], _MEMORY)]
-        change = np.zeros(self._tables.positions + 2)
+        change = np.zeros(self._tables.event_position[-1] + 2)
         np.add.at(change, memory[:, KIND].astype(np.int64), memory[:, SIZE])
         np.subtract.at(change, memory[:, DETAIL].astype(np.int64) + 1, memory[:, SIZE])
-        return np.cumsum(change)[: self._tables.positions]
+        return np.cumsum(change)[: self._tables.event_position[-1]]

@@ -9,8 +9,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
 from numba import njit
 
+from analysis.program import Floats, Ints
 from costmodel.tables import Tables
 
 
@@ -69,6 +71,15 @@ def entries(tables: Tables) -> int:
         + len(tables.sum_row)
         + len(tables.feed_row)
     )
+
+
+def positioned(journal: Floats, event_position: Ints) -> Floats:
+    """The journal with memory from and to positions of the schedule instead of events."""
+    memory = np.isin(journal[:, TABLE], (BASE, LIVE, COPY, SUM, FEED))
+    told = journal.copy()
+    told[memory, KIND] = event_position[journal[memory, KIND].astype(np.int64)]
+    told[memory, DETAIL] = event_position[journal[memory, DETAIL].astype(np.int64) + 1] - 1
+    return told
 
 
 @njit(cache=True, nogil=True)

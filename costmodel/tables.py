@@ -20,7 +20,7 @@ from costmodel.devices import Device
 from costmodel.flops import contraction_seconds
 from costmodel.fusion import Fusion, fuse, policy_of
 from costmodel.layouts import Layouts, lay_out
-from costmodel.liveness import Intervals, live_intervals
+from costmodel.liveness import Copy, Intervals, live_intervals
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
 from costmodel.rows import edge_rows, halo_rows, partial_rows, root_rows
@@ -36,10 +36,12 @@ class Tables(NamedTuple):
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's, the row that they are added to before that.
     Edges: a value's tensor and those its uses want. Halos: strips exchanged.
-    Memory: `base_*` tensors that live throughout, `live_*` intervals over the schedule, `copy_*`
-    intervals of a value's resharded copies, `sum_*` partial sums of a row of partials, each at one
-    position, `feed_*` what feeds an op whose sums are scattered. `windowed`: reduce-scatters run
-    block by block beside their product; `narrows`: what one product alone reads travels in 16 bits.
+    Memory, between events (positions in the schedule where something begins, `event_position`, the
+    last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
+    of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
+    partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
+    scattered. `windowed`: reduce-scatters run block by block beside their product; `narrows`: what
+    one product alone reads travels in 16 bits.
     Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
     collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
     """
@@ -95,12 +97,15 @@ class Tables(NamedTuple):
     feed_row: Ints
     feed_tensor: Ints
     feed_at: Ints
-    copy_source: Ints
+    kind_source: Ints
+    kind_start: Ints
+    kind_tensor: Ints
+    copy_kind: Ints
     copy_start: Ints
     copy_tensor: Ints
     copy_from: Ints
     copy_to: Ints
-    positions: int
+    event_position: Ints
     windowed: bool
     narrows: bool
     axis_size: Ints
@@ -279,23 +284,42 @@ def _halo_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
 def _memory_columns(intervals: Intervals, in_place: bool) -> dict[str, Any]:
     live, copies, sums = intervals.live, intervals.copies, intervals.partials
     feeds = intervals.operands if in_place else []
+    wanted = [row for _, rows in copies for row in rows]
+    moments = [*sums, *feeds]
+    begins = [row[1] for row in [*live, *wanted]] + [row[2] for row in moments]
+    events = np.unique(_ints([0, *begins]))
+    classes = {row: number for number, row in enumerate(dict.fromkeys(map(_layouts, copies)))}
     return {
         "base_tensor": _ints(list(intervals.base)),
         "base_count": _floats(list(intervals.base.values())),
         "live_tensor": _ints([row[0] for row in live]),
-        "live_from": _ints([row[1] for row in live]),
-        "live_to": _ints([row[2] for row in live]),
+        "live_from": _at(events, [row[1] for row in live]),
+        "live_to": _at(events, [row[2] for row in live]),
         "sum_row": _ints([row[0] for row in sums]),
         "sum_tensor": _ints([row[1] for row in sums]),
-        "sum_at": _ints([row[2] for row in sums]),
+        "sum_at": _at(events, [row[2] for row in sums]),
         "sum_stored": _ints([row[3] for row in sums]),
         "feed_row": _ints([row[0] for row in feeds]),
         "feed_tensor": _ints([row[1] for row in feeds]),
-        "feed_at": _ints([row[2] for row in feeds]),
-        "copy_source": _ints([source for source, _ in copies]),
-        "copy_start": _starts([wanted for _, wanted in copies]),
-        "copy_tensor": _ints([row[0] for _, wanted in copies for row in wanted]),
-        "copy_from": _ints([row[1] for _, wanted in copies for row in wanted]),
-        "copy_to": _ints([row[2] for _, wanted in copies for row in wanted]),
-        "positions": intervals.positions,
+        "feed_at": _at(events, [row[2] for row in feeds]),
+        "kind_source": _ints([source for source, _ in classes]),
+        "kind_start": _starts([tensors for _, tensors in classes]),
+        "kind_tensor": _flat([tensors for _, tensors in classes]),
+        "copy_kind": _ints([classes[_layouts(row)] for row in copies]),
+        "copy_start": _starts([rows for _, rows in copies]),
+        "copy_tensor": _ints([row[0] for row in wanted]),
+        "copy_from": _at(events, [row[1] for row in wanted]),
+        "copy_to": _at(events, [row[2] for row in wanted]),
+        "event_position": np.append(events, intervals.positions),
     }
+
+
+def _layouts(copy: Copy) -> tuple[int, tuple[int, ...]]:
+    source, wanted = copy
+    return source, tuple(tensor for tensor, _, _ in wanted)
+
+
+def _at(events: Ints, positions: Sequence[int]) -> Ints:
+    """The last event at or before each position: only where something begins can a peak be."""
+    found = np.searchsorted(events, _ints(positions), side="right") - 1
+    return np.asarray(found, dtype=np.int64)

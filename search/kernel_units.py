@@ -7,7 +7,7 @@ from typing import Any
 from numba import njit
 
 from analysis.program import Floats, Ints
-from costmodel.kernels import COLLECTIVE_PERMUTE, _collective, _reshard, _same
+from costmodel.kernelmoves import COLLECTIVE_PERMUTE, collective, reshard, same
 
 
 @njit(cache=True, nogil=True)
@@ -23,9 +23,9 @@ def _lay(t: Any, s: Any, unit: int, masks: Ints, shards: Ints, pick: int) -> Non
 def _move(
     t: Any, s: Any, source: int, target: int, reduced: int, product: bool, width: float
 ) -> float:
-    if reduced == 0 and _same(t, s, source, target):
+    if reduced == 0 and same(t, s, source, target):
         return 0.0
-    return _reshard(t, s, source, target, reduced, product, width, 1.0)
+    return reshard(t, s, source, target, reduced, product, width, 1.0)
 
 
 @njit(cache=True, nogil=True)
@@ -45,7 +45,7 @@ def reshards(
     """Seconds from the (source, target) `tensors` of two `units`, for all pairs of strategies.
 
     `local` bytes of the source and `reduced` axes of its partial sums, both [source strategies];
-    `product` and `width` as in the evaluator's `_reshard`.
+    `product` and `width` as in the evaluator's `reshard`.
     """
     for a in range(len(masks[0])):
         _lay(t, s, units[0], masks[0], shards[0], a)
@@ -65,4 +65,4 @@ def halos(t: Any, s: Any, row: int, axes: Ints, shards: Ints, local: Floats, out
         if axes[pick] != 0:
             strip = min(t.halo_part[row] * shards[pick], 1.0) * local[pick]
             weight = t.halo_weight[row]
-            out[pick] += _collective(t, s, COLLECTIVE_PERMUTE, axes[pick], strip, weight)
+            out[pick] += collective(t, s, COLLECTIVE_PERMUTE, axes[pick], strip, weight)

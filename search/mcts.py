@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.program import Floats, Ints
 from costmodel.evaluator import State
-from costmodel.kernels import Scratch
+from costmodel.scratch import Scratch
 from search.polish import polish
 from search.problem import Found, Problem, Settings
 from search.progress import Control, Progress

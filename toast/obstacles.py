@@ -11,7 +11,7 @@ import numpy as np
 from costmodel.evaluator import Action, Cost, State
 from costmodel.explain import Explanation as Terms
 from costmodel.explain import Held
-from costmodel.kernels import Scratch
+from costmodel.scratch import Scratch
 from costmodel.units import format_bytes, format_seconds
 from search.problem import Problem
 from toast.explaining import Explainer

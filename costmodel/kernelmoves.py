@@ -1,0 +1,213 @@
+"""Kernels for communication: which collectives a layout implies, and what each costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from costmodel.kerneljournal import EDGE, HALO, PARTIAL, UNFUSED, Bound, mark, note, note_collective
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5)
+BYTES = int(Bound.BYTES)
+
+
+@njit(cache=True, nogil=True)
+def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float) -> float:
+    """Seconds of one collective over `axes`, counted `weight` times.
+
+    `size` is the larger of what goes in and comes out on one device, in bytes.
+    """
+    wire = size * t.axes_wire[kind, axes]
+    seconds = t.axes_alpha[kind, axes, 0] + t.axes_beta[kind, axes, 0] * size
+    for k in range(1, t.axes_alpha.shape[2]):
+        seconds = min(seconds, t.axes_alpha[kind, axes, k] + t.axes_beta[kind, axes, k] * size)
+    seconds *= weight
+    s.wire[kind, axes, 0] += weight
+    s.wire[kind, axes, 1] += weight * wire
+    s.wire[kind, axes, 2] += seconds
+    note_collective(s.journal, s.noted, kind, axes, weight, weight * wire, seconds)
+    return seconds
+
+
+@njit(cache=True, nogil=True)
+def _window_factor(t: Any, source: int, axes: int) -> float:
+    """How much more a reduce-scatter sends that runs block by block beside its product.
+
+    Between n devices it sends about n + 1/2 blocks and not n - 1. Two devices have nothing to
+    gain from it, nor have four with f32, which take longer to send than to multiply.
+    """
+    n = t.axes_shards[axes]
+    if not t.windowed or n < 4 or (n < 8 and t.tensor_itemsize[source] > 2):
+        return 1.0
+    return (n + 0.5) / (n - 1.0)
+
+
+@njit(cache=True, nogil=True)
+def reshard(
+    t: Any,
+    s: Any,
+    source: int,
+    target: int,
+    reduced: int,
+    product: bool,
+    width: float,
+    weight: float,
+) -> float:
+    """Seconds to bring `source` to the layout of `target`.
+
+    `reduced` are axes over which `source` holds partial sums, those of a `product` or others;
+    `width` is how wide its elements are when they travel, relative to how they are stored.
+    Slicing is free; partial sums become a reduce-scatter where one dimension of the target is
+    sharded on their axes and an all-reduce elsewhere; axes that move between dimensions are an
+    all-to-all, axes that vanish an all-gather.
+    """
+    a, b = t.tensor_start[source], t.tensor_start[target]
+    rank = t.tensor_start[source + 1] - a
+    gathered, moved, sliced = 0, 0, 0
+    before, after = 0, 0
+    wanting = 0
+    for d in range(rank):
+        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
+        have = s.mask[item] if item >= 0 else 0
+        want = s.mask[wanted] if wanted >= 0 else 0
+        gathered |= have & ~want
+        sliced |= want & ~have
+        before |= have
+        after |= want
+        wanting += 1 if want & ~have & reduced else 0
+    moved = gathered & after
+    gathered &= ~after
+    sliced &= ~before
+    size = s.local[source] * width
+    seconds = 0.0
+    scattered = reduced & sliced
+    if wanting > 1:
+        scattered = 0
+    if scattered:
+        moving = size * (_window_factor(t, source, scattered) if product else 1.0)
+        seconds += collective(t, s, REDUCE_SCATTER, scattered, moving, weight)
+        size /= t.axes_shards[scattered]
+    summed = reduced & ~scattered
+    sliced &= ~scattered
+    if sliced & ~summed:
+        size /= t.axes_shards[sliced & ~summed]
+    if summed:
+        seconds += collective(t, s, ALL_REDUCE, summed, size, weight)
+    if sliced & summed:
+        size /= t.axes_shards[sliced & summed]
+    if moved:
+        seconds += collective(t, s, ALL_TO_ALL, moved, size, weight)
+    if gathered:
+        size *= t.axes_shards[gathered]
+        seconds += collective(t, s, ALL_GATHER, gathered, size, weight)
+    return seconds
+
+
+@njit(cache=True, nogil=True)
+def same(t: Any, s: Any, source: int, target: int) -> bool:
+    """Whether two tensors of one shape are laid out alike."""
+    a, b = t.tensor_start[source], t.tensor_start[target]
+    for d in range(t.tensor_start[source + 1] - a):
+        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
+        have = s.mask[item] if item >= 0 else 0
+        want = s.mask[wanted] if wanted >= 0 else 0
+        if have != want:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _is_added(t: Any, s: Any, row: int) -> bool:
+    """Whether a row's partial sums are added to those of an earlier row, and summed there.
+
+    What a scatter leaves is, where the sum is scattered.
+    """
+    other = t.part_before[row]
+    if other < 0 or s.reduced[other] != s.reduced[row]:
+        return False
+    one, two = t.part_result_start[row], t.part_result_start[other]
+    products = t.part_product[row] and t.part_product[other]
+    if not products and s.local[t.part_defined[one]] == s.local[t.part_computed[one]]:
+        return False
+    same = s.local[t.part_computed[one]] == s.local[t.part_computed[two]]
+    return bool(same and s.local[t.part_defined[one]] == s.local[t.part_defined[two]])
+
+
+@njit(cache=True, nogil=True)
+def partials(t: Any, s: Any) -> float:
+    """Seconds of the collectives at the results of ops; keeps the axes of partial sums."""
+    total = 0.0
+    for row in range(len(t.part_weight)):
+        reduced = 0
+        for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
+            reduced |= s.mask[t.part_item[k]]
+        s.reduced[row] = reduced
+        for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
+            computed, defined = t.part_computed[k], t.part_defined[k]
+            if reduced and _is_added(t, s, row):
+                continue
+            if reduced or not same(t, s, computed, defined):
+                mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
+                product, weight = t.part_product[row] > 0, t.part_weight[row]
+                total += reshard(t, s, computed, defined, reduced, product, 1.0, weight)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def unfused_sums(t: Any, s: Any) -> float:
+    """Seconds to write partial sums and read what the collective made of them.
+
+    A collective cannot be fused into, so what would have stayed inside a kernel goes to memory.
+    """
+    total = 0.0
+    for row in range(len(t.part_weight)):
+        if s.reduced[row]:
+            for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
+                weight, place = t.part_weight[row], k - t.part_result_start[row]
+                moved = 2.0 * weight * s.local[t.part_computed[k]]
+                spent = moved / t.bandwidth
+                note(s.journal, s.noted, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
+                total += spent
+    return total
+
+
+@njit(cache=True, nogil=True)
+def edges(t: Any, s: Any) -> float:
+    """Seconds to bring values to the layouts that their uses want, each layout once.
+
+    What one product alone reads, a TPU sends in the 16 bits that its matrix unit takes.
+    """
+    total = 0.0
+    for row in range(len(t.edge_weight)):
+        source = t.edge_from[row]
+        first, last = t.edge_to_start[row], t.edge_to_start[row + 1]
+        for k in range(first, last):
+            target = t.edge_to[k]
+            if same(t, s, source, target):
+                continue
+            known, alone = False, t.edge_to_product[k] > 0
+            for j in range(first, last):
+                if j != k and same(t, s, t.edge_to[j], target):
+                    known, alone = known or j < k, False
+            if not known:
+                weight = t.edge_weight[row] * t.edge_to_trips[k]
+                narrow = alone and t.narrows and t.tensor_itemsize[source] == 4
+                width = 0.5 if narrow else 1.0
+                mark(s.journal, s.noted, EDGE, row, k - first)
+                total += reshard(t, s, source, target, 0, False, width, weight)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def halos(t: Any, s: Any) -> float:
+    """Seconds to exchange strips with neighbours."""
+    total = 0.0
+    for row in range(len(t.halo_weight)):
+        item = t.halo_item[row]
+        axes = s.mask[item]
+        if axes:
+            strip = min(t.halo_part[row] * s.shards[item], 1.0) * s.local[t.halo_tensor[row]]
+            mark(s.journal, s.noted, HALO, row, 0)
+            total += collective(t, s, COLLECTIVE_PERMUTE, axes, strip, t.halo_weight[row])
+    return total
