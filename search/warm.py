@@ -50,8 +50,23 @@ def warm_kernels() -> None:
     with (marker.parent / f"{marker.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not marker.exists():
+            _forget()
             _compile()
             marker.touch()
+
+
+def _forget() -> None:
+    """Delete compiled kernels of other versions.
+
+    Numba keeps one as long as its own file is the same, though what it calls may be of another.
+    """
+    for folder in _folders():
+        for file in folder.rglob("__pycache__/*.nb[ic]"):
+            file.unlink(missing_ok=True)
+
+
+def _folders() -> list[Path]:
+    return [Path(folder) for room in (analysis, costmodel, search) for folder in room.__path__]
 
 
 def _compile() -> None:
@@ -73,10 +88,9 @@ def _fingerprint() -> str:
     digest = hashlib.sha256()
     digest.update(f"{platform.python_version()} {numba.__version__}".encode())
     digest.update(os.environ.get("NUMBA_CACHE_DIR", "").encode())
-    for room in (analysis, costmodel, search):
-        for folder in room.__path__:
-            for file in sorted(Path(folder).glob("*.py")):
-                digest.update(str(file).encode() + file.read_bytes())
+    for folder in _folders():
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(str(file).encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -26,9 +26,24 @@ def test_two_processes_at_once_compile_once(
         "def count():\n"
         "    path = pathlib.Path(tempfile.gettempdir()) / 'compiled'\n"
         "    with path.open('a') as file: file.write('x')\n"
-        "w._compile = count\n"
+        "w._compile, w._forget = count, lambda: None\n"
         "w.warm_kernels()\n"
     )
     children = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [child.wait(120) for child in children] == [0, 0]
     assert (tmp_path / "compiled").read_text() == "x"
+
+
+def test_kernels_of_another_version_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel's own file may be the same while one that it calls is not."""
+    stale = [tmp_path / name for name in ("__pycache__/a.nbi", "inner/__pycache__/b.1.nbc")]
+    kept = tmp_path / "__pycache__/a.pyc"
+    for file in (*stale, kept):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    monkeypatch.setattr(warm, "_folders", lambda: [tmp_path])
+    warm._forget()
+    assert kept.exists()
+    assert not any(file.exists() for file in stale)
