@@ -14,7 +14,7 @@ from analysis.errors import InvalidRequest, ToastError
 from costmodel.mesh import Mesh
 from tests.toast.samples import SHARDED, make_plan
 from toast.judge import Collective, Memory, Refusal, Target, Verdict, judge
-from toast.judge.child import memory_report, refusal_of
+from toast.judge.child import flags_to_try, memory_report, refusal_of
 from toast.judge.comparing import render_comparison
 
 HAS_LIBTPU = bool(os.environ.get("TPU_LIBRARY_PATH") or importlib.util.find_spec("libtpu"))
@@ -121,6 +121,21 @@ def test_what_refusals_say(message: str, needed: int | None, available: int | No
 def test_a_mesh_larger_than_the_topology_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="16 devices"):
         judge(b"", Target.parse("tpu-v5e:2x4"), Mesh.parse("x=16"))
+
+
+def test_a_gpu_s_compiler_has_a_second_try_and_a_tpu_s_writes_its_reports(tmp_path: Path) -> None:
+    first, second = flags_to_try(Target.parse("a100:8"), tmp_path)
+    assert second == {**first, "xla_gpu_enable_triton_gemm": "False"}
+    assert flags_to_try(Target.parse("tpu-v5e:2x4"), tmp_path) == ({"xla_dump_to": str(tmp_path)},)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not HAS_CUDA, reason="jax's CUDA plugin is not installed")
+def test_a_product_without_triton_tiles_compiles_for_a_gpu() -> None:
+    odd = SHARDED.replace("8x", "1576x")
+    verdict = judge(odd.encode(), Target.parse("a100:4"), Mesh.parse("data=2,model=2"))
+    assert verdict.memory is not None
+    assert verdict.memory.argument > 0
 
 
 @pytest.mark.skipif(HAS_LIBTPU, reason="libtpu is installed here")
