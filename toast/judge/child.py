@@ -33,6 +33,7 @@ _TOTAL = re.compile(r"Total hbm usage >= ([\d.]+)([KMGT]?)")
 _ALLOCATING = re.compile(r"allocat\w* ([\d.]+)\s?([KMGT]?)i?B", re.I)
 _SPACE = re.compile(r"^Memory Space: (\w+) \(color=\d+\)\nTotal bytes: (\d+)", re.M)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_NO_TILES = re.compile(r"tile sizes|triton", re.I)
 _MEMORY = re.compile(r"RESOURCE_EXHAUSTED|Ran out of memory|out of memory", re.I)
 
 
@@ -67,23 +68,31 @@ def _has_cuda_plugin() -> bool:
         return False
 
 
-def compile_options(target: Target, ids: list[int], dump: Path) -> Any:
-    """Partition over these devices, the mesh's first axis outermost; a TPU's reports go to `dump`.
-
-    The memory statistics of a TPU's compiler mix its memories, so its own report of each is read.
-    """
+def compile_options(ids: list[int], flags: dict[str, str]) -> Any:
+    """Partition over these devices, the mesh's first axis outermost."""
     options = compiler.get_compile_options(
         num_replicas=1,
         num_partitions=len(ids),
         device_assignment=np.array(ids).reshape(1, len(ids)),
-        env_options_overrides={"xla_gpu_autotune_level": "0"}
-        if target.chip.platform == "cuda"
-        else {"xla_dump_to": str(dump)},
+        env_options_overrides=flags,
     )
     build = options.executable_build_options
     build.use_spmd_partitioning = True
     build.use_shardy_partitioner = True
     return options
+
+
+def flags_to_try(target: Target, dump: Path) -> tuple[dict[str, str], ...]:
+    """The compiler's flags, and others for where it fails with those.
+
+    The memory statistics of a TPU's compiler mix its memories, so it writes its own report of each
+    to `dump`. Without a GPU that of GPUs cannot try which Triton tiles work, and fails where the
+    one that it takes does not; cuBLAS has no tiles to choose.
+    """
+    if target.chip.platform == "tpu":
+        return ({"xla_dump_to": str(dump)},)
+    plain = {"xla_gpu_autotune_level": "0"}
+    return plain, {**plain, "xla_gpu_enable_triton_gemm": "False"}
 
 
 def compile_directory(directory: Path, emitter: Emitter) -> None:
@@ -96,16 +105,10 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
             f"{target} has {len(devices)} devices and the plan's mesh {count}.",
             "Give a topology of as many devices as the mesh has.",
         )
-    loaded = decode((directory / "module").read_bytes())
     dump = directory / "dump"
-    options = compile_options(target, [device.id for device in devices], dump)
-    client: Any = devices[0].client
     started = time.perf_counter()
     try:
-        with loaded.module.context:
-            executable = client.compile(
-                loaded.module, xla_client.DeviceList(tuple(devices)), options
-            )
+        executable = _compiled((directory / "module").read_bytes(), target, devices, dump)
     except jax.errors.JaxRuntimeError as error:
         _refused(str(error), time.perf_counter() - started, emitter)
         return
@@ -113,6 +116,26 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
     (directory / "compiled.hlo").write_text(executable.hlo_modules()[0].to_string())
     memory = memory_of(executable.get_compiled_memory_stats(), memory_report(dump))
     emitter.emit("compiled", memory=_plain(memory), seconds=seconds)
+
+
+def _compiled(module: bytes, target: Target, devices: list[Any], dump: Path) -> Any:
+    """The executable by the first flags that work; raises the compiler's error."""
+    *first, last = flags_to_try(target, dump)
+    for flags in first:
+        try:
+            return _compile(module, devices, flags)
+        except jax.errors.JaxRuntimeError as error:
+            if not _NO_TILES.search(str(error)):
+                raise
+    return _compile(module, devices, last)
+
+
+def _compile(module: bytes, devices: list[Any], flags: dict[str, str]) -> Any:
+    options = compile_options([device.id for device in devices], flags)
+    loaded = decode(module)
+    client: Any = devices[0].client
+    with loaded.module.context:
+        return client.compile(loaded.module, xla_client.DeviceList(tuple(devices)), options)
 
 
 def memory_report(dump: Path) -> dict[str, int]:

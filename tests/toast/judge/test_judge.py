@@ -7,14 +7,15 @@ import io
 import os
 from pathlib import Path
 
+import jax
 import pytest
 from rich.console import Console
 
 from analysis.errors import InvalidRequest, ToastError
 from costmodel.mesh import Mesh
 from tests.toast.samples import SHARDED, make_plan
-from toast.judge import Collective, Memory, Refusal, Target, Verdict, judge
-from toast.judge.child import memory_report, refusal_of
+from toast.judge import Collective, Memory, Refusal, Target, Verdict, child, judge
+from toast.judge.child import flags_to_try, memory_report, refusal_of
 from toast.judge.comparing import render_comparison
 
 HAS_LIBTPU = bool(os.environ.get("TPU_LIBRARY_PATH") or importlib.util.find_spec("libtpu"))
@@ -121,6 +122,35 @@ def test_what_refusals_say(message: str, needed: int | None, available: int | No
 def test_a_mesh_larger_than_the_topology_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="16 devices"):
         judge(b"", Target.parse("tpu-v5e:2x4"), Mesh.parse("x=16"))
+
+
+def test_a_gpu_s_compiler_has_a_second_try_and_a_tpu_s_writes_its_reports(tmp_path: Path) -> None:
+    first, second = flags_to_try(Target.parse("a100:8"), tmp_path)
+    assert second == {**first, "xla_gpu_enable_triton_gemm": "False"}
+    assert flags_to_try(Target.parse("tpu-v5e:2x4"), tmp_path) == ({"xla_dump_to": str(tmp_path)},)
+
+
+@pytest.mark.parametrize(
+    ("message", "tries"),
+    [
+        ("INTERNAL: Couldn't find output tile sizes that satisfy hlo: %dot", 2),
+        ("RESOURCE_EXHAUSTED: Out of memory", 1),
+    ],
+)
+def test_only_a_product_without_tiles_is_tried_again(
+    message: str, tries: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[dict[str, str]] = []
+
+    def failing(module: bytes, devices: list[object], flags: dict[str, str]) -> None:
+        seen.append(flags)
+        raise jax.errors.JaxRuntimeError(message)
+
+    monkeypatch.setattr(child, "_compile", failing)
+    target = Target.parse("a100:8")
+    with pytest.raises(jax.errors.JaxRuntimeError, match=message.partition(" ")[0]):
+        child._compiled(b"", target, [], tmp_path)
+    assert tuple(seen) == flags_to_try(target, tmp_path)[:tries]
 
 
 @pytest.mark.skipif(HAS_LIBTPU, reason="libtpu is installed here")
