@@ -62,7 +62,7 @@ def gemma_problem() -> Problem:
     analysis = analyse(load(bytecode(module)).program)
     device = find("tpu-v5e")
     evaluator = Evaluator(analysis, Mesh.parse("data=2,model=4"), device)
-    reward = evaluator.reward(float(device.usable_bytes))
+    reward = evaluator.reward(float(device.plannable_bytes))
     return Problem(evaluator=evaluator, reward=reward, actions=action_space(evaluator))
 
 

@@ -21,6 +21,10 @@ DIMENSIONS = "xyz"
 Topology = Literal["torus", "switch", "ring"]
 
 
+MARGIN = 0.05
+"""The part of a device's memory that plans leave free, so that what is said to fit does."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """One network: what it joins, how fast, and in which shape.
@@ -89,6 +93,11 @@ class Device:
     links: tuple[Link, ...]
     sources: dict[str, str]
     device_kinds: tuple[str, ...] = ()
+
+    @property
+    def plannable_bytes(self) -> int:
+        """What a plan may use: what a program may, less `MARGIN` for errors of the prediction."""
+        return int(self.usable_bytes * (1.0 - MARGIN))
 
     @property
     def usable_bytes(self) -> int:

@@ -98,7 +98,7 @@ def _problem(
     analysis: Analysis, mesh: Mesh, device: Device, request: PlanRequest, demanded: Demands
 ) -> Problem:
     evaluator = Evaluator(analysis, mesh, device, demanded.pins(mesh), overlap=request.overlap)
-    memory = request.memory or device.usable_bytes
+    memory = request.memory or device.plannable_bytes
     return Problem(
         evaluator=evaluator,
         reward=evaluator.reward(float(memory), request.penalty or PENALTY),

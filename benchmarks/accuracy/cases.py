@@ -38,7 +38,7 @@ class Bench:
         evaluator = Evaluator(analyse(load(module).program), Mesh.parse(mesh), device)
         problem = Problem(
             evaluator=evaluator,
-            reward=evaluator.reward(float(device.usable_bytes)),
+            reward=evaluator.reward(float(device.plannable_bytes)),
             actions=action_space(evaluator),
         )
         return cls(module=module, evaluator=evaluator, problem=problem)

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.accuracy.plots import FIGURES, draw
 from benchmarks.accuracy.records import Record, compiled, held_out, tuning
 from benchmarks.accuracy.statistics import CLOSE, QUIET
-from benchmarks.accuracy.summary import FEW, MARGIN
+from benchmarks.accuracy.summary import FEW
 from benchmarks.accuracy.tables import (
     by_model,
     by_target,
@@ -16,6 +16,7 @@ from benchmarks.accuracy.tables import (
     misses,
     rank_table,
 )
+from costmodel.devices import MARGIN
 
 PAGE = f"""\
 # How near the cost model is to the compiler

@@ -17,12 +17,10 @@ from benchmarks.accuracy.statistics import (
     wire_error,
     within,
 )
-from costmodel.devices import find
+from costmodel.devices import MARGIN, find
 from toast.judge import Target
 
 T = TypeVar("T")
-MARGIN = 0.05
-"""The share of memory that is kept free: a plan is called fitting below the rest of it."""
 NEAR_MEMORY, NEAR_WIRE = 0.15, 0.10
 FEW = 5
 """Ranks of fewer plans than these are not stated."""
@@ -101,8 +99,8 @@ class Fit:
 
 def called_fitting(record: Record) -> bool:
     """Whether the prediction leaves `MARGIN` of the chip's memory free."""
-    usable = find(Target.parse(record["target"]).chip.device).usable_bytes
-    return bool(record["predicted"]["peak_bytes"] <= usable * (1.0 - MARGIN))
+    plannable = find(Target.parse(record["target"]).chip.device).plannable_bytes
+    return bool(record["predicted"]["peak_bytes"] <= plannable)
 
 
 def memory(records: list[Record]) -> Errors:

@@ -14,7 +14,8 @@ from benchmarks.accuracy.statistics import (
     wire_bytes,
     wire_error,
 )
-from benchmarks.accuracy.summary import MARGIN, Fit, Ranks, by, memory, traffic, wire, worst
+from benchmarks.accuracy.summary import Fit, Ranks, by, memory, traffic, wire, worst
+from costmodel.devices import MARGIN
 
 MISSES = 10
 

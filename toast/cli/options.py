@@ -28,7 +28,10 @@ DeviceName = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", help="Memory per device, such as 16GiB; the chip's own if absent."),
+    typer.Option(
+        "--memory",
+        help="Memory per device, such as 16GiB; if absent the chip's own, 5 % kept free.",
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the search.")]
 Rollouts = Annotated[
