@@ -54,12 +54,11 @@ def moves(op: str, made: str, source: str, attributes: str = "") -> str:
 def sums(made: str, source: str, dim: int) -> list[str]:
     """A named shape summed over one dimension."""
     (name, shape), (old, before) = made.split(":"), source.split(":")
-    dtype = shape.split("x")[-1]
-    return [
-        f"%zero_{name} = stablehlo.constant dense<0.0> : {tensor(dtype)}",
-        f"%{name} = stablehlo.reduce(%{old} init: %zero_{name}) applies stablehlo.add across"
-        f" dimensions = [{dim}] : ({tensor(before)}, {tensor(dtype)}) -> {tensor(shape)}",
-    ]
+    dtype = tensor(shape.split("x")[-1])
+    zero = f"%zero_{name} = stablehlo.constant dense<0.0> : {dtype}"
+    reduce = f"%{name} = stablehlo.reduce(%{old} init: %zero_{name}) applies stablehlo.add across"
+    types = f"({tensor(before)}, {dtype}) -> {tensor(shape)}"
+    return [zero, f"{reduce} dimensions = [{dim}] : {types}"]
 
 
 class Priced:
