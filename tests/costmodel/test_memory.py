@@ -41,6 +41,11 @@ def test_nothing_is_written_over_an_argument() -> None:
     assert unsharded(lines, f"r:{V}") == UNIT + COLUMN
 
 
+def test_beside_an_argument_the_other_input_is_written_over() -> None:
+    lines = [PRODUCT, maps("atan2", f"z:{S}", "x", "y"), column("r", "z")]
+    assert unsharded(lines, f"r:{V}") == UNIT + COLUMN
+
+
 def test_a_buffer_of_another_type_is_not_written_over() -> None:
     narrow = "64x64xbf16"
     lines = [
@@ -68,16 +73,14 @@ def test_a_buffer_of_another_shape_is_not_written_over() -> None:
 
 
 def test_of_two_kernels_the_last_writes_over_what_both_read() -> None:
-    lines = [
-        PRODUCT,
-        maps("sine", f"z:{S}", "y"),
-        maps("cosine", f"q:{S}", "y"),
-        column("a", "z"),
-        column("b", "q"),
-        maps("add", f"r:{V}", "a", "b"),
-    ]
-    # z beside y, which is needed for q; then q over y, beside z; at last q with a, b and r
-    assert unsharded(lines, f"r:{V}") == 2 * UNIT + COLUMN
+    columns = [column("a", "z"), column("b", "q"), maps("add", f"r:{V}", "a", "b")]
+    sine, cosine = maps("sine", f"z:{S}", "y"), maps("cosine", f"q:{S}", "y")
+    # z beside y, which is needed for q, and a; then z is there no more and q is written over y
+    early = [PRODUCT, sine, columns[0], cosine, *columns[1:]]
+    assert unsharded(early, f"r:{V}") == 2 * UNIT + COLUMN
+    # z beside y, q over y beside z; at last q with a, b and r
+    late = [PRODUCT, sine, cosine, *columns]
+    assert unsharded(late, f"r:{V}") == 2 * UNIT + COLUMN
 
 
 def test_a_kernel_writes_over_one_of_its_inputs_only() -> None:
