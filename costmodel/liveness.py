@@ -86,7 +86,7 @@ def _feeds(
     """What contractions compute inside themselves, with the row of their partial sums.
 
     Where those are scattered a TPU sends the sums while it multiplies, block by block, and every
-    block needs the whole operand in memory.
+    block needs the whole operand in memory. On a GPU there are none: it stores them in any case.
     """
     found = {}
     for op, row in rows.items():

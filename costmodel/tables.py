@@ -143,7 +143,7 @@ def _build(
         | _partial_columns(program, layouts)
         | _edge_columns(program, layouts)
         | _halo_columns(program, layouts)
-        | _memory_columns(intervals, whole_feeds=policy.around)
+        | _memory_columns(intervals)
     )
     tables = Tables(
         **columns,
@@ -281,9 +281,9 @@ def _halo_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _memory_columns(intervals: Intervals, *, whole_feeds: bool) -> dict[str, Any]:
-    live, copies, sums = intervals.live.values(), intervals.copies, intervals.sums.values()
-    feeds = intervals.feeds.values() if whole_feeds else ()
+def _memory_columns(intervals: Intervals) -> dict[str, Any]:
+    live, copies = intervals.live.values(), intervals.copies
+    sums, feeds = intervals.sums.values(), intervals.feeds.values()
     wanted = [row for _, rows in copies for row in rows]
     moments = [*sums, *feeds]
     begins = [row[1] for row in [*live, *wanted]] + [row[2] for row in moments]

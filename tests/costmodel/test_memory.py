@@ -73,14 +73,27 @@ def test_a_buffer_of_another_shape_is_not_written_over() -> None:
 
 
 def test_of_two_kernels_the_last_writes_over_what_both_read() -> None:
-    columns = [column("a", "z"), column("b", "q"), maps("add", f"r:{V}", "a", "b")]
-    sine, cosine = maps("sine", f"z:{S}", "y"), maps("cosine", f"q:{S}", "y")
-    # z beside y, which is needed for q, and a; then z is there no more and q is written over y
-    early = [PRODUCT, sine, columns[0], cosine, *columns[1:]]
-    assert unsharded(early, f"r:{V}") == 2 * UNIT + COLUMN
-    # z beside y, q over y beside z; at last q with a, b and r
-    late = [PRODUCT, sine, cosine, *columns]
-    assert unsharded(late, f"r:{V}") == 2 * UNIT + COLUMN
+    lines = [
+        PRODUCT,
+        maps("sine", f"z:{S}", "y"),
+        maps("cosine", f"q:{S}", "y"),
+        column("a", "z"),
+        column("b", "q"),
+        maps("add", f"r:{V}", "a", "b"),
+    ]
+    # z beside y, which is needed for q; then q over y, beside z; at last q with a, b and r
+    assert unsharded(lines, f"r:{V}") == 2 * UNIT + COLUMN
+
+
+def test_what_a_product_reads_later_is_not_written_over() -> None:
+    lines = [
+        PRODUCT,
+        maps("sine", f"z:{S}", "y"),
+        column("a", "z"),
+        column("b", "y"),
+        maps("add", f"r:{V}", "a", "b"),
+    ]
+    assert unsharded(lines, f"r:{V}") == 2 * UNIT + COLUMN
 
 
 def test_a_kernel_writes_over_one_of_its_inputs_only() -> None:
@@ -112,12 +125,10 @@ def test_what_is_read_where_it_is_made_counts_for_that_moment() -> None:
 
 
 X_M, X_K, Y_M = (0, 0), (0, 1), (1, 0)
-USERS = {"x": 8, "y": 4}
 
 
-def user(name: str) -> str:
+def user(name: str, rows: int) -> str:
     """`rx = x w`, where x is a few rows and w a unit."""
-    rows = USERS[name]
     return product(f"r{name}:{rows}x64xf32", f"{name}:{rows}x64xf32", f"w:{S}")
 
 
@@ -128,7 +139,7 @@ def row_bytes(rows: float) -> float:
 def test_uses_that_want_one_layout_share_a_copy() -> None:
     """Where x, y and w all lie over one axis, both products want w whole."""
     results = "rx:8x64xf32 ry:4x64xf32"
-    module = main(f"x:8x64xf32 y:4x64xf32 w:{S}", [user("x"), user("y")], results)
+    module = main(f"x:8x64xf32 y:4x64xf32 w:{S}", [user("x", 8), user("y", 4)], results)
     priced = Priced(module, "a=2", GPU)
     rows = row_bytes((8 + 4) / 2)
     results_too = 2 * rows
@@ -138,7 +149,7 @@ def test_uses_that_want_one_layout_share_a_copy() -> None:
 
 def test_two_layouts_are_two_copies() -> None:
     results = "rx:8x64xf32 ry:4x64xf32"
-    module = main(f"x:8x64xf32 y:4x64xf32 w:{S}", [user("x"), user("y")], results)
+    module = main(f"x:8x64xf32 y:4x64xf32 w:{S}", [user("x", 8), user("y", 4)], results)
     priced = Priced(module, "a=2,b=2", GPU)
     # w lies over both axes. x has its rows over both and wants w whole; y has them over a, and k
     # stays on b in its product, whose sums over b are made in place
@@ -148,19 +159,21 @@ def test_two_layouts_are_two_copies() -> None:
     assert priced.peak(*actions) == arguments + made + UNIT + UNIT / 2
 
 
-def test_a_shared_copy_lives_from_its_first_use_to_its_last() -> None:
+@pytest.mark.parametrize("count", [4, 8])
+def test_a_shared_copy_lives_from_its_first_use_to_its_last(count: int) -> None:
+    """Whether the uses are of one size or of two."""
     lines = [
-        user("x"),
+        user("x", 8),
         product(f"t:{S}", f"p:{S}", f"q:{S}"),
         *sums("s:64xf32", f"t:{S}", 0),
         product("u:8xf32", "rx:8x64xf32", "s:64xf32"),
-        user("y"),
-        product("o:4xf32", "ry:4x64xf32", "s:64xf32"),
+        user("y", count),
+        product(f"o:{count}xf32", f"ry:{count}x64xf32", "s:64xf32"),
     ]
-    arguments = f"x:8x64xf32 y:4x64xf32 w:{S} p:{S} q:{S}"
-    priced = Priced(main(arguments, lines, "u:8xf32 o:4xf32"), "a=2", GPU)
+    arguments = f"x:8x64xf32 y:{count}x64xf32 w:{S} p:{S} q:{S}"
+    priced = Priced(main(arguments, lines, f"u:8xf32 o:{count}xf32"), "a=2", GPU)
     # arguments: x, y and w in halves, p and q whole
-    base = row_bytes((8 + 4) / 2) + UNIT / 2 + 2 * UNIT
+    base = row_bytes((8 + count) / 2) + UNIT / 2 + 2 * UNIT
     # while t is summed to s, w's copy waits for y, and rx for u, which runs as soon as s is there
     alive = UNIT + UNIT + row_bytes(8 / 2) + 64 * 4 + 8 / 2 * 4
     assert priced.peak((X_M, 0), (Y_M, 0), (X_K, 0)) == base + alive

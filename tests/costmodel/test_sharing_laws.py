@@ -14,6 +14,7 @@ from analysis.program import Program
 from analysis.types import itemsize
 from costmodel.evaluator import Evaluator, State
 from costmodel.kernels import evaluate
+from costmodel.scratch import new_scratch
 from costmodel.tables import Tables
 from examples import gemma
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, product
@@ -46,7 +47,7 @@ def priced(evaluator: Evaluator, tables: Tables, state: State) -> tuple[float, f
         np.array([getattr(action, name) for action in state], dtype=np.int64)
         for name in ("group", "axis", "bits")
     )
-    _, communication, peak, _ = evaluate(tables, evaluator.new_scratch(), *columns, len(state))
+    _, communication, peak, _ = evaluate(tables, new_scratch(tables), *columns, len(state))
     return communication, peak
 
 
@@ -82,14 +83,17 @@ def test_a_shared_copy_is_at_most_one_for_each_use(device: str, picks: tuple[int
     evaluator, state = training_step(device), state_of(device, picks)
     tables = evaluator.tables
     starts, each = tables.copy_start[:-1], np.diff(tables.copy_start)
+    count = np.arange(len(tables.copy_tensor) + 1, dtype=np.int64)
     apart = tables._replace(
-        copy_source=np.repeat(tables.copy_source, each),
-        copy_start=np.arange(len(tables.copy_tensor) + 1, dtype=np.int64),
+        kind_source=np.repeat(tables.kind_source[tables.copy_kind], each),
+        kind_start=count,
+        kind_tensor=tables.copy_tensor,
+        copy_kind=count[:-1],
+        copy_start=count,
         copy_from=np.repeat(np.minimum.reduceat(tables.copy_from, starts), each),
         copy_to=np.repeat(np.maximum.reduceat(tables.copy_to, starts), each),
     )
-    empty = np.zeros(0, dtype=np.int64)
-    none = tables._replace(copy_source=empty, copy_start=np.zeros(1, dtype=np.int64))
+    none = tables._replace(copy_kind=count[:0], copy_start=count[:1])
     _, shared = priced(evaluator, tables, state)
     assert shared == evaluator.cost(state).peak
     assert priced(evaluator, none, state)[1] <= shared <= priced(evaluator, apart, state)[1]
