@@ -162,9 +162,10 @@ def test_a_tpu_gathers_in_16_bits_what_one_product_reads(device: str, width: flo
     assert sent == {("ALL_GATHER", (0,)): width}
 
 
-def test_16_bits_stay_16_bits() -> None:
-    sent = one_product("a=2", TPU, "bf16").sent((X_M, 0), (X_K, 0))
-    assert sent == {("ALL_GATHER", (0,)): HALF}
+@pytest.mark.parametrize(("dtype", "width"), [("bf16", HALF), ("i32", FULL), ("f64", 2 * FULL)])
+def test_other_types_are_gathered_as_they_are(dtype: str, width: float) -> None:
+    sent = one_product("a=2", TPU, dtype).sent((X_M, 0), (X_K, 0))
+    assert sent == {("ALL_GATHER", (0,)): width}
 
 
 def test_what_two_products_read_is_gathered_once_and_whole() -> None:
