@@ -142,8 +142,8 @@ class _Fuser:
         """Where a chain behind a contraction is stored.
 
         What a reduction and something else read is written by the reduction, as it reads it; on a
-        GPU where at least two others do.
-        Otherwise the last of the narrowest.
+        GPU only where two others read it too. Otherwise a GPU stores what the contraction itself
+        made, a TPU the last of the narrowest.
         """
         if self._reduced(chain[-1]) and not self._light(chain[1:]):
             return chain[-1]

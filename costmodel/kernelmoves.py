@@ -121,7 +121,8 @@ def same(t: Any, s: Any, source: int, target: int) -> bool:
 def _is_added(t: Any, s: Any, row: int) -> bool:
     """Whether a row's partial sums are added to those of an earlier row, and summed there.
 
-    What a scatter leaves is, where the sum is scattered.
+    What a scatter leaves is, where the sum is scattered. Sums over the same axes with as many
+    bytes on a device are taken to be laid out alike.
     """
     other = t.part_before[row]
     if other < 0 or s.reduced[other] != s.reduced[row]:
@@ -130,8 +131,8 @@ def _is_added(t: Any, s: Any, row: int) -> bool:
     products = t.part_product[row] and t.part_product[other]
     if not products and s.local[t.part_defined[one]] == s.local[t.part_computed[one]]:
         return False
-    same = s.local[t.part_computed[one]] == s.local[t.part_computed[two]]
-    return bool(same and s.local[t.part_defined[one]] == s.local[t.part_defined[two]])
+    alike = s.local[t.part_computed[one]] == s.local[t.part_computed[two]]
+    return bool(alike and s.local[t.part_defined[one]] == s.local[t.part_defined[two]])
 
 
 @njit(cache=True, nogil=True)
@@ -176,7 +177,7 @@ def unfused_sums(t: Any, s: Any) -> float:
 def edges(t: Any, s: Any) -> float:
     """Seconds to bring values to the layouts that their uses want, each layout once.
 
-    What one product alone reads, a TPU sends in the 16 bits that its matrix unit takes.
+    An f32 that one product alone reads, a TPU sends in the 16 bits that its matrix unit takes.
     """
     total = 0.0
     for row in range(len(t.edge_weight)):
@@ -186,14 +187,13 @@ def edges(t: Any, s: Any) -> float:
             target = t.edge_to[k]
             if same(t, s, source, target):
                 continue
-            known, alone = False, t.edge_to_product[k] > 0
+            known, alone = False, t.edge_to_narrow[k] > 0
             for j in range(first, last):
                 if j != k and same(t, s, t.edge_to[j], target):
                     known, alone = known or j < k, False
             if not known:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
-                narrow = alone and t.narrows and t.tensor_itemsize[source] == 4
-                width = 0.5 if narrow else 1.0
+                width = 0.5 if alone and t.narrows else 1.0
                 mark(s.journal, s.noted, EDGE, row, k - first)
                 total += reshard(t, s, source, target, 0, False, width, weight)
     return total

@@ -16,10 +16,10 @@ from costmodel.rows import edges, partial_rows
 
 Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
-Partial = tuple[int, int, int]
-"""(row of the op among the partials, tensor as computed, position)."""
+Feed = tuple[int, int, int]
+"""(row of the op among the partials, tensor that it reads, position)."""
 Sum = tuple[int, int, int, bool]
-"""The same of partial sums, and whether the op's result is stored in any case."""
+"""(row of the op, tensor as computed, position, whether the result is stored in any case)."""
 Copy = tuple[int, list[Live]]
 """(tensor of a value, what its uses want: each in a layout and over positions of its own)."""
 
@@ -28,17 +28,17 @@ Copy = tuple[int, list[Live]]
 class Intervals:
     """`base` tensors (arguments) live throughout; `live` and `copies` over [first, last].
 
-    `partials` live for a moment each: partial sums before they are scattered. So do `operands`,
-    where a contraction whose sums are scattered cannot compute them inside itself.
+    `live` are buffers by the value that stands for each. For a moment each there are `sums` by
+    op, the partial sums before they are added up over devices, and `feeds` by use: what a
+    contraction whose sums are scattered cannot compute inside itself.
     """
 
     base: Counter[int]
-    live: list[Live]
+    live: dict[int, Live]
     copies: list[Copy]
-    partials: list[Sum]
-    operands: list[Partial]
+    sums: dict[int, Sum]
+    feeds: dict[int, Feed]
     positions: int
-    live_of: list[int]
 
 
 def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Intervals:
@@ -51,48 +51,51 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
     reused = _reusing_results(program)
     spans = _buffer_spans(program, fusion, first, last)
     taken = {*arguments, *reused}
-    held = [value for value in spans if value not in taken]
-    live = [(int(layouts.value_tensor[value]), *spans[value]) for value in held]
-    base = Counter(int(layouts.value_tensor[value]) for value in arguments)
-    copies = _copies(program, layouts, fusion)
+    live = {
+        value: (int(layouts.value_tensor[value]), *span)
+        for value, span in spans.items()
+        if value not in taken
+    }
+    _, rows = partial_rows(program, layouts)
     return Intervals(
-        base=base,
+        base=Counter(int(layouts.value_tensor[value]) for value in arguments),
         live=live,
-        copies=copies,
-        partials=_partials(program, layouts, fusion),
-        operands=_operands(program, layouts, fusion),
+        copies=_copies(program, layouts, fusion),
+        sums=_sums(program, layouts, fusion, rows),
+        feeds=_feeds(program, layouts, fusion, rows),
         positions=program.ops + 1,
-        live_of=held,
     )
 
 
-def _partials(program: Program, layouts: Layouts, fusion: Fusion) -> list[Sum]:
-    _, of_op = partial_rows(program, layouts)
-    found = []
-    for op, row in of_op.items():
+def _sums(
+    program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int]
+) -> dict[int, Sum]:
+    found = {}
+    for op, row in rows.items():
         values = program.values_of(op)
         if len(values) == 1:
             tensor = int(layouts.result_tensor[values[0]])
             stored = bool(fusion.written[values[0]])
-            found.append((row, tensor, int(fusion.position[op]), stored))
+            found[op] = (row, tensor, int(fusion.position[op]), stored)
     return found
 
 
-def _operands(program: Program, layouts: Layouts, fusion: Fusion) -> list[Partial]:
+def _feeds(
+    program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int]
+) -> dict[int, Feed]:
     """What contractions compute inside themselves, with the row of their partial sums.
 
     Where those are scattered a TPU sends the sums while it multiplies, block by block, and every
-    block needs the whole operand in memory.
+    block needs the whole operand in memory. On a GPU there are none: it stores them in any case.
     """
-    _, of_op = partial_rows(program, layouts)
-    found = []
-    for op, row in of_op.items():
+    found = {}
+    for op, row in rows.items():
         if role(program.kind(op)) is Role.CONTRACTION:
             for use in program.uses_of(op):
                 value = int(program.use_value[use])
                 if not fusion.written[value] and not fusion.light[value]:
                     at = int(fusion.position[op])
-                    found.append((row, int(layouts.use_tensor[use]), at))
+                    found[use] = (row, int(layouts.use_tensor[use]), at)
     return found
 
 

@@ -43,8 +43,6 @@ def trace(program: Program, layouts: Layouts, fusion: Fusion, device: Device) ->
     base: dict[int, list[int]] = {tensor: [] for tensor in intervals.base}
     for argument in program.arguments:
         base[int(layouts.value_tensor[argument.value])].append(argument.value)
-    _, of_op = partial_rows(program, layouts)
-    at_op = {(row, int(fusion.position[op])): op for op, row in of_op.items()}
     roots = root_rows(program, layouts, fusion, contraction_seconds(program, device))
     return Origins(
         roots=_listed(roots.sources),
@@ -52,22 +50,15 @@ def trace(program: Program, layouts: Layouts, fusion: Fusion, device: Device) ->
         edges=_listed(edge_rows(program, layouts).sources),
         halos=_listed(halo_rows(program, layouts).sources),
         base=list(base.values()),
-        live=intervals.live_of,
+        live=list(intervals.live),
         copies=[
             (value, tuple(uses))
             for value, targets in edges(program, layouts).items()
             for _, uses in targets.values()
         ],
-        sums=[at_op[each[0], each[2]] for each in intervals.partials],
-        feeds=[
-            _use_of(program, layouts, at_op[row, at], tensor)
-            for row, tensor, at in intervals.operands
-        ],
+        sums=list(intervals.sums),
+        feeds=list(intervals.feeds),
     )
-
-
-def _use_of(program: Program, layouts: Layouts, op: int, tensor: int) -> int:
-    return next(use for use in program.uses_of(op) if layouts.use_tensor[use] == tensor)
 
 
 def _listed(sources: Mapping[Row, list[Source]]) -> Sources:

@@ -17,7 +17,7 @@ RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, float], ...]]
 PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], bool, int]
 """(items, (computed, defined) tensor of each result, if it is a product, row summed before)."""
 EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...]]
-"""(tensor of a value, (tensor wanted, trips, whether one product alone wants it) of its uses)."""
+"""(tensor of a value, (tensor wanted, trips, if f32 that one product alone wants) of its uses)."""
 
 Row = TypeVar("Row")
 Source = tuple[int, float]
@@ -157,7 +157,7 @@ def edge_rows(program: Program, layouts: Layouts) -> Rows[EdgeRow]:
     for value, targets in wanted.items():
         row = tuple(
             sorted(
-                (tensor, trips, _is_one_product(program, uses))
+                (tensor, trips, _is_narrow(program, value, uses))
                 for tensor, (trips, uses) in targets.items()
             )
         )
@@ -165,8 +165,10 @@ def edge_rows(program: Program, layouts: Layouts) -> Rows[EdgeRow]:
     return rows
 
 
-def _is_one_product(program: Program, uses: list[int]) -> bool:
-    return len(uses) == 1 and role(program.kind(program.user(uses[0]))) is Role.CONTRACTION
+def _is_narrow(program: Program, value: int, uses: list[int]) -> bool:
+    """Whether all that wants an f32 is one product, which a TPU makes of 16 bits."""
+    alone = len(uses) == 1 and role(program.kind(program.user(uses[0]))) is Role.CONTRACTION
+    return alone and program.dtype(value) == "f32"
 
 
 def edges(program: Program, layouts: Layouts) -> dict[int, dict[int, tuple[float, list[int]]]]:

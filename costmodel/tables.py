@@ -40,8 +40,8 @@ class Tables(NamedTuple):
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
     partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
-    scattered. `windowed`: reduce-scatters run block by block beside their product; `narrows`: what
-    one product alone reads travels in 16 bits.
+    scattered. `windowed`: reduce-scatters run block by block beside their product; `narrows`: an
+    f32 that one product alone reads (`edge_to_narrow`) travels in 16 bits.
     Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
     collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
     """
@@ -80,7 +80,7 @@ class Tables(NamedTuple):
     edge_to_start: Ints
     edge_to: Ints
     edge_to_trips: Floats
-    edge_to_product: Ints
+    edge_to_narrow: Ints
     halo_weight: Floats
     halo_item: Ints
     halo_tensor: Ints
@@ -143,7 +143,7 @@ def _build(
         | _partial_columns(program, layouts)
         | _edge_columns(program, layouts)
         | _halo_columns(program, layouts)
-        | _memory_columns(intervals, policy.around)
+        | _memory_columns(intervals)
     )
     tables = Tables(
         **columns,
@@ -267,7 +267,7 @@ def _edge_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
         "edge_to_start": _starts([targets for _, targets in rows]),
         "edge_to": _ints([tensor for _, targets in rows for tensor, _, _ in targets]),
         "edge_to_trips": _floats([trips for _, targets in rows for _, trips, _ in targets]),
-        "edge_to_product": _ints([product for _, targets in rows for _, _, product in targets]),
+        "edge_to_narrow": _ints([narrow for _, targets in rows for _, _, narrow in targets]),
     }
 
 
@@ -281,9 +281,9 @@ def _halo_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _memory_columns(intervals: Intervals, in_place: bool) -> dict[str, Any]:
-    live, copies, sums = intervals.live, intervals.copies, intervals.partials
-    feeds = intervals.operands if in_place else []
+def _memory_columns(intervals: Intervals) -> dict[str, Any]:
+    live, copies = intervals.live.values(), intervals.copies
+    sums, feeds = intervals.sums.values(), intervals.feeds.values()
     wanted = [row for _, rows in copies for row in rows]
     moments = [*sums, *feeds]
     begins = [row[1] for row in [*live, *wanted]] + [row[2] for row in moments]

@@ -218,9 +218,8 @@ class Relaxation:
             targets = range(int(t.edge_to_start[row]), int(t.edge_to_start[row + 1]))
             trips = float(min((t.edge_to_trips[k] for k in targets), default=0.0))
             whole = np.zeros(len(self._local[source]), dtype=np.int64)
-            narrow = bool(t.narrows) and t.tensor_itemsize[source] == 4
             wanted = [
-                (int(t.edge_to[k]), 0.5 if narrow and t.edge_to_product[k] else 1.0)
+                (int(t.edge_to[k]), 0.5 if t.narrows and t.edge_to_narrow[k] else 1.0)
                 for k in targets
             ]
             moves = [

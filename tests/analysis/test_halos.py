@@ -125,6 +125,31 @@ def test_windows_of_a_reduction_are_seen() -> None:
     assert found == [(8, HALO, 2)]
 
 
+ADDED = MAXIMUM.replace("maximum", "add")
+GREATER = (
+    "{^bb0(%x: tensor<f32>, %y: tensor<f32>): %c = stablehlo.compare GE, %x, %y : "
+    "(tensor<f32>, tensor<f32>) -> tensor<i1>\nstablehlo.return %c : tensor<i1>}"
+)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_the_gradient_of_pooling_is_split_over_batch_and_channels_only(width: int) -> None:
+    """Windows of one element are no windows; what lies in the others cannot be split."""
+    image, pooled = (8, 16, 16, 4), (8, 16 // 2 - (width - 2), 16 // 2 - (width - 2), 4)
+    windows = f"array<i64: 1, {width}, {width}, 1>"
+    line = (
+        f'"stablehlo.select_and_scatter"(%a, %b, %z) ({GREATER}, {ADDED[1:]} '
+        f"{{window_dimensions = {windows}, window_strides = array<i64: 1, 2, 2, 1>}} : "
+        f"({tensor(image)}, {tensor(pooled)}, tensor<f32>) -> {tensor(image)}"
+    )
+    program = program_of(f"%a: {tensor(image)}, %b: {tensor(pooled)}", image, line)
+    found = factors(program, "stablehlo.select_and_scatter")
+    open_to_axes = sorted(size for size, kind, _ in found if kind == PARALLEL)
+    assert open_to_axes == [4, 8]
+    assert all(kind == BLOCKED for size, kind, _ in found if size == 16)
+    assert not any(kind == HALO for _, kind, _ in found)
+
+
 def test_a_roll_moves_what_it_shifts_by() -> None:
     line = (
         "stablehlo.slice %a [0:4] : (tensor<16xf32>) -> tensor<4xf32>\n"

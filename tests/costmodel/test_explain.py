@@ -17,6 +17,7 @@ from costmodel.kernels import step_seconds
 from costmodel.mesh import Mesh
 from costmodel.origins import trace
 from tests.costmodel.test_laws import STATES, gemma_evaluator
+from tests.costmodel.texts import TPU, Priced, main, maps, moves, product
 from tests.laws.chains import Text
 from tests.laws.programs import picks, programs
 from tests.laws.states import prepared, state_of
@@ -202,6 +203,31 @@ def test_origins_have_a_row_for_each_of_the_tables() -> None:
         }
     weights = [sum(runs for _, runs in row) for row in found.roots]
     assert weights == tables.root_weight.tolist()
+
+
+def test_equal_products_that_run_together_are_told_apart() -> None:
+    """Two results of `main` that run at once, of one row, fed in different types."""
+    f, b = "32x32xf32", "32x32xbf16"
+    lines = [
+        maps("sine", f"s:{f}", "x"),
+        product(f"p:{f}", f"s:{f}", f"w:{f}"),
+        moves("convert", f"n:{b}", f"x:{f}"),
+        maps("sine", f"t:{b}", "n"),
+        moves("convert", f"v:{b}", f"w:{f}"),
+        product(f"q:{f}", f"t:{b}", f"v:{b}"),
+    ]
+    priced = Priced(main(f"x:{f} w:{f}", lines, f"p:{f} q:{f}"), "a=2", TPU)
+    evaluator, program = priced.evaluator, priced.evaluator.analysis.program
+    assert evaluator.tables.sum_row.tolist() == [0, 0]
+    found = trace(program, evaluator.layouts, evaluator.fusion, evaluator.device)
+    first, second = (op for op in range(program.ops) if program.kind(op).endswith("dot_general"))
+    assert found.sums == [first, second]
+    assert found.feeds == [program.op_uses[first], program.op_uses[second]]
+    rows, columns = (0, 0), (0, 1)
+    told = assert_adds_up(evaluator, priced.state((columns, 0), (rows, 0)))
+    fed = {one.uses: one.bytes for one in told.alive if one.why is Entry.FEED}
+    # half the columns of the sines, whole in memory because the sums are scattered
+    assert fed == {(found.feeds[0],): 32 * 16 * 4, (found.feeds[1],): 32 * 16 * 2}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,217 @@
+"""What is sent, and in which form, counted by hand.
+
+An all-reduce of b bytes over n devices puts 2 b (n - 1)/n on the wire of each, a reduce-scatter or
+an all-gather b (n - 1)/n, where b is the larger of what goes in and comes out.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from costmodel.evaluator import Action
+from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product, sums
+
+X_M, X_K, W_N = (0, 0), (0, 1), (1, 1)
+"""Dimensions of the arguments of `y[m, n] = x[m, k] w[k, n]`."""
+
+
+def one_product(mesh: str, device: str, dtype: str = "f32") -> Priced:
+    x, w, y = (f"{n}:{s}x{dtype}" for n, s in (("x", "64x32"), ("w", "32x16"), ("y", "64x16")))
+    return Priced(main(f"{x} {w}", [product(y, x, w)], y), mesh, device)
+
+
+def test_sums_that_one_dimension_wants_are_scattered() -> None:
+    priced = one_product("a=2,b=2", "cpu")
+    sent = priced.sent((X_K, 0), (X_K, 1), (X_M, 0), (X_M, 1))
+    assert sent == {("REDUCE_SCATTER", (0, 1)): 64 * 16 * 4 * 3 / 4}
+
+
+def test_sums_that_two_dimensions_want_are_summed_whole() -> None:
+    """XLA has no reduce-scatter over two dimensions at once: it sums, and slices afterwards."""
+    priced = one_product("a=2,b=2", "cpu")
+    sent = priced.sent((X_K, 0), (X_K, 1), (X_M, 0), (W_N, 1))
+    assert sent == {("ALL_REDUCE", (0, 1)): 2 * 64 * 16 * 4 * 3 / 4}
+
+
+def test_sums_that_one_axis_scatters_are_summed_over_the_other_in_shards() -> None:
+    priced = one_product("a=2,b=4", "cpu")
+    sent = priced.sent((X_K, 0), (X_K, 1), (X_M, 0))
+    whole = 64 * 16 * 4
+    # two devices along a scatter the whole; then four along b sum the half that is left
+    assert sent == {
+        ("REDUCE_SCATTER", (0,)): whole / 2,
+        ("ALL_REDUCE", (1,)): 2 * (whole / 2) * 3 / 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("device", "n", "dtype", "blocks"),
+    [
+        (TPU, 8, "f32", 8.5),
+        (TPU, 8, "bf16", 8.5),
+        (TPU, 4, "bf16", 4.5),
+        (TPU, 4, "f32", 3),
+        (TPU, 2, "bf16", 1),
+        (GPU, 8, "f32", 7),
+        (GPU, 8, "bf16", 7),
+    ],
+)
+def test_a_tpu_scatters_the_sums_of_a_product_block_by_block(
+    device: str, n: int, dtype: str, blocks: float
+) -> None:
+    """The result is n blocks; n + 1/2 are sent where they go one by one, else n - 1."""
+    sent = one_product(f"a={n}", device, dtype).sent((X_K, 0), (X_M, 0))
+    block = 64 * 16 * {"f32": 4, "bf16": 2}[dtype] / n
+    assert sent == {("REDUCE_SCATTER", (0,)): pytest.approx(blocks * block)}
+
+
+def test_sums_of_a_reduction_have_no_product_to_run_beside() -> None:
+    x, y = "x:64x32xf32", "y:32xf32"
+    priced = Priced(main(x, sums(y, x, 0), y), "a=8", TPU)
+    assert priced.sent((X_M, 0), (X_K, 0)) == {("REDUCE_SCATTER", (0,)): 32 * 4 * 7 / 8}
+
+
+X, RESULT = "x:64x32xf32", "64x16xf32"
+WEIGHTS = ["w1:32x16xf32", "w2:32x16xf32", "w3:32x16xf32"]
+THREE = [product(f"p{i}:{RESULT}", X, w) for i, w in enumerate(WEIGHTS)]
+SUMMED = 2 * 64 * 16 * 4 / 2
+"""On each wire of an all-reduce of one result over two devices."""
+
+
+def added(results: str) -> Priced:
+    lines = [*THREE, maps("add", f"s:{RESULT}", "p0", "p1"), maps("add", f"t:{RESULT}", "s", "p2")]
+    return Priced(main(" ".join([X, *WEIGHTS]), lines, results), "a=2")
+
+
+def test_products_that_are_added_up_are_summed_over_devices_once() -> None:
+    priced = added(f"t:{RESULT}")
+    assert priced.sent((X_K, 0)) == {("ALL_REDUCE", (0,)): SUMMED}
+    (row,) = priced.evaluator.collectives(priced.state((X_K, 0)))
+    assert row.count == 1
+
+
+def test_a_product_that_is_used_elsewhere_too_is_summed_by_itself() -> None:
+    # p0 is returned: it and t (which then adds what is summed to what is not) are summed apart,
+    # and no other sum of products is left
+    assert added(f"t:{RESULT} p0:{RESULT}").sent((X_K, 0)) == {("ALL_REDUCE", (0,)): 3 * SUMMED}
+    # p2 joins last: p0 + p1 are still one
+    assert added(f"t:{RESULT} p2:{RESULT}").sent((X_K, 0)) == {("ALL_REDUCE", (0,)): 2 * SUMMED}
+
+
+def test_converted_products_are_added_up_too() -> None:
+    wide, narrow = "64x16xf32", "64x16xbf16"
+    lines = [
+        *THREE[:2],
+        moves("convert", f"n0:{narrow}", f"p0:{wide}"),
+        moves("convert", f"n1:{narrow}", f"p1:{wide}"),
+        maps("add", f"s:{narrow}", "n0", "n1"),
+    ]
+    priced = Priced(main(" ".join([X, *WEIGHTS[:2]]), lines, f"s:{narrow}"), "a=2")
+    assert priced.sent((X_K, 0)) == {("ALL_REDUCE", (0,)): SUMMED}
+
+
+def test_sums_over_different_axes_are_not_joined() -> None:
+    u, v = "u:64x8xf32", "v:8x16xf32"
+    lines = [
+        THREE[0],
+        product(f"q:{RESULT}", u, v),
+        maps("add", f"s:{RESULT}", "p0", "q"),
+    ]
+    priced = Priced(main(" ".join([X, WEIGHTS[0], u, v]), lines, f"s:{RESULT}"), "a=2,b=2")
+    u_k = (2, 1)
+    assert priced.sent((X_K, 0), (u_k, 0)) == {("ALL_REDUCE", (0,)): SUMMED}
+    apart = {("ALL_REDUCE", (0,)): SUMMED, ("ALL_REDUCE", (1,)): SUMMED}
+    assert priced.sent((X_K, 0), (u_k, 1)) == apart
+    assert priced.sent((X_K, 0)) == {("ALL_REDUCE", (0,)): SUMMED}
+
+
+def test_what_a_scatter_leaves_joins_only_where_it_is_scattered() -> None:
+    """The gradient of an embedding that is also the head: rows of a scatter and a product."""
+    table, rows = "16x8xf32", "32x8xf32"
+    scatter = (
+        '%s = "stablehlo.scatter"(%z, %i, %u) ({^bb0(%p: tensor<f32>, %q: tensor<f32>):'
+        " %c = stablehlo.add %p, %q : tensor<f32>\n stablehlo.return %c : tensor<f32>})"
+        " {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1],"
+        " inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],"
+        f" index_vector_dim = 1>}} : (tensor<{table}>, tensor<32x1xi32>, tensor<{rows}>)"
+        f" -> tensor<{table}>"
+    )
+    lines = [
+        scatter,
+        product(f"d:{table}", "h:32x16xf32", f"u:{rows}", (0, 0)),
+        maps("add", f"r:{table}", "s", "d"),
+    ]
+    priced = Priced(main(f"z:{table} i:32x1xi32 u:{rows} h:32x16xf32", lines, f"r:{table}"), "a=2")
+    whole, batch, vocabulary = 16 * 8 * 4, (2, 0), (0, 0)
+    assert priced.sent((batch, 0)) == {("ALL_REDUCE", (0,)): 2 * (2 * whole / 2)}
+    sent = priced.sent((batch, 0), (vocabulary, 0))
+    assert sent == {
+        ("REDUCE_SCATTER", (0,)): whole / 2,
+        # the table that is scattered into is kept in shards, and taken whole
+        ("ALL_GATHER", (0,)): whole / 2,
+    }
+
+
+HALF, FULL = 32 * 16 * 2 / 2, 32 * 16 * 4 / 2
+"""On the wire where two devices gather w in 16 bits, and in 32."""
+
+
+@pytest.mark.parametrize(("device", "width"), [(TPU, HALF), (GPU, FULL), ("cpu", FULL)])
+def test_a_tpu_gathers_in_16_bits_what_one_product_reads(device: str, width: float) -> None:
+    sent = one_product("a=2", device).sent((X_M, 0), (X_K, 0))
+    assert sent == {("ALL_GATHER", (0,)): width}
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("bf16", HALF), ("i32", FULL), ("f64", 2 * FULL)])
+def test_other_types_are_gathered_as_they_are(dtype: str, width: float) -> None:
+    sent = one_product("a=2", TPU, dtype).sent((X_M, 0), (X_K, 0))
+    assert sent == {("ALL_GATHER", (0,)): width}
+
+
+def test_what_two_products_read_is_gathered_once_and_whole() -> None:
+    w = "w:32x16xf32"
+    lines = [
+        product("p:64x16xf32", "x:64x32xf32", w),
+        product("q:64x16xf32", "v:64x32xf32", w),
+    ]
+    module = main(f"x:64x32xf32 {w} v:64x32xf32", lines, "p:64x16xf32 q:64x16xf32")
+    priced = Priced(module, "a=2", TPU)
+    assert priced.sent((X_M, 0), ((2, 0), 0), (X_K, 0)) == {("ALL_GATHER", (0,)): FULL}
+
+
+def test_two_products_of_different_sizes_that_want_one_layout_share_a_gather() -> None:
+    w = "w:32x16xf32"
+    lines = [
+        product("p:64x16xf32", "x:64x32xf32", w),
+        product("q:8x16xf32", "v:8x32xf32", w),
+    ]
+    module = main(f"x:64x32xf32 {w} v:8x32xf32", lines, "p:64x16xf32 q:8x16xf32")
+    priced, v_m = Priced(module, "a=2,b=2", TPU), (2, 0)
+    assert priced.sent((X_M, 0), (v_m, 0), (X_K, 0)) == {("ALL_GATHER", (0,)): FULL}
+    # v's rows over b alone: k stays on a there, so w is gathered for x, as one product reads it,
+    # and v's product sums what it has over a
+    sent = priced.sent((X_M, 0), (v_m, 1), (X_K, 0))
+    assert sent == {("ALL_GATHER", (0,)): HALF, ("ALL_REDUCE", (0,)): 2 * (8 // 2 * 16 * 4) / 2}
+
+
+def test_what_a_product_and_another_op_read_is_gathered_whole() -> None:
+    x, w = "x:64x32xf32", "w:32x16xf32"
+    lines = [product("p:64x16xf32", x, w), *sums("s:32xf32", w, 1)]
+    priced = Priced(main(f"{x} {w}", lines, "p:64x16xf32 s:32xf32"), "a=2", TPU)
+    # the sum over n keeps k where it is, so the product alone wants w whole
+    assert priced.sent((X_M, 0), (X_K, 0)) == {("ALL_GATHER", (0,)): HALF}
+    # with n on a too nothing changes: w keeps k on a, and the sum is computed as w lies
+    assert priced.sent((X_M, 0), (X_K, 0), (W_N, 0)) == {("ALL_GATHER", (0,)): HALF}
+
+
+@pytest.mark.parametrize("action", [Action(group=99, axis=0), Action(group=0, axis=1)])
+def test_a_state_of_another_program_or_mesh_is_refused(action: Action) -> None:
+    evaluator = one_product("a=2", "cpu").evaluator
+    good = Action(group=0, axis=0)
+    assert evaluator.cost((good,)).compute > 0
+    with pytest.raises(IndexError, match="not there"):
+        evaluator.cost((good, action))
+    with pytest.raises(IndexError):
+        evaluator.collectives((Action(group=-1, axis=0),))
+    with pytest.raises(IndexError):
+        evaluator.masks((Action(group=0, axis=-1),))

@@ -1,0 +1,84 @@
+"""Modules of a few ops as text, and what their states cost, for tests that count by hand."""
+
+from __future__ import annotations
+
+from costmodel.evaluator import Action, Evaluator
+from tests.modules import argument_group, evaluator_of
+
+TPU, GPU = "tpu-v5e", "a100-40gb"
+
+Dim = tuple[int, int]
+"""Number of an argument and of one of its dimensions."""
+
+
+def tensor(shape: str) -> str:
+    """The type of a shape as MLIR writes it: `8x4xf32`."""
+    return f"tensor<{shape}>"
+
+
+def main(arguments: str, lines: list[str], results: str) -> bytes:
+    """A module; arguments and results are named shapes such as `x:8x4xf32 w:4x4xf32`."""
+    given = [name.split(":") for name in arguments.split()]
+    made = [name.split(":") for name in results.split()]
+    inputs = ", ".join(f"%{name}: {tensor(shape)}" for name, shape in given)
+    types = ", ".join(tensor(shape) for _, shape in made)
+    values = ", ".join(f"%{name}" for name, _ in made)
+    body = "\n".join(f"  {line}" for line in lines)
+    return (
+        f"func.func @main({inputs}) -> ({types}) {{\n{body}\n  return {values} : {types}\n}}"
+    ).encode()
+
+
+def product(made: str, left: str, right: str, over: tuple[int, int] = (1, 0)) -> str:
+    """`made = left @ right` of named shapes, over one dimension of each."""
+    (a, ashape), (b, bshape), (c, cshape) = (x.split(":") for x in (left, right, made))
+    return (
+        f"%{c} = stablehlo.dot_general %{a}, %{b}, contracting_dims = [{over[0]}] x [{over[1]}]"
+        f" : ({tensor(ashape)}, {tensor(bshape)}) -> {tensor(cshape)}"
+    )
+
+
+def maps(op: str, made: str, *sources: str) -> str:
+    """An elementwise op on values of one named shape."""
+    name, shape = made.split(":")
+    operands = ", ".join(f"%{source}" for source in sources)
+    return f"%{name} = stablehlo.{op} {operands} : {tensor(shape)}"
+
+
+def moves(op: str, made: str, source: str, attributes: str = "") -> str:
+    """An op from one named shape to another."""
+    (name, shape), (old, before) = made.split(":"), source.split(":")
+    return f"%{name} = stablehlo.{op} %{old}{attributes} : ({tensor(before)}) -> {tensor(shape)}"
+
+
+def sums(made: str, source: str, dim: int) -> list[str]:
+    """A named shape summed over one dimension."""
+    (name, shape), (old, before) = made.split(":"), source.split(":")
+    dtype = tensor(shape.split("x")[-1])
+    zero = f"%zero_{name} = stablehlo.constant dense<0.0> : {dtype}"
+    reduce = f"%{name} = stablehlo.reduce(%{old} init: %zero_{name}) applies stablehlo.add across"
+    types = f"({tensor(before)}, {dtype}) -> {tensor(shape)}"
+    return [zero, f"{reduce} dimensions = [{dim}] : {types}"]
+
+
+class Priced:
+    """An evaluator of a module, with states given by dimensions of arguments."""
+
+    def __init__(self, module: bytes, mesh: str, device: str = "cpu") -> None:
+        self.evaluator: Evaluator = evaluator_of(module, mesh, device)
+
+    def state(self, *actions: tuple[Dim, int]) -> tuple[Action, ...]:
+        """For each dimension of an argument the axis that shards its colour."""
+        analysis = self.evaluator.analysis
+        return tuple(
+            Action(group=argument_group(analysis, *dim), axis=axis) for dim, axis in actions
+        )
+
+    def peak(self, *actions: tuple[Dim, int]) -> float:
+        """Peak bytes of a state."""
+        return self.evaluator.cost(self.state(*actions)).peak
+
+    def sent(self, *actions: tuple[Dim, int]) -> dict[tuple[str, tuple[int, ...]], float]:
+        """(kind, axes) -> bytes on the wire of each device."""
+        rows = self.evaluator.collectives(self.state(*actions))
+        return {(row.kind.name, row.axes): row.bytes for row in rows}
