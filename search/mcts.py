@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from costmodel.scratch import Scratch
 from search.polish import polish
 from search.problem import Found, Problem, Settings
 from search.progress import Control, Progress
+from search.simple import greedy
 from search.tree import MAX_DEPTH, UNTRIED, Agent, Rules, Tree, grow
 
 CHUNK = 32
 """Rollouts between two looks at the clock: some milliseconds."""
 MAX_CHILD_CELLS = 1 << 25
+GREEDY_EVALUATIONS = 20_000
+"""States that the second start may price before it is polished."""
 IMPROVED = 1e-4
 """A round counts as better when the cost falls by more than this part."""
 
@@ -71,6 +74,7 @@ class _Search:
                 reason = "rollouts"
         if reason in ("converged", "rollouts"):
             self._polish()
+            self._second_start()
         return Found(
             state=self._best,
             cost=self._cost,
@@ -140,6 +144,22 @@ class _Search:
             self._best = found.state
             self._cost, self._memory = self._measure(self._best)
         return improved
+
+    def _second_start(self) -> None:
+        """Take what greedy descent and a polish find from nothing, where that is better.
+
+        The rounds only build on what the first of them chose; this does not.
+        """
+        quiet = self._control.quiet()
+        found = greedy(self._problem, replace(self._settings, rollouts=GREEDY_EVALUATIONS), quiet)
+        self._extra += found.evaluations
+        if found.state == self._best:
+            return
+        polished = polish(self._problem, found.state, found.cost, quiet)
+        self._extra += polished.evaluations
+        if polished.cost < self._cost * (1 - IMPROVED):
+            self._best = polished.state
+            self._cost, self._memory = self._measure(self._best)
 
     def _measure(self, state: State) -> tuple[float, float]:
         cost, measured = self._problem.cost(state)

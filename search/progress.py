@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,10 @@ class Control:
     cancelled: Callable[[], bool] = _never
     budget: float | None = None
     _start: float = field(default_factory=time.monotonic)
+
+    def quiet(self) -> Control:
+        """The same cancel, budget and start, and no reports."""
+        return replace(self, on_progress=_ignore)
 
     def elapsed(self) -> float:
         """Seconds since this control was made."""
