@@ -10,16 +10,16 @@ import numpy as np
 from analysis.program import Floats, Ints
 from costmodel.evaluator import State
 from costmodel.scratch import Scratch
+from search.beam import beam
 from search.polish import polish
 from search.problem import Found, Problem, Settings
 from search.progress import Control, Progress
-from search.simple import greedy
 from search.tree import MAX_DEPTH, UNTRIED, Agent, Rules, Tree, grow
 
 CHUNK = 32
 """Rollouts between two looks at the clock: some milliseconds."""
 MAX_CHILD_CELLS = 1 << 25
-GREEDY_EVALUATIONS = 20_000
+BEAM_EVALUATIONS = 12_000
 """States that the second start may price before it is polished."""
 IMPROVED = 1e-4
 """A round counts as better when the cost falls by more than this part."""
@@ -146,12 +146,12 @@ class _Search:
         return improved
 
     def _second_start(self) -> None:
-        """Take what greedy descent and a polish find from nothing, where that is better.
+        """Take what a beam and a polish find from nothing, where that is better.
 
         The rounds only build on what the first of them chose; this does not.
         """
         quiet = self._control.quiet()
-        found = greedy(self._problem, replace(self._settings, rollouts=GREEDY_EVALUATIONS), quiet)
+        found = beam(self._problem, replace(self._settings, rollouts=BEAM_EVALUATIONS), quiet)
         self._extra += found.evaluations
         if found.state == self._best:
             return
