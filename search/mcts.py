@@ -19,8 +19,8 @@ from search.tree import MAX_DEPTH, UNTRIED, Agent, Rules, Tree, grow
 CHUNK = 32
 """Rollouts between two looks at the clock: some milliseconds."""
 MAX_CHILD_CELLS = 1 << 25
-BEAM_EVALUATIONS = 12_000
-"""States that the second start may price before it is polished."""
+BEAM_EVALUATIONS, BEAM_DEPTH = 5_000, 16
+"""About as many states may the second start price; its beam is as wide as that allows."""
 IMPROVED = 1e-4
 """A round counts as better when the cost falls by more than this part."""
 
@@ -62,19 +62,26 @@ class _Search:
         self._rounds = 0
 
     def run(self) -> Found:
-        """Rounds from the best state so far until one does not improve it."""
-        reason: str | None = None
+        """Rounds from the best state so far until one does not improve it.
+
+        After the first of them a beam starts from nothing, which sees pairs of decisions that the
+        trajectories may have missed; the better of the two is polished and built on.
+        """
+        reason = self._round()
+        self._adopt()
+        if reason is None:
+            self._second_start()
+            self._polish()
         while reason is None:
             before = self._cost
             reason = self._round()
             self._adopt()
             if reason is None and self._cost > before * (1 - IMPROVED):
-                reason = "converged" if not self._polish() else None
+                reason = "converged"
             elif reason is None and self._rollouts() >= self._settings.rollouts:
                 reason = "rollouts"
-        if reason in ("converged", "rollouts"):
-            self._polish()
-            self._second_start()
+            if reason is None or self._cost < before:
+                self._polish()
         return Found(
             state=self._best,
             cost=self._cost,
@@ -135,31 +142,26 @@ class _Search:
             self._best = tuple(self._problem.actions[index] for index in path)
             self._cost, self._memory = self._measure(self._best)
 
-    def _polish(self) -> bool:
-        """Polish the best state; True where that made it better, and not only shorter."""
+    def _polish(self) -> None:
+        """Polish the best state."""
         found = polish(self._problem, self._best, self._cost, self._control)
         self._extra += found.evaluations
-        improved = found.cost < self._cost * (1 - IMPROVED)
-        if found.state != self._best:
-            self._best = found.state
-            self._cost, self._memory = self._measure(self._best)
-        return improved
+        self._take(found.state)
 
     def _second_start(self) -> None:
-        """Take what a beam and a polish find from nothing, where that is better.
-
-        The rounds only build on what the first of them chose; this does not.
-        """
-        quiet = self._control.quiet()
-        found = beam(self._problem, replace(self._settings, rollouts=BEAM_EVALUATIONS), quiet)
+        """Take what a beam finds from nothing, where that is better."""
+        problem, settings = self._problem, self._settings
+        width = BEAM_EVALUATIONS // (BEAM_DEPTH * len(problem.actions))
+        narrow = replace(settings, beam_width=max(1, min(width, settings.beam_width)))
+        found = beam(problem, narrow, self._control.quiet())
         self._extra += found.evaluations
-        if found.state == self._best:
-            return
-        polished = polish(self._problem, found.state, found.cost, quiet)
-        self._extra += polished.evaluations
-        if polished.cost < self._cost * (1 - IMPROVED):
-            self._best = polished.state
-            self._cost, self._memory = self._measure(self._best)
+        if found.cost < self._cost:
+            self._take(found.state)
+
+    def _take(self, state: State) -> None:
+        if state != self._best:
+            self._best = state
+            self._cost, self._memory = self._measure(state)
 
     def _measure(self, state: State) -> tuple[float, float]:
         cost, measured = self._problem.cost(state)

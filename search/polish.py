@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from costmodel.evaluator import State
 from search.problem import Problem
 from search.progress import Control
+from search.tree import MAX_DEPTH
 
-MAX_EVALUATIONS = 6_000
+MAX_EVALUATIONS = 10_000
 """States that one polish may price; a long state of a large program has more neighbours."""
 MIN_GAIN = 1e-4
 """A change must lower C(s) by this part; an action that buys less is dropped."""
@@ -25,40 +25,41 @@ class Polished:
 
 
 def polish(problem: Problem, state: State, cost: float, control: Control) -> Polished:
-    """Take the first single change that lowers C(s), again and again, until none does.
+    """Take each single change that lowers C(s), over and over, until none does.
 
-    An action that buys nothing is dropped, so that every decision of a plan pays.
+    An action that buys nothing is dropped, so that every decision of a plan pays. After a change
+    the neighbours of the new state are tried from where those of the old one had got to: what was
+    tried a moment ago is the last to pay now.
     """
-    evaluations, improved = 0, True
-    while improved:
-        improved = False
-        for neighbour in _neighbours(problem, state):
-            if control.stop_reason() is not None or evaluations >= MAX_EVALUATIONS:
-                return Polished(state=state, cost=cost, evaluations=evaluations)
-            priced, _ = problem.cost(neighbour)
-            evaluations += 1
-            shorter = len(neighbour) < len(state)
-            if priced < cost * (1 + MIN_GAIN if shorter else 1 - MIN_GAIN):
-                state, cost, improved = neighbour, priced, True
-                break
+    evaluations, place, idle = 0, 0, 0
+    neighbours = _neighbours(problem, state)
+    while idle < len(neighbours):
+        if control.stop_reason() is not None or evaluations >= MAX_EVALUATIONS:
+            break
+        neighbour = neighbours[place % len(neighbours)]
+        priced, _ = problem.cost(neighbour)
+        evaluations, place, idle = evaluations + 1, place + 1, idle + 1
+        shorter = len(neighbour) < len(state)
+        if priced < cost * (1 + MIN_GAIN if shorter else 1 - MIN_GAIN):
+            state, cost, idle = neighbour, priced, 0
+            neighbours = _neighbours(problem, state)
     return Polished(state=state, cost=cost, evaluations=evaluations)
 
 
-def _neighbours(problem: Problem, state: State) -> Iterator[State]:
-    for index in range(len(state)):
-        yield state[:index] + state[index + 1 :]
-    for index in range(len(state)):
-        for target in range(len(state)):
-            if target != index:
-                rest = [*state[:index], *state[index + 1 :]]
-                rest.insert(target, state[index])
-                yield tuple(rest)
-    taken = set(state)
-    for index in range(len(state)):
-        for action in problem.actions:
-            if action not in taken:
-                yield (*state[:index], action, *state[index + 1 :])
-    for action in problem.actions:
-        if action not in taken:
-            yield (*state, action)
-            yield (action, *state)
+def _neighbours(problem: Problem, state: State) -> list[State]:
+    """States one change away: an action dropped, moved, replaced or added."""
+    around = range(len(state))
+    fresh = [action for action in problem.actions if action not in set(state)]
+    dropped = [state[:index] + state[index + 1 :] for index in around]
+    moved = [
+        (*rest[:target], state[index], *rest[target:])
+        for index, rest in enumerate(dropped)
+        for target in around
+        if target != index
+    ]
+    replaced = [
+        (*state[:index], action, *state[index + 1 :]) for index in around for action in fresh
+    ]
+    room = fresh if len(state) < MAX_DEPTH else []
+    added = [grown for action in room for grown in ((*state, action), (action, *state))]
+    return [*dropped, *moved, *replaced, *added]
