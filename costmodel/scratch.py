@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from analysis.program import Floats, Ints
 from costmodel.kerneljournal import COLUMNS
 from costmodel.tables import Tables
+
+LINE = 256
+"""Bytes after a short array that stay unused: processors fetch lines of 64 or 128 in pairs."""
 
 
 class Scratch(NamedTuple):
@@ -36,6 +39,11 @@ class Scratch(NamedTuple):
     noted: Ints
 
 
+def apart(count: int, dtype: type[np.generic]) -> Any:
+    """A short array of zeros that shares no cache line with another thread's."""
+    return np.zeros(count + LINE // np.dtype(dtype).itemsize, dtype=dtype)[:count]
+
+
 def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
     """Working arrays that fit `tables`; with a journal where it is to have entries."""
     items, axes = len(tables.item_group), len(tables.axis_size)
@@ -49,5 +57,5 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         reduced=np.zeros(len(tables.part_weight), dtype=np.int64),
         wire=np.zeros((5, 1 << axes, 3), dtype=np.float64),
         journal=np.zeros((entries, COLUMNS), dtype=np.float64) if entries else None,
-        noted=np.zeros(4, dtype=np.int64),
+        noted=apart(4, np.int64),
     )

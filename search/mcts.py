@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.program import Floats, Ints
 from costmodel.evaluator import State
-from costmodel.scratch import Scratch
+from costmodel.scratch import Scratch, apart
 from search.beam import beam
 from search.polish import polish
 from search.problem import Found, Problem, Settings
@@ -247,15 +247,19 @@ def priors(problem: Problem, temperature: float) -> Floats:
     return np.append(mixed, 1.0 / (count + 1))
 
 
-def _new_agent(seed: int, index: int, first: int, nodes: int) -> Agent:
-    state = np.random.SeedSequence([seed, index]).generate_state(1, np.uint64) | np.uint64(1)
+def _new_agent(seed: int, index: int, first: int, share: int) -> Agent:
+    random, nodes = apart(1, np.uint64), apart(2, np.int64)
+    random[0] = np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0] | np.uint64(1)
+    nodes[:] = first, first + share
+    best_cost = apart(1, np.float64)
+    best_cost[0] = np.inf
     return Agent(
-        random=state.astype(np.uint64),
-        nodes=np.array([first, first + nodes], dtype=np.int64),
-        best_cost=np.array([np.inf]),
-        best_path=np.zeros(MAX_DEPTH + 1, dtype=np.int64),
-        best_length=np.zeros(1, dtype=np.int64),
-        counts=np.zeros(2, dtype=np.int64),
-        path=np.zeros(MAX_DEPTH + 1, dtype=np.int64),
-        trail=np.zeros(MAX_DEPTH + 2, dtype=np.int64),
+        random=random,
+        nodes=nodes,
+        best_cost=best_cost,
+        best_path=apart(MAX_DEPTH + 1, np.int64),
+        best_length=apart(1, np.int64),
+        counts=apart(2, np.int64),
+        path=apart(MAX_DEPTH + 1, np.int64),
+        trail=apart(MAX_DEPTH + 2, np.int64),
     )
