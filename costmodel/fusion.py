@@ -48,7 +48,8 @@ GPU = Policy(around=False, repeats=False)
 class Fusion:
     """`written[v]` tells whether value v reaches memory; `roots` are in program order.
 
-    `light[v]` tells of a fused value whether no arithmetic made it.
+    `light[v]` tells of a fused value whether no arithmetic made it, `narrow[v]` of a stored one
+    whether its 32 bits are stored as 16.
 
     `kernels` are what is launched; `position[op]` is when an op's fusion runs: its index in the
     schedule.
@@ -56,6 +57,7 @@ class Fusion:
 
     written: Bools
     light: Bools
+    narrow: Bools
     roots: tuple[Root, ...]
     kernels: tuple[Kernel, ...]
     position: Ints
@@ -105,6 +107,7 @@ class _Fuser:
         return Fusion(
             written=self._written,
             light=self._light_values(),
+            narrow=self._narrow_values(),
             roots=tuple(roots),
             kernels=tuple(merge_roots(program, roots, self._roles)),
             position=_schedule(program, roots),
@@ -115,6 +118,32 @@ class _Fuser:
         for value, needs in self._inputs.items():
             light[value] |= needs.light
         return light
+
+    def _narrow_values(self) -> Bools:
+        """What only products and the reductions beside it read, a TPU rounds as it stores it.
+
+        Its matrix unit would round it otherwise.
+        """
+        program, narrow = self._program, np.zeros(self._program.values, dtype=np.bool_)
+        for value in np.flatnonzero(self._written).tolist() if self._policy.around else ():
+            made = self._role(int(program.value_op[value]))
+            if program.dtype(value) == "f32" and made in (Role.FUSIBLE, Role.CONTRACTION):
+                readers = self._readers(value)
+                only = readers <= {Role.CONTRACTION, Role.REDUCE}
+                narrow[value] = only and Role.CONTRACTION in readers
+        return narrow
+
+    def _readers(self, value: int) -> set[Role]:
+        """The roles of what reads a value, looking through what only moves its elements."""
+        program, found = self._program, set[Role]()
+        for use in self._users[value]:
+            op = program.user(use)
+            moved = program.values_of(op)
+            if program.kind(op) in LAYOUT and len(moved) == 1 and not self._written[moved[0]]:
+                found |= self._readers(moved[0])
+            else:
+                found.add(self._role(op))
+        return found
 
     def _role(self, op: int) -> Role:
         return self._roles[self._program.op_name[op]]

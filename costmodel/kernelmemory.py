@@ -9,6 +9,9 @@ from numba import njit
 from costmodel.kerneljournal import BASE, COPY, FEED, LIVE, SUM, note
 from costmodel.kernelmoves import same
 
+MANY = 8
+"""From so many devices on a product that scatters its sums needs its operands whole in memory."""
+
 
 @njit(cache=True, nogil=True)
 def _hold(s: Any, table: int, row: int, first: int, last: int, size: float) -> None:
@@ -60,7 +63,7 @@ def _add_sums(t: Any, s: Any) -> None:
     """Partial sums that are scattered live beside the result; others are summed in place.
 
     A result that would have been fused away is stored to be summed.
-    Beside them lives what feeds a product that sends its sums block by block.
+    Beside them lives what feeds a product that sends its sums to many devices block by block.
     """
     for k in range(len(t.sum_row)):
         row = t.sum_row[k]
@@ -71,7 +74,7 @@ def _add_sums(t: Any, s: Any) -> None:
             _hold(s, SUM, k, t.sum_at[k], t.sum_at[k], size)
     for k in range(len(t.feed_row)):
         row = t.feed_row[k]
-        if not s.reduced[row]:
+        if t.axes_shards[s.reduced[row]] < MANY:
             continue
         result = t.part_result_start[row]
         if s.local[t.part_computed[result]] > s.local[t.part_defined[result]]:
@@ -88,7 +91,8 @@ def peak_bytes(t: Any, s: Any) -> float:
         base += size
     s.delta[:] = 0.0
     for row in range(len(t.live_tensor)):
-        _hold(s, LIVE, row, t.live_from[row], t.live_to[row], s.local[t.live_tensor[row]])
+        size = s.local[t.live_tensor[row]] * t.live_width[row]
+        _hold(s, LIVE, row, t.live_from[row], t.live_to[row], size)
     _add_copies(t, s)
     _add_sums(t, s)
     peak = 0.0

@@ -16,6 +16,8 @@ from costmodel.rows import edges, partial_rows
 
 Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
+Held = tuple[int, int, int, float]
+"""The same, and the part of its bytes that it is stored in."""
 Feed = tuple[int, int, int]
 """(row of the op among the partials, tensor that it reads, position)."""
 Sum = tuple[int, int, int, bool]
@@ -34,7 +36,7 @@ class Intervals:
     """
 
     base: Counter[int]
-    live: dict[int, Live]
+    live: dict[int, Held]
     copies: list[Copy]
     sums: dict[int, Sum]
     feeds: dict[int, Feed]
@@ -52,7 +54,7 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
     spans = _buffer_spans(program, fusion, first, last)
     taken = {*arguments, *reused}
     live = {
-        value: (int(layouts.value_tensor[value]), *span)
+        value: (int(layouts.value_tensor[value]), *span, 0.5 if fusion.narrow[value] else 1.0)
         for value, span in spans.items()
         if value not in taken
     }

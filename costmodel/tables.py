@@ -90,6 +90,7 @@ class Tables(NamedTuple):
     live_tensor: Ints
     live_from: Ints
     live_to: Ints
+    live_width: Floats
     sum_row: Ints
     sum_tensor: Ints
     sum_at: Ints
@@ -286,7 +287,11 @@ def _memory_columns(intervals: Intervals) -> dict[str, Any]:
     sums, feeds = intervals.sums.values(), intervals.feeds.values()
     wanted = [row for _, rows in copies for row in rows]
     moments = [*sums, *feeds]
-    begins = [row[1] for row in [*live, *wanted]] + [row[2] for row in moments]
+    begins = [
+        *(row[1] for row in live),
+        *(row[1] for row in wanted),
+        *(row[2] for row in moments),
+    ]
     events = np.unique(_ints([0, *begins]))
     classes = {row: number for number, row in enumerate(dict.fromkeys(map(_layouts, copies)))}
     return {
@@ -295,6 +300,7 @@ def _memory_columns(intervals: Intervals) -> dict[str, Any]:
         "live_tensor": _ints([row[0] for row in live]),
         "live_from": _at(events, [row[1] for row in live]),
         "live_to": _at(events, [row[2] for row in live]),
+        "live_width": _floats([row[3] for row in live]),
         "sum_row": _ints([row[0] for row in sums]),
         "sum_tensor": _ints([row[1] for row in sums]),
         "sum_at": _at(events, [row[2] for row in sums]),

@@ -303,8 +303,9 @@ class Relaxation:
         for tensor, count in zip(t.base_tensor.tolist(), t.base_count.tolist(), strict=True):
             usage = count * self._local[tensor]
             add(self._tensor_unit[tensor], 0, len(t.event_position), usage)
-        for tensor, low, high in _rows(t.live_tensor, t.live_from, t.live_to):
-            add(self._tensor_unit[tensor], low, high + 1, self._local[tensor])
+        live = _rows(t.live_tensor, t.live_from, t.live_to)
+        for (tensor, low, high), width in zip(live, t.live_width.tolist(), strict=True):
+            add(self._tensor_unit[tensor], low, high + 1, width * self._local[tensor])
         for row, tensor, at, stored in _rows(t.sum_row, t.sum_tensor, t.sum_at, t.sum_stored):
             if stored:
                 continue
