@@ -18,6 +18,7 @@ from tests.search.known_layouts.steps import module_of
 from toast.planfile import Spec
 from toast.specs import Specs
 
+PRODUCT = "stablehlo.dot_general"
 Choice = tuple[str, int, str]
 """An argument by the end of its name, a dimension of it, and the mesh axis that is to split it."""
 
@@ -50,16 +51,16 @@ class Planned:
         assert found, ending
         return found
 
-    def at_use(self, ending: str, op: str = "stablehlo.dot_general") -> set[str]:
-        """The layouts in which ops of a kind read such an argument, itself or a view of it."""
+    def at_use(self, ending: str) -> set[str]:
+        """The layouts in which products read the arguments whose names end so."""
         evaluator, program = self.problem.evaluator, self.problem.evaluator.analysis.program
         specs = Specs(evaluator, self.found.state)
         values = {a.value for a in program.arguments if a.name.endswith(ending)}
         return {
             shown(specs.use(use))
-            for use in range(program.uses)
+            for use in range(len(program.use_value))
             if int(program.use_value[use]) in values
-            and program.kind(program.user(use)) == op
+            and program.kind(program.user(use)) == PRODUCT
         }
 
     def collectives(self) -> dict[tuple[str, tuple[str, ...]], float]:
