@@ -59,8 +59,7 @@ class Planned:
         return {
             shown(specs.use(use))
             for use in range(len(program.use_value))
-            if int(program.use_value[use]) in values
-            and program.kind(program.user(use)) == PRODUCT
+            if int(program.use_value[use]) in values and program.kind(program.user(use)) == PRODUCT
         }
 
     def collectives(self) -> dict[tuple[str, tuple[str, ...]], float]:

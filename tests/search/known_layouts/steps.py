@@ -76,7 +76,7 @@ def attention(weights: Tree, x: jax.Array) -> jax.Array:
     return x + jnp.einsum("bsnh,nhd->bsd", attend(query, key, value), weights["output"])
 
 
-def attention_forward(  # noqa: PLR0913 - sizes, each by its name
+def attention_forward(
     *,
     layers: int,
     batch: int,
@@ -107,7 +107,7 @@ def experts(weights: Tree, x: jax.Array) -> jax.Array:
     Each row goes to its best expert, which has room for a fixed number of rows of a group; masks of
     ones and zeros carry rows to their places and back (GShard).
     """
-    groups, rows, _ = x.shape
+    rows = x.shape[1]
     count = weights["gate"].shape[1]
     room = rows // count
     share = jax.nn.softmax(jnp.einsum("gsd,de->gse", x, weights["gate"]).astype(jnp.float32))
