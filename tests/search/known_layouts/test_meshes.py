@@ -41,7 +41,7 @@ def test_rows_and_megatron_on_two_axes() -> None:
 def test_rows_and_parameters_and_megatron_on_three_axes() -> None:
     """The same on 64 TPU v5p in a cube: two axes for rows and storage, one for the pairs.
 
-    Pairs over 16 chips would sum activations twice as long as it takes to gather weights.
+    Pairs over all 64 would sum whole activations, rows over all 64 gather whole weights.
     """
     step = mlp_training(layers=2, width=8192, hidden=32768, tokens=65536)
     plan = plan_step(step, "data=4,fsdp=4,model=4", device="tpu-v5p")
@@ -52,6 +52,10 @@ def test_rows_and_parameters_and_megatron_on_three_axes() -> None:
     assert plan.at_use("['down']") == {"model,None"}
     assert plan.collectives()["all_reduce", ("model",)] == pytest.approx(3)
     assert over(plan, "all_gather") == {("data", "fsdp")}
+    axes = ("data", "fsdp", "model")
+    pairs: list[Choice] = [("['up']", 1, axis) for axis in axes]
+    rows: list[Choice] = [(name, 0, axis) for name in ("['x']", "['up']") for axis in axes]
+    assert plan.found.cost < min(plan.price(*pairs), plan.price(*rows))
 
 
 def test_batch_and_sequence_and_megatron_on_three_axes() -> None:

@@ -24,7 +24,7 @@ def test_data_parallel() -> None:
     """A million rows and 7 thousand parameters: rows split, parameters whole on every chip.
 
     Splitting parameters too would send as much and save nothing that can be measured; splitting the
-    network would send activations, which are a thousand times larger than it.
+    network would send activations, which are thousands of times larger than it.
     """
     step = classifier_training(rows=1 << 20, features=32, hidden=64, classes=8)
     plan = plan_step(step, "data=8")

@@ -39,7 +39,7 @@ def test_megatron_over_both_axes(tokens: int, mesh: str) -> None:
     ("tokens", "mesh"), [(131072, "data=16,model=4"), (32768, "data=4,model=8")]
 )
 def test_rows_and_pairs_on_the_axes_that_suit_them(tokens: int, mesh: str) -> None:
-    """The mixture of rows and Megatron the right way round: the other way costs a third more."""
+    """The mixture of rows and Megatron the right way round: the other costs 9 and 39 % more."""
     step = mlp_training(layers=2, width=8192, hidden=32768, tokens=tokens)
     plan = plan_step(step, mesh, rollouts=40_000)
     mixture: tuple[Choice, ...] = (
