@@ -1,0 +1,126 @@
+"""Known layouts that mix on meshes of two and three axes, found from bare modules with no hint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from examples.models import itx, unet
+from tests.search.known_layouts.planned import Choice, Planned, plan_step
+from tests.search.known_layouts.steps import attention_forward, mlp_training
+
+
+def over(plan: Planned, kind: str) -> set[tuple[str, ...]]:
+    """The axes over which there are collectives of a kind."""
+    return {axes for found, axes in plan.collectives() if found == kind}
+
+
+def test_rows_and_megatron_on_two_axes() -> None:
+    """65,536 rows, weights of 8192 x 32768, 32 chips as 8 x 4: rows over one, pairs over the other.
+
+    All rows over 32 chips would gather whole weights, all weights over 32 would sum whole
+    activations; the mixture sends an eighth of the sums and a quarter of the gathers. What the
+    rows' axis leaves whole of a parameter it splits for storage (FSDP).
+    """
+    step = mlp_training(layers=2, width=8192, hidden=32768, tokens=65536)
+    plan = plan_step(step, "data=8,model=4")
+    assert plan.layouts("['x']") == {"data,None"}
+    assert plan.layouts("['up']") == {"data,model"}
+    assert plan.layouts("['down']") == {"model,data"}
+    assert plan.at_use("['up']") == {"None,model"}
+    assert plan.at_use("['down']") == {"model,None"}
+    assert plan.collectives()["all_reduce", ("model",)] == pytest.approx(3)
+    assert over(plan, "all_gather") == over(plan, "reduce_scatter") == {("data",)}
+    rows: tuple[Choice, ...] = tuple(("['x']", 0, axis) for axis in ("data", "model"))
+    stored: tuple[Choice, ...] = tuple(("['up']", 0, axis) for axis in ("data", "model"))
+    pairs: tuple[Choice, ...] = tuple(("['up']", 1, axis) for axis in ("data", "model"))
+    assert plan.found.cost < min(plan.price(*rows, *stored), plan.price(*pairs))
+
+
+def test_rows_and_parameters_and_megatron_on_three_axes() -> None:
+    """The same on 64 TPU v5p in a cube: two axes for rows and storage, one for the pairs.
+
+    Pairs over all 64 would sum whole activations, rows over all 64 gather whole weights.
+    """
+    step = mlp_training(layers=2, width=8192, hidden=32768, tokens=65536)
+    plan = plan_step(step, "data=4,fsdp=4,model=4", device="tpu-v5p")
+    assert plan.layouts("['x']") == {"data+fsdp,None"}
+    assert plan.layouts("['up']") == {"data+fsdp,model"}
+    assert plan.layouts("['down']") == {"model,data+fsdp"}
+    assert plan.at_use("['up']") == {"None,model"}
+    assert plan.at_use("['down']") == {"model,None"}
+    assert plan.collectives()["all_reduce", ("model",)] == pytest.approx(3)
+    assert over(plan, "all_gather") == {("data", "fsdp")}
+    axes = ("data", "fsdp", "model")
+    pairs: list[Choice] = [("['up']", 1, axis) for axis in axes]
+    rows: list[Choice] = [(name, 0, axis) for name in ("['x']", "['up']") for axis in axes]
+    assert plan.found.cost < min(plan.price(*pairs), plan.price(*rows))
+
+
+def test_batch_and_sequence_and_megatron_on_three_axes() -> None:
+    """Two texts of 2,048, width 8192, on 64 TPU v5p: an axis each for texts, positions and heads.
+
+    More than two texts there are not. Weights of a gigabyte a layer take long to read whole for
+    256 rows a chip, so a third axis splits them; positions take the rest, through a conflict.
+    """
+    step = attention_forward(
+        layers=2, batch=2, seq=2048, width=8192, heads=32, size=256, shared=True, hidden=32768
+    )
+    plan = plan_step(step, "data=2,seq=8,model=4", device="tpu-v5p")
+    assert plan.layouts("x") == {"data,seq,None"}
+    assert plan.layouts("['query']") == {"None,model,None"}
+    assert plan.layouts("['output']") == {"model,None,None"}
+    assert plan.layouts("['up']") == {"None,model"}
+    assert plan.layouts("['down']") == {"model,None"}
+    assert plan.collectives()["all_reduce", ("model",)] == pytest.approx(4)
+
+
+def test_decoding_with_a_cache() -> None:
+    """Batch, Megatron and multi-query: four texts of 4,096, an inference transformer of 5 B, cut.
+
+    The cache has no heads, so it is split by texts; queries and hidden layers are split by columns
+    and outputs by rows over the other axis. The axis of the texts splits weights once more, along
+    what is summed: for one position each, activations are cheaper to move than weights to read.
+    """
+    config = replace(itx.PRESETS["paper_5b"], layers=2, batch=4, prompt=2048, seq=2048)
+    plan = plan_step(itx.make_step(config), "data=4,model=2")
+    assert plan.layouts("tokens") == {"data"}
+    for name in ("key", "value"):
+        cache = {n: s for n, s in plan.arguments().items() if n.startswith("cache") and name in n}
+        assert len(cache) == 2
+        assert all(spec == [["data"], [], []] for spec in cache.values())
+    assert {layout.split(",")[1] for layout in plan.layouts("['query']")} == {"model"}
+    assert {layout.split(",")[0] for layout in plan.layouts("['output']")} == {"model"}
+    assert all("model" in layout.split(",")[1] for layout in plan.layouts("['up']"))
+    assert all("model" in layout.split(",")[0] for layout in plan.layouts("['down']"))
+    alone = [("tokens", 0, "data"), ("['up']", 1, "model"), ("['query']", 1, "model")]
+    assert plan.found.cost < plan.price(*alone)
+
+
+def test_batch_and_channels_of_a_unet() -> None:
+    """Two images on 2 x 4 chips: an image on each half of them, and its channels over four.
+
+    One resolution of the published U-Net. Pixels are not offered: where a kernel has several output
+    features XLA adds up results that are not partial (see `analysis.halos`).
+    """
+    config = replace(
+        unet.PRESETS["paper"],
+        channels=512,
+        widen=(1,),
+        down_blocks=1,
+        up_blocks=2,
+        batch=2,
+        image=64,
+    )
+    plan = plan_step(unet.make_step(config), "data=2,model=4", rollouts=1000)
+    assert plan.layouts("batch['images']") == {"data,None,None,None"}
+    kernels = {
+        name: spec
+        for name, spec in plan.arguments().items()
+        if name.startswith("state['params']") and len(spec) == 4
+    }
+    assert all(spec[:2] == [[], []] for spec in kernels.values())
+    by_channel = [name for name, spec in kernels.items() if "model" in spec[2] + spec[3]]
+    # All but those of the first and the last convolution, which have three colours.
+    assert len(by_channel) >= len(kernels) - 2
