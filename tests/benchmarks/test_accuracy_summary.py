@@ -10,7 +10,6 @@ from benchmarks.accuracy import tables
 from benchmarks.accuracy.statistics import memory_error
 from benchmarks.accuracy.summary import (
     FEW,
-    MARGIN,
     Fit,
     Ranks,
     by,
@@ -20,7 +19,7 @@ from benchmarks.accuracy.summary import (
     wire,
     worst,
 )
-from costmodel.devices import find
+from costmodel.devices import MARGIN, find
 from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
 
 USABLE = find("tpu-v5e").usable_bytes
@@ -38,7 +37,7 @@ def test_errors_over_cases() -> None:
 
 
 def test_a_plan_is_called_fitting_while_the_margin_stays_free() -> None:
-    assert called_fitting(record(peak=USABLE * (1.0 - MARGIN)))
+    assert called_fitting(record(peak=int(USABLE * (1.0 - MARGIN))))
     assert not called_fitting(record(peak=USABLE * (1.0 - MARGIN) + 1))
 
 

@@ -106,7 +106,7 @@ def test_a_kernel_writes_over_one_of_its_inputs_only() -> None:
         int(fusion.position[program.value_op[value_named(program, f"stablehlo.{kind}", nth)]])
         for kind, nth in (("dot_general", 0), ("dot_general", 1), ("atan2", 0))
     )
-    lasts = {first: last for tensor, first, last in spans if first in (y, u)}
+    lasts = {first: last for _, first, last, _ in spans if first in (y, u)}
     # y's buffer is z's from there on; u is read to the end
     assert lasts == {y: z - 1, u: z}
 
@@ -202,20 +202,47 @@ def test_sums_of_what_would_be_fused_away_need_a_buffer() -> None:
     assert priced.peak((H_K, 0)) == INPUTS / 2 + MADE + MADE
 
 
-def feeding(op: str, device: str, made: str = H) -> Priced:
+def feeding(op: str, device: str, made: str = H, devices: int = 2) -> Priced:
     before = H.replace("f32", "bf16") if op == "convert" else H
     fed = made.replace("h:", "t:")
     lines = [moves(op, fed, before), product(Y, fed, W)]
-    return Priced(main(f"{before} {W}", lines, Y), "a=2", device)
+    return Priced(main(f"{before} {W}", lines, Y), f"a={devices}", device)
 
 
 def test_a_tpu_stores_what_feeds_a_product_whose_sums_are_scattered() -> None:
-    priced = feeding("sine", TPU)
+    priced = feeding("sine", TPU, devices=8)
     # summed: the sine is computed inside the product
-    assert priced.peak((H_K, 0)) == INPUTS / 2 + MADE
-    # scattered: the half of its columns that is here, beside the sums
-    feed = 4 * 64 * 32 / 2
-    assert priced.peak((H_K, 0), (H_M, 0)) == INPUTS / 2 + MADE / 2 + MADE + feed
+    assert priced.peak((H_K, 0)) == INPUTS / 8 + MADE
+    # scattered: the eighth of its columns that is here, beside the sums
+    feed = 4 * 64 * 32 / 8
+    assert priced.peak((H_K, 0), (H_M, 0)) == INPUTS / 8 + MADE / 8 + MADE + feed
+
+
+def test_few_devices_scatter_after_the_product() -> None:
+    peak = feeding("sine", TPU, devices=4).peak((H_K, 0), (H_M, 0))
+    assert peak == INPUTS / 4 + MADE / 4 + MADE
+
+
+def test_what_only_products_read_is_stored_in_half_its_bytes_on_a_tpu() -> None:
+    # t = sin(sum h) feeds two products: f32 that the matrix unit would round in any case
+    lines = [
+        moves("sine", "t:64x32xf32", "h:64x32xf32"),
+        product("y:64x16xf32", "t:64x32xf32", "w:32x16xf32"),
+        maps("tanh", "z:64x16xf32", "y"),
+        product("q:64x8xf32", "z:64x16xf32", "v:16x8xf32"),
+        product("r:64x4xf32", "z:64x16xf32", "u:16x4xf32"),
+    ]
+    arguments = "h:64x32xf32 w:32x16xf32 v:16x8xf32 u:16x4xf32"
+    text = main(arguments, lines, "q:64x8xf32 r:64x4xf32")
+    stored = {}
+    for device in (TPU, GPU):
+        evaluator = Priced(text, "a=2", device).evaluator
+        program, fusion = evaluator.analysis.program, evaluator.fusion
+        z = value_named(program, "stablehlo.tanh")
+        y = value_named(program, "stablehlo.dot_general")
+        stored[device] = [bool(fusion.narrow[v]) for v in (z, y) if fusion.written[v]]
+    assert any(stored[TPU])
+    assert not any(stored[GPU])
 
 
 def test_what_does_no_arithmetic_is_not_stored_to_feed_a_product() -> None:
