@@ -14,6 +14,7 @@ from search.beam import beam
 from search.polish import polish
 from search.problem import Found, Problem, Settings
 from search.progress import Control, Progress
+from search.tied import tied
 from search.tree import MAX_DEPTH, UNTRIED, Agent, Rules, Tree, grow
 
 CHUNK = 32
@@ -149,14 +150,15 @@ class _Search:
         self._take(found.state)
 
     def _second_start(self) -> None:
-        """Take what a beam finds from nothing, where that is better."""
+        """Take what beams over actions and over moves of alike groups find, where it is better."""
         problem, settings = self._problem, self._settings
         width = BEAM_EVALUATIONS // (BEAM_DEPTH * len(problem.actions))
         narrow = replace(settings, beam_width=max(1, min(width, settings.beam_width)))
-        found = beam(problem, narrow, self._control.quiet())
-        self._extra += found.evaluations
-        if found.cost < self._cost:
-            self._take(found.state)
+        for start in (beam, tied):
+            found = start(problem, narrow, self._control.quiet())
+            self._extra += found.evaluations
+            if found.cost < self._cost:
+                self._take(found.state)
 
     def _take(self, state: State) -> None:
         if state != self._best:
