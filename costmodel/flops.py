@@ -30,6 +30,32 @@ def _output_features(program: Program, op: int, kernel: tuple[int, ...]) -> int:
     return shared[0] if shared else 1
 
 
+BATCH, LEFT, RIGHT, CONTRACTED = range(4)
+"""Which operands of a matrix product a factor stands in: both and the result, or as named."""
+
+
+def product_sides(program: Program, op: int) -> tuple[tuple[int, int], ...]:
+    """(side, size) of each factor of a matrix product; nothing for other contractions."""
+    if program.kind(op) not in ("stablehlo.dot_general", "stablehlo.dot"):
+        return ()
+    left, right = (set(program.use_names(use).tolist()) for use in program.uses_of(op))
+    made = set(program.def_names(program.values_of(op)[0]).tolist())
+    sides = {
+        (True, True, True): BATCH,
+        (True, True, False): CONTRACTED,
+        (True, False, True): LEFT,
+        (False, True, True): RIGHT,
+    }
+    return tuple(
+        (sides.get((name in left, name in right, name in made), BATCH), size)
+        for name, size in zip(
+            program.factors_of(op),
+            program.factor_size[list(program.factors_of(op))].tolist(),
+            strict=True,
+        )
+    )
+
+
 def contraction_seconds(program: Program, device: Device) -> dict[int, float]:
     """For each contraction the seconds that one device needs for all of it."""
     roles = [role(name) for name in program.names]

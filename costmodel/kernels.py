@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from analysis.program import Ints
+from costmodel.flops import CONTRACTED, LEFT, RIGHT
 from costmodel.kerneljournal import ROOT, Bound, note
 from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
@@ -88,6 +89,38 @@ def _local_bytes(t: Any, s: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+def _tiled(size: float, tile: int) -> float:
+    """A size rounded up to whole tiles, over the size."""
+    return np.ceil(size / tile) * tile / size
+
+
+@njit(cache=True, nogil=True)
+def _padding(t: Any, s: Any, dot: int) -> float:
+    """How much more than its arithmetic the matrix unit does for a product: whole tiles.
+
+    What is contracted fills the columns of the unit, and so does one side of the result; the other
+    side streams through it by rows. The better of the two ways round counts.
+    """
+    first, last = t.side_start[dot], t.side_start[dot + 1]
+    if first == last:
+        return 1.0
+    start = t.unit_start[t.dot_unit[dot]]
+    left, right, contracted = 1.0, 1.0, 1.0
+    for k in range(first, last):
+        size = np.ceil(t.side_size[k] / s.shards[start + k - first])
+        if t.side_of[k] == LEFT:
+            left *= size
+        elif t.side_of[k] == RIGHT:
+            right *= size
+        elif t.side_of[k] == CONTRACTED:
+            contracted *= size
+    rows, columns = t.tile_rows, t.tile_columns
+    one = _tiled(left, rows) * _tiled(right, columns)
+    other = _tiled(left, columns) * _tiled(right, rows)
+    return _tiled(contracted, columns) * min(one, other)
+
+
+@njit(cache=True, nogil=True)
 def _compute(t: Any, s: Any) -> float:
     """Roofline of every kernel: arithmetic, bytes moved, or elements handled."""
     total = 0.0
@@ -107,7 +140,7 @@ def _compute(t: Any, s: Any) -> float:
             unit = t.dot_unit[k]
             for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
                 shards *= s.shards[i]
-            arithmetic += t.dot_seconds[k] / shards
+            arithmetic += t.dot_seconds[k] / shards * _padding(t, s, k)
         seconds = max(arithmetic, moved / t.bandwidth, elements / t.element_rate)
         bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
         bound = BYTES if seconds == moved / t.bandwidth else bound

@@ -8,12 +8,15 @@ from typing import TypeVar
 import numpy as np
 
 from analysis.program import FactorKind, Program
+from costmodel.flops import product_sides
 from costmodel.fusion import Fusion
 from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
 from costmodel.roles import LAYOUT, Role, role
 
-RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, float], ...]]
+Dot = tuple[int, float, tuple[tuple[int, int], ...]]
+"""(unit, seconds of the whole, (side, size) of each factor) of a contraction."""
+RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[Dot, ...]]
 PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], bool, int]
 """(items, (computed, defined) tensor of each result, if it is a product, row summed before)."""
 EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...]]
@@ -46,7 +49,7 @@ _UPDATING = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
 def root_rows(
     program: Program, layouts: Layouts, fusion: Fusion, seconds: dict[int, float]
 ) -> Rows[RootRow]:
-    """Kernels as (tensors written, tensors read, (unit, whole seconds) of contractions).
+    """Kernels as (tensors written, tensors read, contractions).
 
     The sources are numbers of kernels.
     """
@@ -56,7 +59,10 @@ def root_rows(
             continue
         read = tuple(sorted(_read(program, layouts, kernel)))
         written = tuple(sorted(_written(program, layouts, fusion, kernel)))
-        dots = tuple((int(layouts.op_unit[op]), seconds[op]) for op in kernel.contractions)
+        dots = tuple(
+            (int(layouts.op_unit[op]), seconds[op], product_sides(program, op))
+            for op in kernel.contractions
+        )
         rows.add((written, read, dots), float(program.op_trips[kernel.ops[0]]), number)
     return rows
 

@@ -32,7 +32,8 @@ class Tables(NamedTuple):
     Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
     to a unit; `touch_*`: colour group -> units that have it. Tensors: `tensor_itemsize` bytes, per
     dimension `dim_size` and `dim_item`. Roots: a kernel with weight, tensors written (the first
-    `root_writes`) and read, and contractions (`dot_unit`, seconds of the whole on one device).
+    `root_writes`) and read, and contractions (`dot_unit`, seconds of the whole on one device; of a
+    matrix product by factor the side, `flops.BATCH` and others, and the size).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's, the row that they are added to before that.
     Edges: a value's tensor and those its uses want. Halos: strips exchanged.
@@ -67,6 +68,11 @@ class Tables(NamedTuple):
     root_dot_start: Ints
     dot_unit: Ints
     dot_seconds: Floats
+    side_start: Ints
+    side_of: Ints
+    side_size: Ints
+    tile_rows: int
+    tile_columns: int
     part_weight: Floats
     part_item_start: Ints
     part_item: Ints
@@ -233,6 +239,7 @@ def _root_columns(
     seconds = contraction_seconds(program, device)
     rows = root_rows(program, layouts, fusion, seconds)
     dots = [dots for _, _, dots in rows]
+    factors = [sides for row in dots for _, _, sides in row]
     moved = [written + read for written, read, _ in rows]
     return {
         "root_weight": _floats(list(rows.values())),
@@ -240,8 +247,13 @@ def _root_columns(
         "root_tensor_start": _starts(moved),
         "root_tensor": _flat(moved),
         "root_dot_start": _starts(dots),
-        "dot_unit": _ints([unit for row in dots for unit, _ in row]),
-        "dot_seconds": _floats([cost for row in dots for _, cost in row]),
+        "dot_unit": _ints([unit for row in dots for unit, _, _ in row]),
+        "dot_seconds": _floats([cost for row in dots for _, cost, _ in row]),
+        "side_start": _starts(factors),
+        "side_of": _ints([side for sides in factors for side, _ in sides]),
+        "side_size": _ints([size for sides in factors for _, size in sides]),
+        "tile_rows": device.tile[0],
+        "tile_columns": device.tile[1],
     }
 
 

@@ -216,7 +216,7 @@ def test_equal_products_that_run_together_are_told_apart() -> None:
         moves("convert", f"v:{b}", f"w:{f}"),
         product(f"q:{f}", f"t:{b}", f"v:{b}"),
     ]
-    priced = Priced(main(f"x:{f} w:{f}", lines, f"p:{f} q:{f}"), "a=2", TPU)
+    priced = Priced(main(f"x:{f} w:{f}", lines, f"p:{f} q:{f}"), "a=8", TPU)
     evaluator, program = priced.evaluator, priced.evaluator.analysis.program
     assert evaluator.tables.sum_row.tolist() == [0, 0]
     found = trace(program, evaluator.layouts, evaluator.fusion, evaluator.device)
@@ -226,8 +226,8 @@ def test_equal_products_that_run_together_are_told_apart() -> None:
     rows, columns = (0, 0), (0, 1)
     told = assert_adds_up(evaluator, priced.state((columns, 0), (rows, 0)))
     fed = {one.uses: one.bytes for one in told.alive if one.why is Entry.FEED}
-    # half the columns of the sines, whole in memory because the sums are scattered
-    assert fed == {(found.feeds[0],): 32 * 16 * 4, (found.feeds[1],): 32 * 16 * 2}
+    # an eighth of the columns of the sines, whole in memory because the sums are scattered
+    assert fed == {(found.feeds[0],): 32 * 4 * 4, (found.feeds[1],): 32 * 4 * 2}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""Matrix products cost whole tiles of the matrix unit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.analyse import analyse
+from analysis.load import load
+from costmodel.devices import find
+from costmodel.evaluator import Action, Evaluator
+from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
+from costmodel.kernels import _padding
+from costmodel.mesh import Mesh
+
+DEVICE = find("tpu-v5e")
+
+
+def _product(b: int, m: int, k: int, n: int) -> Evaluator:
+    text = f"""
+func.func public @main(%x: tensor<{b}x{m}x{k}xbf16>, %w: tensor<{b}x{k}x{n}xbf16>)
+    -> tensor<{b}x{m}x{n}xbf16> {{
+  %y = stablehlo.dot_general %x, %w, batching_dims = [0] x [0], contracting_dims = [2] x [1]
+    : (tensor<{b}x{m}x{k}xbf16>, tensor<{b}x{k}x{n}xbf16>) -> tensor<{b}x{m}x{n}xbf16>
+  return %y : tensor<{b}x{m}x{n}xbf16>
+}}
+"""
+    return Evaluator(analyse(load(text.encode()).program), Mesh.parse("x=2"), DEVICE)
+
+
+def _padding_of(evaluator: Evaluator, *state: Action) -> float:
+    scratch = evaluator.new_scratch()
+    evaluator.cost(state, scratch)
+    return float(_padding(evaluator.tables, scratch, 0))
+
+
+def test_the_sides_of_a_product() -> None:
+    program = _product(2, 24, 40, 56).analysis.program
+    (op,) = (op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
+    assert sorted(product_sides(program, op)) == sorted(
+        [(BATCH, 2), (LEFT, 24), (CONTRACTED, 40), (RIGHT, 56)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((64, 256, 384, 128), 1.0),
+        ((64, 256, 100, 128), 1.28),  # contracted
+        ((64, 256, 384, 100), 1.04),  # 256 rows fill the columns, 100 stream through in eights
+        ((64, 100, 384, 100), 1.28 * 1.04),
+        ((3, 256, 384, 128), 1.0),  # a batch is so many products
+    ],
+)
+def test_a_product_costs_whole_tiles(sizes: tuple[int, int, int, int], expected: float) -> None:
+    assert _padding_of(_product(*sizes)) == pytest.approx(expected)
+
+
+def test_the_local_size_counts() -> None:
+    """192 are one and a half tiles; split in two they are 96 on each device, of a tile each."""
+    evaluator = _product(64, 2048, 192, 2048)
+    tables = evaluator.tables
+    rows = zip(tables.item_size.tolist(), tables.item_group.tolist(), strict=True)
+    groups = {size: group for size, group in rows if group >= 0}
+    assert _padding_of(evaluator) == pytest.approx(256 / 192)
+    assert _padding_of(evaluator, Action(group=groups[192], axis=0)) == pytest.approx(128 / 96)
+
+
+def test_more_arithmetic_is_more_time() -> None:
+    """12,700 are not a whole number of tiles: as long as 12,800 where arithmetic binds."""
+    whole, part = (_product(1, 65536, k, 65536).cost(()).compute for k in (12800, 12700))
+    assert part / whole == pytest.approx(1.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.tuples(*[st.integers(1, 300)] * 3))
+def test_padding_never_saves_and_fills_tiles_at_most(sizes: tuple[int, int, int]) -> None:
+    padding = _padding_of(_product(2, *sizes))
+    most = 1.0
+    for size in sizes:
+        most *= -(-size // 128) * 128 / size
+    assert 1.0 <= padding <= most * (1 + 1e-9)
