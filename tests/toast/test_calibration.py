@@ -86,7 +86,7 @@ def test_the_file_can_be_planned_for(measured: Fit, tmp_path: Path) -> None:
     assert Path(request.device).is_absolute()
     plan = make_plan(text("mlp"), request).plan
     assert plan.device == "here"
-    assert plan.memory_bytes == measured.device.usable_bytes
+    assert plan.memory_bytes == measured.device.plannable_bytes
     assert [axis.places for axis in plan.mesh.axes] == [["shm:2"]]
 
 
