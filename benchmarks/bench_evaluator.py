@@ -2,8 +2,9 @@
 
     python -m benchmarks.bench_evaluator [--repeats N]
 
-Prints medians and ranges: evaluations from Python one state at a time, rollouts of the tree search
-on one thread, and the ratio of two threads to one, measured in pairs.
+Prints medians and ranges: evaluations from Python one state at a time, one round of the tree search
+on one thread, and the ratio of two threads to one, measured in pairs. Then where the time of one
+evaluation goes, kernel by kernel.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+from numba import njit
 from rich.console import Console
 from rich.table import Table
 
@@ -21,16 +25,22 @@ from analysis.forms import bytecode
 from analysis.load import load
 from costmodel.devices import find
 from costmodel.evaluator import Evaluator
+from costmodel.kernelmemory import peak_bytes
+from costmodel.kernelmoves import edges, halos, partials, unfused_sums
+from costmodel.kernels import _compute, _local_bytes, reset
 from costmodel.mesh import Mesh
+from costmodel.scratch import Scratch
+from costmodel.tables import Tables
 from examples import gemma
 from search.actions import action_space
-from search.mcts import search
+from search.mcts import _Search
 from search.problem import Problem, Settings
 from search.progress import Control
 from search.warm import warm_kernels
 
 STATES = 4_000
 ROLLOUTS = 12_000
+RUNS = 2_000
 
 
 def main() -> None:
@@ -53,7 +63,13 @@ def main() -> None:
         cells = (statistics.median(values), min(values), max(values))
         digits = 2 if name.startswith("ratio") else 0
         table.add_row(name, *(f"{cell:,.{digits}f}" for cell in cells))
-    Console(width=100).print(table)
+    console = Console(width=100)
+    console.print(table)
+    profile = Table("kernel", "microseconds", "share", title="One evaluation")
+    spent = {name: seconds * 1e6 for name, seconds in kernels(problem).items()}
+    for name, each in spent.items():
+        profile.add_row(name, f"{each:.2f}", f"{each / sum(spent.values()):.0%}")
+    console.print(profile)
 
 
 def gemma_problem() -> Problem:
@@ -76,11 +92,51 @@ def states_per_second(problem: Problem) -> float:
 
 
 def rollouts(problem: Problem, threads: int) -> float:
-    """Evaluations per second of one search."""
+    """Evaluations per second of one round of the tree search."""
     settings = replace(Settings(), threads=threads, rollouts=ROLLOUTS, round_rollouts=ROLLOUTS)
+    tree = _Search(problem, settings, Control())
     started = time.perf_counter()
-    found = search(problem, settings, Control())
-    return found.evaluations / (time.perf_counter() - started)
+    tree._round()
+    return tree._evaluations() / (time.perf_counter() - started)
+
+
+def kernels(problem: Problem) -> dict[str, float]:
+    """Seconds of each kernel in one evaluation: those of many runs in a row, without Python."""
+    tables, scratch = problem.evaluator.tables, problem.evaluator.new_scratch()
+    problem.evaluator.cost(problem.actions[:5], scratch)
+    found = {}
+    for name, kernel in KERNELS.items():
+        kernel(tables, scratch, 1)
+        best = min(_timed(kernel, tables, scratch) for _ in range(5))
+        found[name] = best / RUNS
+    return found
+
+
+def _timed(kernel: Callable[..., None], tables: Tables, scratch: Scratch) -> float:
+    started = time.perf_counter()
+    kernel(tables, scratch, RUNS)
+    return time.perf_counter() - started
+
+
+def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
+    def run(t: Any, s: Any, times: int) -> None:
+        for _ in range(times):
+            kernel(t, s)
+
+    compiled: Callable[..., None] = njit(nogil=True)(run)
+    return compiled
+
+
+KERNELS = {
+    "reset": _repeated(reset),
+    "local sizes": _repeated(_local_bytes),
+    "computation": _repeated(_compute),
+    "partial sums": _repeated(partials),
+    "stored sums": _repeated(unfused_sums),
+    "edges": _repeated(edges),
+    "halos": _repeated(halos),
+    "memory": _repeated(peak_bytes),
+}
 
 
 if __name__ == "__main__":
