@@ -49,7 +49,13 @@ def main() -> None:
     elif arguments.folder is None:
         parser.error("give the folder of the problems, or --score")
     else:
-        _table(arguments.folder, arguments.problems.split(","), arguments.save)
+        names = arguments.problems.split(",")
+        absent = [n for n in names if not (arguments.folder / f"{n}.json.gz").exists()]
+        if unknown := sorted(set(names) - set(ENTRIES)):
+            parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(ENTRIES)}")
+        if absent:
+            parser.error(f"not in {arguments.folder}: {', '.join(f'{n}.json.gz' for n in absent)}")
+        _table(arguments.folder, names, arguments.save)
 
 
 def scored(problem: Path, solution: Path) -> str:
