@@ -63,3 +63,16 @@ class Found:
     termination: str
     bound: float | None = None
     relaxation: str | None = None
+
+    @classmethod
+    def after(
+        cls, state: State, cost: float, evaluations: int, why: str, rollouts: int | None = None
+    ) -> Found:
+        """What a search found that counts the states it priced, where it has no rollouts."""
+        return cls(
+            state=state,
+            cost=cost,
+            rollouts=evaluations if rollouts is None else rollouts,
+            evaluations=evaluations,
+            termination=why,
+        )

@@ -19,7 +19,7 @@ def greedy(problem: Problem, settings: Settings, control: Control) -> Found:
         for action in problem.actions:
             stop = control.stop_reason()
             if stop is not None:
-                return _found(state, cost, evaluations, stop)
+                return Found.after(state, cost, evaluations, stop)
             candidate = (*state, action)
             priced, seen = problem.cost(candidate)
             evaluations += 1
@@ -28,10 +28,10 @@ def greedy(problem: Problem, settings: Settings, control: Control) -> Found:
         if best is None:
             break
         cost, state, measured = best
-        _report(control, evaluations, settings, cost, measured.peak)
+        report(control, evaluations, settings, cost, measured.peak)
     else:
         reason = "rollouts"
-    return _found(state, cost, evaluations, reason)
+    return Found.after(state, cost, evaluations, reason)
 
 
 def random_search(problem: Problem, settings: Settings, control: Control) -> Found:
@@ -46,18 +46,19 @@ def random_search(problem: Problem, settings: Settings, control: Control) -> Fou
         while len(state) < settings.depth and generator.random() >= settings.stop_chance:
             stop = control.stop_reason()
             if stop is not None:
-                return _found(best, cost, evaluations, stop, rollouts)
+                return Found.after(best, cost, evaluations, stop, rollouts)
             state = (*state, problem.actions[generator.integers(len(problem.actions))])
             priced, seen = problem.cost(state)
             evaluations += 1
             if priced < cost:
                 best, cost, measured = state, priced, seen
         if rollouts % 256 == 0:
-            _report(control, rollouts, settings, cost, measured.peak)
-    return _found(best, cost, evaluations, "rollouts", rollouts)
+            report(control, rollouts, settings, cost, measured.peak)
+    return Found.after(best, cost, evaluations, "rollouts", rollouts)
 
 
-def _report(control: Control, done: int, settings: Settings, cost: float, peak: float) -> None:
+def report(control: Control, done: int, settings: Settings, cost: float, peak: float) -> None:
+    """Tell how far a search is that counts the states it prices."""
     control.on_progress(
         Progress(
             stage="search",
@@ -68,16 +69,4 @@ def _report(control: Control, done: int, settings: Settings, cost: float, peak: 
             best_bytes=int(peak),
             seconds=control.elapsed(),
         )
-    )
-
-
-def _found(
-    state: State, cost: float, evaluations: int, reason: str, rollouts: int | None = None
-) -> Found:
-    return Found(
-        state=state,
-        cost=cost,
-        rollouts=evaluations if rollouts is None else rollouts,
-        evaluations=evaluations,
-        termination=reason,
     )
