@@ -6,7 +6,6 @@ a row within one program, that the compiler may not shorten; the time is that of
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 from analysis.errors import InvalidRequest
 from costmodel.fitting import Sample
-from toast.engine import Emitter, take_stdout
+from toast.emitting import Emitter, complete, leave
 
 DTYPES = {
     "bf16": jnp.bfloat16,
@@ -191,26 +190,16 @@ def measure(count: int, emitter: Emitter, *, quick: bool) -> None:
 
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
-    emitter = Emitter(take_stdout())
-    try:
-        measure(int(arguments[0]), emitter, quick="--quick" in arguments[1:])
-    except InvalidRequest as error:
-        emitter.emit("error", code=error.code, message=error.message, hint=error.hint)
-        return 2
-    except (jax.errors.JaxRuntimeError, RuntimeError, TypeError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        emitter.emit(
-            "error",
-            code=InvalidRequest.code,
-            message=f"The measurement failed: {first}",
-            hint="Check that JAX works on this machine, or choose another --platform.",
-        )
-        return 2
-    emitter.emit("done")
-    return 0
+    devices, quick = int(arguments[0]), "--quick" in arguments[1:]
+    return complete(
+        lambda emitter: measure(devices, emitter, quick=quick),
+        (jax.errors.JaxRuntimeError, RuntimeError, TypeError),
+        lambda reason: InvalidRequest(
+            f"The measurement failed: {reason}",
+            "Check that JAX works on this machine, or choose another --platform.",
+        ),
+    )
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stderr.flush()
-    os._exit(code)
+    leave(main(sys.argv[1:]))

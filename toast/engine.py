@@ -11,7 +11,6 @@ SIGTERM stops the search, and the best plan so far is written.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -19,58 +18,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any
 
 from analysis.errors import InvalidRequest, ToastError
+from toast.emitting import EXIT_USER_ERROR, Emitter, leave, take_stdout, tell
 from toast.request import PlanRequest
 
-if TYPE_CHECKING:
-    from search.progress import Progress
-
-EXIT_OK, EXIT_BUG, EXIT_USER_ERROR = 0, 1, 2
-PROGRESS_SECONDS = 0.1
+EXIT_OK, EXIT_BUG = 0, 1
 ORPHAN_SECONDS = 60.0
-
-
-class Emitter:
-    """Writes events to what was stdout when the process started."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-        self._last = (0.0, "")
-
-    def emit(self, event: str, **fields: Any) -> None:
-        """One event, as one line; a parent that went away is no error here."""
-        with contextlib.suppress(BrokenPipeError):
-            self._stream.write(json.dumps({"event": event, **fields}, default=str) + "\n")
-            self._stream.flush()
-
-    def progress(self, progress: Progress) -> None:
-        """A progress event, at most ten a second and one at each change of stage."""
-        now = time.monotonic()
-        when, stage = self._last
-        if stage == progress.stage and now - when < PROGRESS_SECONDS:
-            return
-        self._last = (now, progress.stage)
-        self.emit("progress", **{key: _finite(value) for key, value in asdict(progress).items()})
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: a cost that is not known yet becomes null."""
-    if isinstance(value, float) and not (float("-inf") < value < float("inf")):
-        return None
-    return value
-
-
-def take_stdout() -> IO[str]:
-    """A private copy of stdout; from now on descriptor 1 is stderr, for C++ as for Python."""
-    sys.stdout.flush()
-    private = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return private
 
 
 def listen_for_cancel() -> Callable[[], bool]:
@@ -150,8 +106,7 @@ def main(arguments: list[str]) -> int:
             sys.stderr.write(f"{__doc__}\n")
             return EXIT_USER_ERROR
     except ToastError as error:
-        emitter.emit("error", code=error.code, message=error.message, hint=error.hint)
-        return EXIT_USER_ERROR
+        return tell(emitter, error)
     except Exception as error:
         traceback.print_exc()
         emitter.emit(
@@ -165,7 +120,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stderr.flush()
-    # Daemon threads of numba and XLA have nothing left to do and may abort at shutdown.
-    os._exit(code)
+    leave(main(sys.argv[1:]))

@@ -7,7 +7,6 @@ fails here too.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -23,9 +22,9 @@ from jax._src.lib import xla_client
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxlib.mlir import ir
 
-from analysis.errors import InvalidModule, ToastError
+from analysis.errors import InvalidModule
 from analysis.forms import Loaded, decode
-from toast.engine import Emitter, take_stdout
+from toast.emitting import Emitter, complete, leave
 from toast.planfile import Plan, Spec, Tensor
 from toast.verify import Difference, Verification, find_module, read_plan
 from toast.verify_inputs import describe_arguments, main_of, make_inputs
@@ -205,28 +204,21 @@ def verify_directory(directory: Path, seed: int, emitter: Emitter) -> Verificati
 
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
-    emitter = Emitter(take_stdout())
     jax.config.update("jax_enable_x64", True)  # else 64-bit inputs would be made 32-bit
-    try:
+
+    def verify(emitter: Emitter) -> None:
         verification = verify_directory(Path(arguments[0]), int(arguments[1]), emitter)
-    except ToastError as error:
-        emitter.emit("error", code=error.code, message=error.message, hint=error.hint)
-        return 2
-    except (jax.errors.JaxRuntimeError, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        emitter.emit(
-            "error",
-            code=InvalidModule.code,
-            message=f"XLA refuses to compile or to run the pair on virtual CPU devices: {reason}.",
-            hint="A module with ops of one platform alone can only be verified on that platform.",
-        )
-        return 2
-    emitter.emit("verification", verification=verification.model_dump(mode="json"))
-    emitter.emit("done")
-    return 0
+        emitter.emit("verification", verification=verification.model_dump(mode="json"))
+
+    return complete(
+        verify,
+        (jax.errors.JaxRuntimeError, ValueError),
+        lambda reason: InvalidModule(
+            f"XLA refuses to compile or to run the pair on virtual CPU devices: {reason}.",
+            "A module with ops of one platform alone can only be verified on that platform.",
+        ),
+    )
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stderr.flush()
-    os._exit(code)
+    leave(main(sys.argv[1:]))

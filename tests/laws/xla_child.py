@@ -71,7 +71,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
 if __name__ == "__main__":
     import jax
 
-    from toast.engine import take_stdout
+    from toast.emitting import take_stdout
 
     stream = take_stdout()
     jax.config.update("jax_enable_x64", True)

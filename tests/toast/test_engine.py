@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from examples import forms, gemma, mlp
-from toast.engine import Emitter, write_atomically
+from toast.emitting import Emitter
+from toast.engine import write_atomically
 from toast.planfile import Plan
 from toast.request import PlanRequest
 from toast.runner import Event, engine_command, engine_environment, prepare, run
@@ -125,7 +126,7 @@ def test_events_are_json_whatever_the_numbers() -> None:
 def test_what_c_plus_plus_prints_goes_to_stderr() -> None:
     code = """
 import os, sys
-from toast.engine import Emitter, take_stdout
+from toast.emitting import Emitter, take_stdout
 emitter = Emitter(take_stdout())
 os.write(1, b"printed by XLA\\n")
 print("printed by Python", flush=True)

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from jax._src import compiler
 from jax._src.lib import xla_client
 from jax.experimental import topologies
 
-from analysis.errors import InvalidModule, InvalidRequest, ToastError
+from analysis.errors import InvalidModule, InvalidRequest
 from analysis.forms import decode
-from toast.engine import Emitter, take_stdout
+from toast.emitting import Emitter, complete, leave
 from toast.judge.target import Target
 from toast.judge.verdict import Memory, Refusal
 
@@ -186,26 +187,15 @@ def _plain(record: Memory | Refusal) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
-    emitter = Emitter(take_stdout())
-    try:
-        compile_directory(Path(arguments[0]), emitter)
-    except ToastError as error:
-        emitter.emit("error", code=error.code, message=error.message, hint=error.hint)
-        return 2
-    except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        emitter.emit(
-            "error",
-            code=InvalidRequest.code,
-            message=f"The compiler could not be started: {first}",
-            hint="It has to be of the same version as jaxlib; install the `aot` extra.",
-        )
-        return 2
-    emitter.emit("done")
-    return 0
+    return complete(
+        partial(compile_directory, Path(arguments[0])),
+        (jax.errors.JaxRuntimeError, RuntimeError, ValueError),
+        lambda reason: InvalidRequest(
+            f"The compiler could not be started: {reason}",
+            "It has to be of the same version as jaxlib; install the `aot` extra.",
+        ),
+    )
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stderr.flush()
-    os._exit(code)
+    leave(main(sys.argv[1:]))
