@@ -125,44 +125,59 @@ def _solve(
 def _part(c: Compact, choice: Ints, window: Ints, price: float) -> Instance:
     """The window as an instance; its last node is the memory that the held nodes take."""
     place = {int(node): number for number, node in enumerate(window)}
-    costs, pieces = [], []
-    edges: list[tuple[int, int]] = []
-    tables: list[Floats] = []
+    costs: list[Floats] = []
+    edges: dict[tuple[int, int], Floats] = {}
+    pieces: list[tuple[Piece, ...]] = []
     background = memory_of(c, choice)
     for node in window.tolist():
-        count = c.strategies(node)
-        cost = c.cost[c.start[node] : c.start[node + 1]].copy()
-        for k in range(int(c.link_start[node]), int(c.link_start[node + 1])):
-            other = int(c.link_node[k])
-            own = c.link_cell[k] + np.arange(count) * c.link_own[k]
-            if other not in place:
-                cost += c.cell[own + choice[other] * c.link_other[k]]
-            elif node < other:
-                edges.append((place[node], place[other]))
-                columns = np.arange(c.strategies(other)) * c.link_other[k]
-                tables.append(c.cell[own[:, None] + columns])
-        costs.append(cost)
-        spans = range(int(c.piece_start[node]), int(c.piece_start[node + 1]))
-        row = []
-        for piece in spans:
-            usage = c.usage[c.piece_usage[piece] :][:count]
-            low, high = int(c.piece_low[piece]), int(c.piece_high[piece])
-            background[low:high] -= usage[choice[node]]
-            row.append(Piece(low=low, high=high, usage=usage))
-        pieces.append(tuple(row))
+        costs.append(_cost(c, node, choice, place, edges))
+        pieces.append(_pieces(c, node))
+        for piece in pieces[-1]:
+            background[piece.low : piece.high] -= piece.usage[choice[node]]
     limit = float(c.capacity.max(initial=0.0))
     taken = background + (limit - c.capacity)
-    pieces.append(
-        tuple(
-            Piece(low=time, high=time + 1, usage=np.array([amount]))
-            for time, amount in enumerate(taken.tolist())
-        )
+    held = (
+        Piece(low=time, high=time + 1, usage=np.array([amount]))
+        for time, amount in enumerate(taken.tolist())
     )
     return Instance(
         costs=(*costs, np.zeros(1)),
-        pieces=tuple(pieces),
+        pieces=(*pieces, tuple(held)),
         edges=tuple(edges),
-        tables=tuple(tables),
+        tables=tuple(edges.values()),
         limit=limit,
         excess=price,
+    )
+
+
+def _cost(
+    c: Compact,
+    node: int,
+    choice: Ints,
+    place: dict[int, int],
+    edges: dict[tuple[int, int], Floats],
+) -> Floats:
+    """What each strategy of `node` costs beside the nodes held; its edges go to `edges`."""
+    count = c.strategies(node)
+    cost = c.cost[c.start[node] : c.start[node + 1]].copy()
+    for k in range(int(c.link_start[node]), int(c.link_start[node + 1])):
+        other = int(c.link_node[k])
+        own = c.link_cell[k] + np.arange(count) * c.link_own[k]
+        if other not in place:
+            cost += c.cell[own + choice[other] * c.link_other[k]]
+        elif node < other:
+            columns = np.arange(c.strategies(other)) * c.link_other[k]
+            edges[place[node], place[other]] = c.cell[own[:, None] + columns]
+    return cost
+
+
+def _pieces(c: Compact, node: int) -> tuple[Piece, ...]:
+    count = c.strategies(node)
+    return tuple(
+        Piece(
+            low=int(c.piece_low[piece]),
+            high=int(c.piece_high[piece]),
+            usage=c.usage[c.piece_usage[piece] :][:count],
+        )
+        for piece in range(int(c.piece_start[node]), int(c.piece_start[node + 1]))
     )

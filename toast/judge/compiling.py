@@ -53,6 +53,20 @@ def judge(
             f"The mesh {mesh} has {mesh.devices} devices and {target} has {target.devices}.",
             "Give a topology of as many devices as the mesh has.",
         )
+    answer, text = _compile(module, target, mesh, deadline_s, cancelled)
+    if keep_hlo is not None and text:
+        keep_hlo.write_text(text)
+    return _verdict(answer, text, target, mesh)
+
+
+def _compile(
+    module: bytes,
+    target: Target,
+    mesh: Mesh,
+    deadline_s: float | None,
+    cancelled: Callable[[], bool] | None,
+) -> tuple[dict[str, Any], str]:
+    """What the child says of the program, and the final HLO (empty where there is none)."""
     events: list[Event] = []
     with tempfile.TemporaryDirectory(prefix="toast-judge-") as name:
         directory = Path(name)
@@ -72,10 +86,7 @@ def judge(
         if answer is None:
             raise EngineFailed("The compiler ended without a result.", "Please report this.")
         hlo = directory / "compiled.hlo"
-        text = hlo.read_text() if hlo.exists() else ""
-    if keep_hlo is not None and text:
-        keep_hlo.write_text(text)
-    return _verdict(answer, text, target, mesh)
+        return answer, hlo.read_text() if hlo.exists() else ""
 
 
 def _verdict(answer: dict[str, Any], text: str, target: Target, mesh: Mesh) -> Verdict:
