@@ -12,7 +12,17 @@ from analysis.program import Floats, Ints
 from costmodel.collectives import Kind
 from costmodel.devices import Device
 from costmodel.fusion import Fusion
-from costmodel.kerneljournal import entries, positioned
+from costmodel.kerneljournal import (
+    COUNT,
+    DETAIL,
+    KIND,
+    SECONDS,
+    SIZE,
+    TABLE,
+    Entry,
+    entries,
+    positioned,
+)
 from costmodel.kernels import evaluate, step_seconds
 from costmodel.layouts import Layouts
 from costmodel.mesh import Mesh
@@ -168,11 +178,12 @@ class Evaluator:
 
     def collectives(self, state: Sequence[Action]) -> list[CollectiveCost]:
         """The communication of a state by kind and axes, costliest first."""
-        scratch = self.new_scratch()
-        self.cost(state, scratch)
+        _, journal = self.journal(state)
+        sent = journal[np.isin(journal[:, TABLE], (Entry.PARTIAL, Entry.EDGE, Entry.HALO))]
         rows = []
-        for kind, axes in zip(*np.nonzero(scratch.wire[:, :, 0]), strict=True):
-            count, size, seconds = scratch.wire[kind, axes].tolist()
+        for kind, axes in np.unique(sent[:, [KIND, DETAIL]].astype(np.int64), axis=0).tolist():
+            same = (sent[:, KIND] == kind) & (sent[:, DETAIL] == axes)
+            count, size, seconds = sent[same][:, [COUNT, SIZE, SECONDS]].sum(axis=0).tolist()
             names = tuple(a for a in range(len(self.mesh.axes)) if axes >> a & 1)
             rows.append(
                 CollectiveCost(

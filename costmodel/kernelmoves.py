@@ -6,6 +6,8 @@ from typing import Any
 
 from numba import njit
 
+from costmodel.dependencies import EDGES, HALOS, PARTIALS
+from costmodel.kernelchanges import is_stale, total
 from costmodel.kerneljournal import EDGE, HALO, PARTIAL, UNFUSED, Bound, mark, note, note_collective
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5)
@@ -23,9 +25,6 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
     for k in range(1, t.axes_alpha.shape[2]):
         seconds = min(seconds, t.axes_alpha[kind, axes, k] + t.axes_beta[kind, axes, k] * size)
     seconds *= weight
-    s.wire[kind, axes, 0] += weight
-    s.wire[kind, axes, 1] += weight * wire
-    s.wire[kind, axes, 2] += seconds
     note_collective(s.journal, s.noted, kind, axes, weight, weight * wire, seconds)
     return seconds
 
@@ -138,9 +137,10 @@ def _is_added(t: Any, s: Any, row: int) -> bool:
 @njit(cache=True, nogil=True)
 def partials(t: Any, s: Any) -> float:
     """Seconds of the collectives at the results of ops; keeps the axes of partial sums."""
-    total = 0.0
     for row in range(len(t.part_weight)):
-        reduced = 0
+        if not is_stale(t, s, PARTIALS, row):
+            continue
+        reduced, spent = 0, 0.0
         for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
             reduced |= s.mask[t.part_item[k]]
         s.reduced[row] = reduced
@@ -151,8 +151,9 @@ def partials(t: Any, s: Any) -> float:
             if reduced or not same(t, s, computed, defined):
                 mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
                 product, weight = t.part_product[row] > 0, t.part_weight[row]
-                total += reshard(t, s, computed, defined, reduced, product, 1.0, weight)
-    return total
+                spent += reshard(t, s, computed, defined, reduced, product, 1.0, weight)
+        s.part_seconds[row] = spent
+    return total(s.part_seconds)
 
 
 @njit(cache=True, nogil=True)
@@ -161,16 +162,18 @@ def unfused_sums(t: Any, s: Any) -> float:
 
     A collective cannot be fused into, so what would have stayed inside a kernel goes to memory.
     """
-    total = 0.0
     for row in range(len(t.part_weight)):
+        if not is_stale(t, s, PARTIALS, row):
+            continue
+        s.stored_seconds[row] = 0.0
         if s.reduced[row]:
             for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
                 weight, place = t.part_weight[row], k - t.part_result_start[row]
                 moved = 2.0 * weight * s.local[t.part_computed[k]]
                 spent = moved / t.bandwidth
                 note(s.journal, s.noted, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
-                total += spent
-    return total
+                s.stored_seconds[row] += spent
+    return total(s.stored_seconds)
 
 
 @njit(cache=True, nogil=True)
@@ -179,9 +182,10 @@ def edges(t: Any, s: Any) -> float:
 
     An f32 that one product alone reads, a TPU sends in the 16 bits that its matrix unit takes.
     """
-    total = 0.0
     for row in range(len(t.edge_weight)):
-        source = t.edge_from[row]
+        if not is_stale(t, s, EDGES, row):
+            continue
+        spent, source = 0.0, t.edge_from[row]
         first, last = t.edge_to_start[row], t.edge_to_start[row + 1]
         for k in range(first, last):
             target = t.edge_to[k]
@@ -195,19 +199,22 @@ def edges(t: Any, s: Any) -> float:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
                 width = 0.5 if alone and t.narrows else 1.0
                 mark(s.journal, s.noted, EDGE, row, k - first)
-                total += reshard(t, s, source, target, 0, False, width, weight)
-    return total
+                spent += reshard(t, s, source, target, 0, False, width, weight)
+        s.edge_seconds[row] = spent
+    return total(s.edge_seconds)
 
 
 @njit(cache=True, nogil=True)
 def halos(t: Any, s: Any) -> float:
     """Seconds to exchange strips with neighbours."""
-    total = 0.0
     for row in range(len(t.halo_weight)):
-        item = t.halo_item[row]
+        if not is_stale(t, s, HALOS, row):
+            continue
+        spent, item = 0.0, t.halo_item[row]
         axes = s.mask[item]
         if axes:
             strip = min(t.halo_part[row] * s.shards[item], 1.0) * s.local[t.halo_tensor[row]]
             mark(s.journal, s.noted, HALO, row, 0)
-            total += collective(t, s, COLLECTIVE_PERMUTE, axes, strip, t.halo_weight[row])
-    return total
+            spent = collective(t, s, COLLECTIVE_PERMUTE, axes, strip, t.halo_weight[row])
+        s.halo_seconds[row] = spent
+    return total(s.halo_seconds)

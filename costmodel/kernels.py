@@ -14,12 +14,16 @@ import numpy as np
 from numba import njit
 
 from analysis.program import Ints
+from costmodel.dependencies import ROOTS
 from costmodel.flops import CONTRACTED, LEFT, RIGHT
 from costmodel.kerneljournal import ROOT, Bound, note
+from costmodel.kernelchanges import is_stale, mark_changes, total
 from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""With it and the two factors beside it the bits of a number are mixed (splitmix64)."""
 
 
 class Measured(NamedTuple):
@@ -67,25 +71,14 @@ def shard(t: Any, s: Any, group: int, axis: int, bits: int) -> int:
 @njit(cache=True, nogil=True)
 def layout_key(s: Any) -> int:
     """A 64-bit key of the whole layout: equal for every order of actions that leads to it."""
-    key = np.uint64(1469598103934665603)
+    key = np.uint64(0)
     for i in range(len(s.mask)):
-        key = (key ^ np.uint64(s.mask[i])) * np.uint64(1099511628211)
-        key ^= key >> np.uint64(29)
+        if s.mask[i]:
+            mixed = (np.uint64(i) << np.uint64(32) ^ np.uint64(s.mask[i])) + GOLDEN
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            key ^= mixed ^ (mixed >> np.uint64(31))
     return np.int64(key & np.uint64(0x7FFFFFFFFFFFFFFF))  # type: ignore[return-value]
-
-
-@njit(cache=True, nogil=True)
-def _local_bytes(t: Any, s: Any) -> None:
-    for tensor in range(len(t.tensor_itemsize)):
-        size = t.tensor_itemsize[tensor]
-        for d in range(t.tensor_start[tensor], t.tensor_start[tensor + 1]):
-            item = t.dim_item[d]
-            if item >= 0 and s.shards[item] > 1:
-                n = s.shards[item]
-                size *= (t.dim_size[d] + n - 1) // n
-            else:
-                size *= t.dim_size[d]
-        s.local[tensor] = size
 
 
 @njit(cache=True, nogil=True)
@@ -123,8 +116,9 @@ def _padding(t: Any, s: Any, dot: int) -> float:
 @njit(cache=True, nogil=True)
 def _compute(t: Any, s: Any) -> float:
     """Roofline of every kernel: arithmetic, bytes moved, or elements handled."""
-    total = 0.0
     for root in range(len(t.root_weight)):
+        if not is_stale(t, s, ROOTS, root):
+            continue
         first_dot, last_dot = t.root_dot_start[root], t.root_dot_start[root + 1]
         first, last = t.root_tensor_start[root], t.root_tensor_start[root + 1]
         writes = first + t.root_writes[root]
@@ -147,16 +141,18 @@ def _compute(t: Any, s: Any) -> float:
         weight = t.root_weight[root]
         spent = weight * (seconds + t.overhead)
         note(s.journal, s.noted, ROOT, root, 0, bound, 0, weight, weight * moved, spent)
-        total += spent
-    return total
+        s.root_seconds[root] = spent
+    return total(s.root_seconds)
 
 
 @njit(cache=True, nogil=True)
 def price(t: Any, s: Any) -> tuple[float, float, float]:
-    """Compute seconds, communication seconds and peak bytes of the layout in `s`."""
-    s.wire[:] = 0.0
+    """Compute seconds, communication seconds and peak bytes of the layout in `s`.
+
+    What the layout did not change since the last time is not priced again.
+    """
     s.noted[0] = 0
-    _local_bytes(t, s)
+    mark_changes(t, s)
     compute = _compute(t, s)
     communication = partials(t, s) + edges(t, s) + halos(t, s)
     return compute + unfused_sums(t, s), communication, peak_bytes(t, s)

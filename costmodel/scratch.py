@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints
 from costmodel.kerneljournal import COLUMNS
@@ -21,10 +22,13 @@ class Scratch(NamedTuple):
     the axes that a unit has given away; `local[tensor]` bytes on one device;
     `leader` of each layout that uses want the first that is the same in this state, -1 where it is
     that of the value; `delta[event]` change of the bytes alive; `reduced[row]` the
-    axes over which a row of the partials has partial sums. `wire` [5, 2^axes, 3]
-    collects count, bytes and seconds by collective and axes. `journal` [entries, columns],
+    axes over which a row of the partials has partial sums. `journal` [entries, columns],
     where there is one, has what was added up, and `noted` how far it is written; see
     `kerneljournal`.
+
+    What the layout priced last cost, `priced[item]` its masks: `X_seconds` by row, `X_held` bytes
+    by row, `copy_from` and `copy_to` the events between which a copy is held. `stale[term]` tells
+    of the rows to price again; see `kernelchanges`. The fifth of `noted` is 0 before all this.
     """
 
     mask: Ints
@@ -34,7 +38,19 @@ class Scratch(NamedTuple):
     leader: Ints
     delta: Floats
     reduced: Ints
-    wire: Floats
+    priced: Ints
+    stale: NDArray[np.bool_]
+    root_seconds: Floats
+    part_seconds: Floats
+    stored_seconds: Floats
+    edge_seconds: Floats
+    halo_seconds: Floats
+    live_held: Floats
+    copy_held: Floats
+    copy_from: Ints
+    copy_to: Ints
+    sum_held: Floats
+    feed_held: Floats
     journal: Floats | None
     noted: Ints
 
@@ -46,7 +62,7 @@ def apart(count: int, dtype: type[np.generic]) -> Any:
 
 def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
     """Working arrays that fit `tables`; with a journal where it is to have entries."""
-    items, axes = len(tables.item_group), len(tables.axis_size)
+    items, copies = len(tables.item_group), len(tables.copy_tensor)
     return Scratch(
         mask=np.zeros(items, dtype=np.int64),
         shards=np.ones(items, dtype=np.int64),
@@ -55,7 +71,19 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         leader=np.zeros(len(tables.kind_tensor), dtype=np.int64),
         delta=np.zeros(len(tables.event_position) + 1, dtype=np.float64),
         reduced=np.zeros(len(tables.part_weight), dtype=np.int64),
-        wire=np.zeros((5, 1 << axes, 3), dtype=np.float64),
+        priced=np.zeros(items, dtype=np.int64),
+        stale=np.zeros(int(tables.term_first[-1]), dtype=np.bool_),
+        root_seconds=np.zeros(len(tables.root_weight)),
+        part_seconds=np.zeros(len(tables.part_weight)),
+        stored_seconds=np.zeros(len(tables.part_weight)),
+        edge_seconds=np.zeros(len(tables.edge_weight)),
+        halo_seconds=np.zeros(len(tables.halo_weight)),
+        live_held=np.zeros(len(tables.live_tensor)),
+        copy_held=np.zeros(copies),
+        copy_from=np.zeros(copies, dtype=np.int64),
+        copy_to=np.zeros(copies, dtype=np.int64),
+        sum_held=np.zeros(len(tables.sum_row)),
+        feed_held=np.zeros(len(tables.feed_row)),
         journal=np.zeros((entries, COLUMNS), dtype=np.float64) if entries else None,
-        noted=apart(4, np.int64),
+        noted=apart(5, np.int64),
     )

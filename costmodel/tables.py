@@ -16,6 +16,7 @@ from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
 from analysis.program import Floats, Ints, Program
 from costmodel.collectives import collective_tables
+from costmodel.dependencies import dependency_columns
 from costmodel.devices import Device
 from costmodel.flops import contraction_seconds
 from costmodel.fusion import Fusion, fuse, policy_of
@@ -43,6 +44,8 @@ class Tables(NamedTuple):
     partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
     scattered. `windowed`: reduce-scatters run block by block beside their product; `narrows`: an
     f32 that one product alone reads (`edge_to_narrow`) travels in 16 bits.
+    Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
+    see `dependencies`).
     Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
     collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
     """
@@ -113,6 +116,11 @@ class Tables(NamedTuple):
     copy_from: Ints
     copy_to: Ints
     event_position: Ints
+    term_first: Ints
+    unit_term_start: Ints
+    unit_term: Ints
+    unit_tensor_start: Ints
+    unit_tensor: Ints
     windowed: bool
     narrows: bool
     axis_size: Ints
@@ -154,6 +162,7 @@ def _build(
     )
     tables = Tables(
         **columns,
+        **dependency_columns(columns),
         windowed=policy.around,
         narrows=policy.around,
         axis_size=_ints([axis.size for axis in mesh.axes]),

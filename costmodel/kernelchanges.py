@@ -1,0 +1,81 @@
+"""What a new layout changes: the kernels price that again, and nothing else.
+
+A scratch keeps what every row cost under the layout that it priced last. A row is a function of the
+units that it is made of, so the rows of units whose layout is the same cost what they did. Totals
+are added up anew in the order of the rows, and bytes are whole halves, whose sums are exact: a
+state costs the same whatever was priced before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from analysis.program import Floats
+
+
+@njit(cache=True, nogil=True)
+def is_stale(t: Any, s: Any, table: int, row: int) -> bool:
+    """Whether a row of a table of `dependencies` has to be priced again."""
+    return bool(s.stale[t.term_first[table] + row])
+
+
+@njit(cache=True, nogil=True)
+def total(seconds: Floats) -> float:
+    """The sum of all rows, from the first to the last."""
+    added = 0.0
+    for row in range(len(seconds)):
+        added += seconds[row]
+    return added
+
+
+@njit(cache=True, nogil=True)
+def mark_changes(t: Any, s: Any) -> None:
+    """Find the units laid out otherwise than when `s` was priced last, and what depends on them.
+
+    A journal tells of every row, so with one everything is priced again.
+    """
+    if s.journal is not None or s.noted[4] == 0:
+        _forget(t, s)
+        return
+    s.stale[:] = False
+    for unit in range(len(t.unit_start) - 1):
+        changed = False
+        for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
+            if s.mask[i] != s.priced[i]:
+                s.priced[i] = s.mask[i]
+                changed = True
+        if changed:
+            for k in range(t.unit_tensor_start[unit], t.unit_tensor_start[unit + 1]):
+                _measure(t, s, t.unit_tensor[k])
+            for k in range(t.unit_term_start[unit], t.unit_term_start[unit + 1]):
+                s.stale[t.unit_term[k]] = True
+
+
+@njit(cache=True, nogil=True)
+def _forget(t: Any, s: Any) -> None:
+    s.stale[:] = True
+    s.priced[:] = s.mask
+    s.delta[:] = 0.0
+    s.live_held[:] = 0.0
+    s.copy_held[:] = 0.0
+    s.sum_held[:] = 0.0
+    s.feed_held[:] = 0.0
+    s.noted[4] = 1
+    for tensor in range(len(t.tensor_itemsize)):
+        _measure(t, s, tensor)
+
+
+@njit(cache=True, nogil=True)
+def _measure(t: Any, s: Any, tensor: int) -> None:
+    """The bytes of a tensor on one device."""
+    size = t.tensor_itemsize[tensor]
+    for d in range(t.tensor_start[tensor], t.tensor_start[tensor + 1]):
+        item = t.dim_item[d]
+        if item >= 0 and s.shards[item] > 1:
+            n = s.shards[item]
+            size *= (t.dim_size[d] + n - 1) // n
+        else:
+            size *= t.dim_size[d]
+    s.local[tensor] = size
