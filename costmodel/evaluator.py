@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ from costmodel.kerneljournal import (
     entries,
     positioned,
 )
-from costmodel.kernels import evaluate, step_seconds
+from costmodel.kernels import evaluate, evaluate_many, step_seconds
 from costmodel.layouts import Layouts
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
@@ -33,6 +34,8 @@ from costmodel.tables import Tables, build_tables
 PENALTY = 10.0
 """C of the reward where nobody says otherwise: an excess as large as the whole unsharded program
 costs ten times its time."""
+FEWEST = 16
+"""States that a thread of its own is worth starting for."""
 _TINY = 1e-12
 """Seconds that a program without work is taken to need, so that ratios stay finite."""
 
@@ -129,7 +132,7 @@ class Evaluator:
         self.overlap = overlap
         built: tuple[Tables, Layouts, Fusion] = build_tables(analysis, mesh, device, pins)
         self.tables, self.layouts, self.fusion = built
-        self._scratch = new_scratch(self.tables)
+        self._scratches = [new_scratch(self.tables)]
 
     def new_scratch(self) -> Scratch:
         """Working arrays for one thread."""
@@ -140,15 +143,9 @@ class Evaluator:
 
         Raises IndexError for a state that speaks of another program or mesh.
         """
-        arrays = scratch or self._scratch
-        groups, axes, bits = (
-            np.array([getattr(action, name) for action in state], dtype=np.int64)
-            for name in ("group", "axis", "bits")
-        )
-        if len(state) and not self._knows(groups, axes):
-            raise IndexError("The state has a colour group or a mesh axis that is not there.")
-        measured = evaluate(self.tables, arrays, groups, axes, bits, len(state))
-        compute, communication, peak, key = measured
+        arrays = scratch or self._scratches[0]
+        columns = self._columns([state])
+        compute, communication, peak, key = evaluate(self.tables, arrays, *columns, len(state))
         return Cost(
             compute=compute,
             communication=communication,
@@ -156,6 +153,49 @@ class Evaluator:
             key=int(key),
             overlap=self.overlap,
         )
+
+    def costs(self, states: Sequence[Sequence[Action]], threads: int = 1) -> list[Cost]:
+        """What each of many states costs, on as many threads: the same as `cost` of each.
+
+        Quickest where states that have much in common follow each other.
+        """
+        lengths = [len(state) for state in states]
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        columns = self._columns(states)
+        costs = np.zeros((len(states), 3))
+        keys = np.zeros(len(states), dtype=np.int64)
+        threads = max(1, min(threads, len(states) // FEWEST))
+        while len(self._scratches) < threads:
+            self._scratches.append(self.new_scratch())
+        bounds = [len(states) * part // threads for part in range(threads + 1)]
+
+        def work(part: int) -> None:
+            a, b = bounds[part], bounds[part + 1]
+            scratch = self._scratches[part]
+            evaluate_many(
+                self.tables, scratch, starts[a : b + 1], *columns, costs[a:b], keys[a:b]
+            )
+
+        others = [threading.Thread(target=work, args=(part,)) for part in range(1, threads)]
+        for thread in others:
+            thread.start()
+        work(0)
+        for thread in others:
+            thread.join()
+        return [
+            Cost(compute=row[0], communication=row[1], peak=row[2], key=key, overlap=self.overlap)
+            for row, key in zip(costs.tolist(), keys.tolist(), strict=True)
+        ]
+
+    def _columns(self, states: Sequence[Sequence[Action]]) -> tuple[Ints, Ints, Ints]:
+        """Groups, axes and bits of all actions of the states; raises IndexError for others' own."""
+        actions = [action for state in states for action in state]
+        groups = np.array([action.group for action in actions], dtype=np.int64)
+        axes = np.array([action.axis for action in actions], dtype=np.int64)
+        bits = np.array([action.bits for action in actions], dtype=np.int64)
+        if actions and not self._knows(groups, axes):
+            raise IndexError("The state has a colour group or a mesh axis that is not there.")
+        return groups, axes, bits
 
     def journal(self, state: Sequence[Action]) -> tuple[Scratch, Floats]:
         """The arrays of a state and the entries of its journal; see `kerneljournal`."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from analysis.program import Ints
+from analysis.program import Floats, Ints
 from costmodel.dependencies import ROOTS
 from costmodel.flops import CONTRACTED, LEFT, RIGHT
 from costmodel.kerneljournal import ROOT, Bound, note
@@ -177,3 +177,20 @@ def evaluate(
         shard(t, s, groups[k], axes[k], bits[k])
     compute, communication, peak = price(t, s)
     return compute, communication, peak, layout_key(s)
+
+
+@njit(cache=True, nogil=True)
+def evaluate_many(
+    t: Any, s: Any, starts: Ints, groups: Ints, axes: Ints, bits: Ints, costs: Floats, keys: Ints
+) -> None:
+    """Price states one after another: state n is the actions from `starts[n]` to the next.
+
+    `costs` [states, 3] takes seconds of computation and communication and peak bytes.
+    """
+    for n in range(len(keys)):
+        a, b = starts[n], starts[n + 1]
+        compute, communication, peak, key = evaluate(t, s, groups[a:b], axes[a:b], bits[a:b], b - a)
+        costs[n, 0] = compute
+        costs[n, 1] = communication
+        costs[n, 2] = peak
+        keys[n] = key

@@ -24,16 +24,18 @@ def action_space(evaluator: Evaluator) -> tuple[Action, ...]:
     resolutions = [_resolutions(count) for count in _sets_per_group(analysis)]
     axes = [index for index, axis in enumerate(evaluator.mesh.axes) if axis.size > 1]
     initial = evaluator.cost(())
-    found = []
+    wanted = []
     for group in range(analysis.groups.colours):
         if sizes[group] < threshold:
             continue
         for axis, bits in product(axes, resolutions[group]):
-            action = Action(group=group, axis=axis, bits=bits)
-            cost = evaluator.cost((action,))
-            if (cost.seconds, cost.peak) != (initial.seconds, initial.peak):
-                found.append(action)
-    return tuple(found)
+            wanted.append(Action(group=group, axis=axis, bits=bits))
+    costs = evaluator.costs([(action,) for action in wanted])
+    return tuple(
+        action
+        for action, cost in zip(wanted, costs, strict=True)
+        if (cost.seconds, cost.peak) != (initial.seconds, initial.peak)
+    )
 
 
 def prune_threshold(analysis: Analysis) -> int:

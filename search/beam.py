@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from costmodel.evaluator import State
-from search.problem import Found, Problem, Settings
+from search.problem import Found, Problem, Settings, chunks
 from search.progress import Control
 from search.simple import report
 
@@ -35,20 +35,22 @@ def beam_over(
     while level and idle <= PATIENCE:
         grown: list[tuple[float, State]] = []
         idle += 1
-        for candidate in _longer(level, moves, settings.depth):
+        for candidates in chunks(_longer(level, moves, settings.depth)):
             stop = control.stop_reason()
             if stop is None and evaluations >= settings.rollouts:
                 stop = "rollouts"
             if stop is not None:
                 return Found.after(best, best_cost, evaluations, stop)
-            cost, measured = problem.cost(candidate)
-            evaluations += 1
-            if measured.key in seen:
-                continue
-            seen.add(measured.key)
-            grown.append((cost, candidate))
-            if cost < best_cost * (1 - IMPROVED):
-                best, best_cost, best_peak, idle = candidate, cost, measured.peak, 0
+            candidates = candidates[: settings.rollouts - evaluations]
+            evaluations += len(candidates)
+            priced = problem.costs(candidates, settings.threads)
+            for candidate, (cost, measured) in zip(candidates, priced, strict=True):
+                if measured.key in seen:
+                    continue
+                seen.add(measured.key)
+                grown.append((cost, candidate))
+                if cost < best_cost * (1 - IMPROVED):
+                    best, best_cost, best_peak, idle = candidate, cost, measured.peak, 0
         grown.sort(key=lambda pair: pair[0])
         level = grown[: settings.beam_width]
         report(control, evaluations, settings, best_cost, best_peak)

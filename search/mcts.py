@@ -145,7 +145,8 @@ class _Search:
 
     def _polish(self) -> None:
         """Polish the best state."""
-        found = polish(self._problem, self._best, self._cost, self._control)
+        threads = self._settings.threads
+        found = polish(self._problem, self._best, self._cost, self._control, threads)
         self._extra += found.evaluations
         self._take(found.state)
 
@@ -242,7 +243,8 @@ def priors(problem: Problem, temperature: float) -> Floats:
 
     Half the weight is uniform, so that no action is starved. The last entry is stop.
     """
-    costs = np.array([problem.cost((action,))[0] for action in problem.actions])
+    single = [(action,) for action in problem.actions]
+    costs = np.array([cost for cost, _ in problem.costs(single)])
     weight = np.exp((costs.min() - costs) / (temperature * max(float(costs.min()), 1e-9)))
     count = len(costs)
     mixed = 0.5 * weight / weight.sum() + 0.5 / count

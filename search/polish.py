@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costmodel.evaluator import State
-from search.problem import Problem
+from search.problem import CHUNK, Problem
 from search.progress import Control
 from search.tree import MAX_DEPTH
 
-MAX_EVALUATIONS = 10_000
+MAX_EVALUATIONS = 20_000
 """States that one polish may price; a long state of a large program has more neighbours."""
+FIRST_CHUNK = 8
 MIN_GAIN = 1e-4
 """A change must lower C(s) by this part; an action that buys less is dropped."""
 
@@ -24,25 +25,33 @@ class Polished:
     evaluations: int
 
 
-def polish(problem: Problem, state: State, cost: float, control: Control) -> Polished:
+def polish(
+    problem: Problem, state: State, cost: float, control: Control, threads: int = 1
+) -> Polished:
     """Take each single change that lowers C(s), over and over, until none does.
 
     An action that buys nothing is dropped, so that every decision of a plan pays. After a change
     the neighbours of the new state are tried from where those of the old one had got to: what was
-    tried a moment ago is the last to pay now.
+    tried a moment ago is the last to pay now. They are priced by chunks, small ones after a change,
+    as what follows the next change in a chunk is priced for nothing.
     """
-    evaluations, place, idle = 0, 0, 0
+    evaluations, place, idle, size = 0, 0, 0, FIRST_CHUNK
     neighbours = _neighbours(problem, state)
     while idle < len(neighbours):
         if control.stop_reason() is not None or evaluations >= MAX_EVALUATIONS:
             break
-        neighbour = neighbours[place % len(neighbours)]
-        priced, _ = problem.cost(neighbour)
-        evaluations, place, idle = evaluations + 1, place + 1, idle + 1
-        shorter = len(neighbour) < len(state)
-        if priced < cost * (1 + MIN_GAIN if shorter else 1 - MIN_GAIN):
-            state, cost, idle = neighbour, priced, 0
-            neighbours = _neighbours(problem, state)
+        around = range(place, place + min(size, len(neighbours) - idle))
+        chunk = [neighbours[each % len(neighbours)] for each in around]
+        priced = problem.costs(chunk, threads)
+        evaluations += len(chunk)
+        size = min(2 * size, CHUNK)
+        for neighbour, (value, _) in zip(chunk, priced, strict=True):
+            place, idle = place + 1, idle + 1
+            shorter = len(neighbour) < len(state)
+            if value < cost * (1 + MIN_GAIN if shorter else 1 - MIN_GAIN):
+                state, cost, idle, size = neighbour, value, 0, FIRST_CHUNK
+                neighbours = _neighbours(problem, state)
+                break
     return Polished(state=state, cost=cost, evaluations=evaluations)
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from costmodel.evaluator import Action, Cost, Evaluator, Reward, State
+
+
+CHUNK = 128
+"""States that are priced between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +25,10 @@ class Problem:
         """C(s) and the time and memory behind it."""
         cost = self.evaluator.cost(state)
         return self.reward.of(cost), cost
+
+    def costs(self, states: Sequence[State], threads: int = 1) -> list[tuple[float, Cost]]:
+        """The same of each of many states."""
+        return [(self.reward.of(cost), cost) for cost in self.evaluator.costs(states, threads)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +86,10 @@ class Found:
             evaluations=evaluations,
             termination=why,
         )
+
+
+def chunks(states: Iterable[State]) -> Iterator[list[State]]:
+    """The states in their order, `CHUNK` at a time."""
+    rest = iter(states)
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk

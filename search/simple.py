@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.evaluator import State
-from search.problem import Found, Problem, Settings
+from search.problem import Found, Problem, Settings, chunks
 from search.progress import Control, Progress
 
 
@@ -16,15 +16,15 @@ def greedy(problem: Problem, settings: Settings, control: Control) -> Found:
     evaluations, reason = 1, "converged"
     while len(state) < settings.depth and evaluations < settings.rollouts:
         best = None
-        for action in problem.actions:
+        for candidates in chunks((*state, action) for action in problem.actions):
             stop = control.stop_reason()
             if stop is not None:
                 return Found.after(state, cost, evaluations, stop)
-            candidate = (*state, action)
-            priced, seen = problem.cost(candidate)
-            evaluations += 1
-            if priced < cost * (1 - 1e-9) and (best is None or priced < best[0]):
-                best = (priced, candidate, seen)
+            evaluations += len(candidates)
+            rows = zip(candidates, problem.costs(candidates, settings.threads), strict=True)
+            for candidate, (priced, seen) in rows:
+                if priced < cost * (1 - 1e-9) and (best is None or priced < best[0]):
+                    best = (priced, candidate, seen)
         if best is None:
             break
         cost, state, measured = best

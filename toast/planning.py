@@ -136,7 +136,7 @@ def _search(
     if cancelled is not None:
         control.cancelled = cancelled
     found = PLANNERS[request.planner](problem, settings, control)
-    return closest_to_fitting(problem, found, control)
+    return closest_to_fitting(problem, found, control, settings.threads)
 
 
 class _Stages:
