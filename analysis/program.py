@@ -127,7 +127,7 @@ class Program:
 
     def user(self, use: int) -> int:
         """The op that a use belongs to."""
-        return int(np.searchsorted(self.op_uses, use, side="right")) - 1
+        return int(self.op_uses.searchsorted(use, side="right")) - 1
 
     def factors_of(self, op: int) -> range:
         """The factors, and so the names, of an op."""
@@ -135,9 +135,7 @@ class Program:
 
     def shape(self, value: int) -> tuple[int, ...]:
         """The dimensions of a value."""
-        return tuple(
-            int(n) for n in self.dim_size[self.value_dims[value] : self.value_dims[value + 1]]
-        )
+        return tuple(self.dim_size[self.value_dims[value] : self.value_dims[value + 1]].tolist())
 
     def def_names(self, value: int) -> Ints:
         """The name of each dimension of a value at its definition, -1 for none."""

@@ -106,7 +106,9 @@ def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow
     of_op: dict[int, int] = {}
     reductions = _factors_by_op(program, FactorKind.REDUCTION)
     leaders = added_up(program)
-    for op in range(program.ops):
+    differing = layouts.result_tensor != layouts.value_tensor
+    changing = program.value_op[differing & ~program.constant].tolist()
+    for op in sorted({*reductions, *changing}):
         start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
         items = tuple(start + name for name in reductions.get(op, ()))
         results = tuple(
@@ -114,8 +116,7 @@ def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow
             for value in program.values_of(op)
             if not program.constant[value]
         )
-        differs = any(computed != defined for computed, defined in results)
-        if results and (items or differs):
+        if results:
             before = of_op.get(leaders.get(op, -1), -1)
             product = role(program.kind(op)) is Role.CONTRACTION
             row = (items, results, product, before)
@@ -131,7 +132,8 @@ def added_up(program: Program) -> dict[int, int]:
     """
     uses = np.bincount(program.use_value, minlength=program.values)
     leaves: dict[int, list[int]] = {}
-    for op in range(program.ops):
+    adding = np.array([_adds_up(name) for name in program.names], dtype=np.bool_)
+    for op in np.flatnonzero(adding[program.op_name]).tolist():
         kind = program.kind(op)
         values = program.values_of(op)
         if role(kind) is Role.CONTRACTION or kind == "stablehlo.scatter":
@@ -139,11 +141,19 @@ def added_up(program: Program) -> dict[int, int]:
         elif kind == "stablehlo.add" or (kind in LAYOUT and len(program.uses_of(op)) == 1):
             sources = [int(program.use_value[use]) for use in program.uses_of(op)]
             makers = [int(program.value_op[value]) for value in sources]
+            if len(values) != 1 or not all(maker in leaves for maker in makers):
+                continue
             single = all(uses[value] == 1 for value in sources)
             same = len({program.op_trips[maker] for maker in [*makers, op]}) == 1
-            if single and same and all(maker in leaves for maker in makers) and len(values) == 1:
+            if single and same:
                 leaves[op] = [leaf for maker in makers for leaf in leaves.pop(maker)]
     return {leaf: min(found) for found in leaves.values() for leaf in found if leaf != min(found)}
+
+
+def _adds_up(name: str) -> bool:
+    """Whether ops of this name make sums, or may pass them on."""
+    sums = role(name) is Role.CONTRACTION or name == "stablehlo.scatter"
+    return sums or name == "stablehlo.add" or name in LAYOUT
 
 
 def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
@@ -179,17 +189,18 @@ def _is_narrow(program: Program, value: int, uses: list[int]) -> bool:
 
 def edges(program: Program, layouts: Layouts) -> dict[int, dict[int, tuple[float, list[int]]]]:
     """Value -> wanted tensor -> (most trips of a use that wants it, the uses that do)."""
+    differs = layouts.use_tensor != layouts.value_tensor[program.use_value]
+    wanting = np.flatnonzero(differs & ~program.constant[program.use_value])
+    values = program.use_value[wanting].tolist()
+    tensors = layouts.use_tensor[wanting].tolist()
+    trips = np.repeat(program.op_trips, np.diff(program.op_uses))[wanting].tolist()
     found: dict[int, dict[int, tuple[float, list[int]]]] = {}
-    for op in range(program.ops):
-        trips = float(program.op_trips[op])
-        for use in program.uses_of(op):
-            value = int(program.use_value[use])
-            tensor = int(layouts.use_tensor[use])
-            if program.constant[value] or tensor == layouts.value_tensor[value]:
-                continue
-            targets = found.setdefault(value, {})
-            known, uses = targets.get(tensor, (0.0, []))
-            targets[tensor] = (max(known, trips), [*uses, use])
+    for use, value, tensor, runs in zip(wanting.tolist(), values, tensors, trips, strict=True):
+        targets = found.setdefault(value, {})
+        known, uses = targets.setdefault(tensor, (0.0, []))
+        uses.append(use)
+        if runs > known:
+            targets[tensor] = (runs, uses)
     return found
 
 
