@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +137,16 @@ class Program:
     def shape(self, value: int) -> tuple[int, ...]:
         """The dimensions of a value."""
         return tuple(self.dim_size[self.value_dims[value] : self.value_dims[value + 1]].tolist())
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The dimensions of every value, for who asks for many."""
+        sizes = self.dim_size.tolist()
+        return [tuple(sizes[first:end]) for first, end in pairwise(self.value_dims.tolist())]
+
+    def users(self) -> list[int]:
+        """The op that each use belongs to."""
+        found: list[int] = np.repeat(np.arange(self.ops), np.diff(self.op_uses)).tolist()
+        return found
 
     def def_names(self, value: int) -> Ints:
         """The name of each dimension of a value at its definition, -1 for none."""

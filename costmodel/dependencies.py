@@ -5,7 +5,6 @@ Rows of all tables have one numbering, *terms*: those of the first table, then o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ def dependency_columns(columns: Columns) -> Columns:
     tables = _tables(columns, item_unit, tensor_unit)
     first = np.concatenate([[0], np.cumsum([rows for rows, _ in tables])])
     pairs = np.concatenate(
-        [found + (start, 0) for start, (_, found) in zip(first, tables, strict=False)]
+        [found + np.array([start, 0]) for start, (_, found) in zip(first, tables, strict=False)]
     )
     tensors = np.stack([np.arange(len(tensor_unit)), tensor_unit], axis=1)
     unit_term_start, unit_term = _by_unit(pairs, units)

@@ -172,9 +172,7 @@ class Evaluator:
         def work(part: int) -> None:
             a, b = bounds[part], bounds[part + 1]
             scratch = self._scratches[part]
-            evaluate_many(
-                self.tables, scratch, starts[a : b + 1], *columns, costs[a:b], keys[a:b]
-            )
+            evaluate_many(self.tables, scratch, starts[a : b + 1], *columns, costs[a:b], keys[a:b])
 
         others = [threading.Thread(target=work, args=(part,)) for part in range(1, threads)]
         for thread in others:

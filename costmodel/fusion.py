@@ -92,6 +92,9 @@ class _Fuser:
         self._policy = policy
         self._roles = [role(name) for name in program.names]
         self._users = _users(program)
+        self._op_of_use = program.users()
+        self._shapes = program.shapes()
+        self._itemsize = [itemsize(dtype) for dtype in program.dtypes]
         self._written = np.zeros(program.values, dtype=np.bool_)
         self._inputs: dict[int, _Inputs] = {}
         self._stored = self._chain_ends()
@@ -137,7 +140,7 @@ class _Fuser:
         """The roles of what reads a value, looking through what only moves its elements."""
         program, found = self._program, set[Role]()
         for use in self._users[value]:
-            op = program.user(use)
+            op = self._op_of_use[use]
             moved = program.values_of(op)
             if program.kind(op) in LAYOUT and len(moved) == 1 and not self._written[moved[0]]:
                 found |= self._readers(moved[0])
@@ -149,8 +152,7 @@ class _Fuser:
         return self._roles[self._program.op_name[op]]
 
     def _bytes(self, value: int) -> float:
-        program = self._program
-        return math.prod(program.shape(value)) * itemsize(program.dtype(value))
+        return math.prod(self._shapes[value]) * self._itemsize[self._program.value_type[value]]
 
     def _chain_ends(self) -> set[int]:
         """For each contraction the value behind it that is stored: the last of the narrowest."""
@@ -187,21 +189,21 @@ class _Fuser:
         return all(program.kind(int(program.value_op[value])) in LAYOUT for value in values)
 
     def _reduced(self, value: int) -> bool:
-        users = {self._program.user(use) for use in self._users[value]}
+        users = {self._op_of_use[use] for use in self._users[value]}
         fewest = 2 if self._policy.around else 3
         return len(users) >= fewest and any(self._role(op) is Role.REDUCE for op in users)
 
     def _next_in_chain(self, value: int) -> int | None:
         """What the only user makes of a value, where that is elementwise and of one size."""
         program = self._program
-        users = {program.user(use) for use in self._users[value]}
+        users = {self._op_of_use[use] for use in self._users[value]}
         if len(users) != 1:
             return None
         (op,) = users
         made = program.values_of(op)
         if self._role(op) is not Role.FUSIBLE or len(made) != 1:
             return None
-        same = math.prod(program.shape(made[0])) == math.prod(program.shape(value))
+        same = math.prod(self._shapes[made[0]]) == math.prod(self._shapes[value])
         return made[0] if same else None
 
     def _place(self, op: int, kind: Role, needs: _Inputs) -> bool:
@@ -226,7 +228,7 @@ class _Fuser:
             return False
         if needs.expensive and len(users) > 1 and not self._policy.repeats:
             return False
-        return self._cheaper_again(value, needs, len({self._program.user(use) for use in users}))
+        return self._cheaper_again(value, needs, len({self._op_of_use[use] for use in users}))
 
     def _cheaper_again(self, value: int, needs: _Inputs, users: int) -> bool:
         """Whether reading the inputs once for each user moves no more than storing the value."""
@@ -241,7 +243,7 @@ class _Fuser:
         Not across the border of a loop, and not where it is the buffer that the op updates.
         """
         program = self._program
-        op, home = program.user(use), int(program.value_op[value])
+        op, home = self._op_of_use[use], int(program.value_op[value])
         kind = self._role(op)
         if kind in (Role.NOTHING, Role.OPAQUE) or program.op_trips[op] != program.op_trips[home]:
             return False

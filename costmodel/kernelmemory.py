@@ -16,9 +16,7 @@ MANY = 8
 
 
 @njit(cache=True, nogil=True)
-def _hold(
-    s: Any, held: Any, table: int, row: int, first: int, last: int, size: float
-) -> None:
+def _hold(s: Any, held: Any, table: int, row: int, first: int, last: int, size: float) -> None:
     """Count `size` bytes over the events [first, last] instead of those `held` for the row."""
     if size > 0.0:
         note(s.journal, s.noted, table, row, 0, first, last, 1.0, size, 0.0)

@@ -16,8 +16,8 @@ from numba import njit
 from analysis.program import Floats, Ints
 from costmodel.dependencies import ROOTS
 from costmodel.flops import CONTRACTED, LEFT, RIGHT
-from costmodel.kerneljournal import ROOT, Bound, note
 from costmodel.kernelchanges import is_stale, mark_changes, total
+from costmodel.kerneljournal import ROOT, Bound, note
 from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
 

@@ -55,7 +55,8 @@ class _Interner:
         self._pins = pins
         self._program = analysis.program
         colour = analysis.colours.colour
-        self._group = np.append(analysis.groups.of_colour, -1)[colour]
+        # no name, -1, has no group either: it reads the last entry
+        self._group = [*np.append(analysis.groups.of_colour, -1)[colour].tolist(), -1]
         self._resolution = _resolutions(analysis)
         self._unit_number: dict[Unit, int] = {}
         self._tensor_number: dict[tuple[float, tuple[tuple[int, int], ...]], int] = {}
@@ -67,6 +68,7 @@ class _Interner:
             value_tensor=np.zeros(program.values, dtype=np.int64),
             result_tensor=np.zeros(program.values, dtype=np.int64),
         )
+        self._shapes = program.shapes()
         self._itemsize = [itemsize(dtype) for dtype in program.dtypes]
         self._pairwise = [name in TRANSFERS for name in program.names]
         self._last_unit = 0
@@ -125,7 +127,7 @@ class _Interner:
         self, value: int, names: Ints, fixed: Masks | None = None, forbidden: int = 0
     ) -> int:
         """A tensor whose dimensions compete for axes among themselves only."""
-        shape = list(self._program.shape(value))
+        shape = list(self._shapes[value])
         if fixed is None:
             unit = self._unit(names.tolist(), shape, forbidden)
         else:
@@ -135,7 +137,7 @@ class _Interner:
         return self._tensor(value, [start + d for d in range(len(shape))])
 
     def _unit(self, names: list[int], sizes: list[int], forbidden: int = 0) -> int:
-        groups = [int(self._group[name]) if name >= 0 else -1 for name in names]
+        groups = [self._group[name] for name in names]
         resolved = {}
         if len(set(groups)) < len(groups):
             resolved = self._resolved(names, groups)
@@ -168,9 +170,8 @@ class _Interner:
         return found
 
     def _tensor(self, value: int, items: list[int]) -> int:
-        program = self._program
-        size = self._itemsize[program.value_type[value]]
-        key = (size, tuple(zip(program.shape(value), items, strict=True)))
+        size = self._itemsize[self._program.value_type[value]]
+        key = (size, tuple(zip(self._shapes[value], items, strict=True)))
         number = self._tensor_number.get(key)
         if number is None:
             number = self._tensor_number[key] = len(self._out.tensors)

@@ -35,13 +35,13 @@ def beam_over(
     while level and idle <= PATIENCE:
         grown: list[tuple[float, State]] = []
         idle += 1
-        for candidates in chunks(_longer(level, moves, settings.depth)):
+        for chunk in chunks(_longer(level, moves, settings.depth)):
             stop = control.stop_reason()
             if stop is None and evaluations >= settings.rollouts:
                 stop = "rollouts"
             if stop is not None:
                 return Found.after(best, best_cost, evaluations, stop)
-            candidates = candidates[: settings.rollouts - evaluations]
+            candidates = chunk[: settings.rollouts - evaluations]
             evaluations += len(candidates)
             priced = problem.costs(candidates, settings.threads)
             for candidate, (cost, measured) in zip(candidates, priced, strict=True):

@@ -12,9 +12,7 @@ PENALTY = 1e6
 """With this C any byte above the memory weighs more than any time."""
 
 
-def closest_to_fitting(
-    problem: Problem, found: Found, control: Control, threads: int = 1
-) -> Found:
+def closest_to_fitting(problem: Problem, found: Found, control: Control, threads: int = 1) -> Found:
     """A state that is above the memory, polished for its peak alone; others are kept as they are.
 
     The reward of TOAST section 4.5 trades time for bytes above the memory, so its best state may be

@@ -14,7 +14,7 @@ from search.beam import beam
 from search.polish import polish
 from search.problem import Found, Problem, Settings
 from search.progress import Control, Progress
-from search.tied import tied
+from search.tied import moves, tied
 from search.tree import MAX_DEPTH, UNTRIED, Agent, Rules, Tree, grow
 
 CHUNK = 32
@@ -155,7 +155,8 @@ class _Search:
         problem, settings = self._problem, self._settings
         width = BEAM_EVALUATIONS // (BEAM_DEPTH * len(problem.actions))
         narrow = replace(settings, beam_width=max(1, min(width, settings.beam_width)))
-        for start in (beam, tied):
+        alike = len(moves(problem)) < len(problem.actions)
+        for start in (beam, tied) if alike else (beam,):
             found = start(problem, narrow, self._control.quiet())
             self._extra += found.evaluations
             if found.cost < self._cost:

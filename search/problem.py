@@ -8,7 +8,6 @@ from itertools import islice
 
 from costmodel.evaluator import Action, Cost, Evaluator, Reward, State
 
-
 CHUNK = 128
 """States that are priced between two looks at the clock."""
 
