@@ -25,15 +25,17 @@ from analysis.forms import bytecode
 from analysis.load import load
 from costmodel.devices import find
 from costmodel.evaluator import Evaluator
+from costmodel.kernelchanges import mark_changes
 from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
-from costmodel.kernels import _compute, _local_bytes, reset
+from costmodel.kernels import _compute, layout_key, reset
 from costmodel.mesh import Mesh
 from costmodel.scratch import Scratch
 from costmodel.tables import Tables
 from examples import gemma
 from search.actions import action_space
 from search.mcts import _Search
+from search.polish import _neighbours
 from search.problem import Problem, Settings
 from search.progress import Control
 from search.warm import warm_kernels
@@ -51,10 +53,12 @@ def main() -> None:
     warm_kernels()
     problem = gemma_problem()
     single = [states_per_second(problem) for _ in range(repeats)]
+    many = [neighbours_per_second(problem) for _ in range(repeats)]
     pairs = [(rollouts(problem, 1), rollouts(problem, 2)) for _ in range(repeats)]
     table = Table("figure", "median", "lowest", "highest", title="Gemma-2B, mesh 2x4, tpu-v5e")
     rows = {
         "states/s from scratch, one at a time from Python": single,
+        "neighbours/s, many in one call": many,
         "search: evaluations/s, 1 thread": [one for one, _ in pairs],
         "search: evaluations/s, 2 threads": [two for _, two in pairs],
         "ratio of 2 threads to 1": [two / one for one, two in pairs],
@@ -83,12 +87,24 @@ def gemma_problem() -> Problem:
 
 
 def states_per_second(problem: Problem) -> float:
-    """Whole states priced one after another, each from the unsharded layout."""
+    """Whole states priced one after another, nothing of the one before kept."""
     states = [problem.actions[i : i + 5] for i in range(len(problem.actions) - 5)]
+    scratch = problem.evaluator.new_scratch()
     started = time.perf_counter()
     for index in range(STATES):
-        problem.evaluator.cost(states[index % len(states)])
+        scratch.noted[4] = 0
+        problem.evaluator.cost(states[index % len(states)], scratch)
     return STATES / (time.perf_counter() - started)
+
+
+def neighbours_per_second(problem: Problem) -> float:
+    """The states one change away from one of five actions, on one thread."""
+    states = _neighbours(problem, problem.actions[:5])
+    rounds = 1 + STATES // len(states)
+    started = time.perf_counter()
+    for _ in range(rounds):
+        problem.evaluator.costs(states)
+    return rounds * len(states) / (time.perf_counter() - started)
 
 
 def rollouts(problem: Problem, threads: int) -> float:
@@ -101,7 +117,7 @@ def rollouts(problem: Problem, threads: int) -> float:
 
 
 def kernels(problem: Problem) -> dict[str, float]:
-    """Seconds of each kernel in one evaluation: those of many runs in a row, without Python."""
+    """Seconds of each kernel in one evaluation from scratch: those of many runs, without Python."""
     tables, scratch = problem.evaluator.tables, problem.evaluator.new_scratch()
     problem.evaluator.cost(problem.actions[:5], scratch)
     found = {}
@@ -120,22 +136,33 @@ def _timed(kernel: Callable[..., None], tables: Tables, scratch: Scratch) -> flo
 
 def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
     def run(t: Any, s: Any, times: int) -> None:
+        s.stale[:] = True
         for _ in range(times):
+            s.noted[4] = 0
             kernel(t, s)
 
     compiled: Callable[..., None] = njit(nogil=True)(run)
     return compiled
 
 
+@njit(nogil=True)
+def _repeated_key(t: Any, s: Any, times: int) -> int:
+    key = 0
+    for _ in range(times):
+        key ^= layout_key(s)
+    return key
+
+
 KERNELS = {
     "reset": _repeated(reset),
-    "local sizes": _repeated(_local_bytes),
+    "changes": _repeated(mark_changes),
     "computation": _repeated(_compute),
     "partial sums": _repeated(partials),
     "stored sums": _repeated(unfused_sums),
     "edges": _repeated(edges),
     "halos": _repeated(halos),
     "memory": _repeated(peak_bytes),
+    "key": _repeated_key,
 }
 
 

@@ -1,0 +1,77 @@
+"""States priced by the chunk and on several threads: the same plan as one by one."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from costmodel.evaluator import State
+from search.beam import beam
+from search.polish import MIN_GAIN, _neighbours, polish
+from search.problem import CHUNK, Problem, Settings, chunks
+from search.progress import Control
+from search.simple import greedy
+from search.tied import moves
+from tests.modules import text
+from tests.search.test_search import gemma_problem, problem_of
+
+
+def polished_one_by_one(problem: Problem, state: State, cost: float) -> State:
+    """What polishing is, without chunks."""
+    place, idle, neighbours = 0, 0, _neighbours(problem, state)
+    while idle < len(neighbours):
+        neighbour = neighbours[place % len(neighbours)]
+        priced, _ = problem.cost(neighbour)
+        place, idle = place + 1, idle + 1
+        gain = MIN_GAIN if len(neighbour) < len(state) else -MIN_GAIN
+        if priced < cost * (1 + gain):
+            state, cost, idle = neighbour, priced, 0
+            neighbours = _neighbours(problem, state)
+    return state
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["mlp", "attention"])
+def test_polishing_takes_the_same_changes_as_one_by_one(name: str, threads: int) -> None:
+    problem = problem_of(text(name), "a=2,b=2")
+    for start in itertools.islice(itertools.permutations(problem.actions, 2), 12):
+        cost, _ = problem.cost(start)
+        found = polish(problem, start, cost, Control(), threads)
+        assert found.state == polished_one_by_one(problem, start, cost)
+        assert found.cost == problem.cost(found.state)[0]
+
+
+@pytest.mark.parametrize("planner", [beam, greedy])
+def test_threads_change_nothing(planner: object) -> None:
+    assert callable(planner)
+    one, two = (
+        planner(gemma_problem(), Settings(rollouts=2000, threads=threads), Control())
+        for threads in (1, 2)
+    )
+    assert one == two
+
+
+def test_a_beam_prices_no_more_states_than_it_may() -> None:
+    found = beam(gemma_problem(), Settings(rollouts=CHUNK + 3), Control())
+    assert found.evaluations == CHUNK + 3
+    assert found.termination == "rollouts"
+
+
+def test_chunks_are_the_states_in_their_order() -> None:
+    states = [tuple(gemma_problem().actions[:n]) for n in range(5)] * CHUNK
+    cut = list(chunks(states))
+    assert [state for chunk in cut for state in chunk] == states
+    assert [len(chunk) for chunk in cut] == [CHUNK] * 5
+
+
+def test_costs_of_a_problem_are_those_of_each_state() -> None:
+    problem = gemma_problem()
+    states = [(action,) for action in problem.actions]
+    assert problem.costs(states, 2) == [problem.cost(state) for state in states]
+
+
+def test_moves_of_alike_groups_hold_every_action_once() -> None:
+    problem = gemma_problem()
+    flat = [action for move in moves(problem) for action in move]
+    assert sorted(flat) == sorted(problem.actions)
