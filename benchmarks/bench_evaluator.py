@@ -28,7 +28,7 @@ from costmodel.evaluator import Evaluator
 from costmodel.kernelchanges import mark_changes
 from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
-from costmodel.kernels import _compute, layout_key, reset
+from costmodel.kernels import _compute, reset
 from costmodel.mesh import Mesh
 from costmodel.scratch import Scratch
 from costmodel.tables import Tables
@@ -145,14 +145,6 @@ def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
     return compiled
 
 
-@njit(nogil=True)
-def _repeated_key(t: Any, s: Any, times: int) -> int:
-    key = 0
-    for _ in range(times):
-        key ^= layout_key(s)
-    return key
-
-
 KERNELS = {
     "reset": _repeated(reset),
     "changes": _repeated(mark_changes),
@@ -162,7 +154,6 @@ KERNELS = {
     "edges": _repeated(edges),
     "halos": _repeated(halos),
     "memory": _repeated(peak_bytes),
-    "key": _repeated_key,
 }
 
 

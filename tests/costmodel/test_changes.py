@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from costmodel.dependencies import EDGES, LIVES, PARTIALS, ROOTS, dependency_columns
 from costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
+from costmodel.tables import Tables
 from examples import gemma
 from search.actions import action_space
 from tests.costmodel.texts import GPU, TPU, main, maps, product
@@ -132,19 +133,14 @@ def test_only_rows_of_changed_units_are_priced_again() -> None:
 
 def columns_of_nothing() -> dict[str, np.ndarray]:
     """The columns of tables without rows, over three units of one item and a tensor each."""
-    starts = "root_tensor root_dot part_item part_result edge_to kind".split()
-    empty = (
-        "root_weight root_tensor dot_unit part_weight part_item part_computed part_defined "
-        "part_before edge_weight edge_from edge_to halo_weight halo_item halo_tensor live_tensor "
-        "kind_source kind_tensor sum_row sum_tensor feed_row feed_tensor"
-    ).split()
+    layouts = {"unit_start", "tensor_itemsize", "tensor_start", "dim_item"}
+    columns = {name for name in Tables._fields if name not in layouts}
     return {
         "unit_start": np.arange(4),
         "tensor_itemsize": np.ones(3),
         "tensor_start": np.arange(4),
         "dim_item": np.arange(3),
-        **{f"{name}_start": np.zeros(1, dtype=np.int64) for name in starts},
-        **{name: np.zeros(0, dtype=np.int64) for name in empty},
+        **{name: np.zeros(int(name.endswith("_start")), dtype=np.int64) for name in columns},
     }
 
 

@@ -93,7 +93,7 @@ def test_memory_that_is_short_changes_the_plan() -> None:
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
 def test_cancel_stops_at_once_with_the_best_so_far(planner: str) -> None:
     looks = itertools.count()
-    control = Control(cancelled=lambda: next(looks) > 5)
+    control = Control(cancelled=lambda: next(looks) > 1)
     found = PLANNERS[planner](gemma_problem(), Settings(rollouts=10**6), control)
     assert found.termination == "cancelled"
     assert found.cost == gemma_problem().cost(found.state)[0]
