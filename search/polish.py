@@ -24,17 +24,23 @@ class Polished:
     evaluations: int
 
 
-def polish(problem: Problem, state: State, cost: float, control: Control) -> Polished:
+def polish(
+    problem: Problem,
+    state: State,
+    cost: float,
+    control: Control,
+    most: int = MAX_EVALUATIONS,
+) -> Polished:
     """Take each single change that lowers C(s), over and over, until none does.
 
     An action that buys nothing is dropped, so that every decision of a plan pays. After a change
     the neighbours of the new state are tried from where those of the old one had got to: what was
-    tried a moment ago is the last to pay now.
+    tried a moment ago is the last to pay now. At most `most` states are priced.
     """
     evaluations, place, idle = 0, 0, 0
     neighbours = _neighbours(problem, state)
     while idle < len(neighbours):
-        if control.stop_reason() is not None or evaluations >= MAX_EVALUATIONS:
+        if control.stop_reason() is not None or evaluations >= most:
             break
         neighbour = neighbours[place % len(neighbours)]
         priced, _ = problem.cost(neighbour)

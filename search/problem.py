@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from costmodel.evaluator import Action, Cost, Evaluator, Reward, State
+from search.front import Front
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is searched: the actions, and how their outcome is priced and rewarded."""
+    """What is searched: the actions, and how their outcome is priced and rewarded.
+
+    `front` keeps the states to choose from, of all that any search of this problem priced.
+    """
 
     evaluator: Evaluator
     reward: Reward
     actions: tuple[Action, ...]
+    front: Front = field(default_factory=Front, compare=False)
 
     def cost(self, state: State) -> tuple[float, Cost]:
         """C(s) and the time and memory behind it."""
         cost = self.evaluator.cost(state)
+        self.front.note(cost.seconds, cost.peak, state)
         return self.reward.of(cost), cost
 
 

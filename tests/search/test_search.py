@@ -155,7 +155,7 @@ def test_each_set_group_doubles_the_resolutions_of_its_colour() -> None:
 
 def test_priors_favour_what_helps_and_starve_nothing() -> None:
     problem = gemma_problem()
-    weights = priors(problem, 0.15)
+    weights = priors(problem, 0.15, Control())
     costs = [problem.cost((action,))[0] for action in problem.actions]
     best = costs.index(min(costs))
     assert weights[:-1].argmax() == best or costs[int(weights[:-1].argmax())] == min(costs)

@@ -1,0 +1,40 @@
+"""Long calls that cannot be asked to stop, made beside the thread that listens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from search.progress import Control
+
+T = TypeVar("T")
+
+TICK = 0.01
+GRACE = 0.05
+"""Seconds that work which hears of the stop itself has to come to its end."""
+
+
+def aside(work: Callable[[], T], control: Control) -> T | None:
+    """What `work` returns, or raises; None where the search must stop before.
+
+    `work` runs in a thread of its own. Where it is not waited for any longer it is left to end by
+    itself: what it returns is lost, and it may share nothing that changes with its caller.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive() and control.stop_reason() is None:
+        thread.join(TICK)
+    thread.join(GRACE)
+    if errors:
+        raise errors[0]
+    return results[0] if results else None
