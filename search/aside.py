@@ -27,7 +27,7 @@ def aside(work: Callable[[], T], control: Control) -> T | None:
     def run() -> None:
         try:
             results.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+        except BaseException as error:
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

@@ -45,6 +45,13 @@ class Control:
         """The same cancel, budget and start, and no reports."""
         return replace(self, on_progress=_ignore)
 
+    def share(self, part: float) -> Control:
+        """The same cancel and reports, and so much of the time that is left of the budget."""
+        if self.budget is None:
+            return self
+        spent = self.elapsed()
+        return replace(self, budget=spent + max(0.0, self.budget - spent) * part)
+
     def elapsed(self) -> float:
         """Seconds since this control was made."""
         return time.monotonic() - self._start

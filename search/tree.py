@@ -47,8 +47,9 @@ class Tree(NamedTuple):
 class Agent(NamedTuple):
     """What one thread owns: its random state, its range of nodes, and the best it has found.
 
-    `nodes` is [next, end); `best_cost` and `best_peak` [1]; `best_path` action numbers, `best_length` [1];
-    `counts` is [rollouts, evaluations]; `bands` the fastest state of each band of the peak.
+    `nodes` is [next, end); `best_cost` and `best_peak` [1]; `best_path` action numbers,
+    `best_length` [1]; `counts` is [rollouts, evaluations]; `bands` the fastest state of each
+    band of the peak.
     """
 
     random: NDArray[np.uint64]
