@@ -11,7 +11,7 @@ from search.progress import Control
 T = TypeVar("T")
 
 TICK = 0.01
-GRACE = 0.05
+GRACE = 0.03
 """Seconds that work which hears of the stop itself has to come to its end."""
 
 

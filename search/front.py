@@ -119,10 +119,11 @@ def thinned(points: Sequence[Point], chosen: Point, most: int = MOST) -> list[Po
     whose neighbours are nearest to each other; distances are ratios of times and of peaks.
     """
     kept: list[Point] = []
-    for point in sorted([*points, chosen], key=lambda point: (point.peak, point.seconds)):
+    others = (point for point in points if point is not chosen)
+    for point in sorted([*others, chosen], key=lambda point: (point.peak, point.seconds)):
         if point is chosen or not any(_covers(other, point) for other in (*kept, chosen)):
             kept.append(point)
-    while len(kept) > most:
+    while len(kept) > max(most, 3):
         inner = [k for k in range(1, len(kept) - 1) if kept[k] is not chosen]
         del kept[min(inner, key=lambda k: _distance(kept[k - 1], kept[k + 1]))]
     return kept

@@ -17,7 +17,7 @@ from search.polish import polish
 from search.problem import Found, Problem, Settings
 from search.progress import Control, Progress
 from search.tied import tied
-from search.tree import MAX_DEPTH, UNTRIED, Agent, Rules, Tree, grow
+from search.tree import MAX_DEPTH, Agent, Rules, Tree, grow
 
 CHUNK = 32
 """Rollouts between two looks at the clock: some milliseconds, and fewer where they take longer."""
@@ -238,7 +238,7 @@ def _new_tree(problem: Problem, settings: Settings, nodes: int, control: Control
         visits=np.zeros(nodes, dtype=np.int64),
         total=np.zeros(nodes, dtype=np.float64),
         best=np.zeros(nodes, dtype=np.float64),
-        children=np.full((nodes, len(actions) + 1), UNTRIED, dtype=np.int32),
+        children=np.zeros((nodes, len(actions) + 1), dtype=np.int32),
         slot_key=np.zeros(slots, dtype=np.int64),
         slot_node=np.full(slots, -1, dtype=np.int32),
         group=np.array([action.group for action in actions], dtype=np.int64),

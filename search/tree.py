@@ -18,8 +18,9 @@ from analysis.program import Floats, Ints
 from costmodel.kernels import layout_key, price, reset, shard, step_seconds
 from search.front import Bands, keep
 
-UNTRIED = -1
-DEAD = -2
+UNTRIED = 0
+"""No child yet: a child is held as its number and one, so that fresh memory says this."""
+DEAD = -1
 """The action changes nothing here."""
 MAX_DEPTH = 64
 PROBES = 64
@@ -28,8 +29,9 @@ PROBES = 64
 class Tree(NamedTuple):
     """Nodes: `visits`, `total` and `best` of the rewards below, `children` [node, action + stop].
 
+    A child is the number of its node and one, `UNTRIED` or `DEAD`; the last column is stop.
     `slot_key` and `slot_node` are the transposition table. `group`, `axis`, `bits` and `prior`
-    describe the actions; the last column of `children` is stop.
+    describe the actions.
     """
 
     visits: Ints
@@ -145,20 +147,21 @@ def _select(tree: Any, rules: Any, node: int) -> int:
     visits = tree.visits[node] + 1
     mean = tree.total[node] / max(tree.visits[node], 1)
     root = np.sqrt(float(visits))
-    best, chosen = -1e30, actions - 1
+    highest, chosen = -1e30, actions - 1
     for action in range(actions):
         child = tree.children[node, action]
         if child == DEAD:
             continue
         value, seen = mean, 0
-        if child >= 0:
-            seen = tree.visits[child]
+        if child != UNTRIED:
+            seen = tree.visits[child - 1]
             if seen > 0:
-                average = tree.total[child] / seen
-                value = (1.0 - rules.max_share) * average + rules.max_share * tree.best[child]
+                average = tree.total[child - 1] / seen
+                best = tree.best[child - 1]
+                value = (1.0 - rules.max_share) * average + rules.max_share * best
         bound = value + rules.exploration * tree.prior[action] * root / (1 + seen)
-        if bound > best:
-            best, chosen = bound, action
+        if bound > highest:
+            highest, chosen = bound, action
     return chosen
 
 
@@ -217,13 +220,13 @@ def _rollout(
             continue
         agent.path[length] = action
         length += 1
-        child = tree.children[node, action]
+        child = tree.children[node, action] - 1
         if child < 0:
             child = _find(tree, agent, layout_key(s))
             expanded = True
             if child < 0:
                 break
-            tree.children[node, action] = child
+            tree.children[node, action] = child + 1
         node = child
     if expanded and node != agent.trail[depth - 1]:
         agent.trail[depth] = node
