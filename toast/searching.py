@@ -27,8 +27,8 @@ from toast.stages import Stages
 
 BEGIN, END, PROOF = 0.3, 0.9, 0.1
 """Parts of the whole job: where searching begins and ends, and what of it a proof takes."""
-PROVING = 0.5
-"""The part of a budget that a proof has, and what the search leaves of its own."""
+CHOOSING = 0.1
+"""What choices may take of the time that is left for a proof."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +89,12 @@ class Job:
         control = Control(on_progress=self.stages.report, budget=self.request.budget)
         if self.cancelled is not None:
             control.cancelled = self.cancelled
-        searching = control.share(1 - PROVING) if self.request.prove else control
-        best = self._best(meshes, searching)
+        best = self._best(meshes, control)
         if self.request.decisions is not None:
             return Answer(best=best, choices=[], tried=self.tried)
         self.stages.enter("choices", END - PROOF)
-        found, points = choices(best.problem, best.found, searching.quiet())
+        part = control.share(CHOOSING if self.request.prove else 1)
+        found, points = choices(best.problem, best.found, part.quiet())
         if self.request.prove:
             self.stages.enter("proof", END - PROOF, END)
             found = prove(best.problem, found, self._settings(), control)
@@ -125,7 +125,12 @@ class Job:
         return best
 
     def _searched(self, mesh: Mesh, number: int, count: int, control: Control) -> Searched:
-        """The search on one mesh, which has its part of the time that is left."""
+        """The search on one mesh, which has its part of the time that is left.
+
+        All meshes have equal parts, and a proof as much as all of them. What is made before the
+        search takes no time of the budget.
+        """
+        start = control.elapsed()
         span = (END - PROOF - BEGIN) / count
         begin = BEGIN + number * span
         self.stages.enter("tables", begin)
@@ -135,7 +140,8 @@ class Job:
         self.stages.enter("search", begin + 0.2 * span, begin + span)
         found = self._given(problem)
         if found is None:
-            part = control.share(1 / (count - number))
+            control.leave_out(start)
+            part = control.share(1 / (count - number + (count if self.request.prove else 0)))
             found = PLANNERS[self.request.planner](problem, self._settings(), part)
             found = closest_to_fitting(problem, found, part)
         return Searched(mesh=mesh, problem=problem, demands=demanded, found=found)

@@ -136,3 +136,12 @@ def test_a_share_of_a_budget_is_of_what_is_left() -> None:
     assert Control(budget=0.0).share(0.5).stop_reason() == "budget"
     assert Control().share(0.5).budget is None
     assert Control(cancelled=lambda: True).share(0.5).stop_reason() == "cancelled"
+
+
+def test_time_that_was_not_searching_is_left_out_of_a_budget() -> None:
+    control = Control(budget=5.0)
+    control.leave_out(control.elapsed() - 3.0)
+    assert control.budget == pytest.approx(8.0, abs=0.1)
+    free = Control()
+    free.leave_out(0.0)
+    assert free.budget is None

@@ -75,7 +75,7 @@ def test_nothing_fits_is_3_and_the_plan_is_there(tmp_path: Path) -> None:
 
 def test_a_mesh_is_chosen_and_another_choice_taken_and_verified(tmp_path: Path) -> None:
     module, out = tmp_path / "step", tmp_path / "out"
-    module.write_bytes(forms.serialize(SMALL, "bytecode"))
+    module.write_bytes(forms.serialize(TINY, "bytecode"))
     flags = [flag if flag != "data=2,model=2" else "auto:4" for flag in FLAGS]
     planned = toast("plan", module, *flags, "-o", out)
     assert planned.returncode == 0, planned.stderr
