@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,6 +14,10 @@ T = TypeVar("T")
 TICK = 0.01
 GRACE = 0.03
 """Seconds that work which hears of the stop itself has to come to its end."""
+EXIT_GRACE = 10.0
+"""Seconds that a process which ends gives to work it left behind: native threads abort it."""
+
+_left: list[threading.Thread] = []
 
 
 def aside(work: Callable[[], T], control: Control) -> T | None:
@@ -35,6 +40,14 @@ def aside(work: Callable[[], T], control: Control) -> T | None:
     while thread.is_alive() and control.stop_reason() is None:
         thread.join(TICK)
     thread.join(GRACE)
+    if thread.is_alive():
+        _left.append(thread)
     if errors:
         raise errors[0]
     return results[0] if results else None
+
+
+@atexit.register
+def _wait() -> None:
+    for thread in _left:
+        thread.join(EXIT_GRACE)

@@ -111,11 +111,18 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
             Unpriced(op=op, count=count, reason="no_rule")
             for op, count in sorted(program.no_rule.items(), key=lambda item: -item[1])
         ],
-        warnings=[*planned.source.warnings, *planned.demands.warnings, *overruled(pins)],
+        warnings=_warnings(planned, pins),
         versions={name: _version(name) for name in _VERSIONS},
         explanation=planned.explanation,
         shortfall=planned.shortfall,
     )
+
+
+def _warnings(planned: Planned, pins: list[planfile.Pin]) -> list[str]:
+    found = [*planned.source.warnings, *planned.demands.warnings, *overruled(pins)]
+    if planned.request.prove and planned.found.bound is None:
+        found.append("No lower bound was proved: there was no time, or the decisions were given.")
+    return found
 
 
 def _planned_layouts(planned: Planned) -> dict[int, planfile.Spec]:

@@ -220,3 +220,12 @@ def test_any_planner_is_bounded_on_request(planner: str) -> None:
     assert plan.lower_bound <= plan.search.cost * (1 + 1e-9)
     assert plan.gap == pytest.approx(max(0.0, 1 - plan.lower_bound / plan.search.cost), abs=1e-9)
     assert plan.relaxation in ("branch and bound", "linear relaxation")
+
+
+def test_a_bound_that_was_asked_for_and_is_not_there_is_told() -> None:
+    hurried = request(prove=True, rollouts=10**7, budget=1e-4)
+    given = request(prove=True, decisions=())
+    for asked in (hurried, given):
+        plan = make_plan(text("attention"), asked).plan
+        assert plan.lower_bound is None
+        assert any("No lower bound was proved" in warning for warning in plan.warnings)
