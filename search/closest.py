@@ -23,7 +23,7 @@ def closest_to_fitting(problem: Problem, found: Found, control: Control, threads
         return found
     strict = replace(problem, reward=replace(problem.reward, penalty=PENALTY))
     start, _ = strict.cost(found.state)
-    better = polish(strict, found.state, start, control, threads)
+    better = polish(strict, found.state, start, control, threads=threads)
     value, _ = problem.cost(better.state)
     return replace(
         found,

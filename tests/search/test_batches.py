@@ -14,7 +14,7 @@ from search.progress import Control
 from search.simple import greedy
 from search.tied import moves
 from tests.modules import text
-from tests.search.test_search import gemma_problem, problem_of
+from tests.search.problems import gemma_problem, problem_of
 
 
 def polished_one_by_one(problem: Problem, state: State, cost: float) -> State:
@@ -37,7 +37,7 @@ def test_polishing_takes_the_same_changes_as_one_by_one(name: str, threads: int)
     problem = problem_of(text(name), "a=2,b=2")
     for start in itertools.islice(itertools.permutations(problem.actions, 2), 12):
         cost, _ = problem.cost(start)
-        found = polish(problem, start, cost, Control(), threads)
+        found = polish(problem, start, cost, Control(), threads=threads)
         assert found.state == polished_one_by_one(problem, start, cost)
         assert found.cost == problem.cost(found.state)[0]
 
