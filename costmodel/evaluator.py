@@ -107,8 +107,12 @@ class Reward:
 
     def of(self, cost: Cost) -> float:
         """C(s), lower is better."""
-        over = max(0.0, cost.peak - self.memory)
-        return cost.seconds / self.seconds + self.penalty * over / self.peak
+        return self.value(cost.seconds, cost.peak)
+
+    def value(self, seconds: float, peak: float) -> float:
+        """C of a state that takes so long and has such a peak."""
+        over = max(0.0, peak - self.memory)
+        return seconds / self.seconds + self.penalty * over / self.peak
 
 
 class Evaluator:

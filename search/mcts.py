@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,14 +12,17 @@ from analysis.program import Floats, Ints
 from costmodel.evaluator import State
 from costmodel.scratch import Scratch, apart
 from search.beam import beam
+from search.front import new_bands
 from search.polish import polish
-from search.problem import Found, Problem, Settings
+from search.problem import Found, Problem, Settings, chunks
 from search.progress import Control, Progress
 from search.tied import moves, tied
-from search.tree import MAX_DEPTH, UNTRIED, Agent, Rules, Tree, grow
+from search.tree import MAX_DEPTH, Agent, Rules, Tree, grow
 
 CHUNK = 32
-"""Rollouts between two looks at the clock: some milliseconds."""
+"""Rollouts between two looks at the clock: some milliseconds, and fewer where they take longer."""
+LOOK_SECONDS = 0.02
+"""A chunk that takes longer than this is halved next time: a cancel is heard soon."""
 MAX_CHILD_CELLS = 1 << 25
 BEAM_EVALUATIONS, BEAM_DEPTH = 5_000, 16
 """About as many states may the second start price; its beam is as wide as that allows."""
@@ -48,7 +52,7 @@ class _Search:
         self._tables = problem.evaluator.tables
         self._rules = _rules(problem, settings)
         nodes = _node_budget(problem, settings)
-        self._tree = _new_tree(problem, settings, nodes)
+        self._tree = _new_tree(problem, settings, nodes, control)
         self._extra = 0
         share = nodes // settings.threads
         self._workers = [
@@ -117,9 +121,9 @@ class _Search:
 
     def _work(self, worker: _Worker, prefix: Ints, quota: int) -> None:
         """A thread's part of a round, in chunks so that it hears a cancel at once."""
-        done, start = 0, len(self._best)
+        done, start, longest = 0, len(self._best), CHUNK
         while done < quota and self._control.stop_reason() is None:
-            chunk = min(CHUNK, quota - done)
+            chunk, before = min(longest, quota - done), time.monotonic()
             grow(
                 self._tables,
                 worker.scratch,
@@ -131,11 +135,15 @@ class _Search:
                 chunk,
             )
             done += chunk
+            if time.monotonic() - before > LOOK_SECONDS:
+                longest = max(1, chunk // 2)
             if worker is self._workers[0]:
                 self._report()
 
     def _adopt(self) -> None:
-        """Take over the best path of any thread."""
+        """Take over the best path of any thread, and the front of each."""
+        for worker in self._workers:
+            self._problem.front.merge(worker.agent.bands, self._problem.actions)
         worker = min(self._workers, key=lambda w: float(w.agent.best_cost[0]))
         if worker.agent.best_cost[0] < self._cost:
             length = int(worker.agent.best_length[0])
@@ -180,7 +188,10 @@ class _Search:
 
     def _report(self) -> None:
         rollouts = self._rollouts()
-        best = min(self._cost, *(float(w.agent.best_cost[0]) for w in self._workers))
+        cost, peak = min(
+            (self._cost, self._memory),
+            *((float(w.agent.best_cost[0]), float(w.agent.best_peak[0])) for w in self._workers),
+        )
         self._control.on_progress(
             Progress(
                 stage="search",
@@ -188,8 +199,8 @@ class _Search:
                 rounds=self._rounds,
                 rollouts=rollouts,
                 evaluations=self._evaluations(),
-                best_cost=best,
-                best_bytes=int(self._memory),
+                best_cost=cost,
+                best_bytes=int(peak),
                 seconds=self._control.elapsed(),
             )
         )
@@ -222,31 +233,35 @@ def _rules(problem: Problem, settings: Settings) -> Rules:
     )
 
 
-def _new_tree(problem: Problem, settings: Settings, nodes: int) -> Tree:
+def _new_tree(problem: Problem, settings: Settings, nodes: int, control: Control) -> Tree:
     actions = problem.actions
     slots = 1 << (2 * nodes).bit_length()
     return Tree(
         visits=np.zeros(nodes, dtype=np.int64),
         total=np.zeros(nodes, dtype=np.float64),
         best=np.zeros(nodes, dtype=np.float64),
-        children=np.full((nodes, len(actions) + 1), UNTRIED, dtype=np.int32),
+        children=np.zeros((nodes, len(actions) + 1), dtype=np.int32),
         slot_key=np.zeros(slots, dtype=np.int64),
         slot_node=np.full(slots, -1, dtype=np.int32),
         group=np.array([action.group for action in actions], dtype=np.int64),
         axis=np.array([action.axis for action in actions], dtype=np.int64),
         bits=np.array([action.bits for action in actions], dtype=np.int64),
-        prior=priors(problem, settings.prior_temperature),
+        prior=priors(problem, settings.prior_temperature, control),
     )
 
 
-def priors(problem: Problem, temperature: float) -> Floats:
+def priors(problem: Problem, temperature: float, control: Control) -> Floats:
     """How likely each action is to be tried first, from its effect on the unsharded program.
 
-    Half the weight is uniform, so that no action is starved. The last entry is stop.
+    Half the weight is uniform, so that no action is starved. The last entry is stop. Once the
+    search must stop no action is priced any more.
     """
-    single = [(action,) for action in problem.actions]
-    costs = np.array([cost for cost, _ in problem.costs(single)])
-    weight = np.exp((costs.min() - costs) / (temperature * max(float(costs.min()), 1e-9)))
+    unknown, costs = problem.cost(())[0], []
+    for states in chunks((action,) for action in problem.actions):
+        stop = control.stop_reason() is not None
+        costs += [unknown] * len(states) if stop else [cost for cost, _ in problem.costs(states)]
+    lowest = min(costs)
+    weight = np.exp((lowest - np.array(costs)) / (temperature * max(lowest, 1e-9)))
     count = len(costs)
     mixed = 0.5 * weight / weight.sum() + 0.5 / count
     return np.append(mixed, 1.0 / (count + 1))
@@ -262,9 +277,11 @@ def _new_agent(seed: int, index: int, first: int, share: int) -> Agent:
         random=random,
         nodes=nodes,
         best_cost=best_cost,
+        best_peak=apart(1, np.float64),
         best_path=apart(MAX_DEPTH + 1, np.int64),
         best_length=apart(1, np.int64),
         counts=apart(2, np.int64),
         path=apart(MAX_DEPTH + 1, np.int64),
         trail=apart(MAX_DEPTH + 2, np.int64),
+        bands=new_bands(MAX_DEPTH),
     )

@@ -26,21 +26,27 @@ class Polished:
 
 
 def polish(
-    problem: Problem, state: State, cost: float, control: Control, threads: int = 1
+    problem: Problem,
+    state: State,
+    cost: float,
+    control: Control,
+    threads: int = 1,
+    most: int = MAX_EVALUATIONS,
 ) -> Polished:
     """Take each single change that lowers C(s), over and over, until none does.
 
     An action that buys nothing is dropped, so that every decision of a plan pays. After a change
     the neighbours of the new state are tried from where those of the old one had got to: what was
     tried a moment ago is the last to pay now. They are priced by chunks, small ones after a change,
-    as what follows the next change in a chunk is priced for nothing.
+    as what follows the next change in a chunk is priced for nothing. At most `most` are priced.
     """
     evaluations, place, idle, size = 0, 0, 0, FIRST_CHUNK
     neighbours = _neighbours(problem, state)
     while idle < len(neighbours):
-        if control.stop_reason() is not None or evaluations >= MAX_EVALUATIONS:
+        if control.stop_reason() is not None or evaluations >= most:
             break
-        around = range(place, place + min(size, len(neighbours) - idle))
+        count = min(size, len(neighbours) - idle, most - evaluations)
+        around = range(place, place + count)
         chunk = [neighbours[each % len(neighbours)] for each in around]
         priced = problem.costs(chunk, threads)
         evaluations += len(chunk)

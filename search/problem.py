@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from costmodel.evaluator import Action, Cost, Evaluator, Reward, State
+from search.front import Front
 
 CHUNK = 128
 """States that are priced between two looks at the clock."""
@@ -14,20 +15,28 @@ CHUNK = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is searched: the actions, and how their outcome is priced and rewarded."""
+    """What is searched: the actions, and how their outcome is priced and rewarded.
+
+    `front` keeps the states to choose from, of all that any search of this problem priced.
+    """
 
     evaluator: Evaluator
     reward: Reward
     actions: tuple[Action, ...]
+    front: Front = field(default_factory=Front, compare=False)
 
     def cost(self, state: State) -> tuple[float, Cost]:
         """C(s) and the time and memory behind it."""
         cost = self.evaluator.cost(state)
+        self.front.note(cost.seconds, cost.peak, state)
         return self.reward.of(cost), cost
 
     def costs(self, states: Sequence[State], threads: int = 1) -> list[tuple[float, Cost]]:
         """The same of each of many states."""
-        return [(self.reward.of(cost), cost) for cost in self.evaluator.costs(states, threads)]
+        costs = self.evaluator.costs(states, threads)
+        for state, cost in zip(states, costs, strict=True):
+            self.front.note(cost.seconds, cost.peak, state)
+        return [(self.reward.of(cost), cost) for cost in costs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +48,7 @@ class Settings:
     that a thread adds on its way down; `stop_chance` ends a random trajectory at each step and
     `discount` favours short ones; `prior_temperature` sharpens the prior over actions taken from
     their effect alone. `beam_width` is the K of the beam search, `ilp_seconds` what the ILP may
-    take where no budget is given.
+    take where no budget is given, `proof_seconds` the proof of another planner's plan.
     """
 
     seed: int = 0
@@ -55,6 +64,7 @@ class Settings:
     prior_temperature: float = 0.15
     beam_width: int = 8
     ilp_seconds: float = 60.0
+    proof_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,18 @@ class Control:
         """The same cancel, budget and start, and no reports."""
         return replace(self, on_progress=_ignore)
 
+    def leave_out(self, since: float) -> None:
+        """Take the time from `since` (of `elapsed`) to now off the budget: it was not searching."""
+        if self.budget is not None:
+            self.budget += self.elapsed() - since
+
+    def share(self, part: float) -> Control:
+        """The same cancel and reports, and so much of the time that is left of the budget."""
+        if self.budget is None:
+            return self
+        spent = self.elapsed()
+        return replace(self, budget=spent + max(0.0, self.budget - spent) * part)
+
     def elapsed(self) -> float:
         """Seconds since this control was made."""
         return time.monotonic() - self._start

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints
 from costmodel.kernels import layout_key, price, reset, shard, step_seconds
+from search.front import Bands, keep
 
-UNTRIED = -1
-DEAD = -2
+UNTRIED = 0
+"""No child yet: a child is held as its number and one, so that fresh memory says this."""
+DEAD = -1
 """The action changes nothing here."""
 MAX_DEPTH = 64
 PROBES = 64
@@ -27,8 +29,9 @@ PROBES = 64
 class Tree(NamedTuple):
     """Nodes: `visits`, `total` and `best` of the rewards below, `children` [node, action + stop].
 
+    A child is the number of its node and one, `UNTRIED` or `DEAD`; the last column is stop.
     `slot_key` and `slot_node` are the transposition table. `group`, `axis`, `bits` and `prior`
-    describe the actions; the last column of `children` is stop.
+    describe the actions.
     """
 
     visits: Ints
@@ -46,18 +49,21 @@ class Tree(NamedTuple):
 class Agent(NamedTuple):
     """What one thread owns: its random state, its range of nodes, and the best it has found.
 
-    `nodes` is [next, end); `best_cost` [1]; `best_path` action numbers, `best_length` [1];
-    `counts` is [rollouts, evaluations].
+    `nodes` is [next, end); `best_cost` and `best_peak` [1]; `best_path` action numbers,
+    `best_length` [1]; `counts` is [rollouts, evaluations]; `bands` the fastest state of each
+    band of the peak.
     """
 
     random: NDArray[np.uint64]
     nodes: Ints
     best_cost: Floats
+    best_peak: Floats
     best_path: Ints
     best_length: Ints
     counts: Ints
     path: Ints
     trail: Ints
+    bands: Bands
 
 
 class Rules(NamedTuple):
@@ -88,22 +94,29 @@ def _uniform(agent: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _cost(t: Any, s: Any, rules: Any, agent: Any) -> float:
-    """C(s) of the layout in the scratch arrays (TOAST section 4.5)."""
+def _remember(agent: Any, cost: float, peak: float, length: int) -> None:
+    if cost < agent.best_cost[0] * (1.0 - 1e-9):
+        agent.best_cost[0] = cost
+        agent.best_peak[0] = peak
+        agent.best_length[0] = length
+        for k in range(length):
+            agent.best_path[k] = agent.path[k]
+
+
+@njit(cache=True, nogil=True)
+def _cost(t: Any, s: Any, rules: Any, agent: Any, length: int) -> float:
+    """C(s) of the layout in the scratch arrays (TOAST section 4.5), `length` actions of the path.
+
+    It is remembered where it is the best so far, and where it is on the front.
+    """
     compute, communication, peak = price(t, s)
     agent.counts[1] += 1
     over = max(0.0, peak - rules.memory)
     seconds = step_seconds(compute, communication, rules.overlap)
-    return seconds / rules.initial_seconds + rules.penalty * over / rules.initial_peak
-
-
-@njit(cache=True, nogil=True)
-def _remember(agent: Any, cost: float, length: int) -> None:
-    if cost < agent.best_cost[0] * (1.0 - 1e-9):
-        agent.best_cost[0] = cost
-        agent.best_length[0] = length
-        for k in range(length):
-            agent.best_path[k] = agent.path[k]
+    keep(agent.bands, seconds, peak, agent.path, length)
+    cost = seconds / rules.initial_seconds + rules.penalty * over / rules.initial_peak
+    _remember(agent, cost, peak, length)
+    return cost
 
 
 @njit(cache=True, nogil=True)
@@ -134,20 +147,21 @@ def _select(tree: Any, rules: Any, node: int) -> int:
     visits = tree.visits[node] + 1
     mean = tree.total[node] / max(tree.visits[node], 1)
     root = np.sqrt(float(visits))
-    best, chosen = -1e30, actions - 1
+    highest, chosen = -1e30, actions - 1
     for action in range(actions):
         child = tree.children[node, action]
         if child == DEAD:
             continue
         value, seen = mean, 0
-        if child >= 0:
-            seen = tree.visits[child]
+        if child != UNTRIED:
+            seen = tree.visits[child - 1]
             if seen > 0:
-                average = tree.total[child] / seen
-                value = (1.0 - rules.max_share) * average + rules.max_share * tree.best[child]
+                average = tree.total[child - 1] / seen
+                best = tree.best[child - 1]
+                value = (1.0 - rules.max_share) * average + rules.max_share * best
         bound = value + rules.exploration * tree.prior[action] * root / (1 + seen)
-        if bound > best:
-            best, chosen = bound, action
+        if bound > highest:
+            highest, chosen = bound, action
     return chosen
 
 
@@ -206,13 +220,13 @@ def _rollout(
             continue
         agent.path[length] = action
         length += 1
-        child = tree.children[node, action]
+        child = tree.children[node, action] - 1
         if child < 0:
             child = _find(tree, agent, layout_key(s))
             expanded = True
             if child < 0:
                 break
-            tree.children[node, action] = child
+            tree.children[node, action] = child + 1
         node = child
     if expanded and node != agent.trail[depth - 1]:
         agent.trail[depth] = node
@@ -226,14 +240,12 @@ def _score(
     t: Any, s: Any, tree: Any, rules: Any, agent: Any, length: int, depth: int, simulate: bool
 ) -> None:
     """Price the state reached and, from a new node, the end of a random trajectory."""
-    cost = _cost(t, s, rules, agent)
-    _remember(agent, cost, length)
+    cost = _cost(t, s, rules, agent, length)
     reward = rules.discount**length / (1.0 + cost)
     if simulate:
         final = _simulate(t, s, tree, rules, agent, length)
         if final > length:
-            cost = _cost(t, s, rules, agent)
-            _remember(agent, cost, final)
+            cost = _cost(t, s, rules, agent, final)
             reward = max(reward, rules.discount**final / (1.0 + cost))
     agent.counts[0] += 1
     _back_up(tree, rules, agent, depth, reward)

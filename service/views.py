@@ -9,8 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from analysis.errors import InvalidRequest
 from costmodel import devices
-from costmodel.mesh import Mesh
-from costmodel.placement import place
+from costmodel.automesh import meshes
 from costmodel.units import parse_bytes, parse_seconds
 from service.records import Job
 from service.states import State
@@ -35,6 +34,7 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=86_400)]
 Demand = Annotated[str, Field(max_length=200)]
 MAX_DEMANDS, MAX_DEMANDS_IN_QUERY = 10_000, 32
 """How many pins a job may have; a query must fit the server's longest request line."""
+MAX_DECISIONS = 64
 
 
 class PlanFields(PlanRequest):
@@ -47,11 +47,12 @@ class PlanFields(PlanRequest):
     planner: str = Field(default="mcts", max_length=64)
     pins: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS_IN_QUERY)
     forbid: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS_IN_QUERY)
+    decisions: tuple[Demand, ...] | None = Field(default=None, max_length=MAX_DECISIONS)
 
     def to_request(self) -> PlanRequest:
         """The request for the engine; raises the `ToastError` that it would raise itself."""
         # Known names only: the path of a file would be read on the server.
-        place(Mesh.parse(self.mesh), devices.known(self.device))
+        meshes(self.mesh, devices.known(self.device))
         if self.planner not in PLANNERS:
             names = ", ".join(PLANNERS)
             raise InvalidRequest(f"There is no planner {self.planner!r}.", f"Known: {names}.")

@@ -36,13 +36,16 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     overlap: float = 0.0,
     pins: Sequence[str] = (),
     forbid: Sequence[str] = (),
+    prove: bool = False,
+    decisions: Sequence[str] | None = None,
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:
     """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
 
     Args:
         module: bytes in any form, a path, a `jax.export.Exported` or a `jax.stages.Lowered`.
-        mesh: `"data=2,model=4"`, with networks or without (docs/devices.md), a mapping, or JAX's.
+        mesh: `"data=2,model=4"`, with networks or without (docs/devices.md), a mapping, or JAX's;
+            `"auto:8"` for the best mesh of 8 devices.
         device: a name of `toast devices`, or the path of a device file.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
         seed: of the search; with it, `rollouts` and `threads=1` the answer is repeatable.
@@ -54,6 +57,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         overlap: part of the communication, 0 to 1, that hides behind computation.
         pins: layouts to keep, as `"PATTERN=axis,None,..."` (docs/cli.md has the patterns).
         forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
+        prove: also compute a lower bound on the cost of every plan, for `gap` of the plan.
+        decisions: of one of a plan's `choices`: the plan that they make, without a search.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
@@ -72,6 +77,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         overlap=overlap,
         pins=tuple(pins),
         forbid=tuple(forbid),
+        prove=prove,
+        decisions=None if decisions is None else tuple(decisions),
     )
     return _plan(module_bytes(module), request, on_progress)
 

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from toast.explanation import Explanation, Shortfall
 from toast.record import Record
+from toast.request import PlanRequest
 
 Spec = list[list[str]]
 """A PartitionSpec: for each dimension the mesh axes that shard it, major first; [] is whole."""
@@ -123,6 +124,28 @@ class Decision(Record):
     cost_after: float
 
 
+class Choice(Cost):
+    """A plan to choose from: none that was seen is faster and smaller at once.
+
+    `decisions` make it again, as `decisions` of a request; `chosen` is this very plan.
+    """
+
+    decisions: list[str]
+    chosen: bool
+
+
+class MeshTried(Record):
+    """A mesh that was tried, and what its best plan costs.
+
+    `reason` says why it was not planned, or not searched to the end; `chosen` is this plan's mesh.
+    """
+
+    mesh: str
+    predicted: Cost | None = None
+    reason: str = ""
+    chosen: bool
+
+
 class SearchInfo(Record):
     """How the plan was found."""
 
@@ -134,7 +157,7 @@ class SearchInfo(Record):
     seconds: float
     penalty: float | None = None
     overlap: float = 0.0
-    termination: Literal["converged", "rollouts", "budget", "cancelled", "exhausted"]
+    termination: Literal["converged", "rollouts", "budget", "cancelled", "exhausted", "given"]
     cost: float
 
 
@@ -152,6 +175,9 @@ class Plan(Record):
     `lower_bound`, where one is known: no state of this search has a lower cost (as `search.cost`,
     relative to the unsharded module). `gap` is how far the plan may be from it, as a part of the
     plan's cost; `relaxation` how the bound was found.
+
+    `choices` are up to ten plans on the front of time against memory, by rising peak; `meshes`
+    those that were tried where the mesh was to be chosen; `request` is what was asked.
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -169,6 +195,9 @@ class Plan(Record):
     baselines: list[Baseline]
     collectives: list[Collective]
     decisions: list[Decision]
+    choices: list[Choice] = Field(default_factory=list)
+    meshes: list[MeshTried] = Field(default_factory=list)
+    request: PlanRequest | None = None
     search: SearchInfo
     lower_bound: float | None = Field(default=None, ge=0)
     gap: float | None = Field(default=None, ge=0, le=1)

@@ -8,24 +8,27 @@ from importlib import metadata
 
 from analysis.load import Source
 from analysis.program import PSEUDO, Program
-from costmodel.evaluator import Action, State
+from costmodel.automesh import is_auto
 from costmodel.evaluator import Cost as Priced
+from costmodel.evaluator import State
 from costmodel.placement import place, places
 from search.problem import Found, Problem
 from toast import planfile
 from toast.baselines import data_parallel
+from toast.deciding import decision_names, decision_text, decisions, resolution
 from toast.explanation import Explanation, Shortfall
-from toast.naming import colour_names, common_pattern, pattern
+from toast.naming import common_pattern, pattern
 from toast.pinning import Demands, overruled, records
 from toast.planfile import (
     Baseline,
+    Choice,
     Collective,
     Constraint,
     Cost,
-    Decision,
     Group,
     MeshAxis,
     MeshSpec,
+    MeshTried,
     ModuleInfo,
     Plan,
     SearchInfo,
@@ -33,6 +36,7 @@ from toast.planfile import (
     Unpriced,
 )
 from toast.request import PlanRequest
+from toast.searching import Answer
 from toast.settings import threads_of
 from toast.specs import Pin, Specs
 
@@ -45,18 +49,32 @@ class Planned:
 
     module: bytes
     source: Source
-    problem: Problem
-    found: Found
+    request: PlanRequest
+    answer: Answer
     specs: Specs
     pins: list[Pin]
-    demands: Demands
     explanation: Explanation
     shortfall: Shortfall | None
 
+    @property
+    def problem(self) -> Problem:
+        """The problem on the best mesh."""
+        return self.answer.best.problem
 
-def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -> Plan:
+    @property
+    def found(self) -> Found:
+        """What was found there."""
+        return self.answer.best.found
+
+    @property
+    def demands(self) -> Demands:
+        """What was demanded there."""
+        return self.answer.best.demands
+
+
+def describe(planned: Planned, stages: dict[str, float]) -> Plan:
     """The plan as it is written to disk."""
-    problem, found = planned.problem, planned.found
+    problem, found, request = planned.problem, planned.found, planned.request
     program = planned.source.program
     memory = int(problem.reward.memory)
     arguments = _arguments(planned)
@@ -80,7 +98,10 @@ def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -
         unsharded=costs[1],
         baselines=_baselines(problem, memory),
         collectives=_collectives(problem, found.state),
-        decisions=_decisions(problem, found.state),
+        decisions=decisions(problem, found.state),
+        choices=_choices(planned),
+        meshes=_meshes(planned, memory),
+        request=request,
         search=_search_info(found, request, problem.reward.penalty, stages),
         lower_bound=found.bound,
         gap=_gap(found),
@@ -90,11 +111,18 @@ def describe(planned: Planned, request: PlanRequest, stages: dict[str, float]) -
             Unpriced(op=op, count=count, reason="no_rule")
             for op, count in sorted(program.no_rule.items(), key=lambda item: -item[1])
         ],
-        warnings=[*planned.source.warnings, *planned.demands.warnings, *overruled(pins)],
+        warnings=_warnings(planned, pins),
         versions={name: _version(name) for name in _VERSIONS},
         explanation=planned.explanation,
         shortfall=planned.shortfall,
     )
+
+
+def _warnings(planned: Planned, pins: list[planfile.Pin]) -> list[str]:
+    found = [*planned.source.warnings, *planned.demands.warnings, *overruled(pins)]
+    if planned.request.prove and planned.found.bound is None:
+        found.append("No lower bound was proved: there was no time, or the decisions were given.")
+    return found
 
 
 def _planned_layouts(planned: Planned) -> dict[int, planfile.Spec]:
@@ -219,25 +247,41 @@ def _collectives(problem: Problem, state: State) -> list[Collective]:
     ]
 
 
-def _decisions(problem: Problem, state: State) -> list[Decision]:
-    names = colour_names(problem.evaluator.analysis)
+def _choices(planned: Planned) -> list[Choice]:
+    problem, chosen = planned.problem, planned.found.state
+    names = decision_names(problem.evaluator.analysis)
     axes = problem.evaluator.mesh.axes
+    memory = int(problem.reward.memory)
     return [
-        Decision(
-            colour=names[action.group],
-            axis=axes[action.axis].name,
-            resolution=_resolution(problem, action),
-            cost_after=problem.cost(state[: index + 1])[0],
+        Choice(
+            **_cost(problem.evaluator.cost(point.state), memory).model_dump(),
+            decisions=[
+                decision_text(names[a.group], axes[a.axis].name, resolution(problem, a))
+                for a in point.state
+            ],
+            chosen=point.state == chosen,
         )
-        for index, action in enumerate(state)
+        for point in planned.answer.choices
     ]
 
 
-def _resolution(problem: Problem, action: Action) -> str:
-    """The resolution order as a bitstring, set 0 first; empty for a colour without conflicts."""
-    groups = problem.evaluator.analysis.groups
-    count = int((groups.set_colour == action.group).sum())
-    return "".join(str(action.bits >> bit & 1) for bit in range(count))
+def _meshes(planned: Planned, memory: int) -> list[MeshTried]:
+    """The meshes that were tried; none where there was no choice."""
+    if not is_auto(planned.request.mesh):
+        return []
+    best, found = planned.answer.best, []
+    for tried in planned.answer.tried:
+        chosen = tried.mesh == best.mesh
+        cost = best.cost if chosen else tried.cost
+        found.append(
+            MeshTried(
+                mesh=str(tried.mesh),
+                predicted=None if cost is None else _cost(cost, memory),
+                reason=tried.reason,
+                chosen=chosen,
+            )
+        )
+    return found
 
 
 def _gap(found: Found) -> float | None:
@@ -250,7 +294,7 @@ def _search_info(
     found: Found, request: PlanRequest, penalty: float, stages: dict[str, float]
 ) -> planfile.SearchInfo:
     return SearchInfo(
-        planner=request.planner,
+        planner=request.planner if request.decisions is None else "given",
         seed=request.seed,
         threads=threads_of(request),
         rollouts=found.rollouts,

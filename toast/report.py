@@ -29,6 +29,8 @@ def render(plan: Plan) -> Group:
     parts: list[RenderableType] = [headline(plan), "", layouts(plan), "", costs(plan)]
     optional = (
         collectives(plan),
+        meshes(plan),
+        choices(plan),
         decisions(plan),
         proof(plan),
         stages(plan),
@@ -94,26 +96,52 @@ def costs(plan: Plan) -> Table:
     """The plan beside the unsharded module and the reference layouts."""
     rows: list[tuple[str, Cost]] = [("this plan", plan.predicted), ("unsharded", plan.unsharded)]
     rows += [(baseline.name.replace("_", " "), baseline) for baseline in plan.baselines]
-    table = plain_table(
-        "Predicted cost of one step", "layout", ">step", ">compute", ">communication", ">peak"
-    )
-    table.add_column("of memory", justify="right")
-    table.add_column("fits")
+    table = plain_table("Predicted cost of one step", "layout", *_COSTS)
     overlaps = any(cost.overlapped_seconds for _, cost in rows)
     if overlaps:
         table.add_column("overlapped", justify="right")
     for name, cost in rows:
-        table.add_row(
-            name,
-            format_seconds(cost.step_seconds),
-            format_seconds(cost.compute_seconds),
-            format_seconds(cost.communication_seconds),
-            format_bytes(cost.peak_bytes),
-            f"{cost.peak_bytes / max(plan.memory_bytes, 1):.0%}",
-            Text("yes", style="green") if cost.fits else Text("no", style="red"),
-            *([format_seconds(cost.overlapped_seconds)] if overlaps else []),
-        )
+        hidden = [format_seconds(cost.overlapped_seconds)] if overlaps else []
+        table.add_row(name, *_cost_cells(plan, cost), *hidden)
     return table
+
+
+def meshes(plan: Plan) -> Table | None:
+    """The meshes that were tried, where the mesh was to be chosen."""
+    if not plan.meshes:
+        return None
+    table = plain_table("Meshes, each with its best plan", "mesh", *_COSTS, "")
+    for row in plan.meshes:
+        cells = [""] * len(_COSTS) if row.predicted is None else _cost_cells(plan, row.predicted)
+        note = "; ".join(filter(None, ("chosen" if row.chosen else "", row.reason)))
+        table.add_row(Text(row.mesh), *cells, Text(note))
+    return table
+
+
+def choices(plan: Plan) -> Table | None:
+    """The front of time against memory, where there is more on it than the plan."""
+    if len(plan.choices) < 2:
+        return None
+    title = "Choices of time against memory (`toast choose DIR NUMBER` takes another)"
+    table = plain_table(title, ">", *_COSTS, ">decisions", "")
+    for number, row in enumerate(plan.choices, 1):
+        note = "this plan" if row.chosen else ""
+        table.add_row(str(number), *_cost_cells(plan, row), str(len(row.decisions)), note)
+    return table
+
+
+_COSTS = (">step", ">compute", ">communication", ">peak", ">of memory", "fits")
+
+
+def _cost_cells(plan: Plan, cost: Cost) -> list[str | Text]:
+    return [
+        format_seconds(cost.step_seconds),
+        format_seconds(cost.compute_seconds),
+        format_seconds(cost.communication_seconds),
+        format_bytes(cost.peak_bytes),
+        f"{cost.peak_bytes / max(plan.memory_bytes, 1):.0%}",
+        Text("yes", style="green") if cost.fits else Text("no", style="red"),
+    ]
 
 
 def collectives(plan: Plan) -> Table | Text:

@@ -16,7 +16,9 @@ class PlanRequest(BaseModel):
     file, which the service refuses; `memory` bytes per device (the chip's own
     when absent); `budget` seconds of search; `threads` 0 means one per core. `penalty` is
     C of the reward, what bytes above the memory weigh against time; `overlap` (0 to 1) the part of
-    the communication that can hide behind computation.
+    the communication that can hide behind computation. `prove` asks for a lower bound on the cost
+    of every plan; `decisions` (`COLOUR=axis` or `COLOUR=axis:bits`, as `choices` of a plan has
+    them) for the plan that they make, without a search.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,3 +35,5 @@ class PlanRequest(BaseModel):
     overlap: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
     pins: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
+    prove: bool = False
+    decisions: tuple[str, ...] | None = None

@@ -10,9 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.errors import InvalidMesh, InvalidRequest
+from costmodel.automesh import meshes
 from costmodel.devices import find, is_file
-from costmodel.mesh import Mesh
-from costmodel.placement import place
 from costmodel.units import parse_bytes, parse_seconds
 from toast.request import PlanRequest
 
@@ -27,12 +26,12 @@ def make_request(
 ) -> PlanRequest:
     """A request whose every setting is in range; or a ToastError that says what is wrong.
 
-    `mesh` is `data=2,model=4`, a mapping of sizes by name, or a `jax.sharding.Mesh`; `device` a
-    name of the catalogue or the path of a device file; `memory` is bytes per device or a size such
-    as `16GiB`; `budget` is seconds of search or such as `10s`.
+    `mesh` is `data=2,model=4`, `auto:8`, a mapping of sizes by name, or a `jax.sharding.Mesh`;
+    `device` a name of the catalogue or the path of a device file; `memory` is bytes per device or
+    a size such as `16GiB`; `budget` is seconds of search or such as `10s`.
     """
     text, device = mesh_text(mesh), device_text(device)
-    place(Mesh.parse(text), find(device))
+    meshes(text, find(device))
     fields = {key: value for key, value in settings.items() if value is not None}
     try:
         return PlanRequest(
@@ -59,7 +58,7 @@ def mesh_text(mesh: Any) -> str:
     if not isinstance(sizes, Mapping):
         raise InvalidMesh(
             f"A {type(mesh).__name__} is not a mesh.",
-            'Give "data=2,model=4", a dict of sizes by name, or a jax.sharding.Mesh.',
+            'Give "data=2,model=4", "auto:8", a dict of sizes by name, or a jax.sharding.Mesh.',
         )
     return ",".join(f"{name}={size}" for name, size in sizes.items())
 

@@ -14,7 +14,7 @@ from search.progress import Control
 from search.simple import greedy
 from search.tied import moves
 from tests.modules import text
-from tests.search.test_search import gemma_problem, problem_of
+from tests.search.problems import gemma_problem, problem_of
 
 
 def polished_one_by_one(problem: Problem, state: State, cost: float) -> State:

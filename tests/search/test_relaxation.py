@@ -18,7 +18,7 @@ from search.problem import Problem, Settings
 from search.progress import Control
 from search.relaxation import Relaxation
 from tests.modules import text
-from tests.search.test_search import gemma_problem, problem_of
+from tests.search.problems import gemma_problem, problem_of
 
 PROVED = ("branch and bound", "linear relaxation")
 

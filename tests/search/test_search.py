@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from functools import cache
 
 import pytest
 
 from costmodel.evaluator import Action
-from examples import gemma
-from search.actions import MAX_FREE_BITS, action_space, prune_threshold
+from search.actions import MAX_FREE_BITS, prune_threshold
 from search.mcts import priors
 from search.planners import PLANNERS
 from search.polish import polish
 from search.problem import Problem, Settings
 from search.progress import Control, Progress
 from search.tree import MAX_DEPTH
-from tests.modules import argument_group, evaluator_of, text
+from tests.modules import argument_group, text
+from tests.search.problems import gemma_problem, problem_of
 
 SMALL = Settings(rollouts=600, round_rollouts=200, ilp_seconds=2)
-
-
-def problem_of(data: bytes, mesh: str, memory: float = 1e12) -> Problem:
-    evaluator = evaluator_of(data, mesh)
-    return Problem(
-        evaluator=evaluator, reward=evaluator.reward(memory), actions=action_space(evaluator)
-    )
-
-
-@cache
-def gemma_problem(memory: float = 1e12) -> Problem:
-    data = gemma.lower(gemma.PRESETS["tiny"]).as_text(debug_info=True).encode()
-    return problem_of(data, "data=2,model=4", memory)
 
 
 def brute_force(problem: Problem, depth: int) -> float:
@@ -155,7 +141,7 @@ def test_each_set_group_doubles_the_resolutions_of_its_colour() -> None:
 
 def test_priors_favour_what_helps_and_starve_nothing() -> None:
     problem = gemma_problem()
-    weights = priors(problem, 0.15)
+    weights = priors(problem, 0.15, Control())
     costs = [problem.cost((action,))[0] for action in problem.actions]
     best = costs.index(min(costs))
     assert weights[:-1].argmax() == best or costs[int(weights[:-1].argmax())] == min(costs)

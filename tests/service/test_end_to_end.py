@@ -62,6 +62,31 @@ def test_a_module_is_planned_and_comes_back_sharded(real: Server) -> None:
     assert "progress" in kinds
 
 
+def test_a_mesh_is_chosen_a_bound_proved_and_another_choice_made(real: Server) -> None:
+    settings = {"mesh": "auto:4", "rollouts": 64, "threads": 1, "device": "cpu"}
+    job = real.submit(MODULE, **settings, prove=True, budget="20s")
+    done = real.finished(job["id"], seconds=120)
+    assert done["state"] == "succeeded", done["error"]
+    plan = Plan.from_json(real.client.get(done["links"]["plan"]).content)
+    assert [row.mesh for row in plan.meshes] == ["d0=4", "d0=2,d1=2"]
+    assert plan.lower_bound is not None
+    number = next(n for n, row in enumerate(plan.choices) if not row.chosen)
+    choice = plan.choices[number]
+    mesh = next(row.mesh for row in plan.meshes if row.chosen)
+    decided = {"mesh": mesh, "device": "cpu", "decisions": choice.decisions}
+    again = real.finished(real.submit(MODULE, **decided)["id"], seconds=120)
+    assert again["state"] == "succeeded", again["error"]
+    assert again["summary"]["step_seconds"] == choice.step_seconds
+    assert again["summary"]["termination"] == "given"
+    query = real.client.post(
+        "/v1/plan",
+        params=decided,
+        content=MODULE.encode(),
+        headers={"Accept": "application/json"},
+    )
+    assert Plan.from_json(query.content).predicted.peak_bytes == choice.peak_bytes
+
+
 def test_modules_that_are_none_end_their_own_job_alone(real: Server) -> None:
     jobs = {}
     for name, (text, mesh, _, _) in BAD.items():

@@ -72,6 +72,19 @@ def test_whatever_holds_a_module(tmp_path: Path) -> None:
         module_bytes(1.5)
 
 
+def test_the_mesh_is_chosen_and_a_choice_made_again() -> None:
+    module = forms.serialize(STEP, "text")
+    best = toast.plan(module, **QUICK | {"mesh": "auto:4", "device": "cpu"}, prove=True).plan
+    assert len(best.meshes) == 2
+    assert best.gap is not None
+    (mesh,) = [row.mesh for row in best.meshes if row.chosen]
+    for choice in best.choices:
+        again = toast.plan(module, mesh=mesh, device="cpu", decisions=choice.decisions).plan
+        assert again.predicted.peak_bytes == choice.peak_bytes
+    with pytest.raises(toast.InvalidRequest, match="a colour that this module does not have"):
+        toast.plan(module, mesh=mesh, decisions=["nobody=d0"])
+
+
 def test_errors_of_the_engine_arrive_as_themselves() -> None:
     with pytest.raises(toast.InvalidModule):
         toast.plan(b"poem", **QUICK)

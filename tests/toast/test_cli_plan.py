@@ -73,6 +73,38 @@ def test_nothing_fits_is_3_and_the_plan_is_there(tmp_path: Path) -> None:
     assert (out / "sharded.mlirbc").is_file()
 
 
+def test_a_mesh_is_chosen_and_another_choice_taken_and_verified(tmp_path: Path) -> None:
+    module, out = tmp_path / "step", tmp_path / "out"
+    module.write_bytes(forms.serialize(TINY, "bytecode"))
+    flags = [flag if flag != "data=2,model=2" else "auto:4" for flag in FLAGS]
+    planned = toast("plan", module, *flags, "-o", out)
+    assert planned.returncode == 0, planned.stderr
+    assert "Meshes, each with its best plan" in planned.stdout
+    assert "Choices of time against memory" in planned.stdout
+    plan = Plan.from_json((out / "plan.json").read_bytes())
+    assert [row.mesh for row in plan.meshes] == ["d0=4", "d0=2,d1=2"]
+    number = next(n for n, row in enumerate(plan.choices, 1) if not row.chosen)
+    chosen = toast("choose", out, str(number))
+    assert chosen.returncode == 0, chosen.stderr
+    other = tmp_path / f"out-{number}"
+    again = Plan.from_json((other / "plan.json").read_bytes())
+    assert again.predicted.step_seconds == plan.choices[number - 1].step_seconds
+    assert again.choices[number - 1].chosen
+    verified = toast("verify", other)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def test_a_plan_is_bounded_on_request(tmp_path: Path) -> None:
+    module, out = tmp_path / "step", tmp_path / "out"
+    module.write_bytes(forms.serialize(mlp.make_step(mlp.PRESETS["tiny"]), "text"))
+    done = toast("plan", module, *FLAGS, "--prove", "--budget", "20s", "-o", out)
+    assert done.returncode == 0, done.stderr
+    assert "Proof: no state of this search costs less than" in done.stdout
+    plan = Plan.from_json((out / "plan.json").read_bytes())
+    assert plan.lower_bound is not None
+    assert plan.search.planner == "mcts"
+
+
 def test_another_form_leaves_no_stale_files(tmp_path: Path) -> None:
     step = mlp.make_step(mlp.PRESETS["tiny"])
     for form in ("text", "export"):

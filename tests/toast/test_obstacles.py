@@ -135,6 +135,51 @@ def test_a_dimension_that_an_op_needs_whole_has_no_name() -> None:
     assert rows[1].detail == "the ops around it cannot be split along dimension 1"
 
 
+def test_a_resolution_that_gives_the_axis_to_another_dimension() -> None:
+    """All three dimensions have one colour, and no resolution prefers the last of them."""
+    data = (
+        b"func.func public @main(%x: tensor<16x16x16xf32>) -> tensor<16x16x16xf32> {"
+        b" %t = stablehlo.transpose %x, dims = [1, 2, 0]"
+        b" : (tensor<16x16x16xf32>) -> tensor<16x16x16xf32>"
+        b" %y = stablehlo.add %x, %t : tensor<16x16x16xf32>"
+        b" return %y : tensor<16x16x16xf32> }"
+    )
+    rows = splits_of(why(loaded(data, mesh="a=2", memory=1.0), ()), "arg0")
+    assert rows[2, "a"].obstacle == "resolution"
+    assert rows[2, "a"].detail == "another dimension of the same colour is split in its place"
+    assert rows[2, "a"].frees_bytes == 0
+    assert rows[0, "a"].obstacle != "resolution"
+
+
+def test_what_the_module_pins() -> None:
+    """A constraint inside the module is kept, and so is the layout of an argument."""
+    data = (
+        b"sdy.mesh @mesh = <['a'=2]>\n"
+        b"func.func public @main(%x: tensor<64x64xf32> {sdy.sharding = #sdy.sharding<@mesh,"
+        b" [{}, {}]>}) -> tensor<64x64xf32> {"
+        b" %y = stablehlo.tanh %x : tensor<64x64xf32>"
+        b" return %y : tensor<64x64xf32> }"
+    ).replace(b"'", b'"')
+    rows = splits_of(why(loaded(data, mesh="a=2", memory=1.0), ()), "arg0")
+    assert {row.obstacle for row in rows.values()} == {"pinned"}
+    assert rows[0, "a"].detail == "the module pins arg0 to None,None"
+
+
+def test_a_split_that_frees_nothing_says_what_the_peak_is_then() -> None:
+    """Split, the result of a product over the sharded dimension is still whole at the peak."""
+    found = [
+        row
+        for number in range(6)
+        for blocked in why(module(), module().problem.actions[number : number + 1]).tensors
+        for row in blocked.splits
+        if row.obstacle == "not_freed"
+    ]
+    assert found
+    for row in found:
+        assert row.detail.startswith("the peak would not fall: it is ")
+        assert row.frees_bytes == 0
+
+
 def test_an_axis_that_the_op_gives_to_another_operand() -> None:
     which = loaded(text("transpose"), mesh="a=2,b=2", memory=1.0)
     state = (Action(group=argument_group(which.problem.evaluator.analysis, 0, 0), axis=0),)

@@ -172,6 +172,7 @@ def test_progress_runs_from_nothing_to_the_whole_job() -> None:
         "analyse",
         "tables",
         "search",
+        "choices",
         "explain",
         "write",
         "describe",

@@ -55,6 +55,43 @@ def test_empty_parts_are_said_or_left_out() -> None:
     assert "without a rule" not in text
 
 
+def test_meshes_that_were_tried_are_told() -> None:
+    assert "Meshes" not in text_of(make_plan())
+    meshes = [
+        {"mesh": "d0=4", "predicted": cost(0.003, 2 * MIB), "chosen": False},
+        {"mesh": "d0=2,d1=2", "predicted": cost(0.002, 4 * MIB), "chosen": True},
+        {"mesh": "d0=2,d1=1", "reason": "not reached within the budget", "chosen": False},
+    ]
+    lines = text_of(make_plan(meshes=meshes)).splitlines()
+    rows = [line.split() for line in lines if line.startswith("d0=")]
+    assert rows[0][:3] == ["d0=4", "3", "ms"]
+    assert rows[1][-2:] == ["yes", "chosen"]
+    assert " ".join(rows[2]) == "d0=2,d1=1 not reached within the budget"
+
+
+def test_choices_are_told_where_there_is_more_than_one() -> None:
+    one = {**cost(0.002, 4 * MIB), "decisions": ["batch=data", "hidden=model:01"], "chosen": True}
+    other = {**cost(0.004, 2 * MIB), "decisions": [], "chosen": False}
+    assert "Choices" not in text_of(make_plan(choices=[one]))
+    lines = text_of(make_plan(choices=[other, one])).splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("Choices")) + 2
+    assert lines[first].split() == [
+        "1",
+        "4",
+        "ms",
+        "2.67",
+        "ms",
+        "1.33",
+        "ms",
+        "2.00",
+        "MiB",
+        "12%",
+        "yes",
+        "0",
+    ]
+    assert lines[first + 1].split()[-3:] == ["2", "this", "plan"]
+
+
 def test_a_proof_is_told_where_there_is_one() -> None:
     assert "Proof" not in text_of(make_plan())
     plan = make_plan(lower_bound=0.2, gap=0.2, relaxation="linear relaxation")

@@ -29,12 +29,20 @@ def test_a_mesh_in_three_forms(mesh: Any) -> None:
     assert mesh_text(mesh) == "data=2,model=4"
 
 
+def test_a_mesh_to_be_chosen_is_left_to_the_engine() -> None:
+    request = make_request(mesh="auto:8", prove=True, decisions=("x.0=d0",))
+    assert (request.mesh, request.prove, request.decisions) == ("auto:8", True, ("x.0=d0",))
+    assert make_request(mesh="data=2").decisions is None
+
+
 @pytest.mark.parametrize(
     ("settings", "kind", "part"),
     [
         ({"mesh": 8}, InvalidMesh, "int is not a mesh"),
         ({"mesh": ""}, InvalidMesh, "empty"),
         ({"mesh": "data=1"}, InvalidMesh, "one device"),
+        ({"mesh": "auto:x"}, InvalidMesh, "for how many devices"),
+        ({"mesh": "data=2", "prove": "perhaps"}, InvalidRequest, "'prove' is out of range"),
         ({"mesh": "data=2,data=4"}, InvalidMesh, "named twice"),
         ({"mesh": "data:2"}, InvalidMesh, "not a mesh axis"),
         ({"mesh": "data=2@nvlink"}, InvalidMesh, "which tpu-v5e does not have"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -57,6 +58,7 @@ def plan_command(  # noqa: PLR0913 - one parameter for each flag
     overlap: options.Overlap = 0.0,
     pin: options.Pins = None,
     forbid: options.Forbid = None,
+    prove: options.Prove = False,
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
 ) -> None:
@@ -75,13 +77,49 @@ def plan_command(  # noqa: PLR0913 - one parameter for each flag
             overlap=overlap,
             pins=pin,
             forbid=forbid,
+            prove=prove,
         )
         check_output(output)
         result = _plan_in_child(read_module(module), request, output)
     show_and_exit(result, output, explain=explain)
 
 
-def _plan_in_child(module: bytes, request: PlanRequest, output: Path) -> Plan:
+@app.command("choose")
+def choose_command(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="What `toast plan -o DIR` wrote.")
+    ],
+    number: Annotated[
+        int, typer.Argument(metavar="NUMBER", help="Of the table of choices; the first is 1.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Where to write; DIR-NUMBER if absent."),
+    ] = None,
+    explain: options.Explain = False,
+) -> None:
+    """Write another plan of the front of time against memory, without a new search."""
+    from toast.choosing import request_of, with_choices
+    from toast.verify import find_module, read_plan
+
+    with user_errors():
+        plan = read_plan(directory)
+        request = request_of(plan, number)
+        output = output or directory.with_name(f"{directory.absolute().name}-{number}")
+        check_output(output)
+        module = find_module(directory, "original").read_bytes()
+        result = _plan_in_child(
+            module, request, output, lambda new: with_choices(new, plan, number)
+        )
+    show_and_exit(result, output, explain=explain)
+
+
+def _plan_in_child(
+    module: bytes,
+    request: PlanRequest,
+    output: Path,
+    completed: Callable[[Plan], Plan] = lambda plan: plan,
+) -> Plan:
     """Plan in a temporary directory and move the results; an interrupted plan is a plan."""
     with tempfile.TemporaryDirectory(prefix="toast-") as name:
         work = Path(name)
@@ -91,7 +129,7 @@ def _plan_in_child(module: bytes, request: PlanRequest, output: Path) -> Plan:
         if outcome.status == "cancelled" and not outcome.has_plan:
             raise KeyboardInterrupt
         outcome.raise_for_error()
-        plan = Plan.from_json(outcome.plan_path.read_bytes())
+        plan = completed(Plan.from_json(outcome.plan_path.read_bytes()))
         save(output, plan, module, outcome.module_path.read_bytes(), outcome.module_path.suffix)
     return plan
 
@@ -261,6 +299,7 @@ def submit_command(  # noqa: PLR0913 - one parameter for each flag
     overlap: options.Overlap = 0.0,
     pin: options.Pins = None,
     forbid: options.Forbid = None,
+    prove: options.Prove = False,
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
     key: options.Key = None,
@@ -282,6 +321,7 @@ def submit_command(  # noqa: PLR0913 - one parameter for each flag
             overlap=overlap,
             pins=pin,
             forbid=forbid,
+            prove=prove,
         )
         check_output(output)
         original = read_module(module)

@@ -19,7 +19,7 @@ MeshText = Annotated[
     typer.Option(
         "--mesh",
         help="Axes of the device mesh, for example data=2,model=4, or with their networks: "
-        "data=2@infiniband,model=4@nvlink.",
+        "data=2@infiniband,model=4@nvlink; auto:8 for the best mesh of 8 devices.",
     ),
 ]
 DeviceName = Annotated[
@@ -51,6 +51,10 @@ Overlap = Annotated[
     typer.Option(
         "--overlap", help="Part of the communication that hides behind computation, 0 to 1."
     ),
+]
+Prove = Annotated[
+    bool,
+    typer.Option("--prove", help="Also bound the cost of every plan from below; takes longer."),
 ]
 Explain = Annotated[
     bool,

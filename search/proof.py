@@ -1,0 +1,106 @@
+"""A lower bound on C(s) of every state, for the plan of any planner: the relaxation's optimum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from search.aside import aside
+from search.pairwise.bound import lower_bounds
+from search.pairwise.solve import Answer, solve
+from search.problem import Found, Problem, Settings
+from search.progress import Control, Progress
+from search.relaxation import Relaxation
+
+SAFETY = 1e-6
+"""Taken off a bound, relatively: the tolerances of the linear program."""
+FINISH = 0.2
+"""Part of a budget that is left for what comes after the integer program."""
+
+
+def prove(problem: Problem, found: Found, settings: Settings, control: Control) -> Found:
+    """The found state with a bound that no state of the problem is below, where time allows one."""
+    if found.bound is not None or control.stop_reason() is not None:
+        return found
+    if not problem.actions:
+        return replace(found, bound=found.cost, relaxation="branch and bound")
+    _, measured = problem.cost(found.state)
+    control.on_progress(
+        Progress(
+            stage="search",
+            rollouts=found.rollouts,
+            evaluations=found.evaluations,
+            best_cost=found.cost,
+            best_bytes=int(measured.peak),
+            seconds=control.elapsed(),
+        )
+    )
+    start, seconds = control.elapsed(), settings.proof_seconds
+    if control.budget is not None:
+        seconds = (control.budget - start) * (1 - FINISH)
+
+    proved: list[tuple[float, str]] = []
+
+    def work() -> None:
+        instance = Relaxation(problem, found.state).instance()
+        left = seconds - (control.elapsed() - start)
+        for proof in lower_bounds(instance, found.cost, seconds=left, stopped=stopped):
+            proved.append(proof)
+
+    def stopped() -> bool:
+        return control.stop_reason() is not None
+
+    aside(work, control)
+    if not proved:
+        return found
+    lowest, relaxation = proved[-1]
+    return replace(found, bound=min(lowest * (1 - SAFETY), found.cost), relaxation=relaxation)
+
+
+def relax(
+    problem: Problem, best: Found, settings: Settings, control: Control
+) -> tuple[Relaxation, Answer] | None:
+    """The relaxation around the best state and its answer, as good as the time left allows.
+
+    None where the search must stop before there is one.
+    """
+    start, seconds = control.elapsed(), settings.ilp_seconds
+    if control.budget is not None:
+        seconds = (control.budget - start) * (1 - FINISH)
+
+    def report(_: float) -> None:
+        if control.stop_reason() is None:
+            control.on_progress(
+                Progress(
+                    stage="search",
+                    fraction=min(1.0, (control.elapsed() - start) / max(seconds, 1e-9)),
+                    rollouts=best.rollouts,
+                    evaluations=best.evaluations,
+                    best_cost=best.cost,
+                    best_bytes=peak,
+                    seconds=control.elapsed(),
+                )
+            )
+
+    def work() -> tuple[Relaxation, Answer]:
+        relaxation = Relaxation(problem, best.state)
+        answer = solve(
+            relaxation.instance(),
+            seconds=seconds - (control.elapsed() - start),
+            seed=settings.seed,
+            start=relaxation.choice(best.state),
+            stopped=lambda: control.stop_reason() is not None,
+            report=report,
+        )
+        return relaxation, answer
+
+    peak = int(problem.cost(best.state)[1].peak)
+    return aside(work, control)
+
+
+def bound(found: Found, answer: Answer) -> Found:
+    """The same state with the bound that an answer of its relaxation proves."""
+    if not math.isfinite(answer.bound):
+        return found
+    lowest = min(answer.bound * (1 - SAFETY), found.cost)
+    return replace(found, bound=lowest, relaxation=answer.relaxation)

@@ -1,0 +1,51 @@
+"""The stages of a job: how long each takes, and how far the whole is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from analysis.load import Source
+from search.progress import Progress
+
+
+class Stages:
+    """Times the stages of a job and reports its progress."""
+
+    def __init__(self, on_progress: Callable[[Progress], None] | None) -> None:
+        self._on_progress = on_progress
+        self._start = self._entered = time.perf_counter()
+        self._stage = ""
+        self._from = self._to = 0.0
+        self._last = Progress(stage="")
+        self._seconds: dict[str, float] = {}
+
+    def enter(self, stage: str, fraction: float, to: float | None = None) -> None:
+        """Begin a stage; `fraction` of the whole job lies behind it, `to` when it is over."""
+        now = time.perf_counter()
+        if self._stage:
+            spent = self._seconds.get(self._stage, 0.0)
+            self._seconds[self._stage] = spent + now - self._entered
+        self._stage, self._from, self._entered = stage, fraction, now
+        self._to = fraction if to is None else to
+        self._tell(replace(self._last, stage=stage, fraction=fraction))
+
+    def report(self, progress: Progress) -> None:
+        """Progress of a search within the stage."""
+        whole = self._from + (self._to - self._from) * progress.fraction
+        self._tell(replace(progress, stage=self._stage, fraction=whole))
+
+    def finish(self, source: Source) -> dict[str, float]:
+        """Seconds by stage; loading is split into its own stages."""
+        seconds = dict(self._seconds)
+        seconds.pop("load", None)
+        loading = {f"load.{stage}": spent for stage, spent in source.seconds.items()}
+        return {"kernels": seconds.pop("kernels"), **loading, **seconds}
+
+    def _tell(self, progress: Progress) -> None:
+        elapsed = time.perf_counter() - self._start
+        fraction = max(progress.fraction, self._last.fraction)
+        self._last = replace(progress, fraction=fraction, seconds=elapsed)
+        if self._on_progress is not None:
+            self._on_progress(self._last)
