@@ -61,4 +61,4 @@ def _polished(problem: Problem, number: int, most: int, control: Control, thread
     start = max((p for p in points if p.peak <= limit), key=lambda p: p.peak, default=points[0])
     strict = replace(problem, reward=replace(problem.reward, memory=limit, penalty=PENALTY))
     cost, _ = strict.cost(start.state)
-    return polish(strict, start.state, cost, control, threads=threads, most=most).evaluations
+    return polish(strict, start.state, cost, control, threads, most).evaluations

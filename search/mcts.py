@@ -154,7 +154,7 @@ class _Search:
     def _polish(self) -> None:
         """Polish the best state."""
         threads = self._settings.threads
-        found = polish(self._problem, self._best, self._cost, self._control, threads=threads)
+        found = polish(self._problem, self._best, self._cost, self._control, threads)
         self._extra += found.evaluations
         self._take(found.state)
 
@@ -256,14 +256,12 @@ def priors(problem: Problem, temperature: float, control: Control) -> Floats:
     Half the weight is uniform, so that no action is starved. The last entry is stop. Once the
     search must stop no action is priced any more.
     """
-    costs = np.full(len(problem.actions), problem.cost(())[0])
-    place = 0
-    for chunk in chunks([(action,) for action in problem.actions]):
-        if control.stop_reason() is not None:
-            break
-        costs[place : place + len(chunk)] = [cost for cost, _ in problem.costs(chunk)]
-        place += len(chunk)
-    weight = np.exp((costs.min() - costs) / (temperature * max(float(costs.min()), 1e-9)))
+    unknown, costs = problem.cost(())[0], []
+    for states in chunks((action,) for action in problem.actions):
+        stop = control.stop_reason() is not None
+        costs += [unknown] * len(states) if stop else [cost for cost, _ in problem.costs(states)]
+    lowest = min(costs)
+    weight = np.exp((lowest - np.array(costs)) / (temperature * max(lowest, 1e-9)))
     count = len(costs)
     mixed = 0.5 * weight / weight.sum() + 0.5 / count
     return np.append(mixed, 1.0 / (count + 1))

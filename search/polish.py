@@ -30,7 +30,6 @@ def polish(
     state: State,
     cost: float,
     control: Control,
-    *,
     threads: int = 1,
     most: int = MAX_EVALUATIONS,
 ) -> Polished:
@@ -46,7 +45,8 @@ def polish(
     while idle < len(neighbours):
         if control.stop_reason() is not None or evaluations >= most:
             break
-        around = range(place, place + min(size, len(neighbours) - idle, most - evaluations))
+        count = min(size, len(neighbours) - idle, most - evaluations)
+        around = range(place, place + count)
         chunk = [neighbours[each % len(neighbours)] for each in around]
         priced = problem.costs(chunk, threads)
         evaluations += len(chunk)

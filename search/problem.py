@@ -48,7 +48,7 @@ class Settings:
     that a thread adds on its way down; `stop_chance` ends a random trajectory at each step and
     `discount` favours short ones; `prior_temperature` sharpens the prior over actions taken from
     their effect alone. `beam_width` is the K of the beam search, `ilp_seconds` what the ILP may
-    take where no budget is given.
+    take where no budget is given, `proof_seconds` the proof of another planner's plan.
     """
 
     seed: int = 0
@@ -64,6 +64,7 @@ class Settings:
     prior_temperature: float = 0.15
     beam_width: int = 8
     ilp_seconds: float = 60.0
+    proof_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from search.aside import aside
+from search.pairwise.bound import lower_bounds
 from search.pairwise.solve import Answer, solve
 from search.problem import Found, Problem, Settings
 from search.progress import Control, Progress
@@ -23,8 +24,37 @@ def prove(problem: Problem, found: Found, settings: Settings, control: Control) 
         return found
     if not problem.actions:
         return replace(found, bound=found.cost, relaxation="branch and bound")
-    relaxed = relax(problem, found, settings, control)
-    return found if relaxed is None else bound(found, relaxed[1])
+    _, measured = problem.cost(found.state)
+    control.on_progress(
+        Progress(
+            stage="search",
+            rollouts=found.rollouts,
+            evaluations=found.evaluations,
+            best_cost=found.cost,
+            best_bytes=int(measured.peak),
+            seconds=control.elapsed(),
+        )
+    )
+    start, seconds = control.elapsed(), settings.proof_seconds
+    if control.budget is not None:
+        seconds = (control.budget - start) * (1 - FINISH)
+
+    proved: list[tuple[float, str]] = []
+
+    def work() -> None:
+        instance = Relaxation(problem, found.state).instance()
+        left = seconds - (control.elapsed() - start)
+        for proof in lower_bounds(instance, found.cost, seconds=left, stopped=stopped):
+            proved.append(proof)
+
+    def stopped() -> bool:
+        return control.stop_reason() is not None
+
+    aside(work, control)
+    if not proved:
+        return found
+    lowest, relaxation = proved[-1]
+    return replace(found, bound=min(lowest * (1 - SAFETY), found.cost), relaxation=relaxation)
 
 
 def relax(

@@ -135,9 +135,9 @@ class Choice(Cost):
 
 
 class MeshTried(Record):
-    """A mesh that was tried, and what its best plan costs; or the `reason` why it was not planned.
+    """A mesh that was tried, and what its best plan costs.
 
-    `chosen` is the mesh of this plan.
+    `reason` says why it was not planned, or not searched to the end; `chosen` is this plan's mesh.
     """
 
     mesh: str

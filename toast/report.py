@@ -113,7 +113,7 @@ def meshes(plan: Plan) -> Table | None:
     table = plain_table("Meshes, each with its best plan", "mesh", *_COSTS, "")
     for row in plan.meshes:
         cells = [""] * len(_COSTS) if row.predicted is None else _cost_cells(plan, row.predicted)
-        note = "chosen" if row.chosen else row.reason
+        note = "; ".join(filter(None, ("chosen" if row.chosen else "", row.reason)))
         table.add_row(Text(row.mesh), *cells, Text(note))
     return table
 

@@ -53,7 +53,7 @@ class Searched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A mesh that was searched, with what its best plan costs; or why it was not."""
+    """A mesh with what its best plan costs, and why it was not searched, or not to the end."""
 
     mesh: Mesh
     cost: Cost | None = None
@@ -94,7 +94,8 @@ class Job:
             return Answer(best=best, choices=[], tried=self.tried)
         self.stages.enter("choices", END - PROOF)
         part = control.share(CHOOSING if self.request.prove else 1)
-        found, points = choices(best.problem, best.found, part.quiet(), self._settings().threads)
+        threads = self._settings().threads
+        found, points = choices(best.problem, best.found, part.quiet(), threads)
         if self.request.prove:
             self.stages.enter("proof", END - PROOF, END)
             found = prove(best.problem, found, self._settings(), control)
@@ -114,7 +115,8 @@ class Job:
                 refusals.append(error)
                 self.tried.append(Tried(mesh=mesh, reason=error.message))
                 continue
-            self.tried.append(Tried(mesh=mesh, cost=searched.cost))
+            cut = _CUT.get(searched.found.termination, "")
+            self.tried.append(Tried(mesh=mesh, cost=searched.cost, reason=cut))
             if best is None or searched.badness() < best.badness():
                 best = searched
         if best is None:
@@ -142,8 +144,9 @@ class Job:
         if found is None:
             control.leave_out(start)
             part = control.share(1 / (count - number + (count if self.request.prove else 0)))
-            found = PLANNERS[self.request.planner](problem, self._settings(), part)
-            found = closest_to_fitting(problem, found, part, self._settings().threads)
+            settings = self._settings()
+            found = PLANNERS[self.request.planner](problem, settings, part)
+            found = closest_to_fitting(problem, found, part, settings.threads)
         return Searched(mesh=mesh, problem=problem, demands=demanded, found=found)
 
     def _problem(self, mesh: Mesh, demanded: Demands) -> Problem:
@@ -175,6 +178,7 @@ class Job:
         )
 
 
+_CUT = {"cancelled": "cut short by the cancel", "budget": "cut short by the budget"}
 _STOPPED = {
     "cancelled": "not reached before the search was cancelled",
     "budget": "not reached within the budget",

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from search.aside import aside
+from search.pairwise.bound import lower_bounds
+from search.pairwise.solve import solve
 from search.planners import PLANNERS
 from search.problem import Settings
 from search.progress import Control, Progress
 from search.proof import prove
+from search.relaxation import Relaxation
 from tests.modules import text
 from tests.search.problems import fresh, gemma_problem, problem_of
 
-QUICK = Settings(rollouts=200, round_rollouts=100, ilp_seconds=5)
+QUICK = Settings(rollouts=200, round_rollouts=100, ilp_seconds=5, proof_seconds=5)
 
 
 @pytest.mark.parametrize("planner", ["mcts", "greedy", "random", "beam"])
@@ -89,3 +93,39 @@ def test_work_that_does_not_hear_a_stop_is_left_behind() -> None:
     release.set()
     threads[0].join(10)
     assert not threads[0].is_alive()
+
+
+def test_a_bound_is_a_choice_that_costs_as_much_or_below_all_of_them() -> None:
+    problem = problem_of(text("attention"), "a=2,b=2")
+    instance = Relaxation(problem).instance()
+    best = solve(instance, seconds=20).cost
+    for known in (best, best * 1.5, best * 10):
+        found = list(lower_bounds(instance, known, seconds=20))
+        assert found[-1][0] == pytest.approx(best, rel=1e-6)
+        assert found == sorted(found, key=lambda proof: proof[0])
+        assert {why for _, why in found} <= {"branch and bound", "linear relaxation"}
+    ((bound, _),) = lower_bounds(instance, best * 0.9, seconds=20)
+    assert bound == pytest.approx(best * 0.9)
+
+
+def test_without_time_there_is_no_bound() -> None:
+    instance = Relaxation(fresh(gemma_problem())).instance()
+    assert list(lower_bounds(instance, 1.0, seconds=0.0)) == []
+
+
+def test_what_was_proved_before_a_stop_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Branch and bound that does not end in time leaves the bound of the relaxation."""
+    asked, release = threading.Event(), threading.Event()
+
+    def slow(*_: object, **__: object) -> Iterator[tuple[float, str]]:
+        yield 0.125, "linear relaxation"
+        asked.set()
+        release.wait(60)
+
+    monkeypatch.setattr("search.proof.lower_bounds", slow)
+    problem = problem_of(text("mlp"), "a=2")
+    found = PLANNERS["greedy"](problem, QUICK, Control())
+    proved = prove(problem, found, QUICK, Control(cancelled=asked.is_set))
+    release.set()
+    assert proved.bound == pytest.approx(0.125, rel=1e-5)
+    assert proved.relaxation == "linear relaxation"
