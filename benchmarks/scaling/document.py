@@ -1,0 +1,125 @@
+"""The page `docs/scaling.md` with its plots, and the two sentences that it checks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.accuracy.records import Record, read_records
+from benchmarks.scaling.plots import draw
+from benchmarks.scaling.stages import GROUPS, least, parts
+from costmodel.mesh import Mesh
+from costmodel.units import format_bytes, format_seconds
+
+ALLOWED = 1 / 3
+"""How much more time the work after loading may take at the deepest than at the shallowest."""
+PAGE = """\
+# How planning grows
+
+Made by `python -m benchmarks.scaling all`: the seconds from StableHLO bytes to plan of a training
+step of T2B (Gemma-1 2B of `examples/models`, with Adam), with unrolled and with scanned layers. One
+process, warm kernels, as many search threads as cores; each figure is the lowest of the runs
+(three unless the data say otherwise), the data are `benchmarks/scaling/data/stages.jsonl`.
+
+*load* is parsing, normalising, sharding rules and the walk; *analyse* names, colours, conflicts and
+groups; *tables* the evaluator's arrays; *search* all planners' work; *write* the sharded module,
+the explanation and the record of the plan.
+"""
+SWEEPS = {
+    "layers": ("Layers", "On 2 x 4 TPU v5e, 32 sequences of 2,048 tokens."),
+    "devices": ("Devices", "18 layers, 1,024 sequences of 2,048 tokens, on TPU v5p."),
+    "sequence": ("Sequence length", "18 layers, 32 sequences, on 2 x 4 x 2 TPU v5p."),
+    "both": (
+        "Sequence length and devices together",
+        "As in the paper's figure 10, on a mesh batch x seq x model of TPU v5p with unrolled layers.",
+    ),
+}
+
+
+def write_page(data: Path, docs: Path) -> list[Path]:
+    """Write the page and its plots into `docs`; returns the files."""
+    records = read_records(data)
+    docs.mkdir(parents=True, exist_ok=True)
+    sections = [PAGE, "## In short\n", *_claims(records)]
+    written = []
+    for sweep, (title, words) in SWEEPS.items():
+        some = [record for record in records if record["sweep"] == sweep]
+        if not some:
+            continue
+        plot = draw(some, sweep, docs / f"scaling-{sweep}.svg")
+        written.append(plot)
+        sections += [f"## {title}\n", f"{words}\n", f"![{title}]({plot.name})\n", _table(some)]
+    page = docs / "scaling.md"
+    page.write_text("\n".join(sections))
+    return [page, *written]
+
+
+def growth(records: Sequence[Record], form: str) -> tuple[Record, Record] | None:
+    """The shallowest and the deepest case of a form, where there are two."""
+    found = [r for r in records if r["sweep"] == "layers" and r["form"] == form]
+    found.sort(key=lambda record: int(record["layers"]))
+    return (found[0], found[-1]) if len(found) > 1 else None
+
+
+def _claims(records: Sequence[Record]) -> list[str]:
+    lines = []
+    for form in ("unrolled", "scanned"):
+        pair = growth(records, form)
+        if pair is None:
+            continue
+        few, many = pair
+        after = [sum(parts(record).values()) - parts(record)["load"] for record in pair]
+        search = [parts(record)["search"] for record in pair]
+        lines.append(
+            f"- From {few['layers']} to {many['layers']} {form} layers the work after loading "
+            f"grows by {after[1] / after[0] - 1:+.0%} ({format_seconds(after[0])} to "
+            f"{format_seconds(after[1])}; {ALLOWED:+.0%} is the aim), the search itself by "
+            f"{search[1] / search[0] - 1:+.0%} ({format_seconds(search[0])} to "
+            f"{format_seconds(search[1])})."
+        )
+    for form in ("unrolled", "scanned"):
+        rows = [r for r in records if r["sweep"] == "devices" and r["form"] == form]
+        for axes in sorted({r["mesh"].count(",") + 1 for r in rows}):
+            some = sorted(
+                (r for r in rows if r["mesh"].count(",") + 1 == axes), key=lambda r: r["devices"]
+            )
+            totals = [least(record)["total"] for record in some]
+            lines.append(
+                f"- {some[0]['devices']:,} to {some[-1]['devices']:,} devices on {axes} axes, "
+                f"{form} layers: between {format_seconds(min(totals))} and "
+                f"{format_seconds(max(totals))}."
+            )
+    return [line + "\n" * (line is lines[-1]) for line in lines]
+
+
+def _table(records: Sequence[Record]) -> str:
+    head = ["layers", "form", "ops", "sequence", "mesh", *GROUPS, "total", "priced", "step"]
+    head += ["peak", "fits", "data parallel"]
+    rows = [head, ["---"] * len(head)]
+    for record in records:
+        spent, baseline = parts(record), record["data_parallel"]
+        rows.append(
+            [
+                str(record["layers"]),
+                record["form"],
+                f"{record['ops']:,}",
+                f"{record['seq']:,}",
+                " x ".join(str(axis.size) for axis in Mesh.parse(record["mesh"]).axes),
+                *(f"{spent[name]:.2f}" for name in GROUPS),
+                f"**{least(record)['total']:.2f}**",
+                f"{record['evaluations']:,}",
+                format_seconds(record["step_seconds"]),
+                format_bytes(record["peak_bytes"]),
+                "yes" if record["fits"] else "no",
+                "" if baseline is None else _baseline(baseline),
+            ]
+        )
+    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return (
+        f"Seconds by stage; *priced* counts states, *step* and *peak* are predicted.\n\n{lines}\n"
+    )
+
+
+def _baseline(baseline: Record) -> str:
+    words = format_seconds(baseline["step_seconds"])
+    return words if baseline["fits"] else f"{words}, does not fit"

@@ -1,0 +1,124 @@
+"""The page `docs/search-settings.md` with its plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.accuracy.records import Record, read_records
+from benchmarks.search_settings.plots import draw
+from benchmarks.search_settings.problems import CASES, DEVICE
+from benchmarks.search_settings.running import CHECKPOINTS
+from benchmarks.search_settings.summary import NEAR, regret
+from benchmarks.search_settings.variants import (
+    ALONE_EVALUATIONS,
+    ALONE_SEEDS,
+    ONE_AT_A_TIME,
+    VIRTUAL_LOSS,
+    Variant,
+    one_formula,
+    one_value,
+)
+from search.problem import Settings
+
+PAGE = f"""\
+# The settings of the tree search
+
+Made by `python -m benchmarks.search_settings all`; every run is a line of
+`benchmarks/search_settings/data/runs.jsonl`. The settings are the fields of
+`search.problem.Settings`.
+
+Each value of a setting is tried with the defaults of all others on {len(CASES)} problems: models
+of `examples/models` at the paper's sizes with scanned layers, and modules of libraries, on {DEVICE}
+with its memory. *Regret* is the mean of log(cost / best known cost), as a percentage; the best
+known cost of a problem is the lowest C(s) of any run here. *Found* is the part of the runs that end
+within {NEAR:.0%} of it.
+
+**Rounds alone** is the tree search without the beams and the polish that run beside it
+(`refine=False`), with {ALONE_SEEDS} seeds, stopped at {ALONE_EVALUATIONS:,} priced states; a search
+that ends before that by itself keeps its cost. **Refined** is the planner as it runs, until it
+ends.
+
+A default is in bold.
+"""
+
+
+def write_page(data: Path, docs: Path) -> list[Path]:
+    """Write the page and its plot into `docs`; returns the files."""
+    records = read_records(data)
+    docs.mkdir(parents=True, exist_ok=True)
+    parts = [
+        PAGE,
+        "## Selection formula, shaping of the reward, exploration\n",
+        _formulas(records),
+        "## The other settings\n",
+        *_others(records),
+        "## How fast the rounds get there\n",
+        _curve(records),
+        "![Regret of the rounds alone by setting](search-settings.svg)\n",
+    ]
+    page = docs / "search-settings.md"
+    page.write_text("\n".join(parts))
+    return [page, draw(records, docs / "search-settings.svg")]
+
+
+def _formulas(records: Sequence[Record]) -> str:
+    rows = []
+    for alone, refined in zip(one_formula(_base(False)), one_formula(_base(True)), strict=True):
+        settings = alone.settings
+        name = f"`{settings.selection}` | `{settings.shaping}` | {settings.exploration:g}"
+        rows.append(_row(name, records, alone, refined))
+    return _table("selection | shaping | exploration", rows)
+
+
+def _others(records: Sequence[Record]) -> Iterable[str]:
+    for name, values in ONE_AT_A_TIME.items():
+        yield _setting(records, name, values, threads=1)
+    yield _setting(records, "virtual_loss", VIRTUAL_LOSS, threads=2)
+
+
+def _setting(records: Sequence[Record], name: str, values: Sequence[float], threads: int) -> str:
+    bases = (replace(_base(refine), threads=threads) for refine in (False, True))
+    pairs = zip(*(one_value(base, name, values) for base in bases), strict=True)
+    rows = [
+        _row(f"{getattr(alone.settings, name):g}", records, alone, refined)
+        for alone, refined in pairs
+    ]
+    return _table(f"`{name}`" + " (two threads)" * (threads > 1), rows)
+
+
+def _row(name: str, records: Sequence[Record], alone: Variant, refined: Variant) -> str:
+    default = Settings()
+    values = {**alone.values, "threads": 1, "refine": True}
+    if values == Variant(part="", settings=default).values:
+        name = " | ".join(f"**{part}**" for part in name.split(" | "))
+    cells = []
+    for variant in (alone, refined):
+        found = regret(records, variant)
+        if found is None:
+            cells += ["", "", ""]
+        else:
+            cells += [f"{found.mean:.2%}", f"{found.found:.0%}", f"{found.evaluations:,.0f}"]
+    return " | ".join([name, *cells])
+
+
+def _table(first: str, rows: Sequence[str]) -> str:
+    columns = "alone: regret | found | states priced | refined: regret | found | states priced"
+    head = f"{first} | {columns}"
+    rule = " | ".join("---" for _ in head.split(" | "))
+    return "\n".join(f"| {line} |" for line in (head, rule, *rows)) + "\n"
+
+
+def _curve(records: Sequence[Record]) -> str:
+    default = Variant(part="", settings=_base(False))
+    rows = []
+    for point in CHECKPOINTS:
+        found = regret(records, default, at=str(point))
+        if found is not None:
+            rows.append(f"| {point:,} | {found.mean:.2%} | {found.found:.0%} |")
+    return "\n".join(["| states priced | regret | found |", "| --- | --- | --- |", *rows]) + "\n"
+
+
+def _base(refine: bool) -> Settings:
+    return replace(Settings(), refine=refine)
