@@ -25,20 +25,28 @@ process, warm kernels, as many search threads as cores; each figure is the lowes
 groups; *tables* the evaluator's arrays; *search* all planners' work; *write* the sharded module,
 the explanation and the record of the plan.
 """
+PODS = """\
+## Compiled for whole pods
+
+`python -m benchmarks.scaling compile`: two layers of Gemma-2B, planned for a whole topology and
+compiled for it by the TPU's own compiler (`toast verify DIR --compile TARGET` shows the same for
+any plan).
+Collectives as count and bytes that one chip sends in a step.
+"""
 SWEEPS = {
     "layers": ("Layers", "On 2 x 4 TPU v5e, 32 sequences of 2,048 tokens."),
     "devices": ("Devices", "18 layers, 1,024 sequences of 2,048 tokens, on TPU v5p."),
     "sequence": ("Sequence length", "18 layers, 32 sequences, on 2 x 4 x 2 TPU v5p."),
     "both": (
         "Sequence length and devices together",
-        "As in the paper's figure 10, on a mesh batch x seq x model of TPU v5p with unrolled layers.",
+        "As in the paper's figure 10, a mesh batch x seq x model of TPU v5p, unrolled layers.",
     ),
 }
 
 
 def write_page(data: Path, docs: Path) -> list[Path]:
     """Write the page and its plots into `docs`; returns the files."""
-    records = read_records(data)
+    records = read_records(data / "stages.jsonl")
     docs.mkdir(parents=True, exist_ok=True)
     sections = [PAGE, "## In short\n", *_claims(records)]
     written = []
@@ -49,9 +57,46 @@ def write_page(data: Path, docs: Path) -> list[Path]:
         plot = draw(some, sweep, docs / f"scaling-{sweep}.svg")
         written.append(plot)
         sections += [f"## {title}\n", f"{words}\n", f"![{title}]({plot.name})\n", _table(some)]
+    sections += [PODS, *map(_pod, read_records(data / "pods.jsonl"))]
     page = docs / "scaling.md"
     page.write_text("\n".join(sections))
     return [page, *written]
+
+
+def _pod(record: Record) -> str:
+    predicted, compiled = record["predicted"], record["compiled"]
+    rows = [
+        f"### {record['devices']:,} chips: {record['key']}, mesh {record['mesh']}\n",
+        f"{record['batch']:,} sequences; planned in {format_seconds(record['plan_seconds'])}, "
+        f"compiled in {format_seconds(record['compile_seconds'])}"
+        + (f", refused: {compiled['refused']}" if compiled["refused"] else "")
+        + ".\n",
+        "| | predicted | compiled | difference |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name, key, shown in (
+        ("memory of a chip", "peak_bytes", format_bytes),
+        ("computation", "compute_seconds", format_seconds),
+    ):
+        one, other = predicted[key], compiled[key]
+        found = "unknown | " if not other else f"{shown(other)} | {one / other - 1:+.0%}"
+        rows.append(f"| {name} | {shown(one)} | {found} |")
+    sides = (predicted["collectives"], compiled["collectives"])
+    kinds = sorted({*sides[0], *sides[1]}, key=lambda kind: -_sent(sides, kind))
+    for kind in kinds:
+        cells = [
+            "" if kind not in side else f"{side[kind][0]:g}: {format_bytes(side[kind][1])}"
+            for side in sides
+        ]
+        rows.append(f"| {kind} | {' | '.join(cells)} | |")
+    wires = [sum(size for _, size in side.values()) for side in sides]
+    cells = [format_bytes(wire) for wire in wires]
+    rows.append(f"| on the wire | {' | '.join(cells)} | {wires[0] / wires[1] - 1:+.0%} |")
+    return "\n".join(rows) + "\n"
+
+
+def _sent(sides: Sequence[dict[str, list[float]]], kind: str) -> float:
+    return max(side[kind][1] for side in sides if kind in side)
 
 
 def growth(records: Sequence[Record], form: str) -> tuple[Record, Record] | None:
