@@ -15,7 +15,7 @@ from search.mcts import search
 from search.problem import Problem
 from search.progress import Control, Progress
 
-CHECKPOINTS = (1_000, 2_000, 4_000, 8_000)
+CHECKPOINTS = (500, 1_000, 2_000, 4_000)
 """Evaluations at which the best cost so far is kept."""
 
 

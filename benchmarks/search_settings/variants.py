@@ -8,7 +8,7 @@ from typing import Any
 
 from search.problem import Settings
 
-ALONE_EVALUATIONS = 8_000
+ALONE_EVALUATIONS = 4_000
 """Where only the rounds run, each run may price this many states."""
 ALONE_SEEDS, REFINED_SEEDS = 2, 1
 NAMES = (
@@ -34,7 +34,7 @@ ONE_AT_A_TIME: Mapping[str, tuple[float, ...]] = {
     "discount": (0.99, 0.998, 1.0),
     "prior_temperature": (0.05, 0.15, 0.5, 5.0),
     "max_share": (0.0, 0.25, 0.5, 1.0),
-    "round_rollouts": (500, 1_000, 2_000, 4_000),
+    "round_rollouts": (250, 500, 1_000, 2_000, 4_000),
 }
 VIRTUAL_LOSS = (0, 1, 2, 4)
 """Tried with two threads; one thread has none."""
