@@ -54,8 +54,8 @@ class Settings:
     round_rollouts: int = 4_000
     depth: int = 30
     selection: Literal["puct", "ucb1"] = "puct"
-    shaping: Literal["log", "inverse"] = "inverse"
-    exploration: float = 0.4
+    shaping: Literal["log", "inverse"] = "log"
+    exploration: float = 1.6
     virtual_loss: int = 2
     stop_chance: float = 0.2
     discount: float = 0.998

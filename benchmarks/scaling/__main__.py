@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("command", choices=("run", "compile", "write", "all"))
     parser.add_argument("--sweeps", help="only these: layers, devices, sequence, both")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each case")
+    parser.add_argument("--repeats", type=int, default=2, help="runs of each case")
     parser.add_argument("--time-limit", type=float, help="start nothing after these seconds")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of records")
     parser.add_argument("--hlo", type=Path, help="keep what was compiled in this folder")

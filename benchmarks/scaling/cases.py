@@ -9,10 +9,10 @@ from typing import Literal
 from costmodel.mesh import Mesh
 
 Sweep = Literal["layers", "devices", "sequence", "both"]
-LAYERS = (18, 36, 72, 126, 180)
-PLANES = ((2, 4), (8, 8), (16, 16), (32, 32), (64, 64))
+LAYERS = (18, 36, 90, 180)
+PLANES = ((2, 4), (8, 8), (16, 16), (64, 64))
 CUBES = ((2, 2, 2), (4, 4, 4), (8, 8, 8), (16, 16, 16))
-SEQUENCES = (2_048, 4_096, 8_192, 16_384, 32_768)
+SEQUENCES = (2_048, 8_192, 32_768)
 TOKENS_PER_PLACE = 1_024
 """Tokens of a sequence for each device along its axis, where both grow (TOAST figure 10)."""
 

@@ -18,8 +18,8 @@ PAGE = """\
 
 Made by `python -m benchmarks.scaling all`: the seconds from StableHLO bytes to plan of a training
 step of T2B (Gemma-1 2B of `examples/models`, with Adam), with unrolled and with scanned layers. One
-process, warm kernels, as many search threads as cores; each figure is the lowest of the runs
-(three unless the data say otherwise), the data are `benchmarks/scaling/data/stages.jsonl`.
+process, warm kernels, as many search threads as cores; each figure is the lowest of its runs
+and the data are `benchmarks/scaling/data/stages.jsonl`.
 
 *load* is parsing, normalising, sharding rules and the walk; *analyse* names, colours, conflicts and
 groups; *tables* the evaluator's arrays; *search* all planners' work; *write* the sharded module,

@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         warm_kernels()
         parts = options.parts.split(",") if options.parts else None
-        count = run(options.data, parts, options.time_limit)
+        count = run(options.data, parts, options.time_limit, alone=options.rounds_alone)
         print(f"{count} runs", file=sys.stderr)
     if options.command in ("write", "all"):
         from benchmarks.search_settings.document import write_page
@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("command", choices=("run", "write", "all"))
     parser.add_argument("--parts", help="only these comparisons: formula, or names of settings")
+    parser.add_argument("--rounds-alone", action="store_true", help="not with beams and polish")
     parser.add_argument("--time-limit", type=float, help="start nothing after these seconds")
     parser.add_argument("--data", type=Path, default=DATA, help="the file of runs")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where `write` writes")

@@ -44,16 +44,22 @@ class Curve:
         return found
 
 
-def run(data: Path, parts: Sequence[str] | None, seconds: float | None) -> int:
+def run(
+    data: Path, parts: Sequence[str] | None, seconds: float | None, *, alone: bool = False
+) -> int:
     """Do what is not done yet, for at most so many seconds; returns how many runs that were.
 
-    `parts` are the comparisons to run, all if there are none named.
+    `parts` are the comparisons to run, all if there are none named; `alone`: only the rounds alone.
     """
     done = {record["key"] for record in read_records(data)}
     started, count = time.perf_counter(), 0
     for case in CASES:
         wanted = (one for one in variants() if parts is None or one.part in parts)
-        todo = [one for one in wanted if f"{case.name}: {one.key}" not in done]
+        todo = [
+            one
+            for one in wanted
+            if f"{case.name}: {one.key}" not in done and not (alone and one.settings.refine)
+        ]
         if not todo:
             continue
         problem = build(case)
