@@ -55,7 +55,7 @@ class Settings:
     depth: int = 30
     selection: Literal["puct", "ucb1"] = "puct"
     shaping: Literal["log", "inverse"] = "log"
-    exploration: float = 1.6
+    exploration: float = 0.8
     virtual_loss: int = 2
     stop_chance: float = 0.2
     discount: float = 0.998

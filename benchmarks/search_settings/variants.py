@@ -23,10 +23,10 @@ NAMES = (
     "virtual_loss",
 )
 FORMULAS: Mapping[tuple[str, str], tuple[float, ...]] = {
-    ("puct", "log"): (0.4, 0.8, 1.6, 3.2),
-    ("puct", "inverse"): (0.4, 0.8, 1.6, 3.2),
-    ("ucb1", "log"): (0.05, 0.1, 0.2, 0.4),
-    ("ucb1", "inverse"): (0.05, 0.1, 0.2, 0.4),
+    ("puct", "log"): (0.2, 0.4, 0.8, 1.6),
+    ("puct", "inverse"): (0.2, 0.4, 0.8, 1.6),
+    ("ucb1", "log"): (0.02, 0.05, 0.1, 0.2),
+    ("ucb1", "inverse"): (0.02, 0.05, 0.1, 0.2),
 }
 """Exploration constants by formula of selection and shaping of the reward."""
 ONE_AT_A_TIME: Mapping[str, tuple[float, ...]] = {
