@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.accuracy.records import Record, read_records
 from benchmarks.scaling.plots import draw
-from benchmarks.scaling.stages import GROUPS, least, parts
+from benchmarks.scaling.stages import GROUPS, parts, total
 from costmodel.mesh import Mesh
 from costmodel.units import format_bytes, format_seconds
 
@@ -17,9 +17,10 @@ PAGE = """\
 # How planning grows
 
 Made by `python -m benchmarks.scaling all`: the seconds from StableHLO bytes to plan of a training
-step of T2B (Gemma-1 2B of `examples/models`, with Adam), with unrolled and with scanned layers. One
-process, warm kernels, as many search threads as cores; each figure is the lowest of its runs
-and the data are `benchmarks/scaling/data/stages.jsonl`.
+step of T2B (Gemma-1 2B of `examples/models`, with Adam), with unrolled and with scanned layers, by
+one search thread and seed 0. Seconds are of the processor, so that they say the same on a busy
+machine; on a quiet one they are those of the clock, and more threads take less. Each is the lowest
+of a case's runs; the data are `benchmarks/scaling/data/stages.jsonl`.
 
 *load* is parsing, normalising, sharding rules and the walk; *analyse* names, colours, conflicts and
 groups; *tables* the evaluator's arrays; *search* all planners' work; *write* the sharded module,
@@ -113,7 +114,7 @@ def _claims(records: Sequence[Record]) -> list[str]:
         if pair is None:
             continue
         few, many = pair
-        after = [sum(parts(record).values()) - parts(record)["load"] for record in pair]
+        after = [total(record) - parts(record)["load"] for record in pair]
         search = [parts(record)["search"] for record in pair]
         lines.append(
             f"- From {few['layers']} to {many['layers']} {form} layers the work after loading "
@@ -128,7 +129,7 @@ def _claims(records: Sequence[Record]) -> list[str]:
             some = sorted(
                 (r for r in rows if r["mesh"].count(",") + 1 == axes), key=lambda r: r["devices"]
             )
-            totals = [least(record)["total"] for record in some]
+            totals = [total(record) for record in some]
             lines.append(
                 f"- {some[0]['devices']:,} to {some[-1]['devices']:,} devices on {axes} axes, "
                 f"{form} layers: between {format_seconds(min(totals))} and "
@@ -151,7 +152,7 @@ def _table(records: Sequence[Record]) -> str:
                 f"{record['seq']:,}",
                 " x ".join(str(axis.size) for axis in Mesh.parse(record["mesh"]).axes),
                 *(f"{spent[name]:.2f}" for name in GROUPS),
-                f"**{least(record)['total']:.2f}**",
+                f"**{total(record):.2f}**",
                 f"{record['evaluations']:,}",
                 format_seconds(record["step_seconds"]),
                 format_bytes(record["peak_bytes"]),

@@ -15,8 +15,12 @@ def least(record: Record) -> dict[str, float]:
 def parts(record: Record) -> dict[str, float]:
     """Seconds by group; what is in no stage of its own counts as writing."""
     spent = least(record)
-    found = {name: spent.get(name, 0.0) for name in GROUPS}
-    found["load"] = sum(value for name, value in spent.items() if name.startswith("load."))
-    before = sum(found[name] for name in GROUPS[:-1])
-    found["write"] = max(0.0, spent["total"] - before - spent.get("kernels", 0.0))
+    spent.pop("kernels", None)
+    found = {name: spent.pop(name, 0.0) for name in GROUPS}
+    found["write"] += sum(spent.values())
     return found
+
+
+def total(record: Record) -> float:
+    """Seconds from bytes to plan, the lowest of each stage."""
+    return sum(parts(record).values())
