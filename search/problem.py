@@ -57,7 +57,7 @@ class Settings:
     shaping: Literal["log", "inverse"] = "log"
     exploration: float = 0.8
     virtual_loss: int = 2
-    stop_chance: float = 0.2
+    stop_chance: float = 0.05
     discount: float = 0.998
     max_share: float = 0.5
     prior_temperature: float = 0.15

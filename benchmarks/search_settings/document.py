@@ -14,11 +14,14 @@ from benchmarks.search_settings.summary import NEAR, regret
 from benchmarks.search_settings.variants import (
     ALONE_EVALUATIONS,
     ALONE_SEEDS,
+    BASE,
     ONE_AT_A_TIME,
+    TOGETHER,
     VIRTUAL_LOSS,
     Variant,
     one_formula,
     one_value,
+    together,
 )
 from search.problem import Settings
 
@@ -29,7 +32,7 @@ Made by `python -m benchmarks.search_settings all`; every run is a line of
 `benchmarks/search_settings/data/runs.jsonl`. The settings are the fields of
 `search.problem.Settings`.
 
-Each value of a setting is tried with the defaults of all others on {len(CASES)} problems: models
+Each value of a setting is tried in one base on {len(CASES)} problems: models
 of `examples/models` at the paper's sizes with scanned layers, and modules of libraries, on {DEVICE}
 with its memory. *Regret* is the mean of log(cost / best known cost), as a percentage; the best
 known cost of a problem is the lowest C(s) of any run here. *Found* is the part of the runs that end
@@ -40,7 +43,7 @@ within {NEAR:.0%} of it.
 that ends before that by itself keeps its cost. **Refined** is the planner as it runs, until it
 ends.
 
-A default is in bold.
+The base is in bold; the defaults are the best of the last table, where winners are tried together.
 """
 
 
@@ -54,6 +57,8 @@ def write_page(data: Path, docs: Path) -> list[Path]:
         _formulas(records),
         "## The other settings\n",
         *_others(records),
+        "## Winners together\n",
+        _together(records),
         "## How fast the rounds get there\n",
         _curve(records),
         "![Regret of the rounds alone by setting](search-settings.svg)\n",
@@ -78,6 +83,17 @@ def _others(records: Sequence[Record]) -> Iterable[str]:
     yield _setting(records, "virtual_loss", VIRTUAL_LOSS, threads=2)
 
 
+def _together(records: Sequence[Record]) -> str:
+    rows = []
+    for changes, alone, refined in zip(
+        TOGETHER, together(_base(False)), together(_base(True)), strict=True
+    ):
+        name = ", ".join(f"`{name}` {value:g}" for name, value in changes.items()) or "the base"
+        same = replace(refined.settings, seed=0) == Settings()
+        rows.append(_row(name + ": **the defaults**" * same, records, alone, refined))
+    return _table("changes of the base", rows)
+
+
 def _setting(records: Sequence[Record], name: str, values: Sequence[float], threads: int) -> str:
     bases = (replace(_base(refine), threads=threads) for refine in (False, True))
     pairs = zip(*(one_value(base, name, values) for base in bases), strict=True)
@@ -89,9 +105,8 @@ def _setting(records: Sequence[Record], name: str, values: Sequence[float], thre
 
 
 def _row(name: str, records: Sequence[Record], alone: Variant, refined: Variant) -> str:
-    default = Settings()
     values = {**alone.values, "threads": 1, "refine": True}
-    if values == Variant(part="", settings=default).values:
+    if values == Variant(part="", settings=BASE).values:
         name = " | ".join(f"**{part}**" for part in name.split(" | "))
     cells = []
     for variant in (alone, refined):
@@ -111,7 +126,7 @@ def _table(first: str, rows: Sequence[str]) -> str:
 
 
 def _curve(records: Sequence[Record]) -> str:
-    default = Variant(part="", settings=_base(False))
+    default = Variant(part="", settings=replace(Settings(), refine=False))
     rows = []
     for point in CHECKPOINTS:
         found = regret(records, default, at=str(point))
@@ -121,4 +136,4 @@ def _curve(records: Sequence[Record]) -> str:
 
 
 def _base(refine: bool) -> Settings:
-    return replace(Settings(), refine=refine)
+    return replace(BASE, refine=refine)

@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.accuracy.records import Record
 from benchmarks.search_settings.summary import regret
 from benchmarks.search_settings.variants import (
+    BASE,
     FORMULAS,
     ONE_AT_A_TIME,
     VIRTUAL_LOSS,
@@ -17,7 +18,6 @@ from benchmarks.search_settings.variants import (
     one_formula,
     one_value,
 )
-from search.problem import Settings
 
 Points = list[tuple[float, float]]
 
@@ -45,7 +45,7 @@ def draw(records: Sequence[Record], path: Path) -> Path:
 
 
 def _panels(records: Sequence[Record]) -> dict[str, dict[str, Points]]:
-    alone, refined = (replace(Settings(), refine=refine) for refine in (False, True))
+    alone, refined = (replace(BASE, refine=refine) for refine in (False, True))
     found: dict[str, dict[str, Points]] = {}
     for base, title in ((alone, "exploration, rounds alone"), (refined, "exploration, refined")):
         every = list(one_formula(base))

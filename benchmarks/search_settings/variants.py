@@ -22,6 +22,27 @@ NAMES = (
     "round_rollouts",
     "virtual_loss",
 )
+BASE = Settings(
+    selection="puct",
+    shaping="log",
+    exploration=0.8,
+    stop_chance=0.2,
+    discount=0.998,
+    prior_temperature=0.15,
+    max_share=0.5,
+    round_rollouts=4_000,
+    virtual_loss=2,
+)
+"""What each value is tried in, with all other settings as they are here."""
+TOGETHER: tuple[Mapping[str, float], ...] = (
+    {},
+    {"stop_chance": 0.05},
+    {"stop_chance": 0.02},
+    {"stop_chance": 0.05, "max_share": 1.0},
+    {"stop_chance": 0.05, "round_rollouts": 2_000},
+    {"stop_chance": 0.05, "prior_temperature": 0.5},
+)
+"""The best values of several settings at once, changes of `BASE`; one of them is the default."""
 FORMULAS: Mapping[tuple[str, str], tuple[float, ...]] = {
     ("puct", "log"): (0.2, 0.4, 0.8, 1.6),
     ("puct", "inverse"): (0.2, 0.4, 0.8, 1.6),
@@ -30,7 +51,7 @@ FORMULAS: Mapping[tuple[str, str], tuple[float, ...]] = {
 }
 """Exploration constants by formula of selection and shaping of the reward."""
 ONE_AT_A_TIME: Mapping[str, tuple[float, ...]] = {
-    "stop_chance": (0.05, 0.1, 0.2, 0.4),
+    "stop_chance": (0.02, 0.05, 0.1, 0.2, 0.4),
     "discount": (0.99, 0.998, 1.0),
     "prior_temperature": (0.05, 0.15, 0.5, 5.0),
     "max_share": (0.0, 0.25, 0.5, 1.0),
@@ -61,17 +82,24 @@ class Variant:
 
 
 def variants() -> Iterator[Variant]:
-    """Every variant with every seed: the rounds alone, then with what runs beside them.
+    """Every variant with every seed: the rounds alone, and some with what runs beside them."""
+    for seed in range(ALONE_SEEDS):
+        base = replace(BASE, seed=seed, refine=False)
+        yield from together(base)
+        yield from one_formula(base)
+        for name, values in ONE_AT_A_TIME.items():
+            yield from one_value(base, name, values)
+        yield from one_value(replace(base, threads=2), "virtual_loss", VIRTUAL_LOSS)
+    for seed in range(REFINED_SEEDS):
+        base = replace(BASE, seed=seed)
+        yield from together(base)
+        yield from one_formula(base)
 
-    Each of a setting's values is tried with the defaults of all others.
-    """
-    for refine, seeds in ((False, ALONE_SEEDS), (True, REFINED_SEEDS)):
-        for seed in range(seeds):
-            base = replace(Settings(), seed=seed, refine=refine)
-            yield from one_formula(base)
-            for name, values in ONE_AT_A_TIME.items():
-                yield from one_value(base, name, values)
-            yield from one_value(replace(base, threads=2), "virtual_loss", VIRTUAL_LOSS)
+
+def together(base: Settings) -> Iterator[Variant]:
+    """Changes of several settings of `base` at once."""
+    for changes in TOGETHER:
+        yield Variant(part="together", settings=replace(base, **changes))  # type: ignore[arg-type]
 
 
 def one_formula(base: Settings) -> Iterator[Variant]:
