@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_parts_are_the_lowest_of_the_runs_and_the_rest_is_writing() -> None:
 
 def test_a_clock_counts_what_each_stage_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 1.0, 3.0, 6.0])
-    monkeypatch.setattr(running.time, "process_time", lambda: next(times))
+    monkeypatch.setattr(time, "process_time", lambda: next(times))
     clock = Clock()
     for stage in ("load", "search", "search", "write"):
         clock.watch(Progress(stage=stage))
