@@ -66,8 +66,16 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Every case, the quick ones of each sweep first."""
-    return [*_layers(), *_devices(), *_sequences()]
+    """Every case, those that are quick or at the end of a sweep first."""
+    return sorted([*_layers(), *_devices(), *_sequences()], key=_rank)
+
+
+def _rank(case: Case) -> int:
+    ends = case.layers in (LAYERS[0], LAYERS[-1])
+    sweeps = ("devices", "both", "sequence", "layers")
+    return (
+        0 if case.scan else 1 if case.sweep == "layers" and ends else 2 + sweeps.index(case.sweep)
+    )
 
 
 def _layers() -> list[Case]:

@@ -68,9 +68,8 @@ def _pod(record: Record) -> str:
     predicted, compiled = record["predicted"], record["compiled"]
     rows = [
         f"### {record['devices']:,} chips: {record['key']}, mesh {record['mesh']}\n",
-        f"{record['batch']:,} sequences; planned in {format_seconds(record['plan_seconds'])}, "
-        f"compiled in {format_seconds(record['compile_seconds'])}"
-        + (f", refused: {compiled['refused']}" if compiled["refused"] else "")
+        f"{record['batch']:,} sequences; planned in {format_seconds(record['plan_seconds'])}"
+        + _compiled(record)
         + ".\n",
         "| | predicted | compiled | difference |",
         "| --- | --- | --- | --- |",
@@ -94,6 +93,13 @@ def _pod(record: Record) -> str:
     cells = [format_bytes(wire) for wire in wires]
     rows.append(f"| on the wire | {' | '.join(cells)} | {wires[0] / wires[1] - 1:+.0%} |")
     return "\n".join(rows) + "\n"
+
+
+def _compiled(record: Record) -> str:
+    if record["compiled"]["refused"]:
+        return f", refused: {record['compiled']['refused']}"
+    spent = record["compile_seconds"]
+    return "" if spent is None else f", compiled in {format_seconds(spent)}"
 
 
 def _sent(sides: Sequence[dict[str, list[float]]], kind: str) -> float:
@@ -142,7 +148,7 @@ def _table(records: Sequence[Record]) -> str:
     head = ["layers", "form", "ops", "sequence", "mesh", *GROUPS, "total", "priced", "step"]
     head += ["peak", "fits", "data parallel"]
     rows = [head, ["---"] * len(head)]
-    for record in records:
+    for record in sorted(records, key=_place):
         spent, baseline = parts(record), record["data_parallel"]
         rows.append(
             [
@@ -164,6 +170,11 @@ def _table(records: Sequence[Record]) -> str:
     return (
         f"Seconds by stage; *priced* counts states, *step* and *peak* are predicted.\n\n{lines}\n"
     )
+
+
+def _place(record: Record) -> tuple[str, int, int, int, int]:
+    axes = record["mesh"].count(",")
+    return record["form"], axes, record["layers"], record["devices"], record["seq"]
 
 
 def _baseline(baseline: Record) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy.records import Record
-from benchmarks.search_settings.summary import regret
+from benchmarks.search_settings.summary import Experiment
 from benchmarks.search_settings.variants import (
     BASE,
     FORMULAS,
@@ -22,7 +20,7 @@ from benchmarks.search_settings.variants import (
 Points = list[tuple[float, float]]
 
 
-def draw(records: Sequence[Record], path: Path) -> Path:
+def draw(runs: Experiment, path: Path) -> Path:
     """Write the plot."""
     import matplotlib as mpl
 
@@ -31,7 +29,7 @@ def draw(records: Sequence[Record], path: Path) -> Path:
     mpl.rcParams["svg.hashsalt"] = "settings"
     from matplotlib import pyplot as plt
 
-    panels = _panels(records)
+    panels = _panels(runs)
     drawing, axes = plt.subplots(2, 4, figsize=(13, 6.4), layout="constrained", sharey=True)
     for panel, (title, lines) in zip(axes.flat, panels.items(), strict=False):
         _panel(panel, title, lines)
@@ -44,14 +42,14 @@ def draw(records: Sequence[Record], path: Path) -> Path:
     return path
 
 
-def _panels(records: Sequence[Record]) -> dict[str, dict[str, Points]]:
+def _panels(runs: Experiment) -> dict[str, dict[str, Points]]:
     alone, refined = (replace(BASE, refine=refine) for refine in (False, True))
     found: dict[str, dict[str, Points]] = {}
     for base, title in ((alone, "exploration, rounds alone"), (refined, "exploration, refined")):
         every = list(one_formula(base))
         found[title] = {
             f"{selection}, {shaping}": _points(
-                records,
+                runs,
                 [v for v in every if (v.settings.selection, v.settings.shaping) == formula],
                 "exploration",
             )
@@ -61,14 +59,14 @@ def _panels(records: Sequence[Record]) -> dict[str, dict[str, Points]]:
     for name, values in ({**ONE_AT_A_TIME, "virtual_loss": VIRTUAL_LOSS}).items():
         threads = 2 if name == "virtual_loss" else 1
         found[name] = {
-            label: _points(records, one_value(replace(base, threads=threads), name, values), name)
+            label: _points(runs, one_value(replace(base, threads=threads), name, values), name)
             for label, base in (("rounds alone", alone), ("refined", refined))
         }
     return found
 
 
-def _points(records: Sequence[Record], variants: Any, name: str) -> Points:
-    rows: list[tuple[Variant, Any]] = [(one, regret(records, one)) for one in variants]
+def _points(runs: Experiment, variants: Any, name: str) -> Points:
+    rows: list[tuple[Variant, Any]] = [(one, runs.regret(one)) for one in variants]
     return [
         (getattr(one.settings, name), 100 * found.mean) for one, found in rows if found is not None
     ]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from benchmarks.accuracy.records import Record
-from benchmarks.search_settings.variants import Variant
+from benchmarks.search_settings.variants import Variant, variants
 
 NEAR = 0.01
 """A run counts as having found the best where its cost is at most this part above it."""
@@ -32,47 +31,54 @@ class Regret:
     seconds: float
 
 
-def best_known(records: Iterable[Record]) -> dict[str, float]:
-    """The lowest cost that any run found, by problem."""
-    best: dict[str, float] = {}
-    for record in records:
-        best[record["case"]] = min(best.get(record["case"], math.inf), record["cost"])
-    return best
+class Experiment:
+    """The runs, of the rounds alone and refined, and the lowest cost that any found, by problem.
 
-
-def regret(records: Sequence[Record], variant: Variant, at: str | None = None) -> Regret | None:
-    """The regret of all runs with a variant's values, whatever the seed; None without runs.
-
-    `at` is a number of evaluations, the end of the run where it is None.
+    Variants are compared on the problems that all of their kind were run on: `cases[refine]`.
     """
-    runs = [record for record in records if _values(record) == _values({"values": variant.values})]
-    if not runs:
-        return None
-    best = best_known(records)
-    over = [math.log(_cost(run, at) / best[run["case"]]) for run in runs]
-    return Regret(
-        runs=len(runs),
-        mean=fmean(over),
-        worst=max(over),
-        found=fmean(part <= math.log1p(NEAR) for part in over),
-        evaluations=fmean(run["evaluations"] for run in runs),
-        seconds=fmean(run["seconds"] for run in runs),
-    )
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self.best: dict[str, float] = {}
+        done: defaultdict[str, set[str]] = defaultdict(set)
+        for record in records:
+            case = record["case"]
+            self.best[case] = min(self.best.get(case, math.inf), record["cost"])
+            done[case].add(record["key"])
+        self.cases = {
+            refine: {
+                case
+                for case, keys in done.items()
+                if {f"{case}: {one.key}" for one in variants() if one.settings.refine is refine}
+                <= keys
+            }
+            for refine in (False, True)
+        }
+
+    def regret(self, variant: Variant, at: int | None = None) -> Regret | None:
+        """The regret of all runs with a variant's values, whatever the seed; None without runs.
+
+        `at` is a number of evaluations, the end of the run where it is None.
+        """
+        cases = self.cases[variant.settings.refine]
+        runs = [
+            record
+            for record in self._records
+            if record["case"] in cases and record["values"] == variant.values
+        ]
+        if not runs:
+            return None
+        over = [math.log(_cost(run, at) / self.best[run["case"]]) for run in runs]
+        return Regret(
+            runs=len(runs),
+            mean=fmean(over),
+            worst=max(over),
+            found=fmean(part <= math.log1p(NEAR) for part in over),
+            evaluations=fmean(run["evaluations"] for run in runs),
+            seconds=fmean(run["seconds"] for run in runs),
+        )
 
 
-def by_case(records: Sequence[Record], variant: Variant) -> dict[str, float]:
-    """Mean log(cost / best) of a variant by problem."""
-    best, found = best_known(records), defaultdict(list)
-    for run in records:
-        if _values(run) == _values({"values": variant.values}):
-            found[run["case"]].append(math.log(run["cost"] / best[run["case"]]))
-    return {case: fmean(over) for case, over in found.items()}
-
-
-def _cost(run: Record, at: str | None) -> float:
-    cost: float = run["cost"] if at is None else run["curve"][at]
+def _cost(run: Record, at: int | None) -> float:
+    cost: float = run["cost"] if at is None else run["curve"][str(at)]
     return cost
-
-
-def _values(record: Record) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(record["values"].items()))

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from benchmarks.accuracy.records import append_record, read_records
-from benchmarks.search_settings import running
+from benchmarks.search_settings import running, summary
 from benchmarks.search_settings.__main__ import DATA, main
 from benchmarks.search_settings.document import write_page
 from benchmarks.search_settings.problems import CASES, Case
 from benchmarks.search_settings.running import CHECKPOINTS, Curve, one_run, run
-from benchmarks.search_settings.summary import best_known, by_case, regret
+from benchmarks.search_settings.summary import Experiment
 from benchmarks.search_settings.variants import (
     BASE,
     FORMULAS,
@@ -132,47 +132,56 @@ def record(case: str, cost: float, settings: Settings, seed: int = 0) -> dict[st
     }
 
 
-def test_regret_is_the_mean_log_of_cost_over_best() -> None:
-    good, poor = Settings(), replace(Settings(), discount=0.9)
-    records = [
-        record("one", 0.5, good),
-        record("two", 0.2, poor),
-        record("two", 0.4, good),
-        record("two", 0.2, good, seed=1),
-    ]
-    assert best_known(records) == {"one": 0.5, "two": 0.2}
-    found = regret(records, Variant(part="", settings=good))
+def test_regret_is_the_mean_log_of_cost_over_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, poor = replace(BASE, refine=False), replace(BASE, refine=False, discount=0.9)
+    tried = [Variant(part="", settings=one) for one in (good, replace(good, seed=1), poor)]
+    monkeypatch.setattr(summary, "variants", lambda: tried)
+    runs = Experiment(
+        [
+            record("one", 0.5, good),
+            record("one", 0.5, good, seed=1),
+            record("one", 0.5, poor),
+            record("two", 0.2, poor),
+            record("two", 0.4, good),
+            record("two", 0.2, good, seed=1),
+            record("three", 0.1, good),
+        ]
+    )
+    assert runs.best == {"one": 0.5, "two": 0.2, "three": 0.1}
+    assert runs.cases[False] == {"one", "two"}
+    found = runs.regret(tried[0])
     assert found is not None
-    assert found.runs == 3
-    assert found.mean == pytest.approx(math.log(2) / 3)
+    assert found.runs == 4
+    assert found.mean == pytest.approx(math.log(2) / 4)
     assert found.worst == pytest.approx(math.log(2))
-    assert found.found == pytest.approx(2 / 3)
-    early = regret(records, Variant(part="", settings=good), at="1000")
+    assert found.found == pytest.approx(3 / 4)
+    early = runs.regret(tried[0], at=1_000)
     assert early is not None
     assert early.mean == pytest.approx(found.mean + math.log(2))
-    assert by_case(records, Variant(part="", settings=good))["two"] == pytest.approx(
-        math.log(2) / 2
-    )
-    assert regret(records, Variant(part="", settings=replace(good, depth=3, discount=0.5))) is None
+    assert runs.regret(Variant(part="", settings=replace(good, discount=0.5))) is None
 
 
-def test_the_page_marks_the_defaults(tmp_path: Path) -> None:
+def test_the_page_marks_the_base_and_the_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = tmp_path / "runs.jsonl"
-    for refine in (False, True):
-        append_record(data, record("one", 0.5, replace(BASE, refine=refine)))
+    both = [replace(BASE, refine=refine) for refine in (False, True)]
+    monkeypatch.setattr(summary, "variants", lambda: [Variant(part="", settings=s) for s in both])
+    for settings in both:
+        append_record(data, record("one", 0.5, settings))
     page, plot = write_page(data, tmp_path / "docs")
     words = page.read_text()
     assert plot.name in words
+    assert "**the defaults**" in words
     assert f"| **{BASE.stop_chance:g}** | 0.00% | 100% | 100 | 0.00% | 100% | 100 |" in words
     assert plot.read_bytes() == write_page(data, tmp_path / "again")[1].read_bytes()
 
 
 def test_the_committed_runs_make_a_page(tmp_path: Path) -> None:
     assert main(["write", "--docs", str(tmp_path)]) == 0
-    best = best_known(read_records(DATA))
-    assert set(best) == {case.name for case in CASES}
-    runs = read_records(DATA)
-    tried = [regret(runs, one) for one in together(replace(BASE, refine=False))]
-    default = regret(runs, Variant(part="", settings=replace(Settings(), refine=False)))
+    runs = Experiment(read_records(DATA))
+    assert len(runs.cases[False]) >= 5
+    tried = [runs.regret(one) for one in together(replace(BASE, refine=False))]
+    default = runs.regret(Variant(part="", settings=replace(Settings(), refine=False)))
     assert default is not None
     assert default.mean <= min(found.mean for found in tried if found is not None) + 0.005
