@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from search.polish import polish
 from search.problem import Found, Problem, Settings, chunks
 from search.progress import Control, Progress
 from search.tied import moves, tied
-from search.tree import MAX_DEPTH, Agent, Rules, Tree, grow
+from search.tree import MAX_DEPTH, SELECTIONS, SHAPINGS, TINY, Agent, Rules, Tree, grow
 
 CHUNK = 32
 """Rollouts between two looks at the clock: some milliseconds, and fewer where they take longer."""
@@ -74,7 +75,7 @@ class _Search:
         """
         reason = self._round()
         self._adopt()
-        if reason is None:
+        if reason is None and self._settings.refine:
             self._second_start()
             self._polish()
         while reason is None:
@@ -85,7 +86,7 @@ class _Search:
                 reason = "converged"
             elif reason is None and self._rollouts() >= self._settings.rollouts:
                 reason = "rollouts"
-            if reason is None or self._cost < before:
+            if self._settings.refine and (reason is None or self._cost < before):
                 self._polish()
         return Found(
             state=self._best,
@@ -218,12 +219,17 @@ def _node_budget(problem: Problem, settings: Settings) -> int:
 
 def _rules(problem: Problem, settings: Settings) -> Rules:
     reward = problem.reward
+    whole = math.log(max(problem.cost(())[0], TINY))
     return Rules(
         initial_seconds=reward.seconds,
         initial_peak=reward.peak,
         memory=reward.memory,
         penalty=reward.penalty,
         overlap=problem.evaluator.overlap,
+        whole=whole,
+        span=max(whole, 0.0) + math.log(max(2, problem.evaluator.mesh.devices)),
+        selection=SELECTIONS.index(settings.selection),
+        shaping=SHAPINGS.index(settings.shaping),
         exploration=settings.exploration,
         virtual_loss=settings.virtual_loss if settings.threads > 1 else 0,
         stop_chance=settings.stop_chance,

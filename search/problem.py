@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Literal
 
 from costmodel.evaluator import Action, Cost, Evaluator, Reward, State
 from search.front import Front
@@ -44,11 +45,16 @@ class Settings:
     """Settings of a search; the names of TOAST section 4 and of the UCT literature.
 
     `rollouts` bounds the whole search, `round_rollouts` one round; `depth` the length of a
-    trajectory; `exploration` is the constant of the selection formula, `virtual_loss` the visits
-    that a thread adds on its way down; `stop_chance` ends a random trajectory at each step and
+    trajectory. `selection` is the formula that chooses the next action (`puct` or `ucb1`),
+    `exploration` its constant, `virtual_loss` the visits that a thread adds on its way down, and
+    `max_share` the part of a node's best reward in its value, beside the mean. `shaping` makes a
+    reward of C(s) (`log` or `inverse`); `stop_chance` ends a random trajectory at each step and
     `discount` favours short ones; `prior_temperature` sharpens the prior over actions taken from
-    their effect alone. `beam_width` is the K of the beam search, `ilp_seconds` what the ILP may
-    take where no budget is given, `proof_seconds` the proof of another planner's plan.
+    their effect alone. Without `refine` there are only the rounds, no beams and no polish beside
+    them. How these defaults were found: docs/search-settings.md.
+
+    `beam_width` is the K of the beam search, `ilp_seconds` what the ILP may take where no budget
+    is given, `proof_seconds` the proof of another planner's plan.
     """
 
     seed: int = 0
@@ -56,12 +62,15 @@ class Settings:
     rollouts: int = 40_000
     round_rollouts: int = 4_000
     depth: int = 30
-    exploration: float = 0.4
+    selection: Literal["puct", "ucb1"] = "puct"
+    shaping: Literal["log", "inverse"] = "log"
+    exploration: float = 0.8
     virtual_loss: int = 2
-    stop_chance: float = 0.2
+    stop_chance: float = 0.05
     discount: float = 0.998
     max_share: float = 0.5
     prior_temperature: float = 0.15
+    refine: bool = True
     beam_width: int = 8
     ilp_seconds: float = 60.0
     proof_seconds: float = 20.0

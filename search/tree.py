@@ -18,10 +18,15 @@ from analysis.program import Floats, Ints
 from costmodel.kernels import layout_key, price, reset, shard, step_seconds
 from search.front import Bands, keep
 
+SELECTIONS = ("puct", "ucb1")
+SHAPINGS = ("log", "inverse")
 UNTRIED = 0
 """No child yet: a child is held as its number and one, so that fresh memory says this."""
 DEAD = -1
-"""The action changes nothing here."""
+"""The action changes nothing here; or it is a stop, which the node's own price has told of."""
+PUCT, LOG = SELECTIONS.index("puct"), SHAPINGS.index("log")
+TINY = 1e-12
+"""Below any C(s) of a program that has work."""
 MAX_DEPTH = 64
 PROBES = 64
 
@@ -67,13 +72,21 @@ class Agent(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Numbers of the search: reward and settings, as the kernel reads them."""
+    """Numbers of the search: reward and settings, as the kernel reads them.
+
+    `selection` and `shaping` are places in `SELECTIONS` and `SHAPINGS`; `whole` is the log of
+    C(s) of the unsharded program and `span` what a perfect division of its work takes off that.
+    """
 
     initial_seconds: float
     initial_peak: float
     memory: float
     penalty: float
     overlap: float
+    whole: float
+    span: float
+    selection: int
+    shaping: int
     exploration: float
     virtual_loss: int
     stop_chance: float
@@ -120,6 +133,19 @@ def _cost(t: Any, s: Any, rules: Any, agent: Any, length: int) -> float:
 
 
 @njit(cache=True, nogil=True)
+def _reward(rules: Any, cost: float, length: int) -> float:
+    """What is backed up for a state of cost C(s) after `length` actions, higher is better.
+
+    `log`: 0 for the unsharded program or worse, 1 for a perfect division of its work, and equal
+    steps for equal ratios of cost; `inverse`: 1 / (1 + C). Both favour short trajectories.
+    """
+    if rules.shaping == LOG:
+        shaped = np.log(max(cost, TINY)) - length * np.log(rules.discount)
+        return max(0.0, rules.whole - shaped) / rules.span
+    return rules.discount**length / (1.0 + cost)
+
+
+@njit(cache=True, nogil=True)
 def _find(tree: Any, agent: Any, key: int) -> int:
     """The node of a layout, made where there is none; -1 when the tree is full."""
     slots = len(tree.slot_key)
@@ -142,11 +168,15 @@ def _find(tree: Any, agent: Any, key: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _select(tree: Any, rules: Any, node: int) -> int:
-    """The action with the highest upper bound; the stop column counts as an action."""
+    """The action with the highest upper bound; the stop column counts as an action.
+
+    PUCT spreads the exploration by the prior, UCB1 gives each action the same.
+    """
     actions = tree.children.shape[1]
     visits = tree.visits[node] + 1
     mean = tree.total[node] / max(tree.visits[node], 1)
-    root = np.sqrt(float(visits))
+    puct = rules.selection == PUCT
+    root = np.sqrt(float(visits)) if puct else np.sqrt(np.log(float(visits)))
     highest, chosen = -1e30, actions - 1
     for action in range(actions):
         child = tree.children[node, action]
@@ -159,7 +189,8 @@ def _select(tree: Any, rules: Any, node: int) -> int:
                 average = tree.total[child - 1] / seen
                 best = tree.best[child - 1]
                 value = (1.0 - rules.max_share) * average + rules.max_share * best
-        bound = value + rules.exploration * tree.prior[action] * root / (1 + seen)
+        spread = tree.prior[action] / (1 + seen) if puct else 1.0 / np.sqrt(1.0 + seen)
+        bound = value + rules.exploration * spread * root
         if bound > highest:
             highest, chosen = bound, action
     return chosen
@@ -212,6 +243,7 @@ def _rollout(
         tree.visits[node] += rules.virtual_loss
         action = _select(tree, rules, node)
         if action == stop:
+            tree.children[node, stop] = DEAD
             break
         if shard(t, s, tree.group[action], tree.axis[action], tree.bits[action]) == 0:
             tree.children[node, action] = DEAD
@@ -227,6 +259,7 @@ def _rollout(
             if child < 0:
                 break
             tree.children[node, action] = child + 1
+            tree.children[child, stop] = DEAD
         node = child
     if expanded and node != agent.trail[depth - 1]:
         agent.trail[depth] = node
@@ -241,12 +274,12 @@ def _score(
 ) -> None:
     """Price the state reached and, from a new node, the end of a random trajectory."""
     cost = _cost(t, s, rules, agent, length)
-    reward = rules.discount**length / (1.0 + cost)
+    reward = _reward(rules, cost, length)
     if simulate:
         final = _simulate(t, s, tree, rules, agent, length)
         if final > length:
             cost = _cost(t, s, rules, agent, final)
-            reward = max(reward, rules.discount**final / (1.0 + cost))
+            reward = max(reward, _reward(rules, cost, final))
     agent.counts[0] += 1
     _back_up(tree, rules, agent, depth, reward)
 

@@ -1,0 +1,74 @@
+"""Time to plan against layers, devices and sequence length: `python -m benchmarks.scaling all`.
+
+| command | what |
+| --- | --- |
+| `run` | time what is not done yet; a run that was stopped goes on where it was |
+| `compile` | plan for 256 and 4,096 chips and compile (extra `aot`) what is not compiled yet |
+| `write` | write docs/scaling.md and its plots |
+| `all` | run and write |
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+DATA = Path(__file__).parent / "data"
+DOCS = Path(__file__).parents[2] / "docs"
+# Nothing here runs on an accelerator, and looking for one takes seconds.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit code."""
+    options = _parser().parse_args(arguments)
+    if options.command in ("run", "all"):
+        from benchmarks.scaling.running import run
+
+        count = run(
+            options.data / "stages.jsonl",
+            options.modules,
+            sweeps=options.sweeps.split(",") if options.sweeps else None,
+            repeats=options.repeats,
+            seconds=options.time_limit,
+        )
+        print(f"{count} cases", file=sys.stderr)
+    if options.command == "compile":
+        from benchmarks.scaling.compiling import compile_pods
+
+        print(f"{compile_pods(options.data / 'pods.jsonl', options.hlo)} pods", file=sys.stderr)
+    if options.command in ("write", "all"):
+        from benchmarks.scaling.document import write_page
+
+        for path in write_page(options.data, options.docs):
+            print(path, file=sys.stderr)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scaling",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=("run", "compile", "write", "all"))
+    parser.add_argument("--sweeps", help="only these: layers, devices, sequence, both")
+    parser.add_argument("--repeats", type=int, default=2, help="runs of each case")
+    parser.add_argument("--time-limit", type=float, help="start nothing after these seconds")
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder of records")
+    parser.add_argument("--hlo", type=Path, help="keep what was compiled in this folder")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="where `write` writes")
+    parser.add_argument(
+        "--modules",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "toast-scaling",
+        help="where lowered modules are kept",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How the settings of the tree search change what it finds."""

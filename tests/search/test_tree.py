@@ -1,0 +1,244 @@
+"""The tree of the search: one node a layout, no dead actions, rounds, and what ends them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as checked
+from hypothesis import strategies as st
+
+import search.mcts
+from costmodel.evaluator import State
+from examples import gemma
+from search.actions import action_space, prune_threshold
+from search.mcts import _Search
+from search.problem import Found, Problem, Settings
+from search.progress import Control, Progress
+from search.tree import DEAD, SELECTIONS, SHAPINGS, _reward
+from tests.modules import evaluator_of, text
+
+ALONE = Settings(rollouts=1_500, round_rollouts=500, refine=False)
+
+
+@cache
+def problem(layers: int = 2, memory: float = 1e12) -> Problem:
+    config = replace(gemma.PRESETS["tiny"], layers=layers)
+    return _problem(gemma.lower(config).as_text(debug_info=True).encode(), memory)
+
+
+@cache
+def small(name: str) -> Problem:
+    return _problem(text(name), 1e12)
+
+
+def _problem(data: bytes, memory: float) -> Problem:
+    evaluator = evaluator_of(data, "data=2,model=4")
+    return Problem(
+        evaluator=evaluator, reward=evaluator.reward(memory), actions=action_space(evaluator)
+    )
+
+
+def states(grown: _Search, most: int) -> Iterator[tuple[int, State]]:
+    """Nodes of a tree with every sequence of actions that leads to them along its edges."""
+    actions = grown._problem.actions
+    level: list[tuple[int, State]] = [(0, ())]
+    for node, state in itertools.islice(iter(level), most):
+        yield node, state
+        for number, child in enumerate(grown._tree.children[node, :-1].tolist()):
+            if child >= 0:
+                level.append((child, (*state, actions[number])))
+
+
+@cache
+def grown(name: str) -> _Search:
+    chosen = small(name) if name != "gemma" else problem()
+    tree = _Search(chosen, ALONE, Control())
+    assert tree._round() is None
+    return tree
+
+
+@pytest.mark.parametrize("name", ["gemma", "mlp", "attention"])
+def test_a_node_is_a_layout_however_it_is_reached(name: str) -> None:
+    tree, layouts = grown(name), dict[int, bytes]()
+    paths = 0
+    for node, state in states(tree, 600):
+        layout = tree._problem.evaluator.masks(state).tobytes()
+        paths += node in layouts
+        assert layouts.setdefault(node, layout) == layout
+    assert len(set(layouts.values())) == len(layouts)
+    assert paths > 0  # some node was reached in two orders
+
+
+@pytest.mark.parametrize("name", ["gemma", "mlp", "attention"])
+def test_what_changes_nothing_leaves_the_set_and_nothing_else_does(name: str) -> None:
+    tree = grown(name)
+    actions, evaluator = tree._problem.actions, tree._problem.evaluator
+    dead = 0
+    for node, state in states(tree, 200):
+        for number, child in enumerate(tree._tree.children[node, :-1].tolist()):
+            longer = evaluator.masks((*state, actions[number]))
+            same = bool(np.array_equal(longer, evaluator.masks(state)))
+            dead += child == DEAD
+            assert same if child == DEAD else child < 0 or not same
+    assert dead > 0
+
+
+def test_a_stop_is_tried_once_and_wastes_no_rollouts() -> None:
+    tree = grown("gemma")
+    children = [child for child in tree._tree.children[0].tolist() if child >= 0]
+    inside = sum(int(tree._tree.visits[child]) for child in children)
+    assert tree._tree.children[0, -1] == DEAD
+    assert tree._tree.visits[0] == ALONE.round_rollouts
+    assert inside >= ALONE.round_rollouts - 1
+
+
+ORDERS = st.lists(st.integers(0, 10_000), min_size=2, max_size=5).flatmap(
+    lambda numbers: st.tuples(st.just(tuple(numbers)), st.permutations(numbers))
+)
+
+
+@given(ORDERS)
+@checked(deadline=None)
+def test_keys_are_equal_exactly_where_layouts_are(orders: Any) -> None:
+    evaluator, actions = problem().evaluator, problem().actions
+    one, other = (tuple(actions[n % len(actions)] for n in order) for order in orders)
+    same = np.array_equal(evaluator.masks(one), evaluator.masks(other))
+    costs = evaluator.cost(one), evaluator.cost(other)
+    assert (costs[0].key == costs[1].key) == same
+    assert not same or costs[0] == costs[1]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_no_trajectory_is_longer_than_the_depth(depth: int) -> None:
+    settings = replace(ALONE, depth=depth, stop_chance=0.0)
+    tree = _Search(problem(), settings, Control())
+    lengths = set()
+    for _ in range(3):
+        assert tree._round() is None
+        tree._adopt()
+        lengths.add(len(tree._best))
+        assert int(tree._workers[0].agent.best_length[0]) <= depth
+    assert max(lengths) == depth
+    assert Settings().depth == 30
+
+
+@pytest.mark.parametrize("shaping", SHAPINGS)
+def test_of_equal_costs_the_shorter_trajectory_is_worth_more(shaping: str) -> None:
+    rules = SimpleNamespace(
+        shaping=SHAPINGS.index(shaping), discount=0.99, whole=0.0, span=math.log(8)
+    )
+    worth = [[_reward.py_func(rules, cost, n) for n in (0, 1, 5)] for cost in (0.9, 0.5, 0.2)]
+    for row in worth:
+        assert row == sorted(row, reverse=True)
+        assert len(set(row)) == len(row)
+    assert [row[0] for row in worth] == sorted(row[0] for row in worth)
+    assert max(map(max, worth)) <= 1.0
+
+
+def test_the_log_of_the_reward_is_nothing_unsharded_and_one_for_a_perfect_division() -> None:
+    rules = SimpleNamespace(
+        shaping=SHAPINGS.index("log"), discount=0.99, whole=math.log(2.0), span=math.log(16)
+    )
+    worth = [_reward.py_func(rules, cost, 0) for cost in (3.0, 2.0, 0.5, 2.0 / 16)]
+    assert worth == pytest.approx([0.0, 0.0, 0.5, 1.0])
+
+
+def test_rounds_start_from_the_best_and_end_when_one_does_not_improve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rounds: list[State] = []
+    plain = _Search._round
+
+    def spied(self: _Search) -> str | None:
+        rounds.append(self._best)
+        return plain(self)
+
+    monkeypatch.setattr(search.mcts._Search, "_round", spied)
+    found = search.mcts.search(problem(), replace(ALONE, rollouts=20_000), Control())
+    assert found.termination == "converged"
+    costs = [problem().cost(state)[0] for state in rounds]
+    assert rounds[0] == ()
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] == pytest.approx(found.cost, rel=2e-4)
+    assert all(later < earlier for earlier, later in itertools.pairwise(costs))
+
+
+def test_the_rounds_alone_price_nothing_else() -> None:
+    seen: list[Progress] = []
+    settings = replace(ALONE, rollouts=500)
+    alone = search.mcts.search(problem(), settings, Control(on_progress=seen.append))
+    helped = search.mcts.search(problem(), replace(settings, refine=True), Control())
+    assert alone.evaluations <= 2 * alone.rollouts + 5
+    assert helped.evaluations > 2 * helped.rollouts
+    assert helped.cost <= alone.cost
+    assert seen[-1].rounds >= 1
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("shaping", SHAPINGS)
+def test_every_formula_finds_the_optimum_of_a_small_program(selection: Any, shaping: Any) -> None:
+    settings = replace(ALONE, selection=selection, shaping=shaping)
+    chosen = small("attention")
+    pairs = (
+        chosen.cost(state)[0]
+        for length in range(3)
+        for state in itertools.permutations(chosen.actions, length)
+    )
+    assert search.mcts.search(chosen, settings, Control()).cost <= min(pairs) * (1 + 1e-9)
+
+
+def test_actions_are_mirrored_over_layers_and_do_not_grow_with_them() -> None:
+    two, four = problem(2), problem(4)
+    assert len(two.actions) == len(four.actions)
+    assert {action.bits for action in two.actions} == {action.bits for action in four.actions}
+    colour = four.evaluator.analysis.colours.colour
+    groups = four.evaluator.analysis.groups.of_colour[colour[colour >= 0]]
+    touched = np.bincount(groups, minlength=four.evaluator.analysis.groups.colours)
+    assert prune_threshold(four.evaluator.analysis) == 10
+    assert min(touched[action.group] for action in four.actions) >= 10
+
+
+def test_small_programs_keep_actions_of_few_dimensions() -> None:
+    analysis = small("mlp").evaluator.analysis
+    colour = analysis.colours.colour
+    groups = analysis.groups.of_colour[colour[colour >= 0]]
+    touched = np.bincount(groups, minlength=analysis.groups.colours)
+    assert prune_threshold(analysis) < 10
+    assert min(touched[action.group] for action in small("mlp").actions) < 10
+
+
+CHILD = """
+import json
+from dataclasses import asdict
+import search.mcts
+from search.progress import Control
+from tests.search.test_tree import ALONE, problem
+from dataclasses import replace
+found = search.mcts.search(problem(), replace(ALONE, seed=7), Control())
+print(json.dumps(asdict(found)))
+"""
+
+
+def test_another_process_finds_the_same_plan() -> None:
+    here = search.mcts.search(problem(), replace(ALONE, seed=7), Control())
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True, check=True
+    )
+    there = json.loads(child.stdout)
+    state = [[action[name] for name in ("group", "axis", "bits")] for action in there.pop("state")]
+    assert state == [[action.group, action.axis, action.bits] for action in here.state]
+    assert Found(state=here.state, **there) == here
