@@ -55,6 +55,7 @@ class Fusion:
     schedule.
     """
 
+    policy: Policy
     written: Bools
     light: Bools
     narrow: Bools
@@ -105,6 +106,7 @@ class _Fuser:
                 reads, dots = tuple(sorted(needs.uses)), tuple(sorted(needs.contractions))
                 roots.append(Root(op=op, reads=reads, contractions=dots))
         return Fusion(
+            policy=self._policy,
             written=self._written,
             light=self._light_values(),
             narrow=self._narrow_values(),

@@ -13,6 +13,7 @@ from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
 from costmodel.rows import edges, partial_rows
+from costmodel.turned import inside_kernels, turned_arguments
 
 Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
@@ -52,32 +53,38 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
     arguments = {argument.value for argument in program.arguments}
     reused = _reusing_results(program)
     spans = _buffer_spans(program, fusion, first, last)
-    taken = {*arguments, *reused}
+    inside = inside_kernels(program, fusion) if fusion.policy.around else set()
+    taken = {*arguments, *reused, *inside}
     live = {
         value: (int(layouts.value_tensor[value]), *span, 0.5 if fusion.narrow[value] else 1.0)
         for value, span in spans.items()
         if value not in taken
     }
+    if fusion.policy.around:
+        for value, span in turned_arguments(program, fusion).items():
+            live[value] = (int(layouts.value_tensor[value]), *span, 1.0)
     _, rows = partial_rows(program, layouts)
     return Intervals(
         base=Counter(int(layouts.value_tensor[value]) for value in arguments),
         live=live,
         copies=_copies(program, layouts, fusion),
-        sums=_sums(program, layouts, fusion, rows),
+        sums=_sums(program, layouts, fusion, rows, inside),
         feeds=_feeds(program, layouts, fusion, rows),
         positions=program.ops + 1,
     )
 
 
 def _sums(
-    program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int]
+    program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int], inside: set[int]
 ) -> dict[int, Sum]:
+    """Partial sums, and whether the result is stored where there are none to add up."""
+    unstored = {int(program.value_op[value]) for value in inside}
     found = {}
     for op, row in rows.items():
         values = program.values_of(op)
         if len(values) == 1:
             tensor = int(layouts.result_tensor[values[0]])
-            stored = bool(fusion.written[values[0]])
+            stored = bool(fusion.written[values[0]]) and op not in unstored
             found[op] = (row, tensor, int(fusion.position[op]), stored)
     return found
 
