@@ -72,7 +72,7 @@ def _add_sums(t: Any, s: Any) -> None:
         size = s.local[t.sum_tensor[k]]
         if not t.sum_stored[k] or size > s.local[t.part_defined[t.part_result_start[row]]]:
             _hold(s, SUM, k, t.sum_at[k], t.sum_at[k], size)
-    for k in range(len(t.feed_row)):
+    for k in range(len(t.feed_row) if t.windowed else 0):
         row = t.feed_row[k]
         if t.axes_shards[s.reduced[row]] < MANY:
             continue

@@ -82,7 +82,7 @@ def reshard(
     size = s.local[source] * width
     seconds = 0.0
     scattered = reduced & sliced
-    if wanting > 1:
+    if wanting > 1 or scattered == t.summed_whole:
         scattered = 0
     if scattered:
         moving = size * (_window_factor(t, source, scattered) if product else 1.0)

@@ -41,7 +41,8 @@ class Tables(NamedTuple):
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
     partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
-    scattered. `windowed`: reduce-scatters run block by block beside their product; `narrows`: an
+    scattered. `windowed`: reduce-scatters run block by block beside their product;
+    `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
     f32 that one product alone reads (`edge_to_narrow`) travels in 16 bits.
     Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
     collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
@@ -114,6 +115,7 @@ class Tables(NamedTuple):
     copy_to: Ints
     event_position: Ints
     windowed: bool
+    summed_whole: int
     narrows: bool
     axis_size: Ints
     axes_shards: Ints
@@ -138,7 +140,7 @@ def _build(
 ) -> tuple[Tables, Layouts, Fusion]:
     program = analysis.program
     layouts = lay_out(analysis, pins)
-    policy = policy_of(device.kind)
+    policy = policy_of(device)
     fusion = fuse(program, policy)
     intervals = live_intervals(program, layouts, fusion)
     collectives = collective_tables(mesh, device)
@@ -154,7 +156,8 @@ def _build(
     )
     tables = Tables(
         **columns,
-        windowed=policy.around,
+        windowed=policy.around and device.windowed,
+        summed_whole=0 if device.windowed else (1 << len(mesh.axes)) - 1,
         narrows=policy.around,
         axis_size=_ints([axis.size for axis in mesh.axes]),
         axes_shards=collectives.shards,
