@@ -174,10 +174,22 @@ def unfused_sums(t: Any, s: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
+def _is_scattered(t: Any, s: Any, row: int) -> bool:
+    """Whether a value is reduced, its partial sums scattered: the reduction reads what is gathered.
+
+    The layout of its result is given to the reduction itself, and its operand's with it.
+    """
+    if row < 0 or not s.reduced[row]:
+        return False
+    result = t.part_result_start[row]
+    return not same(t, s, t.part_computed[result], t.part_defined[result])
+
+
+@njit(cache=True, nogil=True)
 def edges(t: Any, s: Any) -> float:
     """Seconds to bring values to the layouts that their uses want, each layout once.
 
-    An f32 that one product alone reads, a TPU sends in the 16 bits that its matrix unit takes.
+    An f32 that only products read so, a TPU sends in the 16 bits that its matrix unit takes.
     """
     total = 0.0
     for row in range(len(t.edge_weight)):
@@ -187,13 +199,14 @@ def edges(t: Any, s: Any) -> float:
             target = t.edge_to[k]
             if same(t, s, source, target):
                 continue
-            known, alone = False, t.edge_to_narrow[k] > 0
+            known = False
+            narrow = t.edge_to_narrow[k] > 0 and not _is_scattered(t, s, t.edge_summed[row])
             for j in range(first, last):
                 if j != k and same(t, s, t.edge_to[j], target):
-                    known, alone = known or j < k, False
+                    known, narrow = known or j < k, narrow and t.edge_to_narrow[j] > 0
             if not known:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
-                width = 0.5 if alone and t.narrows else 1.0
+                width = 0.5 if narrow and t.narrows else 1.0
                 mark(s.journal, s.noted, EDGE, row, k - first)
                 total += reshard(t, s, source, target, 0, False, width, weight)
     return total

@@ -36,14 +36,14 @@ class Tables(NamedTuple):
     matrix product by factor the side, `flops.BATCH` and others, and the size).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's, the row that they are added to before that.
-    Edges: a value's tensor and those its uses want. Halos: strips exchanged.
+    Edges: a value's tensor and those its uses want, the partials' row of a reduction of it or -1. Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
     partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
     scattered. `windowed`: reduce-scatters run block by block beside their product;
     `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
-    f32 that one product alone reads (`edge_to_narrow`) travels in 16 bits.
+    f32 that only products read (`edge_to_narrow`) travels in 16 bits.
     Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
     collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
     """
@@ -84,6 +84,7 @@ class Tables(NamedTuple):
     part_before: Ints
     edge_weight: Floats
     edge_from: Ints
+    edge_summed: Ints
     edge_to_start: Ints
     edge_to: Ints
     edge_to_trips: Floats
@@ -277,13 +278,15 @@ def _partial_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
 
 def _edge_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
     rows = edge_rows(program, layouts)
+    wanted = [target for _, targets, _ in rows for target in targets]
     return {
         "edge_weight": _floats(list(rows.values())),
-        "edge_from": _ints([source for source, _ in rows]),
-        "edge_to_start": _starts([targets for _, targets in rows]),
-        "edge_to": _ints([tensor for _, targets in rows for tensor, _, _ in targets]),
-        "edge_to_trips": _floats([trips for _, targets in rows for _, trips, _ in targets]),
-        "edge_to_narrow": _ints([narrow for _, targets in rows for _, _, narrow in targets]),
+        "edge_from": _ints([source for source, _, _ in rows]),
+        "edge_summed": _ints([reduction for _, _, reduction in rows]),
+        "edge_to_start": _starts([targets for _, targets, _ in rows]),
+        "edge_to": _ints([tensor for tensor, _, _ in wanted]),
+        "edge_to_trips": _floats([trips for _, trips, _ in wanted]),
+        "edge_to_narrow": _ints([narrow for _, _, narrow in wanted]),
     }
 
 
