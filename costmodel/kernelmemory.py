@@ -7,10 +7,7 @@ from typing import Any
 from numba import njit
 
 from costmodel.kerneljournal import BASE, COPY, FEED, LIVE, SUM, note
-from costmodel.kernelmoves import same
-
-MANY = 8
-"""From so many devices on a product that scatters its sums needs its operands whole in memory."""
+from costmodel.kernelmoves import MANY, same
 
 
 @njit(cache=True, nogil=True)

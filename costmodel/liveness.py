@@ -13,7 +13,7 @@ from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
 from costmodel.rows import edges, partial_rows
-from costmodel.turned import inside_kernels, turned_arguments
+from costmodel.turned import copied_beside, inside_kernels
 
 Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
@@ -31,13 +31,15 @@ Copy = tuple[int, list[Live]]
 class Intervals:
     """`base` tensors (arguments) live throughout; `live` and `copies` over [first, last].
 
-    `live` are buffers by the value that stands for each. For a moment each there are `sums` by
+    `live` are buffers by the value that stands for each, `beside` what a compiler
+    keeps besides because of the way that elements lie in memory. For a moment each there are `sums` by
     op, the partial sums before they are added up over devices, and `feeds` by use: what a
     contraction whose sums are scattered cannot compute inside itself.
     """
 
     base: Counter[int]
     live: dict[int, Held]
+    beside: list[tuple[int, Held]]
     copies: list[Copy]
     sums: dict[int, Sum]
     feeds: dict[int, Feed]
@@ -60,13 +62,14 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
         for value, span in spans.items()
         if value not in taken
     }
-    if fusion.policy.around:
-        for value, span in turned_arguments(program, fusion).items():
-            live[value] = (int(layouts.value_tensor[value]), *span, 1.0)
     _, rows = partial_rows(program, layouts)
     return Intervals(
         base=Counter(int(layouts.value_tensor[value]) for value in arguments),
         live=live,
+        beside=[
+            (value, (int(layouts.value_tensor[value]), *span, width))
+            for value, span, width in copied_beside(program, fusion)
+        ],
         copies=_copies(program, layouts, fusion),
         sums=_sums(program, layouts, fusion, rows, inside),
         feeds=_feeds(program, layouts, fusion, rows),

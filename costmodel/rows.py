@@ -17,8 +17,10 @@ from costmodel.roles import LAYOUT, Role, role
 Dot = tuple[int, float, tuple[tuple[int, int], ...]]
 """(unit, seconds of the whole, (side, size) of each factor) of a contraction."""
 RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[Dot, ...]]
-PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], bool, int]
-"""(items, (computed, defined) tensor of each result, if it is a product, row summed before)."""
+PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int]
+"""(items, (computed, defined) tensor of each result, what makes it, row summed before)."""
+OTHER, PRODUCT, LOOKUP = range(3)
+"""What makes partial sums: a product, a gather whose indexed dimension is sharded, others."""
 EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...], int]
 """(tensor of a value, (tensor wanted, trips, if f32 that only products want) of its uses, row of
 a reduction of it among the partials or -1)."""
@@ -118,11 +120,16 @@ def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow
         differs = any(computed != defined for computed, defined in results)
         if results and (items or differs):
             before = of_op.get(leaders.get(op, -1), -1)
-            product = role(program.kind(op)) is Role.CONTRACTION
-            row = (items, results, product, before)
+            row = (items, results, _maker(program.kind(op)), before)
             rows[row] += program.op_trips[op]
             of_op[op] = numbers.setdefault(row, len(numbers))
     return rows, of_op
+
+
+def _maker(kind: str) -> int:
+    if role(kind) is Role.CONTRACTION:
+        return PRODUCT
+    return LOOKUP if kind == "stablehlo.gather" else OTHER
 
 
 def added_up(program: Program) -> dict[int, int]:

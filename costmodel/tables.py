@@ -23,7 +23,7 @@ from costmodel.layouts import Layouts, lay_out
 from costmodel.liveness import Copy, Intervals, live_intervals
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
-from costmodel.rows import edge_rows, halo_rows, partial_rows, root_rows
+from costmodel.rows import LOOKUP, PRODUCT, edge_rows, halo_rows, partial_rows, root_rows
 
 
 class Tables(NamedTuple):
@@ -35,7 +35,8 @@ class Tables(NamedTuple):
     `root_writes`) and read, and contractions (`dot_unit`, seconds of the whole on one device; of a
     matrix product by factor the side, `flops.BATCH` and others, and the size).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
-    of each result, whether it is a product's, the row that they are added to before that.
+    of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
+    product on one device, the row that they are added to before that.
     Edges: a value's tensor and those its uses want, the partials' row of a reduction of it or -1. Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
@@ -81,6 +82,9 @@ class Tables(NamedTuple):
     part_computed: Ints
     part_defined: Ints
     part_product: Ints
+    part_lookup: Ints
+    part_unit: Ints
+    part_seconds: Floats
     part_before: Ints
     edge_weight: Floats
     edge_from: Ints
@@ -150,7 +154,7 @@ def _build(
         | _fixed_columns(layouts, mesh)
         | _tensor_columns(layouts)
         | _root_columns(program, layouts, fusion, device)
-        | _partial_columns(program, layouts)
+        | _partial_columns(program, layouts, device)
         | _edge_columns(program, layouts)
         | _halo_columns(program, layouts)
         | _memory_columns(intervals)
@@ -261,9 +265,11 @@ def _root_columns(
     }
 
 
-def _partial_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
-    rows, _ = partial_rows(program, layouts)
+def _partial_columns(program: Program, layouts: Layouts, device: Device) -> dict[str, Any]:
+    rows, of_op = partial_rows(program, layouts)
     results = [row[1] for row in rows]
+    seconds = contraction_seconds(program, device)
+    ops = {row: op for op, row in of_op.items()}
     return {
         "part_weight": _floats(list(rows.values())),
         "part_item_start": _starts([row[0] for row in rows]),
@@ -271,7 +277,10 @@ def _partial_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
         "part_result_start": _starts(results),
         "part_computed": _ints([a for row in results for a, _ in row]),
         "part_defined": _ints([b for row in results for _, b in row]),
-        "part_product": _ints([row[2] for row in rows]),
+        "part_product": _ints([row[2] == PRODUCT for row in rows]),
+        "part_lookup": _ints([row[2] == LOOKUP for row in rows]),
+        "part_unit": _ints([int(layouts.op_unit[ops[k]]) for k in range(len(rows))]),
+        "part_seconds": _floats([seconds.get(ops[k], 0.0) for k in range(len(rows))]),
         "part_before": _ints([row[3] for row in rows]),
     }
 
@@ -301,7 +310,8 @@ def _halo_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
 
 
 def _memory_columns(intervals: Intervals) -> dict[str, Any]:
-    live, copies = intervals.live.values(), intervals.copies
+    live = [*intervals.live.values(), *(held for _, held in intervals.beside)]
+    copies = intervals.copies
     sums, feeds = intervals.sums.values(), intervals.feeds.values()
     wanted = [row for _, rows in copies for row in rows]
     moments = [*sums, *feeds]

@@ -1,8 +1,9 @@
-"""Gradients of weights on a TPU: computed inside the update, which runs in their memory layout.
+"""What a compiler keeps in memory besides, because of the way that elements lie there.
 
-Where a product is transposed that cannot be turned round instead, its elements stay as the matrix
-unit leaves them, and all that is computed with them elementwise is laid out so in memory. What
-that reads of the program's arguments is copied there first, and its results are copied back.
+Where a TPU transposes a product that cannot be turned round instead, its elements stay as the
+matrix unit leaves them, and all that is computed with them elementwise is laid out so. What that
+reads of the program's arguments is copied there first, and its results are copied back. A GPU does
+so with the gradient of a convolution's kernel: one argument of its update is copied early.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from collections import Counter
 import numpy as np
 
 from analysis.program import Program
+from analysis.types import itemsize
 from costmodel.flops import BATCH, product_sides
 from costmodel.fusion import Fusion
 from costmodel.kernelmerge import Kernel
 from costmodel.roles import Role, role
+
+
+INDEX_BYTES = 4
 
 
 def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
@@ -36,10 +41,42 @@ def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
     return found
 
 
+Beside = tuple[int, tuple[int, int], float]
+"""A value, (first, last) position and how many of its size are held besides."""
+
+
+def copied_beside(program: Program, fusion: Fusion) -> list[Beside]:
+    """All that is held besides the buffers of values."""
+    arguments = [(value, span, 1.0) for value, span in turned_arguments(program, fusion).items()]
+    return arguments + ([] if fusion.policy.around else _pooled(program, fusion))
+
+
+def _pooled(program: Program, fusion: Fusion) -> list[Beside]:
+    """What a GPU keeps for `select_and_scatter`, which is a pooling's gradient.
+
+    It finds the places of the largest elements in the forward pass: their indices, one integer for
+    each dimension, live from there on, and so does what was pooled, in two memory layouts.
+    """
+    found: list[Beside] = []
+    reads = {root.op: root.reads for root in fusion.roots}
+    for op in range(program.ops):
+        if program.kind(op) != "stablehlo.select_and_scatter":
+            continue
+        pooled, source = (_value(program, use) for use in program.uses_of(op)[:2])
+        sources = [_value(program, use) for use in reads.get(int(program.value_op[pooled]), ())]
+        ready = [int(fusion.position[program.value_op[value]]) for value in sources]
+        end = int(fusion.position[op])
+        span = (max(ready, default=end), end)
+        width = INDEX_BYTES / itemsize(program.dtype(source))
+        found += [(pooled, span, 2.0), (source, span, len(program.shape(source)) * width)]
+    return found
+
+
 def turned_arguments(program: Program, fusion: Fusion) -> dict[int, tuple[int, int]]:
     """Arguments that are copied into a product's memory layout: first and last position.
 
-    All but one of those that a kernel reads: what was an argument's own buffer takes the next.
+    On a TPU all but one of those that a kernel reads: what was an argument's own buffer takes the
+    next. On a GPU one, at the start.
     """
     arguments = {argument.value for argument in program.arguments}
     turned = _turned(program, fusion)
@@ -53,25 +90,29 @@ def turned_arguments(program: Program, fusion: Fusion) -> dict[int, tuple[int, i
         shape = program.shape(program.values_of(kernel.ops[0])[0])
         copied = sorted(value for value in read & arguments if program.shape(value) == shape)
         if dots and copied:
+            around = fusion.policy.around
             end = max(int(fusion.position[op]) for op in kernel.ops)
-            span = (int(fusion.position[dots[0]]), end)
-            found |= dict.fromkeys(copied[: max(1, len(copied) - 1)], span)
+            begin = int(fusion.position[dots[0]]) if around else 0
+            count = max(1, len(copied) - 1) if around else 1
+            found |= dict.fromkeys(copied[:count], (begin, end))
     return found
 
 
 def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
-    """Values that hold transposed products which no order of operands makes so, and their op.
+    """Stored values whose elements lie as a product's do, and its op.
 
-    A product of two matrices, alone or in batches, can be made the other way round.
+    On a TPU transposed products that no order of operands makes so: one of two matrices, alone or
+    in batches, can be made the other way round. On a GPU convolutions.
     """
     users = np.bincount(program.use_value, minlength=program.values)
     only = {_value(program, use): use for use in range(len(program.use_value))}
     found = {}
     for op in (dot for root in fusion.roots for dot in root.contractions):
         sides = product_sides(program, op)
-        value, transposed = program.values_of(op)[0], False
+        value, transposed = program.values_of(op)[0], not fusion.policy.around
         batch = sum(side == BATCH and size > 1 for side, size in sides)
-        if not sides or len(program.shape(value)) - batch == 2:
+        turns = bool(sides) and len(program.shape(value)) - batch != 2
+        if turns != fusion.policy.around or (not turns and sides):
             continue
         while not fusion.written[value] and users[value] == 1:
             user = program.user(only[value])
