@@ -40,10 +40,13 @@ def _window_factor(t: Any, s: Any, row: int, axes: int, size: float) -> float:
     """How much more a reduce-scatter sends that runs block by block beside its product.
 
     Between n devices it sends about n + 1/2 blocks and not n - 1. Two devices have nothing to
-    gain from it, nor has what takes much longer to send than to multiply.
+    gain from it, nor four that are no line, nor has what takes much longer to send than to
+    multiply.
     """
     n = t.axes_shards[axes]
-    if not t.windowed or n < 4 or not t.part_product[row]:
+    if not t.windowed or n < 4 or (n < MANY and not t.axes_straight[axes]):
+        return 1.0
+    if not t.part_product[row]:
         return 1.0
     multiply, unit = t.part_seconds[row], t.part_unit[row]
     for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
@@ -69,7 +72,7 @@ def reshard(
     `reduced` are axes over which `source` holds partial sums, those of a `row` of the partials
     (or -1); `width` is how wide its elements are when they travel, relative to how they are stored.
     Slicing is free; partial sums become a reduce-scatter where one dimension of the target is
-    sharded on their axes and an all-reduce elsewhere, as do those of a lookup; axes that move between dimensions are an
+    sharded on their axes and an all-reduce elsewhere, as do those of a lookup over several axes; axes that move between dimensions are an
     all-to-all, axes that vanish an all-gather.
     """
     a, b = t.tensor_start[source], t.tensor_start[target]
@@ -92,7 +95,7 @@ def reshard(
     size = s.local[source] * width
     seconds = 0.0
     scattered = reduced & sliced
-    lookup = row >= 0 and t.part_lookup[row]
+    lookup = row >= 0 and t.part_lookup[row] and scattered & (scattered - 1)
     if wanting > 1 or scattered == t.summed_whole or lookup:
         scattered = 0
     if scattered:

@@ -45,7 +45,8 @@ class Tables(NamedTuple):
     scattered. `windowed`: reduce-scatters run block by block beside their product;
     `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
     f32 that only products read (`edge_to_narrow`) travels in 16 bits.
-    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
+    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices, `axes_straight` whether they are
+    a line, and, by kind of
     collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
     """
 
@@ -124,6 +125,7 @@ class Tables(NamedTuple):
     narrows: bool
     axis_size: Ints
     axes_shards: Ints
+    axes_straight: Ints
     axes_wire: Floats
     axes_alpha: Floats
     axes_beta: Floats
@@ -166,6 +168,7 @@ def _build(
         narrows=policy.around,
         axis_size=_ints([axis.size for axis in mesh.axes]),
         axes_shards=collectives.shards,
+        axes_straight=collectives.straight,
         axes_wire=collectives.wire,
         axes_alpha=collectives.alpha,
         axes_beta=collectives.beta,

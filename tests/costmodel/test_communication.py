@@ -86,8 +86,8 @@ def test_a_tpu_v3_sums_whole_what_would_be_scattered_over_all_devices() -> None:
 
 
 @pytest.mark.parametrize("device", [TPU, GPU])
-def test_a_lookup_in_a_sharded_table_is_summed_whole(device: str) -> None:
-    """XLA masks the rows that are elsewhere and sums, whatever layout is wanted afterwards."""
+def test_a_lookup_in_a_table_sharded_over_two_axes_is_summed_whole(device: str) -> None:
+    """XLA masks the rows that are elsewhere and sums; over one axis it scatters where it can."""
     table, rows = "16x8xf32", "32x8xf32"
     gather = (
         '%r = "stablehlo.gather"(%t, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1],'
@@ -96,10 +96,13 @@ def test_a_lookup_in_a_sharded_table_is_summed_whole(device: str) -> None:
         f" : (tensor<{table}>, tensor<32x1xi32>) -> tensor<{rows}>"
     )
     lines = [gather, maps("sine", f"s:{rows}", "r")]
-    priced = Priced(main(f"t:{table} i:32x1xi32", lines, f"s:{rows}"), "a=2", device)
-    sent = priced.sent(((0, 0), 0), ((1, 0), 0))
-    assert sent.pop(("ALL_REDUCE", (0,))) == 2 * (32 * 8 * 4) / 2
+    priced = Priced(main(f"t:{table} i:32x1xi32", lines, f"s:{rows}"), "a=2,b=2", device)
+    table_rows, batch, whole = (0, 0), (1, 0), 32 * 8 * 4
+    sent = priced.sent((table_rows, 0), (table_rows, 1), (batch, 0), (batch, 1))
+    assert sent[("ALL_REDUCE", (0, 1))] == 2 * whole * 3 / 4
     assert not any(kind == "REDUCE_SCATTER" for kind, _ in sent)
+    sent = priced.sent((table_rows, 0), (batch, 0))
+    assert sent[("REDUCE_SCATTER", (0,))] == whole / 2
 
 
 def test_sums_of_a_reduction_have_no_product_to_run_beside() -> None:
