@@ -72,8 +72,8 @@ def reshard(
     `reduced` are axes over which `source` holds partial sums, those of a `row` of the partials
     (or -1); `width` is how wide its elements are when they travel, relative to how they are stored.
     Slicing is free; partial sums become a reduce-scatter where one dimension of the target is
-    sharded on their axes and an all-reduce elsewhere, as do those of a lookup over several axes; axes that move between dimensions are an
-    all-to-all, axes that vanish an all-gather.
+    sharded on their axes and an all-reduce elsewhere, as do those of a lookup over several axes;
+    axes that move between dimensions are an all-to-all, axes that vanish an all-gather.
     """
     a, b = t.tensor_start[source], t.tensor_start[target]
     rank = t.tensor_start[source + 1] - a

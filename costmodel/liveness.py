@@ -32,9 +32,9 @@ class Intervals:
     """`base` tensors (arguments) live throughout; `live` and `copies` over [first, last].
 
     `live` are buffers by the value that stands for each, `beside` what a compiler
-    keeps besides because of the way that elements lie in memory. For a moment each there are `sums` by
-    op, the partial sums before they are added up over devices, and `feeds` by use: what a
-    contraction whose sums are scattered cannot compute inside itself.
+    keeps besides because of the way that elements lie in memory. For a moment each there are
+    `sums` by op, the partial sums before they are added up over devices, and `feeds` by use: what
+    a contraction whose sums are scattered cannot compute inside itself.
     """
 
     base: Counter[int]

@@ -37,7 +37,8 @@ class Tables(NamedTuple):
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
     product on one device, the row that they are added to before that.
-    Edges: a value's tensor and those its uses want, the partials' row of a reduction of it or -1. Halos: strips exchanged.
+    Edges: a value's tensor and those its uses want, the partials' row of a reduction of it or -1.
+    Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
@@ -45,9 +46,9 @@ class Tables(NamedTuple):
     scattered. `windowed`: reduce-scatters run block by block beside their product;
     `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
     f32 that only products read (`edge_to_narrow`) travels in 16 bits.
-    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices, `axes_straight` whether they are
-    a line, and, by kind of
-    collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
+    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices, `axes_straight`
+    whether they are a line, and, by kind of collective, `axes_wire`, `axes_alpha` and `axes_beta`
+    as in `collectives`.
     """
 
     item_fixed: Ints

@@ -19,7 +19,6 @@ from costmodel.fusion import Fusion
 from costmodel.kernelmerge import Kernel
 from costmodel.roles import Role, role
 
-
 INDEX_BYTES = 4
 
 
@@ -80,7 +79,7 @@ def turned_arguments(program: Program, fusion: Fusion) -> dict[int, tuple[int, i
     """
     arguments = {argument.value for argument in program.arguments}
     turned = _turned(program, fusion)
-    found = {}
+    found: dict[int, tuple[int, int]] = {}
     for kernel in fusion.kernels:
         if not _is_elementwise(program, kernel):
             continue

@@ -20,9 +20,7 @@ def _lay(t: Any, s: Any, unit: int, masks: Ints, shards: Ints, pick: int) -> Non
 
 
 @njit(cache=True, nogil=True)
-def _move(
-    t: Any, s: Any, source: int, target: int, reduced: int, row: int, width: float
-) -> float:
+def _move(t: Any, s: Any, source: int, target: int, reduced: int, row: int, width: float) -> float:
     if reduced == 0 and same(t, s, source, target):
         return 0.0
     return reshard(t, s, source, target, reduced, row, width, 1.0)

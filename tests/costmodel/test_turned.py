@@ -95,7 +95,8 @@ def test_a_gradient_inside_a_kernel_is_stored_to_be_summed_over_devices() -> Non
 KERNEL = "3x3x4x8xf32"
 CONVOLUTION = (
     "%g = stablehlo.convolution(%x, %d) dim_numbers = [f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f],"
-    " window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
+    " window = {pad = [[1, 1], [1, 1]]}"
+    " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
     f" : (tensor<2x8x8x4xf32>, tensor<2x8x8x8xf32>) -> tensor<{KERNEL}>"
 )
 
