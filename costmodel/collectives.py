@@ -44,10 +44,12 @@ class CollectiveTables(NamedTuple):
     """For each set of axes (bit a is axis a): devices, and for each kind of collective its cost.
 
     `shards` [sets]; `wire` [kinds, sets] bytes on the wire of one device per byte; `alpha` and
-    `beta` [kinds, sets, algorithms]; an algorithm that is not there repeats the last.
+    `beta` [kinds, sets, algorithms]; an algorithm that is not there repeats the last. `straight`
+    [sets] tells whether the devices of a set follow each other along one dimension of one network.
     """
 
     shards: Ints
+    straight: Ints
     wire: Floats
     alpha: Floats
     beta: Floats
@@ -69,14 +71,16 @@ def collective_tables(mesh: Mesh, device: Device) -> CollectiveTables:
     """The tables of a mesh; raises `InvalidMesh` for networks that the device does not have."""
     placement = place(mesh, device)
     sets = range(1 << len(mesh.axes))
+    levels = [_levels(placement, device, axes) for axes in sets]
     shards = np.array([mesh.shards(axes) for axes in sets], dtype=np.int64)
-    rows = [[_lines(kind, _levels(placement, device, axes)) for axes in sets] for kind in Kind]
+    rows = [[_lines(kind, crossed) for crossed in levels] for kind in Kind]
     count = max(len(lines) for row in rows for lines in row)
     padded = [[lines + lines[-1:] * (count - len(lines)) for lines in row] for row in rows]
     costs = np.array(padded, dtype=np.float64)
     wire = [[wire_factor(kind, int(n)) for n in shards] for kind in Kind]
     return CollectiveTables(
         shards=shards,
+        straight=np.array([len(each) == 1 == len(each[0].pieces) for each in levels], np.int64),
         wire=np.array(wire, dtype=np.float64),
         alpha=np.ascontiguousarray(costs[..., 0]),
         beta=np.ascontiguousarray(costs[..., 1]),

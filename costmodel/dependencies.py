@@ -52,6 +52,7 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
     edge_rows, kind_rows = _rows(c["edge_to_start"]), _rows(c["kind_start"])
     numbered = [np.arange(len(c[name])) for name in _SINGLE]
     edge, halo, live, kind, added, feed = numbered
+    edges = _pairs((edge, tensor_unit[c["edge_from"]]), (edge_rows, tensor_unit[c["edge_to"]]))
     return [
         (
             len(c["root_weight"]),
@@ -66,7 +67,7 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
         ),
         (
             len(edge),
-            _pairs((edge, tensor_unit[c["edge_from"]]), (edge_rows, tensor_unit[c["edge_to"]])),
+            np.concatenate([edges, _through(c["edge_summed"], partials)]),
         ),
         (
             len(halo),

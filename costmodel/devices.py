@@ -75,6 +75,7 @@ class Device:
     that the vector unit gets through, whatever their type; `tile` is the granularity (rows,
     columns) of its matrix unit; `links` are the networks from the fastest and smallest to the
     slowest and largest. `device_kinds` is what JAX calls it; `sources` has a text for each figure.
+    `windowed` tells of a TPU whether its compiler sends sums block by block beside their product.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Device:
     links: tuple[Link, ...]
     sources: dict[str, str]
     device_kinds: tuple[str, ...] = ()
+    windowed: bool = True
 
     @property
     def plannable_bytes(self) -> int:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from analysis.program import Ints, Program
 from analysis.types import itemsize
+from costmodel.devices import Device
 from costmodel.kernelmerge import Kernel, Root, merge_roots
 from costmodel.roles import EXPENSIVE, LAYOUT, Role, role
 
@@ -33,14 +34,17 @@ class Policy:
 
     `around` tells whether matrix products compute what feeds them and what is made of them inside
     themselves, as a TPU's do; if not they read and write memory. `repeats` tells whether costly
-    elementwise ops are computed again in each of several users.
+    elementwise ops are computed again in each of several users, `reduced` whether a reduction
+    stores what it reads where others read it too.
     """
 
     around: bool = True
     repeats: bool = True
+    reduced: bool = True
 
 
 TPU = Policy()
+EARLY_TPU = Policy(reduced=False)
 GPU = Policy(around=False, repeats=False)
 
 
@@ -55,6 +59,7 @@ class Fusion:
     schedule.
     """
 
+    policy: Policy
     written: Bools
     light: Bools
     narrow: Bools
@@ -81,9 +86,11 @@ def fuse(program: Program, policy: Policy = TPU) -> Fusion:
     return _Fuser(program, policy).run()
 
 
-def policy_of(kind: str) -> Policy:
-    """How the compiler for a kind of device fuses; processors as GPUs do."""
-    return TPU if kind == "tpu" else GPU
+def policy_of(device: Device) -> Policy:
+    """How the compiler for a device fuses; processors as GPUs do."""
+    if device.kind != "tpu":
+        return GPU
+    return TPU if device.windowed else EARLY_TPU
 
 
 class _Fuser:
@@ -108,6 +115,7 @@ class _Fuser:
                 reads, dots = tuple(sorted(needs.uses)), tuple(sorted(needs.contractions))
                 roots.append(Root(op=op, reads=reads, contractions=dots))
         return Fusion(
+            policy=self._policy,
             written=self._written,
             light=self._light_values(),
             narrow=self._narrow_values(),
@@ -176,7 +184,7 @@ class _Fuser:
         GPU only where two others read it too. Otherwise a GPU stores what the contraction itself
         made, a TPU the last of the narrowest.
         """
-        if self._reduced(chain[-1]) and not self._light(chain[1:]):
+        if self._policy.reduced and self._reduced(chain[-1]) and not self._light(chain[1:]):
             return chain[-1]
         if not self._policy.around:
             return chain[0]

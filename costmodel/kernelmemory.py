@@ -9,10 +9,7 @@ from numba import njit
 from costmodel.dependencies import FEEDS, KINDS, LIVES, SUMS
 from costmodel.kernelchanges import is_stale
 from costmodel.kerneljournal import BASE, COPY, FEED, LIVE, SUM, note
-from costmodel.kernelmoves import same
-
-MANY = 8
-"""From so many devices on a product that scatters its sums needs its operands whole in memory."""
+from costmodel.kernelmoves import MANY, same
 
 
 @njit(cache=True, nogil=True)
@@ -84,7 +81,7 @@ def _add_sums(t: Any, s: Any) -> None:
         if not s.reduced[row] or (t.sum_stored[k] and size <= defined):
             size = 0.0
         _hold(s, s.sum_held, SUM, k, t.sum_at[k], t.sum_at[k], size)
-    for k in range(len(t.feed_row)):
+    for k in range(len(t.feed_row) if t.windowed else 0):
         if not is_stale(t, s, FEEDS, k):
             continue
         row, size = t.feed_row[k], s.local[t.feed_tensor[k]]

@@ -65,19 +65,34 @@ class _Merger:
         return len(shapes) == 1 and bool(program.op_trips[source] == program.op_trips[op])
 
     def _join(self, left: int, right: int) -> None:
-        """Only where every input from outside is there before the first member runs."""
+        """Only where no input from outside is made of what a member writes."""
         if left == right:
             return
         members = self._members[left] + self._members[right]
         ops = {root.op for root in members}
         outside = {source for root in members for source in self._sources(root)} - ops
-        if max(outside, default=-1) >= min(ops):
+        if self._depend(outside, ops):
             return
         keep, drop = min(left, right), max(left, right)
         self._members[keep] = members
         del self._members[drop]
         for root in members:
             self._group[root.op] = keep
+
+    def _depend(self, outside: set[int], ops: set[int]) -> bool:
+        """Whether something outside is computed, however far back, from one of the ops."""
+        first, seen = min(ops), set[int]()
+        left = [op for op in outside if op > first]
+        while left:
+            op = left.pop()
+            for use in self._program.uses_of(op):
+                source = int(self._program.value_op[self._program.use_value[use]])
+                if source in ops:
+                    return True
+                if source > first and source not in seen:
+                    seen.add(source)
+                    left.append(source)
+        return False
 
     def _kernel(self, members: list[Root]) -> Kernel:
         """What one member writes for another is not read from memory."""

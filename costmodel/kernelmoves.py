@@ -13,6 +13,11 @@ from costmodel.kerneljournal import EDGE, HALO, PARTIAL, UNFUSED, Bound, mark, n
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5)
 BYTES = int(Bound.BYTES)
 
+MANY = 8
+"""From so many devices on a product sends its sums block by block in both directions."""
+MANY_HIDDEN, FEW_HIDDEN = 0.5, 0.8
+"""The least part of that sending that multiplying has to hide, for many devices and for fewer."""
+
 
 @njit(cache=True, nogil=True)
 def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float) -> float:
@@ -30,16 +35,24 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
 
 
 @njit(cache=True, nogil=True)
-def _window_factor(t: Any, source: int, axes: int) -> float:
+def _window_factor(t: Any, s: Any, row: int, axes: int, size: float) -> float:
     """How much more a reduce-scatter sends that runs block by block beside its product.
 
     Between n devices it sends about n + 1/2 blocks and not n - 1. Two devices have nothing to
-    gain from it, nor have four with f32, which take longer to send than to multiply.
+    gain from it, nor four that are no line, nor has what takes much longer to send than to
+    multiply.
     """
     n = t.axes_shards[axes]
-    if not t.windowed or n < 4 or (n < 8 and t.tensor_itemsize[source] > 2):
+    if not t.windowed or n < 4 or (n < MANY and not t.axes_straight[axes]):
         return 1.0
-    return (n + 0.5) / (n - 1.0)
+    if not t.part_product[row]:
+        return 1.0
+    multiply, unit = t.part_seconds[row], t.part_unit[row]
+    for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
+        multiply /= s.shards[i]
+    send = t.axes_alpha[REDUCE_SCATTER, axes, 0] + t.axes_beta[REDUCE_SCATTER, axes, 0] * size
+    hidden = FEW_HIDDEN if n < MANY else MANY_HIDDEN
+    return (n + 0.5) / (n - 1.0) if multiply >= hidden * send else 1.0
 
 
 @njit(cache=True, nogil=True)
@@ -49,17 +62,17 @@ def reshard(
     source: int,
     target: int,
     reduced: int,
-    product: bool,
+    row: int,
     width: float,
     weight: float,
 ) -> float:
     """Seconds to bring `source` to the layout of `target`.
 
-    `reduced` are axes over which `source` holds partial sums, those of a `product` or others;
-    `width` is how wide its elements are when they travel, relative to how they are stored.
+    `reduced` are axes over which `source` holds partial sums, those of a `row` of the partials
+    (or -1); `width` is how wide its elements are when they travel, relative to how they are stored.
     Slicing is free; partial sums become a reduce-scatter where one dimension of the target is
-    sharded on their axes and an all-reduce elsewhere; axes that move between dimensions are an
-    all-to-all, axes that vanish an all-gather.
+    sharded on their axes and an all-reduce elsewhere, as do those of a lookup over several axes;
+    axes that move between dimensions are an all-to-all, axes that vanish an all-gather.
     """
     a, b = t.tensor_start[source], t.tensor_start[target]
     rank = t.tensor_start[source + 1] - a
@@ -81,10 +94,11 @@ def reshard(
     size = s.local[source] * width
     seconds = 0.0
     scattered = reduced & sliced
-    if wanting > 1:
+    lookup = row >= 0 and t.part_lookup[row] and scattered & (scattered - 1)
+    if wanting > 1 or scattered == t.summed_whole or lookup:
         scattered = 0
     if scattered:
-        moving = size * (_window_factor(t, source, scattered) if product else 1.0)
+        moving = size * (_window_factor(t, s, row, scattered, size) if row >= 0 else 1.0)
         seconds += collective(t, s, REDUCE_SCATTER, scattered, moving, weight)
         size /= t.axes_shards[scattered]
     summed = reduced & ~scattered
@@ -150,8 +164,8 @@ def partials(t: Any, s: Any) -> float:
                 continue
             if reduced or not same(t, s, computed, defined):
                 mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
-                product, weight = t.part_product[row] > 0, t.part_weight[row]
-                spent += reshard(t, s, computed, defined, reduced, product, 1.0, weight)
+                weight = t.part_weight[row]
+                spent += reshard(t, s, computed, defined, reduced, row, 1.0, weight)
         s.part_seconds[row] = spent
     return total(s.part_seconds)
 
@@ -177,10 +191,22 @@ def unfused_sums(t: Any, s: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
+def _is_scattered(t: Any, s: Any, row: int) -> bool:
+    """Whether a value is reduced, its partial sums scattered: the reduction reads what is gathered.
+
+    The layout of its result is given to the reduction itself, and its operand's with it.
+    """
+    if row < 0 or not s.reduced[row]:
+        return False
+    result = t.part_result_start[row]
+    return not same(t, s, t.part_computed[result], t.part_defined[result])
+
+
+@njit(cache=True, nogil=True)
 def edges(t: Any, s: Any) -> float:
     """Seconds to bring values to the layouts that their uses want, each layout once.
 
-    An f32 that one product alone reads, a TPU sends in the 16 bits that its matrix unit takes.
+    An f32 that only products read so, a TPU sends in the 16 bits that its matrix unit takes.
     """
     for row in range(len(t.edge_weight)):
         if not is_stale(t, s, EDGES, row):
@@ -191,15 +217,16 @@ def edges(t: Any, s: Any) -> float:
             target = t.edge_to[k]
             if same(t, s, source, target):
                 continue
-            known, alone = False, t.edge_to_narrow[k] > 0
+            known = False
+            narrow = t.edge_to_narrow[k] > 0 and not _is_scattered(t, s, t.edge_summed[row])
             for j in range(first, last):
                 if j != k and same(t, s, t.edge_to[j], target):
-                    known, alone = known or j < k, False
+                    known, narrow = known or j < k, narrow and t.edge_to_narrow[j] > 0
             if not known:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
-                width = 0.5 if alone and t.narrows else 1.0
+                width = 0.5 if narrow and t.narrows else 1.0
                 mark(s.journal, s.noted, EDGE, row, k - first)
-                spent += reshard(t, s, source, target, 0, False, width, weight)
+                spent += reshard(t, s, source, target, 0, -1, width, weight)
         s.edge_seconds[row] = spent
     return total(s.edge_seconds)
 

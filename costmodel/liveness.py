@@ -13,6 +13,7 @@ from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
 from costmodel.rows import edges, partial_rows
+from costmodel.turned import copied_beside, inside_kernels
 
 Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
@@ -30,13 +31,15 @@ Copy = tuple[int, list[Live]]
 class Intervals:
     """`base` tensors (arguments) live throughout; `live` and `copies` over [first, last].
 
-    `live` are buffers by the value that stands for each. For a moment each there are `sums` by
-    op, the partial sums before they are added up over devices, and `feeds` by use: what a
-    contraction whose sums are scattered cannot compute inside itself.
+    `live` are buffers by the value that stands for each, `beside` what a compiler
+    keeps besides because of the way that elements lie in memory. For a moment each there are
+    `sums` by op, the partial sums before they are added up over devices, and `feeds` by use: what
+    a contraction whose sums are scattered cannot compute inside itself.
     """
 
     base: Counter[int]
     live: dict[int, Held]
+    beside: list[tuple[int, Held]]
     copies: list[Copy]
     sums: dict[int, Sum]
     feeds: dict[int, Feed]
@@ -52,7 +55,8 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
     arguments = {argument.value for argument in program.arguments}
     reused = _reusing_results(program)
     spans = _buffer_spans(program, fusion, first, last)
-    taken = {*arguments, *reused}
+    inside = inside_kernels(program, fusion) if fusion.policy.around else set()
+    taken = {*arguments, *reused, *inside}
     live = {
         value: (int(layouts.value_tensor[value]), *span, 0.5 if fusion.narrow[value] else 1.0)
         for value, span in spans.items()
@@ -62,22 +66,28 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
     return Intervals(
         base=Counter(int(layouts.value_tensor[value]) for value in arguments),
         live=live,
+        beside=[
+            (value, (int(layouts.value_tensor[value]), *span, width))
+            for value, span, width in copied_beside(program, fusion)
+        ],
         copies=_copies(program, layouts, fusion),
-        sums=_sums(program, layouts, fusion, rows),
+        sums=_sums(program, layouts, fusion, rows, inside),
         feeds=_feeds(program, layouts, fusion, rows),
         positions=program.ops + 1,
     )
 
 
 def _sums(
-    program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int]
+    program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int], inside: set[int]
 ) -> dict[int, Sum]:
+    """Partial sums, and whether the result is stored where there are none to add up."""
+    unstored = {int(program.value_op[value]) for value in inside}
     found = {}
     for op, row in rows.items():
         values = program.values_of(op)
         if len(values) == 1:
             tensor = int(layouts.result_tensor[values[0]])
-            stored = bool(fusion.written[values[0]])
+            stored = bool(fusion.written[values[0]]) and op not in unstored
             found[op] = (row, tensor, int(fusion.position[op]), stored)
     return found
 

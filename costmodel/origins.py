@@ -50,7 +50,7 @@ def trace(program: Program, layouts: Layouts, fusion: Fusion, device: Device) ->
         edges=_listed(edge_rows(program, layouts).sources),
         halos=_listed(halo_rows(program, layouts).sources),
         base=list(base.values()),
-        live=list(intervals.live),
+        live=[*intervals.live, *(value for value, _ in intervals.beside)],
         copies=[
             (value, tuple(uses))
             for value, targets in edges(program, layouts).items()

@@ -17,10 +17,13 @@ from costmodel.roles import LAYOUT, Role, role
 Dot = tuple[int, float, tuple[tuple[int, int], ...]]
 """(unit, seconds of the whole, (side, size) of each factor) of a contraction."""
 RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[Dot, ...]]
-PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], bool, int]
-"""(items, (computed, defined) tensor of each result, if it is a product, row summed before)."""
-EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...]]
-"""(tensor of a value, (tensor wanted, trips, if f32 that one product alone wants) of its uses)."""
+PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int]
+"""(items, (computed, defined) tensor of each result, what makes it, row summed before)."""
+OTHER, PRODUCT, LOOKUP = range(3)
+"""What makes partial sums: a product, a gather whose indexed dimension is sharded, others."""
+EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...], int]
+"""(tensor of a value, (tensor wanted, trips, if f32 that only products want) of its uses, row of
+a reduction of it among the partials or -1)."""
 
 Row = TypeVar("Row")
 Source = tuple[int, float]
@@ -118,11 +121,16 @@ def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow
         )
         if results:
             before = of_op.get(leaders.get(op, -1), -1)
-            product = role(program.kind(op)) is Role.CONTRACTION
-            row = (items, results, product, before)
+            row = (items, results, _maker(program.kind(op)), before)
             rows[row] += program.op_trips[op]
             of_op[op] = numbers.setdefault(row, len(numbers))
     return rows, of_op
+
+
+def _maker(kind: str) -> int:
+    if role(kind) is Role.CONTRACTION:
+        return PRODUCT
+    return LOOKUP if kind == "stablehlo.gather" else OTHER
 
 
 def added_up(program: Program) -> dict[int, int]:
@@ -170,21 +178,46 @@ def edge_rows(program: Program, layouts: Layouts) -> Rows[EdgeRow]:
     """Values with uses that may want another layout; the sources are the values."""
     wanted = edges(program, layouts)
     rows: Rows[EdgeRow] = Rows()
+    reductions = _reductions(program, partial_rows(program, layouts)[1])
     for value, targets in wanted.items():
+        wide = sum(len(uses) for _, uses in targets.values()) > 1 and _is_scaled(program, value)
         row = tuple(
             sorted(
-                (tensor, trips, _is_narrow(program, value, uses))
+                (tensor, trips, not wide and _is_narrow(program, value, uses))
                 for tensor, (trips, uses) in targets.items()
             )
         )
-        rows.add((int(layouts.value_tensor[value]), row), 1.0, value)
+        reduction = reductions.get(value, -1)
+        rows.add((int(layouts.value_tensor[value]), row, reduction), 1.0, value)
     return rows
 
 
+def _reductions(program: Program, partials: dict[int, int]) -> dict[int, int]:
+    """Values that are summed by themselves, and the row of that among the partials."""
+    return {
+        int(program.use_value[program.op_uses[op]]): row
+        for op, row in partials.items()
+        if role(program.kind(op)) is Role.REDUCE
+    }
+
+
 def _is_narrow(program: Program, value: int, uses: list[int]) -> bool:
-    """Whether all that wants an f32 is one product, which a TPU makes of 16 bits."""
-    alone = len(uses) == 1 and role(program.kind(program.user(uses[0]))) is Role.CONTRACTION
-    return alone and program.dtype(value) == "f32"
+    """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
+    kinds = {role(program.kind(program.user(use))) for use in uses}
+    return kinds == {Role.CONTRACTION} and program.dtype(value) == "f32"
+
+
+def _is_scaled(program: Program, value: int) -> bool:
+    """Whether a value is another one times a scalar: for several users that is moved first."""
+    op = int(program.value_op[value])
+    if program.kind(op) != "stablehlo.multiply":
+        return False
+    makers = [int(program.value_op[program.use_value[use]]) for use in program.uses_of(op)]
+    return any(
+        program.kind(maker) == "stablehlo.broadcast_in_dim"
+        and not program.shape(int(program.use_value[program.op_uses[maker]]))
+        for maker in makers
+    )
 
 
 def edges(program: Program, layouts: Layouts) -> dict[int, dict[int, tuple[float, list[int]]]]:

@@ -24,7 +24,7 @@ from costmodel.layouts import Layouts, lay_out
 from costmodel.liveness import Copy, Intervals, live_intervals
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
-from costmodel.rows import edge_rows, halo_rows, partial_rows, root_rows
+from costmodel.rows import LOOKUP, PRODUCT, edge_rows, halo_rows, partial_rows, root_rows
 
 
 class Tables(NamedTuple):
@@ -36,18 +36,22 @@ class Tables(NamedTuple):
     `root_writes`) and read, and contractions (`dot_unit`, seconds of the whole on one device; of a
     matrix product by factor the side, `flops.BATCH` and others, and the size).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
-    of each result, whether it is a product's, the row that they are added to before that.
-    Edges: a value's tensor and those its uses want. Halos: strips exchanged.
+    of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
+    product on one device, the row that they are added to before that.
+    Edges: a value's tensor and those its uses want, the partials' row of a reduction of it or -1.
+    Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
     partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
-    scattered. `windowed`: reduce-scatters run block by block beside their product; `narrows`: an
-    f32 that one product alone reads (`edge_to_narrow`) travels in 16 bits.
+    scattered. `windowed`: reduce-scatters run block by block beside their product;
+    `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
+    f32 that only products read (`edge_to_narrow`) travels in 16 bits.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
-    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
-    collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
+    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices, `axes_straight`
+    whether they are a line, and, by kind of collective, `axes_wire`, `axes_alpha` and `axes_beta`
+    as in `collectives`.
     """
 
     item_fixed: Ints
@@ -83,9 +87,13 @@ class Tables(NamedTuple):
     part_computed: Ints
     part_defined: Ints
     part_product: Ints
+    part_lookup: Ints
+    part_unit: Ints
+    part_seconds: Floats
     part_before: Ints
     edge_weight: Floats
     edge_from: Ints
+    edge_summed: Ints
     edge_to_start: Ints
     edge_to: Ints
     edge_to_trips: Floats
@@ -122,9 +130,11 @@ class Tables(NamedTuple):
     unit_tensor_start: Ints
     unit_tensor: Ints
     windowed: bool
+    summed_whole: int
     narrows: bool
     axis_size: Ints
     axes_shards: Ints
+    axes_straight: Ints
     axes_wire: Floats
     axes_alpha: Floats
     axes_beta: Floats
@@ -146,7 +156,7 @@ def _build(
 ) -> tuple[Tables, Layouts, Fusion]:
     program = analysis.program
     layouts = lay_out(analysis, pins)
-    policy = policy_of(device.kind)
+    policy = policy_of(device)
     fusion = fuse(program, policy)
     intervals = live_intervals(program, layouts, fusion)
     collectives = collective_tables(mesh, device)
@@ -155,7 +165,7 @@ def _build(
         | _fixed_columns(layouts, mesh)
         | _tensor_columns(layouts)
         | _root_columns(program, layouts, fusion, device)
-        | _partial_columns(program, layouts)
+        | _partial_columns(program, layouts, device)
         | _edge_columns(program, layouts)
         | _halo_columns(program, layouts)
         | _memory_columns(intervals)
@@ -163,10 +173,12 @@ def _build(
     tables = Tables(
         **columns,
         **dependency_columns(columns),
-        windowed=policy.around,
+        windowed=policy.around and device.windowed,
+        summed_whole=0 if device.windowed else (1 << len(mesh.axes)) - 1,
         narrows=policy.around,
         axis_size=_ints([axis.size for axis in mesh.axes]),
         axes_shards=collectives.shards,
+        axes_straight=collectives.straight,
         axes_wire=collectives.wire,
         axes_alpha=collectives.alpha,
         axes_beta=collectives.beta,
@@ -266,9 +278,11 @@ def _root_columns(
     }
 
 
-def _partial_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
-    rows, _ = partial_rows(program, layouts)
+def _partial_columns(program: Program, layouts: Layouts, device: Device) -> dict[str, Any]:
+    rows, of_op = partial_rows(program, layouts)
     results = [row[1] for row in rows]
+    seconds = contraction_seconds(program, device)
+    ops = {row: op for op, row in of_op.items()}
     return {
         "part_weight": _floats(list(rows.values())),
         "part_item_start": _starts([row[0] for row in rows]),
@@ -276,20 +290,25 @@ def _partial_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
         "part_result_start": _starts(results),
         "part_computed": _ints([a for row in results for a, _ in row]),
         "part_defined": _ints([b for row in results for _, b in row]),
-        "part_product": _ints([row[2] for row in rows]),
+        "part_product": _ints([row[2] == PRODUCT for row in rows]),
+        "part_lookup": _ints([row[2] == LOOKUP for row in rows]),
+        "part_unit": _ints([int(layouts.op_unit[ops[k]]) for k in range(len(rows))]),
+        "part_seconds": _floats([seconds.get(ops[k], 0.0) for k in range(len(rows))]),
         "part_before": _ints([row[3] for row in rows]),
     }
 
 
 def _edge_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
     rows = edge_rows(program, layouts)
+    wanted = [target for _, targets, _ in rows for target in targets]
     return {
         "edge_weight": _floats(list(rows.values())),
-        "edge_from": _ints([source for source, _ in rows]),
-        "edge_to_start": _starts([targets for _, targets in rows]),
-        "edge_to": _ints([tensor for _, targets in rows for tensor, _, _ in targets]),
-        "edge_to_trips": _floats([trips for _, targets in rows for _, trips, _ in targets]),
-        "edge_to_narrow": _ints([narrow for _, targets in rows for _, _, narrow in targets]),
+        "edge_from": _ints([source for source, _, _ in rows]),
+        "edge_summed": _ints([reduction for _, _, reduction in rows]),
+        "edge_to_start": _starts([targets for _, targets, _ in rows]),
+        "edge_to": _ints([tensor for tensor, _, _ in wanted]),
+        "edge_to_trips": _floats([trips for _, trips, _ in wanted]),
+        "edge_to_narrow": _ints([narrow for _, _, narrow in wanted]),
     }
 
 
@@ -304,7 +323,8 @@ def _halo_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
 
 
 def _memory_columns(intervals: Intervals) -> dict[str, Any]:
-    live, copies = intervals.live.values(), intervals.copies
+    live = [*intervals.live.values(), *(held for _, held in intervals.beside)]
+    copies = intervals.copies
     sums, feeds = intervals.sums.values(), intervals.feeds.values()
     wanted = [row for _, rows in copies for row in rows]
     moments = [*sums, *feeds]

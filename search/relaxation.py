@@ -193,8 +193,7 @@ class Relaxation:
                 reduced = self._axes(items, self._tensor_unit[source])
                 if reduced is None:
                     continue
-                product = bool(t.part_product[row])
-                seconds = self._seconds(source, target, reduced, product=product)
+                seconds = self._seconds(source, target, reduced, row=row)
                 if t.part_before[row] >= 0:
                     seconds[reduced > 0] = 0.0
                 unfused = (reduced > 0) * (2.0 * self._local[source] / t.bandwidth)
@@ -237,7 +236,7 @@ class Relaxation:
         return float(seconds[reference[a], reference[b]]), float(seconds.max())
 
     def _seconds(
-        self, source: int, target: int, reduced: Ints, *, product: bool = False, width: float = 1.0
+        self, source: int, target: int, reduced: Ints, *, row: int = -1, width: float = 1.0
     ) -> Floats:
         """[strategies of the source's unit, of the target's]: one resharding."""
         a, b = self._tensor_unit[source], self._tensor_unit[target]
@@ -253,7 +252,7 @@ class Relaxation:
             (self._units[a].shards, self._units[b].shards),
             self._local[source],
             reduced,
-            product,
+            row,
             width,
             out,
         )

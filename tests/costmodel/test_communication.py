@@ -44,25 +44,65 @@ def test_sums_that_one_axis_scatters_are_summed_over_the_other_in_shards() -> No
     }
 
 
+LONG, SHORT = 65536, 2048
+"""Sizes to contract: multiplying hides all of the sending of 4096 x 4096 sums, and little of it."""
+
+
 @pytest.mark.parametrize(
-    ("device", "n", "dtype", "blocks"),
+    ("device", "n", "dtype", "contracted", "blocks"),
     [
-        (TPU, 8, "f32", 8.5),
-        (TPU, 8, "bf16", 8.5),
-        (TPU, 4, "bf16", 4.5),
-        (TPU, 4, "f32", 3),
-        (TPU, 2, "bf16", 1),
-        (GPU, 8, "f32", 7),
-        (GPU, 8, "bf16", 7),
+        (TPU, 8, "f32", LONG, 8.5),
+        (TPU, 8, "bf16", LONG, 8.5),
+        (TPU, 8, "f32", SHORT, 7),
+        (TPU, 4, "bf16", LONG, 4.5),
+        (TPU, 4, "f32", LONG, 4.5),
+        (TPU, 4, "f32", SHORT, 3),
+        (TPU, 2, "bf16", LONG, 1),
+        ("tpu-v3", 4, "f32", LONG, 3),
+        (GPU, 8, "f32", LONG, 7),
+        (GPU, 8, "bf16", LONG, 7),
     ],
 )
 def test_a_tpu_scatters_the_sums_of_a_product_block_by_block(
-    device: str, n: int, dtype: str, blocks: float
+    device: str, n: int, dtype: str, contracted: int, blocks: float
 ) -> None:
     """The result is n blocks; n + 1/2 are sent where they go one by one, else n - 1."""
-    sent = one_product(f"a={n}", device, dtype).sent((X_K, 0), (X_M, 0))
-    block = 64 * 16 * {"f32": 4, "bf16": 2}[dtype] / n
+    x, w, y = f"x:4096x{contracted}x{dtype}", f"w:{contracted}x4096x{dtype}", f"y:4096x4096x{dtype}"
+    priced = Priced(main(f"{x} {w}", [product(y, x, w)], y), f"a={n},b=2", device)
+    sent = priced.sent((X_K, 0), (X_M, 0))
+    block = 4096 * 4096 * {"f32": 4, "bf16": 2}[dtype] / n
     assert sent == {("REDUCE_SCATTER", (0,)): pytest.approx(blocks * block)}
+
+
+def test_a_tpu_v3_sums_whole_what_would_be_scattered_over_all_devices() -> None:
+    whole = 64 * 16 * 4
+    some = one_product("a=2,b=2", "tpu-v3").sent((X_K, 0), (X_M, 0))
+    assert some == {("REDUCE_SCATTER", (0,)): whole / 2}
+    everything = one_product("a=4", "tpu-v3").sent((X_K, 0), (X_M, 0))
+    assert everything == {("ALL_REDUCE", (0,)): 2 * whole * 3 / 4}
+    assert one_product("a=4", TPU).sent((X_K, 0), (X_M, 0)) == {
+        ("REDUCE_SCATTER", (0,)): whole * 3 / 4
+    }
+
+
+@pytest.mark.parametrize("device", [TPU, GPU])
+def test_a_lookup_in_a_table_sharded_over_two_axes_is_summed_whole(device: str) -> None:
+    """XLA masks the rows that are elsewhere and sums; over one axis it scatters where it can."""
+    table, rows = "16x8xf32", "32x8xf32"
+    gather = (
+        '%r = "stablehlo.gather"(%t, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1],'
+        " collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>,"
+        " slice_sizes = array<i64: 1, 8>, indices_are_sorted = false}"
+        f" : (tensor<{table}>, tensor<32x1xi32>) -> tensor<{rows}>"
+    )
+    lines = [gather, maps("sine", f"s:{rows}", "r")]
+    priced = Priced(main(f"t:{table} i:32x1xi32", lines, f"s:{rows}"), "a=2,b=2", device)
+    table_rows, batch, whole = (0, 0), (1, 0), 32 * 8 * 4
+    sent = priced.sent((table_rows, 0), (table_rows, 1), (batch, 0), (batch, 1))
+    assert sent[("ALL_REDUCE", (0, 1))] == 2 * whole * 3 / 4
+    assert not any(kind == "REDUCE_SCATTER" for kind, _ in sent)
+    sent = priced.sent((table_rows, 0), (batch, 0))
+    assert sent[("REDUCE_SCATTER", (0,))] == whole / 2
 
 
 def test_sums_of_a_reduction_have_no_product_to_run_beside() -> None:
@@ -168,7 +208,7 @@ def test_other_types_are_gathered_as_they_are(dtype: str, width: float) -> None:
     assert sent == {("ALL_GATHER", (0,)): width}
 
 
-def test_what_two_products_read_is_gathered_once_and_whole() -> None:
+def test_what_two_products_read_is_gathered_once_and_in_16_bits() -> None:
     w = "w:32x16xf32"
     lines = [
         product("p:64x16xf32", "x:64x32xf32", w),
@@ -176,7 +216,7 @@ def test_what_two_products_read_is_gathered_once_and_whole() -> None:
     ]
     module = main(f"x:64x32xf32 {w} v:64x32xf32", lines, "p:64x16xf32 q:64x16xf32")
     priced = Priced(module, "a=2", TPU)
-    assert priced.sent((X_M, 0), ((2, 0), 0), (X_K, 0)) == {("ALL_GATHER", (0,)): FULL}
+    assert priced.sent((X_M, 0), ((2, 0), 0), (X_K, 0)) == {("ALL_GATHER", (0,)): HALF}
 
 
 def test_two_products_of_different_sizes_that_want_one_layout_share_a_gather() -> None:
@@ -187,11 +227,25 @@ def test_two_products_of_different_sizes_that_want_one_layout_share_a_gather() -
     ]
     module = main(f"x:64x32xf32 {w} v:8x32xf32", lines, "p:64x16xf32 q:8x16xf32")
     priced, v_m = Priced(module, "a=2,b=2", TPU), (2, 0)
-    assert priced.sent((X_M, 0), (v_m, 0), (X_K, 0)) == {("ALL_GATHER", (0,)): FULL}
+    assert priced.sent((X_M, 0), (v_m, 0), (X_K, 0)) == {("ALL_GATHER", (0,)): HALF}
     # v's rows over b alone: k stays on a there, so w is gathered for x, as one product reads it,
     # and v's product sums what it has over a
     sent = priced.sent((X_M, 0), (v_m, 1), (X_K, 0))
     assert sent == {("ALL_GATHER", (0,)): HALF, ("ALL_REDUCE", (0,)): 2 * (8 // 2 * 16 * 4) / 2}
+
+
+def test_what_is_scaled_for_two_products_is_gathered_whole() -> None:
+    """XLA gathers first and multiplies then, so the product does not read what is gathered."""
+    w, x, v = "w:32x16xf32", "x:64x32xf32", "v:64x32xf32"
+    scalar = "%two = stablehlo.constant dense<2.0> : tensor<f32>"
+    wide = moves("broadcast_in_dim", "c:32x16xf32", "two:f32", ", dims = []")
+    lines = [scalar, wide, maps("multiply", "s:32x16xf32", "w", "c")]
+    one = [*lines, product("p:64x16xf32", x, "s:32x16xf32")]
+    priced = Priced(main(f"{x} {w} {v}", one, "p:64x16xf32"), "a=2", TPU)
+    assert priced.sent((X_M, 0), (X_K, 0)) == {("ALL_GATHER", (0,)): HALF}
+    two = [*one, product("q:64x16xf32", v, "s:32x16xf32")]
+    priced = Priced(main(f"{x} {w} {v}", two, "p:64x16xf32 q:64x16xf32"), "a=2", TPU)
+    assert priced.sent((X_M, 0), ((2, 0), 0), (X_K, 0)) == {("ALL_GATHER", (0,)): FULL}
 
 
 def test_what_a_product_and_another_op_read_is_gathered_whole() -> None:

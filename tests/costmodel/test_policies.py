@@ -6,7 +6,7 @@ import pytest
 
 from analysis.program import Program
 from costmodel.devices import catalogue
-from costmodel.fusion import GPU, TPU, Fusion, Policy, fuse, policy_of
+from costmodel.fusion import EARLY_TPU, GPU, TPU, Fusion, Policy, fuse, policy_of
 from tests.costmodel.texts import main, maps, moves, product, sums
 from tests.modules import program_of, value_named
 
@@ -34,8 +34,24 @@ def stored(lines: list[str], results: str, policy: Policy) -> list[str]:
 
 
 def test_each_kind_of_device_has_its_policy() -> None:
-    kinds = {device.kind: policy_of(device.kind) for device in catalogue().values()}
-    assert kinds == {"tpu": TPU, "gpu": GPU, "cpu": GPU}
+    known = catalogue()
+    assert policy_of(known["tpu-v3"]) == EARLY_TPU
+    later = {device.kind: policy_of(device) for device in known.values() if device.windowed}
+    assert later == {"tpu": TPU, "gpu": GPU, "cpu": GPU}
+
+
+def test_only_an_early_tpu_stores_a_product_that_is_reduced_as_the_product_makes_it() -> None:
+    x, w, p = f"b:{B}", f"c:{B}", f"p:{B}"
+    lines = [
+        product(p, x, w),
+        moves("convert", f"f:{F}", p),
+        maps("sine", f"e:{F}", "f"),
+        *sums("r:8xf32", f"e:{F}", 1),
+        maps("tanh", f"t:{F}", "e"),
+    ]
+    results = f"r:8xf32 t:{F}"
+    assert "sine f32" in stored(lines, results, TPU)
+    assert "sine f32" not in stored(lines, results, EARLY_TPU)
 
 
 def test_a_tpu_computes_what_feeds_a_product_inside_it() -> None:

@@ -1,0 +1,130 @@
+"""What a compiler keeps in memory besides, because of the way that elements lie there.
+
+Where a TPU transposes a product that cannot be turned round instead, its elements stay as the
+matrix unit leaves them, and all that is computed with them elementwise is laid out so. What that
+reads of the program's arguments is copied there first, and its results are copied back. A GPU does
+so with the gradient of a convolution's kernel: one argument of its update is copied early.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from analysis.program import Program
+from analysis.types import itemsize
+from costmodel.flops import BATCH, product_sides
+from costmodel.fusion import Fusion
+from costmodel.kernelmerge import Kernel
+from costmodel.roles import Role, role
+
+INDEX_BYTES = 4
+
+
+def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
+    """Stored products whose only reader is one elementwise kernel: computed inside it.
+
+    They are stored all the same where their partial sums are added up over devices.
+    """
+    readers = Counter(_value(program, use) for kernel in fusion.kernels for use in kernel.reads)
+    returned = {int(program.use_value[result.use]) for result in program.results}
+    made = {root.op for root in fusion.roots if len(root.contractions) == 1}
+    found = set()
+    for kernel in fusion.kernels:
+        if _is_elementwise(program, kernel):
+            for value in (_value(program, use) for use in kernel.reads):
+                alone = readers[value] == 1 and value not in returned
+                if alone and int(program.value_op[value]) in made:
+                    found.add(value)
+    return found
+
+
+Beside = tuple[int, tuple[int, int], float]
+"""A value, (first, last) position and how many of its size are held besides."""
+
+
+def copied_beside(program: Program, fusion: Fusion) -> list[Beside]:
+    """All that is held besides the buffers of values."""
+    arguments = [(value, span, 1.0) for value, span in turned_arguments(program, fusion).items()]
+    return arguments + ([] if fusion.policy.around else _pooled(program, fusion))
+
+
+def _pooled(program: Program, fusion: Fusion) -> list[Beside]:
+    """What a GPU keeps for `select_and_scatter`, which is a pooling's gradient.
+
+    It finds the places of the largest elements in the forward pass: their indices, one integer for
+    each dimension, live from there on, and so does what was pooled, in two memory layouts.
+    """
+    found: list[Beside] = []
+    reads = {root.op: root.reads for root in fusion.roots}
+    for op in range(program.ops):
+        if program.kind(op) != "stablehlo.select_and_scatter":
+            continue
+        pooled, source = (_value(program, use) for use in program.uses_of(op)[:2])
+        sources = [_value(program, use) for use in reads.get(int(program.value_op[pooled]), ())]
+        ready = [int(fusion.position[program.value_op[value]]) for value in sources]
+        end = int(fusion.position[op])
+        span = (max(ready, default=end), end)
+        width = INDEX_BYTES / itemsize(program.dtype(source))
+        found += [(pooled, span, 2.0), (source, span, len(program.shape(source)) * width)]
+    return found
+
+
+def turned_arguments(program: Program, fusion: Fusion) -> dict[int, tuple[int, int]]:
+    """Arguments that are copied into a product's memory layout: first and last position.
+
+    On a TPU all but one of those that a kernel reads: what was an argument's own buffer takes the
+    next. On a GPU one, at the start.
+    """
+    arguments = {argument.value for argument in program.arguments}
+    turned = _turned(program, fusion)
+    found: dict[int, tuple[int, int]] = {}
+    for kernel in fusion.kernels:
+        if not _is_elementwise(program, kernel):
+            continue
+        read = {_value(program, use) for use in kernel.reads}
+        made = {value for op in kernel.ops for value in program.values_of(op)}
+        dots = sorted(turned[value] for value in (read | made) & turned.keys())
+        shape = program.shape(program.values_of(kernel.ops[0])[0])
+        copied = sorted(value for value in read & arguments if program.shape(value) == shape)
+        if dots and copied:
+            around = fusion.policy.around
+            end = max(int(fusion.position[op]) for op in kernel.ops)
+            begin = int(fusion.position[dots[0]]) if around else 0
+            count = max(1, len(copied) - 1) if around else 1
+            found |= dict.fromkeys(copied[:count], (begin, end))
+    return found
+
+
+def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
+    """Stored values whose elements lie as a product's do, and its op.
+
+    On a TPU transposed products that no order of operands makes so: one of two matrices, alone or
+    in batches, can be made the other way round. On a GPU convolutions.
+    """
+    users = np.bincount(program.use_value, minlength=program.values)
+    only = {_value(program, use): use for use in range(len(program.use_value))}
+    found = {}
+    for op in (dot for root in fusion.roots for dot in root.contractions):
+        sides = product_sides(program, op)
+        value, transposed = program.values_of(op)[0], not fusion.policy.around
+        batch = sum(side == BATCH and size > 1 for side, size in sides)
+        turns = bool(sides) and len(program.shape(value)) - batch != 2
+        if turns != fusion.policy.around or (not turns and sides):
+            continue
+        while not fusion.written[value] and users[value] == 1:
+            user = program.user(only[value])
+            transposed |= program.kind(user) == "stablehlo.transpose"
+            value = program.values_of(user)[0]
+        if transposed and fusion.written[value]:
+            found[value] = op
+    return found
+
+
+def _is_elementwise(program: Program, kernel: Kernel) -> bool:
+    return all(role(program.kind(op)) is Role.FUSIBLE for op in kernel.ops)
+
+
+def _value(program: Program, use: int) -> int:
+    return int(program.use_value[use])

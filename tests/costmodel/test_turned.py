@@ -1,0 +1,134 @@
+"""What is held because of how elements lie in memory, on small updates of weights."""
+
+from __future__ import annotations
+
+from costmodel.evaluator import Evaluator
+from costmodel.turned import copied_beside, inside_kernels, turned_arguments
+from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
+from tests.modules import evaluator_of, value_named
+
+W = "8x16x4xf32"
+ARGUMENTS = f"x:32x8xf32 d:32x16x4xf32 p:{W} m:{W} n:{W}"
+GRADIENT = product("g:16x4x8xf32", "d:32x16x4xf32", "x:32x8xf32", (0, 0))
+UPDATE = [
+    maps("add", f"m1:{W}", "m", "t"),
+    maps("multiply", f"n1:{W}", "n", "t"),
+    maps("multiply", f"u:{W}", "m1", "n1"),
+    maps("subtract", f"p1:{W}", "p", "u"),
+]
+RESULTS = f"m1:{W} n1:{W} p1:{W}"
+
+
+TRANSPOSED = moves("transpose", f"t:{W}", "g:16x4x8xf32", ", dims = [2, 0, 1]")
+
+
+def update(device: str, lines: list[str] | None = None, results: str = RESULTS) -> Evaluator:
+    body = [GRADIENT, TRANSPOSED, *UPDATE] if lines is None else lines
+    return evaluator_of(main(ARGUMENTS, body, results), "a=2", device)
+
+
+def turned(evaluator: Evaluator) -> dict[int, tuple[int, int]]:
+    return turned_arguments(evaluator.analysis.program, evaluator.fusion)
+
+
+def test_a_tpu_copies_what_an_update_reads_into_the_layout_of_the_gradient() -> None:
+    """The transpose makes three dimensions of what is no product of two matrices."""
+    evaluator = update(TPU)
+    # of p, m and n all but one: in the buffer of what is copied first there is room for it
+    assert set(turned(evaluator)) == {2, 3}
+    assert not turned(update(GPU))
+
+
+def test_a_gradient_that_is_not_transposed_is_laid_out_as_the_weight_is() -> None:
+    made = product(f"t:{W}", "x:32x8xf32", "d:32x16x4xf32", (0, 0))
+    assert not turned(update(TPU, [made, *UPDATE]))
+
+
+def test_a_product_of_two_matrices_is_made_the_other_way_round_instead() -> None:
+    w = "16x8xf32"
+    lines = [
+        product("g:8x16xf32", "x:32x8xf32", "d:32x16xf32", (0, 0)),
+        moves("transpose", f"t:{w}", "g:8x16xf32", ", dims = [1, 0]"),
+        maps("add", f"m1:{w}", "m", "t"),
+    ]
+    module = main(f"x:32x8xf32 d:32x16xf32 m:{w}", lines, f"m1:{w}")
+    assert not turned(evaluator_of(module, "a=2", TPU))
+
+
+def test_a_single_argument_of_an_update_is_copied_too() -> None:
+    lines = [GRADIENT, TRANSPOSED, maps("add", f"m1:{W}", "m", "t")]
+    assert set(turned(update(TPU, lines, f"m1:{W}"))) == {3}
+
+
+def test_the_copies_count_at_the_peak() -> None:
+    found, size = update(TPU), 8 * 16 * 4 * 4
+    program = found.analysis.program
+    beside = copied_beside(program, found.fusion)
+    assert [(value, width) for value, _, width in beside] == [(2, 1.0), (3, 1.0)]
+    given = 4 * 32 * (8 + 16 * 4) + 3 * size
+    # the three results, and what of the arguments lies in the other layout
+    assert found.cost(()).peak == given + 3 * size + 2 * size
+
+
+def test_a_tpu_computes_a_gradient_inside_the_one_kernel_that_reads_it() -> None:
+    evaluator = update(TPU)
+    program, gradient = evaluator.analysis.program, "stablehlo.transpose"
+    assert inside_kernels(program, evaluator.fusion) == {value_named(program, gradient)}
+    # returned as well it has to be there
+    kept = update(TPU, None, f"{RESULTS} t:{W}")
+    assert not inside_kernels(kept.analysis.program, kept.fusion)
+
+
+def test_a_gradient_inside_a_kernel_is_stored_to_be_summed_over_devices() -> None:
+    x, d, w = "x:32x64xf32", "d:32x64xf32", "64x64xf32"
+    lines = [
+        product(f"g:{w}", d, x, (0, 0)),
+        maps("add", f"m1:{w}", "m", "g"),
+        maps("multiply", f"p1:{w}", "m1", "g"),
+    ]
+    priced = Priced(main(f"{x} {d} m:{w}", lines, f"m1:{w} p1:{w}"), "a=2", TPU)
+    unit, inputs = 64 * 64 * 4, 2 * 32 * 64 * 4
+    assert priced.peak() == inputs + 3 * unit
+    assert priced.peak(((0, 0), 0)) == inputs / 2 + 4 * unit
+
+
+KERNEL = "3x3x4x8xf32"
+CONVOLUTION = (
+    "%g = stablehlo.convolution(%x, %d) dim_numbers = [f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f],"
+    " window = {pad = [[1, 1], [1, 1]]}"
+    " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
+    f" : (tensor<2x8x8x4xf32>, tensor<2x8x8x8xf32>) -> tensor<{KERNEL}>"
+)
+
+
+def test_a_gpu_copies_one_argument_of_the_update_of_a_convolutions_kernel_early() -> None:
+    update_lines = [line.replace(W, KERNEL).replace("%t", "%g") for line in UPDATE]
+    given = f"x:2x8x8x4xf32 d:2x8x8x8xf32 p:{KERNEL} m:{KERNEL} n:{KERNEL}"
+    module = main(given, [CONVOLUTION, *update_lines], RESULTS.replace(W, KERNEL))
+    ((value, (first, last)),) = turned(evaluator_of(module, "a=2", GPU)).items()
+    assert value in (2, 3, 4)
+    assert first == 0 < last
+    assert not turned(evaluator_of(module, "a=2", TPU))
+
+
+POOL = (
+    '%r = "stablehlo.select_and_scatter"(%x, %d, %z)'
+    " ({^bb0(%a: tensor<f32>, %b: tensor<f32>):"
+    " %c = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
+    " stablehlo.return %c : tensor<i1>},"
+    " {^bb0(%a: tensor<f32>, %b: tensor<f32>): %c = stablehlo.add %a, %b : tensor<f32>\n"
+    " stablehlo.return %c : tensor<f32>})"
+    " {window_dimensions = array<i64: 1, 2, 2, 1>, window_strides = array<i64: 1, 2, 2, 1>}"
+    " : (tensor<2x8x8x4xf32>, tensor<2x4x4x4xf32>, tensor<f32>) -> tensor<2x8x8x4xf32>"
+)
+
+
+def test_a_gpu_keeps_the_places_of_the_largest_elements_for_a_poolings_gradient() -> None:
+    zero = "%z = stablehlo.constant dense<0.0> : tensor<f32>"
+    module = main("x:2x8x8x4xf32 d:2x4x4x4xf32", [zero, POOL], "r:2x8x8x4xf32")
+    found = evaluator_of(module, "a=2", GPU)
+    beside = copied_beside(found.analysis.program, found.fusion)
+    # what was pooled in two layouts; four integers for each element of the result of the pooling
+    assert [(value, width) for value, _, width in beside] == [(0, 2.0), (1, 4.0)]
+    other = evaluator_of(module, "a=2", TPU)
+    assert not copied_beside(other.analysis.program, other.fusion)
