@@ -25,6 +25,7 @@ from benchmarks.search_settings.variants import (
 )
 from search.problem import Settings
 
+KINDS = ("alone", "refined")
 PAGE = f"""\
 # The settings of the tree search
 
@@ -103,20 +104,19 @@ def _together(runs: Experiment) -> str:
 
 
 def _setting(runs: Experiment, name: str, values: Sequence[float], threads: int) -> str:
-    bases = (replace(_base(refine), threads=threads) for refine in (False, True))
-    pairs = zip(*(one_value(base, name, values) for base in bases), strict=True)
+    base = replace(_base(False), threads=threads)
     rows = [
-        _row(f"{getattr(alone.settings, name):g}", runs, alone, refined) for alone, refined in pairs
+        _row(f"{getattr(one.settings, name):g}", runs, one) for one in one_value(base, name, values)
     ]
-    return _table(f"`{name}`" + " (two threads)" * (threads > 1), rows)
+    return _table(f"`{name}`" + " (two threads)" * (threads > 1), rows, KINDS[:1])
 
 
-def _row(name: str, runs: Experiment, alone: Variant, refined: Variant) -> str:
-    values = {**alone.values, "threads": 1, "refine": True}
+def _row(name: str, runs: Experiment, *variants: Variant) -> str:
+    values = {**variants[0].values, "threads": 1, "refine": True}
     if values == Variant(part="", settings=BASE).values:
         name = " | ".join(f"**{part}**" for part in name.split(" | "))
     cells = []
-    for variant in (alone, refined):
+    for variant in variants:
         found = runs.regret(variant)
         if found is None:
             cells += ["", "", ""]
@@ -125,8 +125,8 @@ def _row(name: str, runs: Experiment, alone: Variant, refined: Variant) -> str:
     return " | ".join([name, *cells])
 
 
-def _table(first: str, rows: Sequence[str]) -> str:
-    columns = "alone: regret | found | states priced | refined: regret | found | states priced"
+def _table(first: str, rows: Sequence[str], kinds: Sequence[str] = KINDS) -> str:
+    columns = " | ".join(f"{kind}: regret | found | states priced" for kind in kinds)
     head = f"{first} | {columns}"
     rule = " | ".join("---" for _ in head.split(" | "))
     return "\n".join(f"| {line} |" for line in (head, rule, *rows)) + "\n"

@@ -60,7 +60,7 @@ def _panels(runs: Experiment) -> dict[str, dict[str, Points]]:
         threads = 2 if name == "virtual_loss" else 1
         found[name] = {
             label: _points(runs, one_value(replace(base, threads=threads), name, values), name)
-            for label, base in (("rounds alone", alone), ("refined", refined))
+            for label, base in (("rounds alone", alone),)
         }
     return found
 

@@ -173,7 +173,7 @@ def test_the_page_marks_the_base_and_the_defaults(
     words = page.read_text()
     assert plot.name in words
     assert "**the defaults**" in words
-    assert f"| **{BASE.stop_chance:g}** | 0.00% | 100% | 100 | 0.00% | 100% | 100 |" in words
+    assert f"| **{BASE.stop_chance:g}** | 0.00% | 100% | 100 |" in words
     assert plot.read_bytes() == write_page(data, tmp_path / "again")[1].read_bytes()
 
 
