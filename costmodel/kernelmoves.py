@@ -10,6 +10,8 @@ from costmodel.kerneljournal import EDGE, HALO, PARTIAL, UNFUSED, Bound, mark, n
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5)
 BYTES = int(Bound.BYTES)
+PATIENCE = 1.0 / 3.0
+"""How much of the time of its product a block of sums may take to send for a loop over blocks."""
 
 
 @njit(cache=True, nogil=True)
@@ -31,16 +33,33 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
 
 
 @njit(cache=True, nogil=True)
-def _window_factor(t: Any, source: int, axes: int) -> float:
-    """How much more a reduce-scatter sends that runs block by block beside its product.
+def _blocks(t: Any, axes: int, size: float, product: float) -> float:
+    """How many blocks a reduce-scatter sends that runs block by block beside its product, or 0.
 
-    Between n devices it sends about n + 1/2 blocks and not n - 1. Two devices have nothing to
-    gain from it, nor have four with f32, which take longer to send than to multiply.
+    Between n devices about n + 1/2 and not n - 1. Two devices have nothing to gain from it, nor
+    has anyone who would send for much longer than the `product` seconds that there are to multiply.
     """
     n = t.axes_shards[axes]
-    if not t.windowed or n < 4 or (n < 8 and t.tensor_itemsize[source] > 2):
-        return 1.0
-    return (n + 0.5) / (n - 1.0)
+    if not t.windowed or n < 4:
+        return 0.0
+    sending = t.axes_alpha[REDUCE_SCATTER, axes, 0] + t.axes_beta[REDUCE_SCATTER, axes, 0] * size
+    return n + 0.5 if sending / n <= PATIENCE * product else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _scatter(t: Any, s: Any, axes: int, size: float, product: float, weight: float) -> float:
+    """Seconds of a reduce-scatter, in permutes of one block each where it runs block by block."""
+    blocks = _blocks(t, axes, size, product)
+    if blocks == 0.0:
+        return float(collective(t, s, REDUCE_SCATTER, axes, size, weight))
+    block = size / t.axes_shards[axes]
+    hop, rate = t.axes_alpha[COLLECTIVE_PERMUTE, axes, 0], t.axes_beta[COLLECTIVE_PERMUTE, axes, 0]
+    wire, seconds = weight * blocks * block, weight * blocks * (hop + rate * block)
+    s.wire[REDUCE_SCATTER, axes, 0] += weight
+    s.wire[REDUCE_SCATTER, axes, 1] += wire
+    s.wire[REDUCE_SCATTER, axes, 2] += seconds
+    note_collective(s.journal, s.noted, REDUCE_SCATTER, axes, weight, wire, seconds)
+    return float(seconds)
 
 
 @njit(cache=True, nogil=True)
@@ -50,14 +69,15 @@ def reshard(
     source: int,
     target: int,
     reduced: int,
-    product: bool,
+    product: float,
     width: float,
     weight: float,
 ) -> float:
     """Seconds to bring `source` to the layout of `target`.
 
-    `reduced` are axes over which `source` holds partial sums, those of a `product` or others;
-    `width` is how wide its elements are when they travel, relative to how they are stored.
+    `reduced` are axes over which `source` holds partial sums, those of a product that takes
+    `product` seconds, 0 for others; `width` is how wide its elements are when they travel,
+    relative to how they are stored.
     Slicing is free; partial sums become a reduce-scatter where one dimension of the target is
     sharded on their axes and an all-reduce elsewhere; axes that move between dimensions are an
     all-to-all, axes that vanish an all-gather.
@@ -85,8 +105,7 @@ def reshard(
     if wanting > 1:
         scattered = 0
     if scattered:
-        moving = size * (_window_factor(t, source, scattered) if product else 1.0)
-        seconds += collective(t, s, REDUCE_SCATTER, scattered, moving, weight)
+        seconds += _scatter(t, s, scattered, size, product, weight)
         size /= t.axes_shards[scattered]
     summed = reduced & ~scattered
     sliced &= ~scattered
@@ -136,6 +155,17 @@ def _is_added(t: Any, s: Any, row: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def _product_seconds(t: Any, s: Any, row: int) -> float:
+    """Seconds that one device needs for the product behind a row of partial sums; 0 for others."""
+    seconds = t.part_seconds[row]
+    if seconds > 0.0:
+        unit = t.part_unit[row]
+        for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
+            seconds /= s.shards[i]
+    return float(seconds)
+
+
+@njit(cache=True, nogil=True)
 def partials(t: Any, s: Any) -> float:
     """Seconds of the collectives at the results of ops; keeps the axes of partial sums."""
     total = 0.0
@@ -150,7 +180,7 @@ def partials(t: Any, s: Any) -> float:
                 continue
             if reduced or not same(t, s, computed, defined):
                 mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
-                product, weight = t.part_product[row] > 0, t.part_weight[row]
+                product, weight = _product_seconds(t, s, row), t.part_weight[row]
                 total += reshard(t, s, computed, defined, reduced, product, 1.0, weight)
     return total
 
@@ -195,7 +225,7 @@ def edges(t: Any, s: Any) -> float:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
                 width = 0.5 if alone and t.narrows else 1.0
                 mark(s.journal, s.noted, EDGE, row, k - first)
-                total += reshard(t, s, source, target, 0, False, width, weight)
+                total += reshard(t, s, source, target, 0, 0.0, width, weight)
     return total
 
 

@@ -25,6 +25,11 @@ from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
 from costmodel.rows import edge_rows, halo_rows, partial_rows, root_rows
 
+FEEDING = 1.15
+"""How much longer a TPU takes to read what feeds a product than to stream it."""
+BESIDE = 0.7
+"""What handling an element costs that a product has just made on a TPU, over loading it as well."""
+
 
 class Tables(NamedTuple):
     """Arrays for the kernels; `X_start` has one entry more than there are X.
@@ -68,6 +73,9 @@ class Tables(NamedTuple):
     root_dot_start: Ints
     dot_unit: Ints
     dot_seconds: Floats
+    dot_operand: Ints
+    dot_width: Floats
+    root_beside: Ints
     side_start: Ints
     side_of: Ints
     side_size: Ints
@@ -80,6 +88,8 @@ class Tables(NamedTuple):
     part_computed: Ints
     part_defined: Ints
     part_product: Ints
+    part_unit: Ints
+    part_seconds: Floats
     part_before: Ints
     edge_weight: Floats
     edge_from: Ints
@@ -123,6 +133,9 @@ class Tables(NamedTuple):
     bandwidth: float
     element_rate: float
     overhead: float
+    on_chip: float
+    feeding: float
+    beside: float
 
 
 def build_tables(
@@ -142,18 +155,21 @@ def _build(
     fusion = fuse(program, policy)
     intervals = live_intervals(program, layouts, fusion)
     collectives = collective_tables(mesh, device)
+    seconds = contraction_seconds(program, device)
     columns = (
         _unit_columns(layouts, analysis)
         | _fixed_columns(layouts, mesh)
         | _tensor_columns(layouts)
-        | _root_columns(program, layouts, fusion, device)
-        | _partial_columns(program, layouts)
+        | _root_columns(program, layouts, fusion, seconds)
+        | _partial_columns(program, layouts, seconds)
         | _edge_columns(program, layouts)
         | _halo_columns(program, layouts)
         | _memory_columns(intervals)
     )
     tables = Tables(
         **columns,
+        tile_rows=device.tile[0],
+        tile_columns=device.tile[1],
         windowed=policy.around,
         narrows=policy.around,
         axis_size=_ints([axis.size for axis in mesh.axes]),
@@ -164,6 +180,9 @@ def _build(
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
+        on_chip=float(device.on_chip_bytes),
+        feeding=FEEDING if policy.around else 1.0,
+        beside=BESIDE if policy.around else 1.0,
     )
     return tables, layouts, fusion
 
@@ -183,6 +202,21 @@ def _starts(rows: Sequence[Sequence[Any]]) -> Ints:
 
 def _flat(rows: Sequence[Sequence[int]]) -> Ints:
     return _ints([item for row in rows for item in row])
+
+
+Operands = Sequence[tuple[tuple[int, int, float, float], ...]]
+
+
+def _pairs(dots: Operands) -> Ints:
+    """[contractions, operands, (stored, read)] tensors of the first two operands."""
+    found = [[[stored, read] for stored, read, _, _ in operands[:2]] for operands in dots]
+    return np.asarray(found, dtype=np.int64).reshape(-1, 2, 2)
+
+
+def _widths(dots: Operands) -> Floats:
+    """[contractions, operands, (as stored, brought from another layout)] widths of elements."""
+    found = [[[width, moved] for _, _, width, moved in operands[:2]] for operands in dots]
+    return np.asarray(found, dtype=np.float64).reshape(-1, 2, 2)
 
 
 def set_bits(analysis: Analysis) -> Ints:
@@ -234,32 +268,35 @@ def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
 
 
 def _root_columns(
-    program: Program, layouts: Layouts, fusion: Fusion, device: Device
+    program: Program, layouts: Layouts, fusion: Fusion, seconds: dict[int, float]
 ) -> dict[str, Any]:
-    seconds = contraction_seconds(program, device)
     rows = root_rows(program, layouts, fusion, seconds)
-    dots = [dots for _, _, dots in rows]
-    factors = [sides for row in dots for _, _, sides in row]
-    moved = [written + read for written, read, _ in rows]
+    dots = [dots for _, _, dots, _ in rows]
+    factors = [dot.sides for row in dots for dot in row]
+    moved = [written + read for written, read, _, _ in rows]
     return {
         "root_weight": _floats(list(rows.values())),
-        "root_writes": _ints([len(written) for written, _, _ in rows]),
+        "root_writes": _ints([len(written) for written, _, _, _ in rows]),
         "root_tensor_start": _starts(moved),
         "root_tensor": _flat(moved),
         "root_dot_start": _starts(dots),
-        "dot_unit": _ints([unit for row in dots for unit, _, _ in row]),
-        "dot_seconds": _floats([cost for row in dots for _, cost, _ in row]),
+        "dot_unit": _ints([dot.unit for row in dots for dot in row]),
+        "dot_seconds": _floats([dot.seconds for row in dots for dot in row]),
+        "dot_operand": _pairs([dot.operands for row in dots for dot in row]),
+        "dot_width": _widths([dot.operands for row in dots for dot in row]),
+        "root_beside": _ints([beside for _, _, _, beside in rows]),
         "side_start": _starts(factors),
         "side_of": _ints([side for sides in factors for side, _ in sides]),
         "side_size": _ints([size for sides in factors for _, size in sides]),
-        "tile_rows": device.tile[0],
-        "tile_columns": device.tile[1],
     }
 
 
-def _partial_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
-    rows, _ = partial_rows(program, layouts)
+def _partial_columns(
+    program: Program, layouts: Layouts, seconds: dict[int, float]
+) -> dict[str, Any]:
+    rows, of_op = partial_rows(program, layouts)
     results = [row[1] for row in rows]
+    ops = {row: op for op, row in of_op.items()}
     return {
         "part_weight": _floats(list(rows.values())),
         "part_item_start": _starts([row[0] for row in rows]),
@@ -268,6 +305,8 @@ def _partial_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
         "part_computed": _ints([a for row in results for a, _ in row]),
         "part_defined": _ints([b for row in results for _, b in row]),
         "part_product": _ints([row[2] for row in rows]),
+        "part_unit": _ints([int(layouts.op_unit[ops[row]]) for row in range(len(rows))]),
+        "part_seconds": _floats([seconds.get(ops[row], 0.0) for row in range(len(rows))]),
         "part_before": _ints([row[3] for row in rows]),
     }
 

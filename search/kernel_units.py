@@ -21,7 +21,7 @@ def _lay(t: Any, s: Any, unit: int, masks: Ints, shards: Ints, pick: int) -> Non
 
 @njit(cache=True, nogil=True)
 def _move(
-    t: Any, s: Any, source: int, target: int, reduced: int, product: bool, width: float
+    t: Any, s: Any, source: int, target: int, reduced: int, product: float, width: float
 ) -> float:
     if reduced == 0 and same(t, s, source, target):
         return 0.0
@@ -38,14 +38,14 @@ def reshards(
     shards: tuple[Ints, Ints],
     local: Floats,
     reduced: Ints,
-    product: bool,
+    product: Floats,
     width: float,
     out: Floats,
 ) -> None:
     """Seconds from the (source, target) `tensors` of two `units`, for all pairs of strategies.
 
-    `local` bytes of the source and `reduced` axes of its partial sums, both [source strategies];
-    `product` and `width` as in the evaluator's `reshard`.
+    `local` bytes of the source, `reduced` axes of its partial sums and `product` seconds of what
+    makes them, all [source strategies]; `width` as in the evaluator's `reshard`.
     """
     for a in range(len(masks[0])):
         _lay(t, s, units[0], masks[0], shards[0], a)
@@ -55,7 +55,7 @@ def reshards(
                 _lay(t, s, units[1], masks[1], shards[1], b)
             elif a != b:
                 continue
-            out[a, b] = _move(t, s, tensors[0], tensors[1], reduced[a], product, width)
+            out[a, b] = _move(t, s, tensors[0], tensors[1], reduced[a], product[a], width)
 
 
 @njit(cache=True, nogil=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from costmodel.collectives import Kind
 from costmodel.evaluator import Action
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product, sums
 
@@ -45,24 +46,44 @@ def test_sums_that_one_axis_scatters_are_summed_over_the_other_in_shards() -> No
 
 
 @pytest.mark.parametrize(
-    ("device", "n", "dtype", "blocks"),
+    ("device", "n", "dtype", "contracted", "blocks"),
     [
-        (TPU, 8, "f32", 8.5),
-        (TPU, 8, "bf16", 8.5),
-        (TPU, 4, "bf16", 4.5),
-        (TPU, 4, "f32", 3),
-        (TPU, 2, "bf16", 1),
-        (GPU, 8, "f32", 7),
-        (GPU, 8, "bf16", 7),
+        (TPU, 8, "f32", 65536, 8.5),
+        (TPU, 8, "bf16", 65536, 8.5),
+        (TPU, 4, "bf16", 65536, 4.5),
+        (TPU, 4, "f32", 65536, 4.5),
+        (TPU, 4, "f32", 8192, 3),  # a block takes longer than a third of the product
+        (TPU, 4, "bf16", 8192, 4.5),  # but one of 16 bits does not
+        (TPU, 8, "f32", 1024, 7),
+        (TPU, 2, "bf16", 65536, 1),
+        (GPU, 8, "f32", 65536, 7),
+        (GPU, 8, "bf16", 65536, 7),
     ],
 )
-def test_a_tpu_scatters_the_sums_of_a_product_block_by_block(
-    device: str, n: int, dtype: str, blocks: float
+def test_a_tpu_scatters_the_sums_of_a_long_product_block_by_block(
+    device: str, n: int, dtype: str, contracted: int, blocks: float
 ) -> None:
     """The result is n blocks; n + 1/2 are sent where they go one by one, else n - 1."""
-    sent = one_product(f"a={n}", device, dtype).sent((X_K, 0), (X_M, 0))
-    block = 64 * 16 * {"f32": 4, "bf16": 2}[dtype] / n
+    x, w, y = f"2048x{contracted}x{dtype}", f"{contracted}x2048x{dtype}", f"2048x2048x{dtype}"
+    lines = [product(f"y:{y}", f"x:{x}", f"w:{w}")]
+    priced = Priced(main(f"x:{x} w:{w}", lines, f"y:{y}"), f"a={n}", device)
+    block = 2048 * 2048 * {"f32": 4, "bf16": 2}[dtype] / n
+    sent = priced.sent((X_K, 0), (X_M, 0))
     assert sent == {("REDUCE_SCATTER", (0,)): pytest.approx(blocks * block)}
+
+
+def test_blocks_take_as_long_as_their_permutes() -> None:
+    shapes = "x:2048x65536xf32", "w:65536x2048xf32", "y:2048x2048xf32"
+    x, w, y = shapes
+    priced = Priced(main(f"{x} {w}", [product(y, x, w)], y), "a=8", TPU)
+    tables = priced.evaluator.tables
+    alpha, beta = (
+        float(table[Kind.COLLECTIVE_PERMUTE, 1, 0])
+        for table in (tables.axes_alpha, tables.axes_beta)
+    )
+    block = 2048 * 2048 * 4 / 8
+    cost = priced.evaluator.cost(priced.state((X_K, 0), (X_M, 0)))
+    assert cost.communication == pytest.approx(8.5 * (alpha + beta * block))
 
 
 def test_sums_of_a_reduction_have_no_product_to_run_beside() -> None:
