@@ -37,8 +37,9 @@ class Tables(NamedTuple):
     Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
     to a unit; `touch_*`: colour group -> units that have it. Tensors: `tensor_itemsize` bytes, per
     dimension `dim_size` and `dim_item`. Roots: a kernel with weight, tensors written (the first
-    `root_writes`) and read, and contractions (`dot_unit`, seconds of the whole on one device; of a
-    matrix product by factor the side, `flops.BATCH` and others, and the size).
+    `root_writes`) and read, `root_beside` reductions of what a product of it makes, and
+    contractions (`dot_unit`, seconds of the whole on one device; of a matrix product by factor the
+    side, `flops.BATCH` and others, and the size; `dot_operand` and `dot_width` of its operands).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's, the row that they are added to before that.
     Edges: a value's tensor and those its uses want. Halos: strips exchanged.
