@@ -59,6 +59,7 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
             _pairs(
                 (_rows(c["root_tensor_start"]), tensor_unit[c["root_tensor"]]),
                 (_rows(c["root_dot_start"]), c["dot_unit"]),
+                (np.repeat(_rows(c["root_dot_start"]), 4), tensor_unit[c["dot_operand"].ravel()]),
             ),
         ),
         (

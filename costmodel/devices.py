@@ -74,8 +74,10 @@ class Device:
     second, of which streaming reaches `stream_efficiency`; `element_rate` is elements per second
     that the vector unit gets through, whatever their type; `tile` is the granularity (rows,
     columns) of its matrix unit; `links` are the networks from the fastest and smallest to the
-    slowest and largest. `device_kinds` is what JAX calls it; `sources` has a text for each figure.
-    `windowed` tells of a TPU whether its compiler sends sums block by block beside their product.
+    slowest and largest. `on_chip_bytes` is memory in which the compiler keeps whole tensors between
+    kernels, 0 where it does not. `device_kinds` is what JAX calls it; `sources` has a text for each
+    figure. `windowed` tells of a TPU whether its compiler sends sums block by block beside their
+    product.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Device:
     links: tuple[Link, ...]
     sources: dict[str, str]
     device_kinds: tuple[str, ...] = ()
+    on_chip_bytes: int = 0
     windowed: bool = True
 
     @property

@@ -20,6 +20,7 @@ from analysis.program import Ints, Program
 from analysis.types import itemsize
 from costmodel.devices import Device
 from costmodel.kernelmerge import Kernel, Root, merge_roots
+from costmodel.reductions import merge_reductions
 from costmodel.roles import EXPENSIVE, LAYOUT, Role, role
 
 MAX_SOURCES = 24
@@ -114,13 +115,16 @@ class _Fuser:
             if self._place(op, kind, needs) or kind is Role.NOTHING:
                 reads, dots = tuple(sorted(needs.uses)), tuple(sorted(needs.contractions))
                 roots.append(Root(op=op, reads=reads, contractions=dots))
+        kernels = merge_roots(program, roots, self._roles)
+        if self._policy.around:
+            kernels = merge_reductions(program, kernels)
         return Fusion(
             policy=self._policy,
             written=self._written,
             light=self._light_values(),
             narrow=self._narrow_values(),
             roots=tuple(roots),
-            kernels=tuple(merge_roots(program, roots, self._roles)),
+            kernels=tuple(kernels),
             position=_schedule(program, roots),
         )
 

@@ -12,7 +12,6 @@ from costmodel.kerneljournal import EDGE, HALO, PARTIAL, UNFUSED, Bound, mark, n
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5)
 BYTES = int(Bound.BYTES)
-
 MANY = 8
 """From so many devices on a product sends its sums block by block in both directions."""
 MANY_HIDDEN, FEW_HIDDEN = 0.5, 0.8
@@ -35,24 +34,34 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
 
 
 @njit(cache=True, nogil=True)
-def _window_factor(t: Any, s: Any, row: int, axes: int, size: float) -> float:
-    """How much more a reduce-scatter sends that runs block by block beside its product.
+def _in_blocks(t: Any, s: Any, row: int, axes: int, size: float) -> bool:
+    """Whether the sums of a row of partials are scattered block by block beside their product.
 
-    Between n devices it sends about n + 1/2 blocks and not n - 1. Two devices have nothing to
-    gain from it, nor four that are no line, nor has what takes much longer to send than to
-    multiply.
+    Two devices have nothing to gain from it, nor four that are no line, nor has what takes much
+    longer to send than to multiply.
     """
     n = t.axes_shards[axes]
-    if not t.windowed or n < 4 or (n < MANY and not t.axes_straight[axes]):
-        return 1.0
+    if row < 0 or not t.windowed or n < 4 or (n < MANY and not t.axes_straight[axes]):
+        return False
     if not t.part_product[row]:
-        return 1.0
+        return False
     multiply, unit = t.part_seconds[row], t.part_unit[row]
     for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
         multiply /= s.shards[i]
     send = t.axes_alpha[REDUCE_SCATTER, axes, 0] + t.axes_beta[REDUCE_SCATTER, axes, 0] * size
-    hidden = FEW_HIDDEN if n < MANY else MANY_HIDDEN
-    return (n + 0.5) / (n - 1.0) if multiply >= hidden * send else 1.0
+    return bool(multiply >= (FEW_HIDDEN if n < MANY else MANY_HIDDEN) * send)
+
+
+@njit(cache=True, nogil=True)
+def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) -> float:
+    """Seconds of a reduce-scatter; block by block, of n + 1/2 permutes between n devices."""
+    if not _in_blocks(t, s, row, axes, size):
+        return float(collective(t, s, REDUCE_SCATTER, axes, size, weight))
+    block, blocks = size / t.axes_shards[axes], weight * (t.axes_shards[axes] + 0.5)
+    hop, rate = t.axes_alpha[COLLECTIVE_PERMUTE, axes, 0], t.axes_beta[COLLECTIVE_PERMUTE, axes, 0]
+    seconds = blocks * (hop + rate * block)
+    note_collective(s.journal, s.noted, REDUCE_SCATTER, axes, weight, blocks * block, seconds)
+    return float(seconds)
 
 
 @njit(cache=True, nogil=True)
@@ -98,8 +107,7 @@ def reshard(
     if wanting > 1 or scattered == t.summed_whole or lookup:
         scattered = 0
     if scattered:
-        moving = size * (_window_factor(t, s, row, scattered, size) if row >= 0 else 1.0)
-        seconds += collective(t, s, REDUCE_SCATTER, scattered, moving, weight)
+        seconds += _scatter(t, s, row, scattered, size, weight)
         size /= t.axes_shards[scattered]
     summed = reduced & ~scattered
     sliced &= ~scattered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,9 +14,22 @@ from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
 from costmodel.roles import LAYOUT, Role, role
 
-Dot = tuple[int, float, tuple[tuple[int, int], ...]]
-"""(unit, seconds of the whole, (side, size) of each factor) of a contraction."""
-RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[Dot, ...]]
+
+class Dot(NamedTuple):
+    """A contraction: its unit, seconds of the whole, (side, size) of each factor.
+
+    `operands` are (tensor stored, tensor read, width of an element in memory relative to its type
+    as stored, and where it is brought there from another layout).
+    """
+
+    unit: int
+    seconds: float
+    sides: tuple[tuple[int, int], ...]
+    operands: tuple[tuple[int, int, float, float], ...]
+
+
+RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[Dot, ...], int]
+"""(tensors written, tensors read, contractions, reductions beside them) of a kernel."""
 PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int]
 """(items, (computed, defined) tensor of each result, what makes it, row summed before)."""
 OTHER, PRODUCT, LOOKUP = range(3)
@@ -24,6 +37,9 @@ OTHER, PRODUCT, LOOKUP = range(3)
 EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...], int]
 """(tensor of a value, (tensor wanted, trips, if f32 that only products want) of its uses, row of
 a reduction of it among the partials or -1)."""
+
+Edges = dict[int, dict[int, tuple[float, list[int]]]]
+"""Value -> wanted tensor -> (most trips of a use that wants it, the uses that do)."""
 
 Row = TypeVar("Row")
 Source = tuple[int, float]
@@ -52,22 +68,39 @@ _UPDATING = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
 def root_rows(
     program: Program, layouts: Layouts, fusion: Fusion, seconds: dict[int, float]
 ) -> Rows[RootRow]:
-    """Kernels as (tensors written, tensors read, contractions).
-
-    The sources are numbers of kernels.
-    """
+    """Kernels; the sources are their numbers."""
     rows: Rows[RootRow] = Rows()
+    wanted = edges(program, layouts)
     for number, kernel in enumerate(fusion.kernels):
         if role(program.kind(kernel.ops[0])) is Role.NOTHING:
             continue
         read = tuple(sorted(_read(program, layouts, kernel)))
         written = tuple(sorted(_written(program, layouts, fusion, kernel)))
         dots = tuple(
-            (int(layouts.op_unit[op]), seconds[op], product_sides(program, op))
+            Dot(
+                unit=int(layouts.op_unit[op]),
+                seconds=seconds[op],
+                sides=product_sides(program, op),
+                operands=_operands(program, layouts, fusion, wanted, op),
+            )
             for op in kernel.contractions
         )
-        rows.add((written, read, dots), float(program.op_trips[kernel.ops[0]]), number)
+        beside = sum(role(program.kind(op)) is Role.REDUCE for op in kernel.ops) if dots else 0
+        rows.add((written, read, dots, beside), float(program.op_trips[kernel.ops[0]]), number)
     return rows
+
+
+def _operands(
+    program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges, op: int
+) -> tuple[tuple[int, int, float, float], ...]:
+    found = []
+    for use in program.uses_of(op):
+        value, tensor = int(program.use_value[use]), int(layouts.use_tensor[use])
+        _, uses = wanted.get(value, {}).get(tensor, (0.0, []))
+        width = 0.5 if fusion.narrow[value] else 1.0
+        moved = 0.5 if uses and _is_narrow(program, value, uses) else width
+        found.append((int(layouts.value_tensor[value]), tensor, width, moved))
+    return tuple(found)
 
 
 def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[int]:
@@ -220,14 +253,14 @@ def _is_scaled(program: Program, value: int) -> bool:
     )
 
 
-def edges(program: Program, layouts: Layouts) -> dict[int, dict[int, tuple[float, list[int]]]]:
-    """Value -> wanted tensor -> (most trips of a use that wants it, the uses that do)."""
+def edges(program: Program, layouts: Layouts) -> Edges:
+    """What the uses of values want that are laid out otherwise than these."""
     differs = layouts.use_tensor != layouts.value_tensor[program.use_value]
     wanting = np.flatnonzero(differs & ~program.constant[program.use_value])
     values = program.use_value[wanting].tolist()
     tensors = layouts.use_tensor[wanting].tolist()
     trips = np.repeat(program.op_trips, np.diff(program.op_uses))[wanting].tolist()
-    found: dict[int, dict[int, tuple[float, list[int]]]] = {}
+    found: Edges = {}
     for use, value, tensor, runs in zip(wanting.tolist(), values, tensors, trips, strict=True):
         targets = found.setdefault(value, {})
         known, uses = targets.setdefault(tensor, (0.0, []))

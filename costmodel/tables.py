@@ -26,6 +26,11 @@ from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
 from costmodel.rows import LOOKUP, PRODUCT, edge_rows, halo_rows, partial_rows, root_rows
 
+FEEDING = 1.15
+"""How much longer a TPU takes to read what feeds a product than to stream it."""
+BESIDE = 0.7
+"""What handling an element costs that a product has just made on a TPU, over loading it as well."""
+
 
 class Tables(NamedTuple):
     """Arrays for the kernels; `X_start` has one entry more than there are X.
@@ -33,8 +38,9 @@ class Tables(NamedTuple):
     Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
     to a unit; `touch_*`: colour group -> units that have it. Tensors: `tensor_itemsize` bytes, per
     dimension `dim_size` and `dim_item`. Roots: a kernel with weight, tensors written (the first
-    `root_writes`) and read, and contractions (`dot_unit`, seconds of the whole on one device; of a
-    matrix product by factor the side, `flops.BATCH` and others, and the size).
+    `root_writes`) and read, `root_beside` reductions of what a product of it makes, and
+    contractions (`dot_unit`, seconds of the whole on one device; of a matrix product by factor the
+    side, `flops.BATCH` and others, and the size; `dot_operand` and `dot_width` of its operands).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
     product on one device, the row that they are added to before that.
@@ -75,6 +81,9 @@ class Tables(NamedTuple):
     root_dot_start: Ints
     dot_unit: Ints
     dot_seconds: Floats
+    dot_operand: Ints
+    dot_width: Floats
+    root_beside: Ints
     side_start: Ints
     side_of: Ints
     side_size: Ints
@@ -141,6 +150,9 @@ class Tables(NamedTuple):
     bandwidth: float
     element_rate: float
     overhead: float
+    on_chip: float
+    feeding: float
+    beside: float
 
 
 def build_tables(
@@ -160,12 +172,13 @@ def _build(
     fusion = fuse(program, policy)
     intervals = live_intervals(program, layouts, fusion)
     collectives = collective_tables(mesh, device)
+    seconds = contraction_seconds(program, device)
     columns = (
         _unit_columns(layouts, analysis)
         | _fixed_columns(layouts, mesh)
         | _tensor_columns(layouts)
-        | _root_columns(program, layouts, fusion, device)
-        | _partial_columns(program, layouts, device)
+        | _root_columns(program, layouts, fusion, seconds)
+        | _partial_columns(program, layouts, seconds)
         | _edge_columns(program, layouts)
         | _halo_columns(program, layouts)
         | _memory_columns(intervals)
@@ -173,6 +186,8 @@ def _build(
     tables = Tables(
         **columns,
         **dependency_columns(columns),
+        tile_rows=device.tile[0],
+        tile_columns=device.tile[1],
         windowed=policy.around and device.windowed,
         summed_whole=0 if device.windowed else (1 << len(mesh.axes)) - 1,
         narrows=policy.around,
@@ -185,6 +200,9 @@ def _build(
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
+        on_chip=float(device.on_chip_bytes),
+        feeding=FEEDING if policy.around else 1.0,
+        beside=BESIDE if policy.around else 1.0,
     )
     return tables, layouts, fusion
 
@@ -204,6 +222,21 @@ def _starts(rows: Sequence[Sequence[Any]]) -> Ints:
 
 def _flat(rows: Sequence[Sequence[int]]) -> Ints:
     return _ints([item for row in rows for item in row])
+
+
+Operands = Sequence[tuple[tuple[int, int, float, float], ...]]
+
+
+def _pairs(dots: Operands) -> Ints:
+    """[contractions, operands, (stored, read)] tensors of the first two operands."""
+    found = [[[stored, read] for stored, read, _, _ in operands[:2]] for operands in dots]
+    return np.asarray(found, dtype=np.int64).reshape(-1, 2, 2)
+
+
+def _widths(dots: Operands) -> Floats:
+    """[contractions, operands, (as stored, brought from another layout)] widths of elements."""
+    found = [[[width, moved] for _, _, width, moved in operands[:2]] for operands in dots]
+    return np.asarray(found, dtype=np.float64).reshape(-1, 2, 2)
 
 
 def set_bits(analysis: Analysis) -> Ints:
@@ -255,33 +288,34 @@ def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
 
 
 def _root_columns(
-    program: Program, layouts: Layouts, fusion: Fusion, device: Device
+    program: Program, layouts: Layouts, fusion: Fusion, seconds: dict[int, float]
 ) -> dict[str, Any]:
-    seconds = contraction_seconds(program, device)
     rows = root_rows(program, layouts, fusion, seconds)
-    dots = [dots for _, _, dots in rows]
-    factors = [sides for row in dots for _, _, sides in row]
-    moved = [written + read for written, read, _ in rows]
+    dots = [dots for _, _, dots, _ in rows]
+    factors = [dot.sides for row in dots for dot in row]
+    moved = [written + read for written, read, _, _ in rows]
     return {
         "root_weight": _floats(list(rows.values())),
-        "root_writes": _ints([len(written) for written, _, _ in rows]),
+        "root_writes": _ints([len(written) for written, _, _, _ in rows]),
         "root_tensor_start": _starts(moved),
         "root_tensor": _flat(moved),
         "root_dot_start": _starts(dots),
-        "dot_unit": _ints([unit for row in dots for unit, _, _ in row]),
-        "dot_seconds": _floats([cost for row in dots for _, cost, _ in row]),
+        "dot_unit": _ints([dot.unit for row in dots for dot in row]),
+        "dot_seconds": _floats([dot.seconds for row in dots for dot in row]),
+        "dot_operand": _pairs([dot.operands for row in dots for dot in row]),
+        "dot_width": _widths([dot.operands for row in dots for dot in row]),
+        "root_beside": _ints([beside for _, _, _, beside in rows]),
         "side_start": _starts(factors),
         "side_of": _ints([side for sides in factors for side, _ in sides]),
         "side_size": _ints([size for sides in factors for _, size in sides]),
-        "tile_rows": device.tile[0],
-        "tile_columns": device.tile[1],
     }
 
 
-def _partial_columns(program: Program, layouts: Layouts, device: Device) -> dict[str, Any]:
+def _partial_columns(
+    program: Program, layouts: Layouts, seconds: dict[int, float]
+) -> dict[str, Any]:
     rows, of_op = partial_rows(program, layouts)
     results = [row[1] for row in rows]
-    seconds = contraction_seconds(program, device)
     ops = {row: op for op, row in of_op.items()}
     return {
         "part_weight": _floats(list(rows.values())),
@@ -292,8 +326,8 @@ def _partial_columns(program: Program, layouts: Layouts, device: Device) -> dict
         "part_defined": _ints([b for row in results for _, b in row]),
         "part_product": _ints([row[2] == PRODUCT for row in rows]),
         "part_lookup": _ints([row[2] == LOOKUP for row in rows]),
-        "part_unit": _ints([int(layouts.op_unit[ops[k]]) for k in range(len(rows))]),
-        "part_seconds": _floats([seconds.get(ops[k], 0.0) for k in range(len(rows))]),
+        "part_unit": _ints([int(layouts.op_unit[ops[row]]) for row in range(len(rows))]),
+        "part_seconds": _floats([seconds.get(ops[row], 0.0) for row in range(len(rows))]),
         "part_before": _ints([row[3] for row in rows]),
     }
 

@@ -7,7 +7,8 @@ pieces bytes over the schedule; all in the units of C(s), by the evaluator's own
 
 It is a relaxation: every state is a choice, and the choice costs at most what the state does. What
 the choice is let off: the order of decisions; of a kernel that reads tensors of more than two
-units, all but one term of the roofline; of a value gathered for several uses, all but one use;
+units, all but one term of the roofline; operands that a product reads again, and what runs behind a
+product because its sums are partial; of a value gathered for several uses, all but one use;
 partial sums that may be added to others before they are reduced; memory that depends on two units
 (copies, stored sums, operands of block-wise sums).
 """
@@ -20,6 +21,7 @@ import numpy as np
 
 from analysis.program import Floats, Ints
 from costmodel.evaluator import Action, State
+from costmodel.kernels import streamed
 from search.kernel_units import halos, reshards
 from search.pairwise.instance import Instance, Piece
 from search.problem import Problem
@@ -157,16 +159,19 @@ class Relaxation:
         dots = range(int(t.root_dot_start[root]), int(t.root_dot_start[root + 1]))
         tensors = [int(tensor) for tensor in t.root_tensor[first:last]]
         handled = tensors[: int(t.root_writes[root])] if dots else tensors
-        moved = [(self._tensor_unit[x], self._local[x] / t.bandwidth) for x in tensors]
+        feeding, beside = (t.feeding, t.beside) if dots else (1.0, 1.0)
+        moved = [
+            (self._tensor_unit[x], self._local[x] * part * feeding / t.bandwidth)
+            for x in tensors
+            for part in [np.array([streamed(t.on_chip, size) for size in self._local[x]])]
+        ]
         arithmetic = [
             (unit, t.dot_seconds[dot] / self._units[unit].shards.prod(axis=1))
             for dot in dots
             for unit in [int(t.dot_unit[dot])]
         ]
-        elements = [
-            [(self._tensor_unit[x], self._local[x] / max(t.tensor_itemsize[x], 1) / t.element_rate)]
-            for x in handled
-        ]
+        each = {x: beside / max(t.tensor_itemsize[x], 1) / t.element_rate for x in handled}
+        elements = [[(self._tensor_unit[x], self._local[x] * each[x])] for x in handled]
         return [moved, arithmetic, *elements]
 
     def _at_reference(self, term: list[tuple[int, Floats]]) -> float:

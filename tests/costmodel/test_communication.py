@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from costmodel.collectives import Kind
 from costmodel.evaluator import Action
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product, sums
 
@@ -103,6 +104,20 @@ def test_a_lookup_in_a_table_sharded_over_two_axes_is_summed_whole(device: str) 
     assert not any(kind == "REDUCE_SCATTER" for kind, _ in sent)
     sent = priced.sent((table_rows, 0), (batch, 0))
     assert sent[("REDUCE_SCATTER", (0,))] == whole / 2
+
+
+def test_blocks_take_as_long_as_their_permutes() -> None:
+    shapes = "x:2048x65536xf32", "w:65536x2048xf32", "y:2048x2048xf32"
+    x, w, y = shapes
+    priced = Priced(main(f"{x} {w}", [product(y, x, w)], y), "a=8", TPU)
+    tables = priced.evaluator.tables
+    alpha, beta = (
+        float(table[Kind.COLLECTIVE_PERMUTE, 1, 0])
+        for table in (tables.axes_alpha, tables.axes_beta)
+    )
+    block = 2048 * 2048 * 4 / 8
+    cost = priced.evaluator.cost(priced.state((X_K, 0), (X_M, 0)))
+    assert cost.communication == pytest.approx(8.5 * (alpha + beta * block))
 
 
 def test_sums_of_a_reduction_have_no_product_to_run_beside() -> None:

@@ -11,7 +11,8 @@ from analysis.load import load
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
-from costmodel.kernels import _padding
+from costmodel.kernels import _product as product_in_tiles
+from costmodel.kernels import streamed
 from costmodel.mesh import Mesh
 
 DEVICE = find("tpu-v5e")
@@ -32,7 +33,8 @@ func.func public @main(%x: tensor<{b}x{m}x{k}xbf16>, %w: tensor<{b}x{k}x{n}xbf16
 def _padding_of(evaluator: Evaluator, *state: Action) -> float:
     scratch = evaluator.new_scratch()
     evaluator.cost(state, scratch)
-    return float(_padding(evaluator.tables, scratch, 0))
+    padding, _, _ = product_in_tiles(evaluator.tables, scratch, 0)
+    return float(padding)
 
 
 def test_the_sides_of_a_product() -> None:
@@ -69,7 +71,7 @@ def test_the_local_size_counts() -> None:
 
 def test_more_arithmetic_is_more_time() -> None:
     """12,700 are not a whole number of tiles: as long as 12,800 where arithmetic binds."""
-    whole, part = (_product(1, 65536, k, 65536).cost(()).compute for k in (12800, 12700))
+    whole, part = (_product(1, 1024, k, 65536).cost(()).compute for k in (12800, 12700))
     assert part / whole == pytest.approx(1.0)
 
 
@@ -81,3 +83,61 @@ def test_padding_never_saves_and_fills_tiles_at_most(sizes: tuple[int, int, int]
     for size in sizes:
         most *= -(-size // 128) * 128 / size
     assert 1.0 <= padding <= most * (1 + 1e-9)
+
+
+def _again_of(evaluator: Evaluator, *state: Action) -> float:
+    scratch = evaluator.new_scratch()
+    evaluator.cost(state, scratch)
+    _, again, _ = product_in_tiles(evaluator.tables, scratch, 0)
+    return float(again)
+
+
+def test_large_operands_are_read_once_for_each_block_of_the_result() -> None:
+    """Neither of the two fits on the chip: rows of blocks read the right one, columns the left."""
+    size = 1536 * 9
+    evaluator = _product(1, size, size, size)
+    bytes_ = 2.0 * size * size
+    assert bytes_ > DEVICE.on_chip_bytes
+    assert _again_of(evaluator) == pytest.approx(2 * bytes_ * (size / 1536 - 1))
+
+
+@pytest.mark.parametrize("rows", [8, 768, 4096])
+def test_an_operand_that_stays_on_the_chip_is_read_once(rows: int) -> None:
+    assert _again_of(_product(1, rows, 4096, 131072)) == 0.0
+
+
+def test_a_split_operand_may_stay_on_the_chip() -> None:
+    evaluator = _product(1, 4608, 8192, 32768)
+    tables = evaluator.tables
+    rows = zip(tables.item_size.tolist(), tables.item_group.tolist(), strict=True)
+    groups = {size: group for size, group in rows if group >= 0}
+    assert _again_of(evaluator) > 0.0
+    assert _again_of(evaluator, Action(group=groups[8192], axis=0)) < 0.5 * _again_of(evaluator)
+
+
+@given(st.floats(0.0, 1e9), st.floats(0.0, 1e9))
+def test_more_bytes_stream_more(one: float, two: float) -> None:
+    chip = float(DEVICE.on_chip_bytes)
+    less, more = sorted((one, two))
+    assert 0.0 <= less * streamed(chip, less) <= more * streamed(chip, more) <= more
+    assert streamed(0.0, one) == 1.0
+    assert streamed(chip, chip / 4) == 0.0
+    assert streamed(chip, chip) == 1.0
+
+
+def test_a_tensor_on_the_chip_costs_no_bandwidth() -> None:
+    """An elementwise op of 16 MiB is bound by its elements, one of 512 MiB by its bytes."""
+    text = """
+func.func public @main(%x: tensor<{n}xf32>, %y: tensor<{n}xf32>) -> tensor<{n}xf32> {{
+  %z = stablehlo.add %x, %y : tensor<{n}xf32>
+  return %z : tensor<{n}xf32>
+}}
+"""
+    small, large = (
+        Evaluator(analyse(load(text.format(n=n).encode()).program), Mesh.parse("x=2"), DEVICE)
+        for n in (2**22, 2**27)
+    )
+    overhead = DEVICE.op_overhead
+    rate = DEVICE.bandwidth * DEVICE.stream_efficiency
+    assert small.cost(()).compute - overhead == pytest.approx(2**22 / DEVICE.element_rate)
+    assert large.cost(()).compute - overhead == pytest.approx(3 * 2**29 / rate)

@@ -1,0 +1,123 @@
+"""Reductions that run beside the product that makes what they read."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from analysis.analyse import analyse
+from analysis.load import load
+from analysis.program import Program
+from costmodel.devices import find
+from costmodel.evaluator import Action, Evaluator
+from costmodel.fusion import GPU, TPU, Policy, fuse
+from costmodel.kernelmerge import Kernel
+from costmodel.mesh import Mesh
+
+SCORES = (4, 256, 64), (4, 512, 64)
+
+
+def lowered(function: object, *shapes: tuple[int, ...], dtype: str = "bfloat16") -> Program:
+    structs = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
+    return load(jax.jit(function).lower(*structs).as_text().encode()).program
+
+
+def softmax(q: jax.Array, k: jax.Array) -> jax.Array:
+    scores = jnp.einsum("bsh,bth->bst", q, k).astype(jnp.float32) * 0.125
+    return jnp.einsum("bst,bth->bsh", jax.nn.softmax(scores).astype(q.dtype), k)
+
+
+def kernels(program: Program, policy: Policy = TPU) -> list[Kernel]:
+    """Those that reduce."""
+    found = fuse(program, policy).kernels
+    return [k for k in found if any(is_reduction(program, op) for op in k.ops)]
+
+
+def is_reduction(program: Program, op: int) -> bool:
+    return program.kind(op) == "stablehlo.reduce"
+
+
+def reductions(program: Program, kernel: Kernel) -> int:
+    return sum(is_reduction(program, op) for op in kernel.ops)
+
+
+def test_a_softmax_of_widened_scores_runs_beside_their_product() -> None:
+    program = lowered(softmax, *SCORES)
+    (kernel,) = kernels(program)
+    assert reductions(program, kernel) == 2
+    assert len(kernel.contractions) == 1
+
+
+def test_what_was_written_inside_is_not_read_again() -> None:
+    program = lowered(softmax, *SCORES)
+    (kernel,) = kernels(program)
+    made = {value for op in kernel.ops for value in program.values_of(op)}
+    assert not made & {int(program.use_value[use]) for use in kernel.reads}
+    assert len({int(program.use_value[use]) for use in kernel.reads}) == 2
+
+
+def test_a_gpu_stores_the_scores_and_reads_them_for_each_reduction() -> None:
+    program = lowered(softmax, *SCORES)
+    assert [reductions(program, k) for k in kernels(program, GPU)] == [1, 1]
+    assert not any(k.contractions for k in kernels(program, GPU))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype"),
+    [
+        (SCORES, "float32"),  # nothing is widened behind the product
+        (((4, 8, 64), (4, 512, 64)), "bfloat16"),  # eight rows leave most lanes empty
+        (((2, 256, 8), (2, 16384, 8)), "bfloat16"),  # rows too long to keep
+    ],
+)
+def test_the_sum_waits_where_rows_cannot_stay(
+    shapes: tuple[tuple[int, ...], ...], dtype: str
+) -> None:
+    program = lowered(softmax, *shapes, dtype=dtype)
+    beside, alone = kernels(program)
+    assert (len(beside.contractions), len(alone.contractions)) == (1, 0)
+    assert reductions(program, beside) == reductions(program, alone) == 1
+
+
+def test_reductions_of_one_value_share_a_pass() -> None:
+    def two(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.sum(x, axis=1), jnp.sum(x * x, axis=1)
+
+    program = lowered(two, (64, 256), dtype="float32")
+    (kernel,) = kernels(program)
+    assert reductions(program, kernel) == 2
+    assert not kernel.contractions
+
+
+def test_a_reduction_of_what_another_made_of_the_value_is_a_pass_of_its_own() -> None:
+    def variance(x: jax.Array) -> jax.Array:
+        return jnp.sum((x - jnp.mean(x, axis=1, keepdims=True)) ** 2, axis=1)
+
+    program = lowered(variance, (64, 256), dtype="float32")
+    assert [reductions(program, kernel) for kernel in kernels(program)] == [1, 1]
+
+
+def test_a_reduction_that_needs_a_later_product_does_not_run_beside_an_earlier_one() -> None:
+    def both(x: jax.Array, w: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        one, two = x @ w, x @ v
+        return one, two, jnp.sum(one * two, axis=1)
+
+    program = lowered(both, (64, 64), (64, 64), (64, 64), dtype="float32")
+    (kernel,) = kernels(program)
+    last = max(op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
+    assert kernel.contractions in ((), (last,))
+
+
+def test_partial_sums_are_reduced_behind_their_product() -> None:
+    """Split over what is contracted, the sums have to be added up before there is a maximum."""
+    program = lowered(softmax, *SCORES)
+    tpu = find("tpu-v5e")
+    evaluator = Evaluator(analyse(program), Mesh.parse("x=2"), tpu)
+    tables = evaluator.tables
+    rows = zip(tables.item_size.tolist(), tables.item_group.tolist(), strict=True)
+    groups = {size: group for size, group in rows if group >= 0}
+    scores = 4 * 256 * 512
+    costs = {size: evaluator.cost((Action(group=groups[size], axis=0),)) for size in (4, 64)}
+    assert costs[4].compute < evaluator.cost(()).compute
+    assert costs[64].compute >= 2 * scores / tpu.element_rate
