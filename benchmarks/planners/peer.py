@@ -27,6 +27,8 @@ from toast.judge.hlo import parse
 
 PLACE = ROOT / ".venv-peer"
 PACKAGE = "jax[tpu]==0.6.0"
+WITH = (PACKAGE, "absl-py")
+"""`jax.export`, which the examples import, needs absl and does not ask for it."""
 BUDGET_GB = 14
 _SURROUNDINGS = {
     "JAX_PLATFORMS": "cpu",
@@ -69,7 +71,7 @@ def compiled(case: Case, seconds: float, hlo: Path | None = None) -> Record:
 
 def _run(directory: Path, seconds: float) -> str:
     """Run the child; "" or why there is no answer."""
-    python = made(PLACE, PACKAGE, [PACKAGE])
+    python = made(PLACE, " ".join(WITH), list(WITH))
     environment = {
         name: value for name, value in os.environ.items() if name != "TPU_LIBRARY_PATH"
     } | _SURROUNDINGS
