@@ -23,7 +23,10 @@ PEER_TARGET = "tpu-v5e:2x4"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choose:
-    """What of all cases is wanted; an empty field bounds nothing."""
+    """What of all cases is wanted; an empty field bounds nothing.
+
+    `manual:` alone wants all layouts by hand.
+    """
 
     targets: Collection[str] = TARGETS[:1]
     models: Collection[str] = ()
@@ -33,7 +36,8 @@ class Choose:
 
     def unknown(self) -> list[str]:
         """The wanted names that are none."""
-        plans = {OURS, MANUAL, *OTHERS, *PEERS}
+        by_hand = {f"{MANUAL}{name}" for layouts in LAYOUTS.values() for name in layouts}
+        plans = {OURS, MANUAL, *by_hand, *OTHERS, *PEERS}
         wanted = {*self.targets, *self.models, *self.meshes, *self.plans}
         return sorted(wanted - {*TARGETS, *MESHES, *self.known} - plans)
 
@@ -49,14 +53,15 @@ class Choose:
         programs = {name: model for name, model in chosen.items() if model.full == full}
         for plans in ((OURS, MANUAL), PEERS, OTHERS):
             for name, model in programs.items():
-                for plan in self._of(plans, self.plans):
+                for plan in self._plans(plans, model):
                     if plan not in PEERS or (model.peer and target == PEER_TARGET):
-                        for one in _expanded(plan, model):
-                            yield Case(model=name, mesh=mesh, plan=one, target=target)
+                        yield Case(model=name, mesh=mesh, plan=plan, target=target)
+
+    def _plans(self, plans: Collection[str], model: Model) -> list[str]:
+        by_hand = [f"{MANUAL}{name}" for name in LAYOUTS[model.family]]
+        wanted = {*self.plans, *(by_hand if MANUAL in self.plans else ())}
+        expanded = [one for plan in plans for one in (by_hand if plan == MANUAL else [plan])]
+        return self._of(expanded, wanted)
 
     def _of(self, known: Collection[str], wanted: Collection[str]) -> list[str]:
         return [name for name in known if not wanted or name in wanted]
-
-
-def _expanded(plan: str, model: Model) -> list[str]:
-    return [f"{MANUAL}{name}" for name in LAYOUTS[model.family]] if plan == MANUAL else [plan]

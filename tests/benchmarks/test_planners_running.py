@@ -88,6 +88,11 @@ def test_a_choice_bounds_what_is_run_and_names_what_it_does_not_know() -> None:
     cases = list(chosen.cases())
     assert {one.mesh for one in cases} == {MESHES[1]}
     assert len(cases) == 6
+    one = Choose(known=KNOWN, models=["small"], plans=["manual:fsdp"])
+    assert [(found.mesh, found.plan) for found in one.cases()] == [
+        (mesh, "manual:fsdp") for mesh in MESHES
+    ]
+    assert one.unknown() == []
     assert chosen.unknown() == []
     wrong = Choose(known=KNOWN, models=["huge"], plans=["luck"], targets=["abacus:8"])
     assert wrong.unknown() == ["abacus:8", "huge", "luck"]
