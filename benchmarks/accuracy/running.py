@@ -153,11 +153,9 @@ def _line(record: Record) -> str:
     if "same_as" in record:
         return f"the same module as {record['same_as']}"
     verdict = Verdict.from_dict(record["compiled"])
-    predicted = record.get("predicted", {}).get("peak_bytes", 0.0) / 2**20
+    peak = record.get("predicted", {}).get("peak_bytes")
+    predicted = "" if peak is None else f"{peak / 2**20:.0f} MiB predicted, "
     needed = verdict.needed_bytes
     compiled = "unknown" if needed is None else f"{needed / 2**20:.0f}"
     refused = " (refused)" if verdict.refusal else ""
-    return (
-        f"{predicted:.0f} MiB predicted, {compiled} compiled{refused}, "
-        f"{verdict.compile_seconds:.0f} s"
-    )
+    return f"{predicted}{compiled} MiB compiled{refused}, {verdict.compile_seconds:.0f} s"

@@ -32,7 +32,7 @@ def main(directory: Path) -> None:
     answer = {
         "seconds": seconds,
         "memory": _memory(compiled.memory_analysis(), directory / "dump"),
-        "layout": [str(sharding) for sharding in jax.tree.leaves(compiled.input_shardings)],
+        "layout": [str(one.spec) for one in jax.tree.leaves(compiled.input_shardings)],
     }
     (directory / "answer.json").write_text(json.dumps(answer))
 
