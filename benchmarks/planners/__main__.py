@@ -62,6 +62,7 @@ def _run(options: argparse.Namespace) -> int:
         seconds=options.time_limit,
         hlo=options.hlo,
         again=_names(options.again),
+        failed=options.failed,
     )
     print(f"{count} cases compiled", file=sys.stderr)
     return 0
@@ -100,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         "--plans", default="", help="only these, separated by commas; `manual:` is all by hand"
     )
     parser.add_argument("--again", default="", help="plan these again, though they are done")
+    parser.add_argument("--failed", action="store_true", help="run again what failed")
     parser.add_argument("--limit", type=int, help="compile at most this many cases")
     parser.add_argument("--time-limit", type=float, help="start no case after these seconds")
     parser.add_argument("--compile-seconds", type=float, default=300.0, help="of one compile")

@@ -113,8 +113,11 @@ def run_cases(
     seconds: float | None = None,
     hlo: Path | None = None,
     again: Collection[str] = (),
+    failed: bool = False,
 ) -> int:
-    """Run what has no line in `folder` yet, and the plans named `again`; how many were compiled.
+    """Run what has no line in `folder` yet; returns how many were compiled.
+
+    So are the plans named `again`, and with `failed` what failed or did not finish.
 
     A module that some case has compiled before is not compiled again.
     """
@@ -123,6 +126,7 @@ def run_cases(
     verdicts = {
         (row["target"], row["module"]): row for row in rows if "compiled" in row and "module" in row
     }
-    done = {row["key"] for row in rows if row["plan"] not in again}
+    kept = (row for row in rows if row["plan"] not in again)
+    done = {row["key"] for row in kept if not (failed and "error" in row)}
     runner = Runner(limits=limits, hlo=hlo, verdicts=verdicts)
     return run_new(cases, folder, done, runner.run, limit=limit, seconds=seconds)

@@ -122,7 +122,7 @@ def test_a_module_that_another_plan_had_is_not_compiled_again(
     assert len(compiler.compiled) == 1
 
 
-def test_a_compile_that_fails_is_a_record_and_is_tried_again_when_asked(
+def test_a_compile_that_fails_is_a_record_that_is_tried_again_when_asked(
     compiler: Compiler, tmp_path: Path
 ) -> None:
     compiler.refuses = True
@@ -130,8 +130,9 @@ def test_a_compile_that_fails_is_a_record_and_is_tried_again_when_asked(
     assert rows(tmp_path)[0]["error"] == "invalid_request: no compiler"
     compiler.refuses = False
     assert run_cases([case("mcts")], tmp_path, limits=LIMITS) == 0
-    assert run_cases([case("mcts")], tmp_path, limits=LIMITS, again=["mcts"]) == 1
+    assert run_cases([case("mcts")], tmp_path, limits=LIMITS, failed=True) == 1
     assert "error" not in rows(tmp_path)[0]
+    assert run_cases([case("mcts")], tmp_path, limits=LIMITS, failed=True) == 0
 
 
 HLO = """\
