@@ -42,7 +42,10 @@ def write_page(data: Path, docs: Path) -> list[Path]:
         parts += [tables.summary(matches), tables.losses(matches)]
         parts += [f"![step time over that of our plan]({PLOT})"] if plot else []
         parts += [
+            "Milliseconds of a step:",
             tables.ahead(matches),
+            "Memory of a device:",
+            tables.memory(matches),
             "### The layouts by hand",
             _layouts(),
             "### Every plan",

@@ -35,7 +35,8 @@ def report(folder: Path) -> str:
     matches = read_matches(folder)
     if not matches:
         return "No case has been compiled yet."
-    return "\n\n".join([summary(matches), losses(matches), ahead(matches), every(matches)])
+    parts = (summary, losses, ahead, memory, every)
+    return "\n\n".join(part(matches) for part in parts)
 
 
 def summary(matches: Sequence[Match]) -> str:
@@ -90,6 +91,25 @@ def ahead(matches: Sequence[Match]) -> str:
     return table((*header, *OTHERS), rows)
 
 
+def memory(matches: Sequence[Match]) -> str:
+    """A line a case: MiB of a device by our plan, and by that by hand or of the peer with least."""
+    rows = []
+    for match in matches:
+        rivals = [one for one in match.results if one.kind in ("hand", "peer")]
+        known = [one for one in rivals if one.bytes is not None]
+        least = min(known, key=lambda one: one.bytes or 0, default=None)
+        large = [_name(one) for one in rivals if not one.error and not one.fits]
+        rows.append(
+            [
+                *match.place,
+                _mebi(match.ours),
+                "" if least is None else f"{_mebi(least)} ({_name(least)})",
+                ", ".join(large),
+            ]
+        )
+    return table(("target", "program", "mesh", "ours, MiB", "least of rivals", "too large"), rows)
+
+
 def _failed(match: Match, kind: str) -> str:
     asked = [one for one in match.results if one.kind == kind]
     return "; ".join(dict.fromkeys(_cell(one) for one in asked))
@@ -116,7 +136,7 @@ def every(matches: Sequence[Match]) -> str:
             moving = None if one.seconds is None else one.seconds - (one.compute or 0.0)
             milliseconds = [_milli(value) for value in (one.seconds, one.compute, moving)]
             size = "" if one.bytes is None else f"{one.bytes / 2**20:,.0f}"
-            fits = one.error or ("yes" if one.fits else "refused")
+            fits = one.error.replace("|", "/") or ("yes" if one.fits else "refused")
             rows.append([*match.place, _name(one), spent, *milliseconds, size, fits])
     header = ("plan", "planner s", "step ms", "computing", "moving", "MiB a device", "fits")
     return table(("target", "program", "mesh", *header), rows)
@@ -130,10 +150,17 @@ def _milli(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e3:.2f}"
 
 
+def _mebi(result: Result | None) -> str:
+    if result is None or result.bytes is None:
+        return _cell(result)
+    size = f"{result.bytes / 2**20:,.0f}"
+    return size if result.fits else f"{size}, too large"
+
+
 def _time(result: Result) -> str:
     return _milli(result.seconds)
 
 
 def _ratio(match: Match) -> str:
     ratio = match.ratio
-    return "" if ratio is None else "too large" if math.isinf(ratio) else f"{ratio:.3f}"
+    return "" if ratio is None else _cell(match.ours) if math.isinf(ratio) else f"{ratio:.3f}"

@@ -12,7 +12,7 @@ from benchmarks.accuracy.records import Record, write_records
 from benchmarks.planners import document, tables
 from benchmarks.planners.plots import draw, points
 from benchmarks.planners.results import Match, Result, Summary, matches_of
-from tests.benchmarks.accuracy_samples import GIB, record, refusal
+from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
 
 WIDE = "data=2,model=4"
 
@@ -122,6 +122,25 @@ def test_the_tables_name_winners_losses_and_what_failed(folder: Path) -> None:
     assert first == ["400.00", "300.00 (megatron)", "800.00", "1.333", *others]
     assert second[:4] == ["200.00", "400.00 (edges)", "not finished", "0.500"]
     assert second[4:] == ["", "", "", "too large"]
+
+
+def test_an_unfinished_plan_of_ours_is_called_so(tmp_path: Path) -> None:
+    write_records(tmp_path / "a.jsonl", [late("mcts"), plan("manual:data", 0.5)])
+    (line,) = tables.ahead(tables.read_matches(tmp_path)).splitlines()[2:]
+    cells = [cell.strip() for cell in line.split("|")[4:8]]
+    assert cells == ["not finished", "500.00 (data)", "", "not finished"]
+
+
+def test_memory_is_set_beside_the_least_of_rivals(tmp_path: Path) -> None:
+    small = record("mlp data=2,model=4 manual:fsdp tpu-v5e:2x4", main=70 * MIB)
+    rows = [plan("mcts", 0.5), plan("manual:data", None), small, plan("greedy", 0.1)]
+    write_records(tmp_path / "a.jsonl", rows)
+    (line,) = tables.memory(tables.read_matches(tmp_path)).splitlines()[2:]
+    assert line.endswith("| 100 | 70 (fsdp) | data |")
+    refused = [plan("mcts", None)]
+    write_records(tmp_path / "a.jsonl", refused)
+    (line,) = tables.memory(tables.read_matches(tmp_path)).splitlines()[2:]
+    assert line.endswith("| 20,480, too large |  |  |")
 
 
 def test_every_plan_has_a_line_fastest_first(folder: Path) -> None:
