@@ -67,7 +67,7 @@ def _is_donated(argument: Any) -> bool:
     return any(leaf.donated for leaf in leaves)
 
 
-def _memory(stats: Any, dump: Path) -> dict[str, int | None]:
+def _memory(stats: Any, dump: Path) -> dict[str, Any]:
     """The fields of `toast.judge.Memory`; the compiler's own report where it wrote one."""
     reports = (path.read_text() for path in dump.glob("*memory-usage-report.txt"))
     found = [{name: int(size) for name, size in _SPACE.findall(text)} for text in reports]
