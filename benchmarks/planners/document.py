@@ -39,7 +39,7 @@ def write_page(data: Path, docs: Path) -> list[Path]:
     plot = draw(matches, docs / PLOT)
     parts = [TEXT.strip()]
     if matches:
-        parts += [tables.summary(matches), tables.losses(matches)]
+        parts += [tables.summary(matches), tables.losses(matches), tables.fitting(matches)]
         parts += [f"![step time over that of our plan]({PLOT})"] if plot else []
         parts += [
             "Milliseconds of a step:",

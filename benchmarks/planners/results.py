@@ -10,7 +10,7 @@ from typing import Literal
 from benchmarks.accuracy.records import Record
 from benchmarks.accuracy.statistics import compiled_seconds
 from benchmarks.planners.cases import MANUAL, OURS, PEERS
-from toast.judge import Verdict
+from toast.judge import Target, Verdict
 
 Kind = Literal["ours", "hand", "peer", "other"]
 EQUAL = 1e-6
@@ -89,6 +89,11 @@ class Match:
         return next((one for one in self.results if one.kind == "ours"), None)
 
     @property
+    def rivals(self) -> list[Result]:
+        """All by hand and of the peer."""
+        return [one for one in self.results if one.kind in ("hand", "peer")]
+
+    @property
     def rival(self) -> Result | None:
         """The fastest by hand or of the peer."""
         found = [one for kind in ("hand", "peer") if (one := self.best(kind)) is not None]
@@ -103,10 +108,16 @@ class Match:
         return math.inf if seconds is None or not self.ours.fits else seconds / rival.seconds
 
     @property
+    def timed(self) -> bool:
+        """Whether the compiler for the target gives times."""
+        return Target.parse(self.place[0]).chip.clock is not None
+
+    @property
     def alone_too_large(self) -> bool:
         """Whether ours does not fit and one by hand or of the peer does."""
-        others = [one for one in self.results if one.kind in ("hand", "peer")]
-        return self.ours is not None and not self.ours.fits and any(one.fits for one in others)
+        ours = self.ours
+        refused = ours is not None and not ours.fits and not ours.error
+        return refused and any(one.fits for one in self.rivals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,28 +125,45 @@ class Summary:
     """How often ours was at least as fast as the best rival, and by how much on the whole.
 
     `mean` is the geometric mean of our time over the rival's, where both run; `won` counts those
-    no slower, `clear` those at least 5 % faster; `too_large` those in which ours alone does not
-    fit.
+    no slower, `clear` those at least 5 % faster.
     """
 
     compared: int
     won: int
     clear: int
     mean: float
-    too_large: int
 
     @classmethod
     def of(cls, matches: Iterable[Match]) -> Summary:
         """The figures of several matches."""
-        every = list(matches)
-        ratios = [ratio for match in every if (ratio := match.ratio) is not None]
+        ratios = [ratio for match in matches if (ratio := match.ratio) is not None]
         finite = [math.log(ratio) for ratio in ratios if math.isfinite(ratio)]
         return cls(
             compared=len(ratios),
             won=sum(ratio <= 1 + EQUAL for ratio in ratios),
             clear=sum(ratio <= 0.95 for ratio in ratios),
             mean=math.exp(sum(finite) / len(finite)) if finite else math.nan,
-            too_large=sum(match.alone_too_large for match in every),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fits:
+    """In how many cases ours fits the chip, some rival does, and ours does not where one does."""
+
+    cases: int
+    ours: int
+    rivals: int
+    too_large: int
+
+    @classmethod
+    def of(cls, matches: Iterable[Match]) -> Fits:
+        """The figures of the matches in which our plan compiled."""
+        known = [match for match in matches if match.ours is not None and not match.ours.error]
+        return cls(
+            cases=len(known),
+            ours=sum(match.ours is not None and match.ours.fits for match in known),
+            rivals=sum(any(one.fits for one in match.rivals) for match in known),
+            too_large=sum(match.alone_too_large for match in known),
         )
 
 

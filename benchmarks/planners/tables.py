@@ -10,7 +10,7 @@ from benchmarks.accuracy.records import Record, read_records
 from benchmarks.accuracy.tables import table
 from benchmarks.planners.cases import MANUAL, MESHES, OTHERS, TARGETS
 from benchmarks.planners.models import models
-from benchmarks.planners.results import Match, Result, Summary, matches_of
+from benchmarks.planners.results import Fits, Match, Result, Summary, matches_of
 
 
 def read_matches(folder: Path) -> list[Match]:
@@ -35,14 +35,14 @@ def report(folder: Path) -> str:
     matches = read_matches(folder)
     if not matches:
         return "No case has been compiled yet."
-    parts = (summary, losses, ahead, memory, every)
+    parts = (summary, losses, fitting, ahead, memory, every)
     return "\n\n".join(part(matches) for part in parts)
 
 
 def summary(matches: Sequence[Match]) -> str:
     """How our plan does against the best by hand and the peer: a line a program, then all."""
     groups: dict[tuple[str, str], list[Match]] = {}
-    for match in matches:
+    for match in filter(lambda match: match.timed, matches):
         target, model, _ = match.place
         groups.setdefault((target, model), []).append(match)
         groups.setdefault((target, "all"), []).append(match)
@@ -50,14 +50,28 @@ def summary(matches: Sequence[Match]) -> str:
         groups.items(), key=lambda item: (_rank((*item[0], ""))[0], item[0][1] == "all")
     )
     rows = [[*place, *_counts(Summary.of(some))] for place, some in ordered]
-    header = ("cases", "no slower", "5 % faster", "mean of ours / best rival", "alone too large")
+    header = ("cases", "no slower", "5 % faster", "mean of ours / best rival")
     return table(("target", "program", *header), rows)
 
 
 def _counts(found: Summary) -> list[str]:
     mean = "" if math.isnan(found.mean) else f"{found.mean:.3f}"
     counts = [str(number) for number in (found.compared, found.won, found.clear)]
-    return [*counts, mean, str(found.too_large)]
+    return [*counts, mean]
+
+
+def fitting(matches: Sequence[Match]) -> str:
+    """In how many cases what fits: a line a target."""
+    targets = dict.fromkeys(match.place[0] for match in matches)
+    found = {
+        target: Fits.of(match for match in matches if match.place[0] == target)
+        for target in targets
+    }
+    rows = [
+        [target, *(str(number) for number in (fits.cases, fits.ours, fits.rivals, fits.too_large))]
+        for target, fits in found.items()
+    ]
+    return table(("target", "cases", "ours fits", "some rival fits", "ours alone does not"), rows)
 
 
 def losses(matches: Sequence[Match]) -> str:
@@ -74,7 +88,7 @@ def losses(matches: Sequence[Match]) -> str:
 def ahead(matches: Sequence[Match]) -> str:
     """A line a case: milliseconds of ours, of the best of each kind, and of the other planners."""
     rows = []
-    for match in matches:
+    for match in filter(lambda match: match.timed, matches):
         others = {one.plan: one for one in match.results if one.kind == "other"}
         hand, peer = match.best("hand"), match.best("peer")
         rows.append(
@@ -95,10 +109,9 @@ def memory(matches: Sequence[Match]) -> str:
     """A line a case: MiB of a device by our plan, and by that by hand or of the peer with least."""
     rows = []
     for match in matches:
-        rivals = [one for one in match.results if one.kind in ("hand", "peer")]
-        known = [one for one in rivals if one.bytes is not None]
+        known = [one for one in match.rivals if one.bytes is not None]
         least = min(known, key=lambda one: one.bytes or 0, default=None)
-        large = [_name(one) for one in rivals if not one.error and not one.fits]
+        large = [_name(one) for one in match.rivals if not one.error and not one.fits]
         rows.append(
             [
                 *match.place,

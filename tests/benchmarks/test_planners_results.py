@@ -11,7 +11,7 @@ import pytest
 from benchmarks.accuracy.records import Record, write_records
 from benchmarks.planners import document, tables
 from benchmarks.planners.plots import draw, points
-from benchmarks.planners.results import Match, Result, Summary, matches_of
+from benchmarks.planners.results import Fits, Match, Result, Summary, matches_of
 from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
 
 WIDE = "data=2,model=4"
@@ -65,6 +65,20 @@ def test_a_plan_that_alone_does_not_fit_has_lost() -> None:
 def test_an_unfinished_plan_of_ours_has_lost_and_is_not_called_too_large() -> None:
     found = match(late("mcts"), plan("manual:data", 0.5))
     assert found.ratio == math.inf
+    assert not found.alone_too_large
+
+
+def test_targets_without_times_are_compared_by_memory_alone(tmp_path: Path) -> None:
+    rows = [
+        record(f"mlp {WIDE} {name} a100:8", main=size)
+        for name, size in (("mcts", 9 * GIB), ("manual:data", 8 * GIB))
+    ]
+    write_records(tmp_path / "a.jsonl", rows)
+    matches = tables.read_matches(tmp_path)
+    assert len(tables.summary(matches).splitlines()) == 2
+    assert len(tables.ahead(matches).splitlines()) == 2
+    assert tables.fitting(matches).endswith("| a100:8 | 1 | 1 | 1 | 0 |")
+    assert "| 9,216 | 8,192 (data) |" in tables.memory(matches)
 
 
 def test_a_summary_counts_and_takes_the_geometric_mean() -> None:
@@ -78,9 +92,11 @@ def test_a_summary_counts_and_takes_the_geometric_mean() -> None:
         ]
     )
     found = Summary.of(matches)
-    assert (found.compared, found.won, found.clear, found.too_large) == (4, 2, 1, 1)
+    assert (found.compared, found.won, found.clear) == (4, 2, 1)
     assert found.mean == pytest.approx(1.0)
     assert math.isnan(Summary.of([]).mean)
+    fits = Fits.of([*matches, match(late("mcts"), plan("manual:x", 0.4))])
+    assert (fits.cases, fits.ours, fits.rivals, fits.too_large) == (5, 4, 4, 1)
 
 
 def test_a_record_without_times_keeps_its_memory() -> None:
@@ -111,8 +127,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_tables_name_winners_losses_and_what_failed(folder: Path) -> None:
     text = tables.report(folder)
-    assert "| tpu-v5e:2x4 | mlp | 1 | 0 | 0 | 1.333 | 0 |" in text
-    assert "| tpu-v5e:2x4 | all | 2 | 1 | 1 | 0.816 | 0 |" in text
+    assert "| tpu-v5e:2x4 | mlp | 1 | 0 | 0 | 1.333 |" in text
+    assert "| tpu-v5e:2x4 | all | 2 | 1 | 1 | 0.816 |" in text
     assert "mlp data=2,model=4: megatron 300.00 ms, ours 400.00 ms (1.333)" in text
     first, second = (
         [cell.strip() for cell in line.split("|")[4:-1]]
