@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -13,19 +12,18 @@ from benchmarks.accuracy.records import Record, read_records
 from benchmarks.accuracy.running import judged, run_new
 from benchmarks.accuracy.schedule import Case
 from benchmarks.planners import peer
-from benchmarks.planners.cases import MANUAL, PEERS
+from benchmarks.planners.cases import MANUAL, OURS, PEERS
 from benchmarks.planners.layouts import layout
 from benchmarks.planners.models import models
-from costmodel.evaluator import State
 from costmodel.mesh import Mesh
 from examples.forms import serialize
-from search.planners import PLANNERS
-from search.problem import Settings
-from search.progress import Control
 from search.warm import warm_kernels
+from toast.judge import Target
+from toast.planning import make_plan
+from toast.request import PlanRequest
 
-PLAN_SECONDS = 120.0
-"""No planner takes longer; what it has by then is its plan."""
+PLAN_SECONDS = 60.0
+"""No other planner searches longer; what it has by then is its plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +36,13 @@ class Limits:
 
 @dataclass(slots=True, kw_only=True)
 class Runner:
-    """Runs cases; keeps the analysed program of the last one, and what is known of modules."""
+    """Runs cases; keeps the last program, and what the compiler said of all modules so far."""
 
     limits: Limits
     hlo: Path | None = None
     verdicts: dict[tuple[str, str], Record] = field(default_factory=dict)
-    _place: tuple[str, str, str] | None = None
-    _bench: Bench | None = None
-    _seconds: float = 0.0
+    _model: str = ""
+    _bytes: bytes = b""
 
     def run(self, case: Case) -> Record:
         """One case as a record; what fails or does not finish is one too."""
@@ -58,50 +55,64 @@ class Runner:
         }
         if case.plan in PEERS:
             return record | peer.compiled(case, self.limits.peer, self.hlo)
-        bench, analysed = self._analysed(case)
-        started = time.perf_counter()
-        state, why = planned(bench, case)
-        seconds = analysed + time.perf_counter() - started
-        module = bench.write(state)
-        record |= {
-            "plan_seconds": None if case.plan.startswith(MANUAL) else seconds,
-            "termination": why,
-            "state": plain(state),
+        found, module = self._planned(case)
+        record |= found | {
             "module": digest(module),
-            "predicted": bench.predict(state),
             "versions": {name: metadata.version(name) for name in ("jax", "jaxlib")},
         }
-        return record | self._judged(case, module, record["module"], bench.evaluator.mesh)
+        return record | self._judged(case, module, record["module"])
 
-    def _judged(self, case: Case, module: bytes, name: str, mesh: Mesh) -> Record:
+    def _planned(self, case: Case) -> tuple[Record, bytes]:
+        """What is known of a plan, and the sharded module."""
+        model = models()[case.model]
+        module = self._module(case.model)
+        if not case.plan.startswith(MANUAL):
+            return by_planner(module, case)
+        bench = Bench.of(module, case.mesh, case.target)
+        state = layout(bench.problem, model.family, case.plan.removeprefix(MANUAL))
+        found = {"state": plain(state), "predicted": bench.predict(state), "plan_seconds": None}
+        return found, bench.write(state)
+
+    def _judged(self, case: Case, module: bytes, name: str) -> Record:
         """The verdict on a module, which is compiled where no case had the same."""
         known = self.verdicts.get((case.target, name))
         if known is not None:
             return {"same_as": known["key"], "compiled": known["compiled"]}
-        found = judged(module, case.key, mesh, hlo=self.hlo, deadline_s=self.limits.compile)
+        mesh, seconds = Mesh.parse(case.mesh), self.limits.compile
+        found = judged(module, case.key, mesh, hlo=self.hlo, deadline_s=seconds)
         if "compiled" in found:
             self.verdicts[case.target, name] = {"key": case.key} | found
         return found
 
-    def _analysed(self, case: Case) -> tuple[Bench, float]:
-        """The program of a case, and the seconds from its bytes to where a search can start."""
-        place = (case.model, case.mesh, case.target)
-        if self._bench is None or self._place != place:
-            module = serialize(models()[case.model].make(), "bytecode")
-            started = time.perf_counter()
-            self._bench, self._place = Bench.of(module, case.mesh, case.target), place
-            self._seconds = time.perf_counter() - started
-        return self._bench, self._seconds
+    def _module(self, model: str) -> bytes:
+        """The bare module of a program; the last one is kept."""
+        if self._model != model:
+            self._model, self._bytes = model, serialize(models()[model].make(), "bytecode")
+        return self._bytes
 
 
-def planned(bench: Bench, case: Case) -> tuple[State, str]:
-    """The state of a plan, and why its search ended."""
-    if case.plan.startswith(MANUAL):
-        family = models()[case.model].family
-        return layout(bench.problem, family, case.plan.removeprefix(MANUAL)), "by hand"
-    control = Control(budget=PLAN_SECONDS)
-    found = PLANNERS[case.plan](bench.problem, Settings(seed=0, threads=1), control)
-    return found.state, found.termination
+def by_planner(module: bytes, case: Case) -> tuple[Record, bytes]:
+    """What a planner makes of a module, as a user would ask for it; ours has no bound on time."""
+    request = PlanRequest(
+        mesh=case.mesh,
+        device=Target.parse(case.target).chip.device,
+        planner=case.plan,
+        threads=1,
+        budget=None if case.plan == OURS else PLAN_SECONDS,
+    )
+    result = make_plan(module, request)
+    plan = result.plan
+    spent = sum(seconds for stage, seconds in plan.stages.items() if stage != "kernels")
+    predicted = plan.predicted.model_dump() | {
+        "collectives": [row.model_dump() for row in plan.collectives]
+    }
+    found = {
+        "plan_seconds": spent,
+        "termination": plan.search.termination,
+        "decisions": [[one.colour, one.axis] for one in plan.decisions],
+        "predicted": predicted,
+    }
+    return found, result.module
 
 
 def run_cases(

@@ -24,9 +24,9 @@ from examples import mlp
 from toast.judge import Memory, Target, Verdict
 
 KNOWN = {
-    "small": Model(family="mlp", make=partial(mlp.make_step, mlp.PRESETS["tiny"]), peer=True),
+    "small": Model(family="mlp", make=partial(mlp.make_step, mlp.PRESETS["small"]), peer=True),
     "large": Model(
-        family="mlp", make=partial(mlp.make_step, mlp.PRESETS["tiny"]), full=True, peer=True
+        family="mlp", make=partial(mlp.make_step, mlp.PRESETS["small"]), full=True, peer=True
     ),
 }
 WIDE = MESHES[0]
@@ -104,7 +104,8 @@ def test_a_case_is_planned_priced_and_compiled_once(compiler: Compiler, tmp_path
     ours, hand = rows(tmp_path)
     assert ours["plan_seconds"] > 0
     assert hand["plan_seconds"] is None
-    assert hand["termination"] == "by hand"
+    assert len(hand["state"]) == 2
+    assert {axis for _, axis in ours["decisions"]} == {"data", "model"}
     assert ours["predicted"]["peak_bytes"] > 0
     assert compiler.deadlines == {7.0}
     assert run_cases(cases, tmp_path, limits=LIMITS) == 0
