@@ -71,6 +71,8 @@ def _panel(panel: Any, matches: Sequence[Match]) -> None:
             numbers, ratios = zip(*pairs, strict=True)
             panel.plot(numbers, ratios, marker, color=colour, label=label, markersize=4.5)
     panel.set_yscale("log")
+    for write in (panel.yaxis.set_major_formatter, panel.yaxis.set_minor_formatter):
+        write("{x:g}")
     panel.set_ylabel("step time over our plan's")
     names = [f"{match.place[1]}\n{match.place[2]}" for match in matches]
     panel.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
