@@ -24,9 +24,9 @@ times, so of those memory alone is compared. The cases are in `benchmarks/planne
 Layouts by hand are those of TOAST section 5.1.1 and their parts, each told to the compiler as a
 plan is: arguments, and the places where a parameter is gathered or a sum scattered. Of the axes of
 a mesh the last is the model's and the others are the rows'. XLA's own is the ILP inside libtpu,
-with `{PACKAGE}`, the last that reaches it, once with {BUDGET_GB} GB for memory and once without;
-planner and compiler are one there, so its planner's time is that of both. It was asked for cut
-programs alone: full ones it does not finish. Programs with a number in their names are cut to so
+with `{PACKAGE}`, once with {BUDGET_GB} GB for memory and once without (`-unbounded`);
+planner and compiler are one there, so its planner's time is that of both. It is asked for cut
+programs alone, which take it minutes already. Programs with a number in their names are cut to so
 many layers or steps at full width. Planner times are from the bytes of the module to the state, on
 one thread of a machine shared with other work.
 """
