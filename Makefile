@@ -82,6 +82,10 @@ nightly: setup ## The long tests, then every benchmark
 accuracy: setup ## Predicted against compiled: install the compilers, compile, write the page
 	$(BIN)/python -m benchmarks.accuracy all
 
+.PHONY: planners
+planners: setup ## Our plan against experts and peers: install the compilers, compile, write the page
+	$(BIN)/python -m benchmarks.planners all
+
 .PHONY: image
 image: setup ## Build the container image with Docker, or with buildah where no engine runs
 	$(BIN)/python -m tools.image_test --tag $(IMAGE) --build-only
@@ -92,6 +96,6 @@ image-test: setup ## Build the image, start it, ask it for a plan, stop it
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated
-	rm -rf $(VENV) .venv-aot build dist demo-out toast-out *.egg-info .pytest_cache .mypy_cache .ruff_cache \
-	  .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-aot .venv-peer build dist demo-out toast-out *.egg-info .pytest_cache .mypy_cache \
+	  .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

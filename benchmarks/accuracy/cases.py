@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from analysis.analyse import analyse
 from analysis.forms import decode
@@ -31,9 +31,13 @@ class Bench:
     _states: dict[str, State] = field(default_factory=dict)
 
     @classmethod
-    def make(cls, model: str, mesh: str, target: str) -> Bench:
+    def make(cls, model: str, mesh: str, target: str) -> Self:
         """Load and analyse a model."""
-        module = module_of(model)
+        return cls.of(module_of(model), mesh, target)
+
+    @classmethod
+    def of(cls, module: bytes, mesh: str, target: str) -> Self:
+        """Load and analyse a module."""
         device = find(Target.parse(target).chip.device)
         evaluator = Evaluator(analyse(load(module).program), Mesh.parse(mesh), device)
         problem = Problem(

@@ -6,7 +6,7 @@ import gzip
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from analysis.errors import ToastError
 from benchmarks.accuracy.cases import Bench, digest, plain
 from benchmarks.accuracy.records import Record, append_record, read_records
 from benchmarks.accuracy.schedule import Case
+from costmodel.mesh import Mesh
 from toast.judge import Target, Verdict, judge
 
 BENCHES = 24
@@ -32,9 +33,32 @@ def run_cases(
     A state whose module another case of its file has compiled already is noted as the `same_as`
     that one. `hlo` keeps the compiled texts, gzipped, in a directory a target.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     done, modules = _done(folder)
     benches: dict[tuple[str, str, str], Bench] = {}
+
+    def run(case: Case) -> Record:
+        record = run_case(case, _bench(benches, case), modules, hlo)
+        modules.setdefault((case.target, record["module"]), case.key)
+        return record
+
+    return run_new(cases, folder, done, run, limit=limit, seconds=seconds)
+
+
+def run_new(
+    cases: Iterable[Case],
+    folder: Path,
+    done: Collection[str],
+    run: Callable[[Case], Record],
+    *,
+    limit: int | None = None,
+    seconds: float | None = None,
+) -> int:
+    """Run the cases whose keys are not `done` and keep each as a line of its file.
+
+    No case is started after `limit` of them were compiled, or after so many seconds. Returns how
+    many were compiled, which those that are the `same_as` another are not.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     started, count = time.monotonic(), 0
     for case in cases:
         late = seconds is not None and time.monotonic() - started > seconds
@@ -42,8 +66,7 @@ def run_cases(
             break
         if case.key in done:
             continue
-        record = run_case(case, _bench(benches, case), modules, hlo)
-        modules.setdefault((case.target, record["module"]), case.key)
+        record = run(case)
         append_record(folder / case.file, record)
         count += "same_as" not in record
         print(f"{count:3d} {case.key}: {_line(record)}", file=sys.stderr, flush=True)
@@ -89,11 +112,7 @@ def run_case(
     other = modules.get((case.target, record["module"]))
     if other is not None and other != case.key:
         return record | {"same_as": other}
-    try:
-        verdict = _judged(module, case, bench, hlo)
-    except ToastError as error:
-        return record | {"error": f"{error.code}: {error.message}"}
-    return record | {"compiled": verdict.to_dict()}
+    return record | judged(module, case.key, bench.evaluator.mesh, hlo=hlo)
 
 
 def hlo_name(case_key: str) -> str:
@@ -102,16 +121,30 @@ def hlo_name(case_key: str) -> str:
     return f"{target}/{name.replace(' ', '_')}.hlo.gz"
 
 
-def _judged(module: bytes, case: Case, bench: Bench, hlo: Path | None) -> Verdict:
-    target = Target.parse(case.target)
+def keep_text(text: str, key: str, hlo: Path) -> None:
+    """Keep the compiled text of a case, gzipped."""
+    kept = hlo / hlo_name(key)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(gzip.compress(text.encode(), 6))
+
+
+def judged(
+    module: bytes, key: str, mesh: Mesh, *, hlo: Path | None = None, deadline_s: float = 900.0
+) -> Record:
+    """What the compiler makes of a module, as `compiled`, or why it made nothing, as `error`.
+
+    The last word of `key` is the target; `hlo` keeps the text as `run_cases` does.
+    """
+    target = Target.parse(key.rpartition(" ")[2])
     with tempfile.TemporaryDirectory(prefix="toast-accuracy-") as name:
         text = Path(name) / "compiled.hlo"
-        verdict = judge(module, target, bench.evaluator.mesh, deadline_s=900.0, keep_hlo=text)
+        try:
+            verdict = judge(module, target, mesh, deadline_s=deadline_s, keep_hlo=text)
+        except ToastError as error:
+            return {"error": f"{error.code}: {error.message}"}
         if hlo is not None and text.exists():
-            kept = hlo / hlo_name(case.key)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_bytes(gzip.compress(text.read_bytes(), 6))
-    return verdict
+            keep_text(text.read_text(), key, hlo)
+    return {"compiled": verdict.to_dict()}
 
 
 def _line(record: Record) -> str:
@@ -120,11 +153,9 @@ def _line(record: Record) -> str:
     if "same_as" in record:
         return f"the same module as {record['same_as']}"
     verdict = Verdict.from_dict(record["compiled"])
-    predicted = record["predicted"]["peak_bytes"] / 2**20
+    peak = record.get("predicted", {}).get("peak_bytes")
+    predicted = "" if peak is None else f"{peak / 2**20:.0f} MiB predicted, "
     needed = verdict.needed_bytes
     compiled = "unknown" if needed is None else f"{needed / 2**20:.0f}"
     refused = " (refused)" if verdict.refusal else ""
-    return (
-        f"{predicted:.0f} MiB predicted, {compiled} compiled{refused}, "
-        f"{verdict.compile_seconds:.0f} s"
-    )
+    return f"{predicted}{compiled} MiB compiled{refused}, {verdict.compile_seconds:.0f} s"

@@ -56,14 +56,21 @@ def wire_error(record: Record) -> float | None:
 
 def step_seconds(record: Record) -> tuple[float, float] | None:
     """(predicted, compiled) seconds of a step; compiled is cycles plus collectives priced alike."""
+    compiled = compiled_seconds(record)
+    if compiled is None:
+        return None
+    predicted = record["predicted"]
+    return float(predicted["compute_seconds"]) + float(predicted["communication_seconds"]), compiled
+
+
+def compiled_seconds(record: Record) -> float | None:
+    """Seconds of a compiled step, cycles plus collectives; None where there are no cycles."""
     verdict = Verdict.from_dict(record["compiled"])
     if verdict.compute_seconds is None:
         return None
-    predicted = record["predicted"]
     device = find(Target.parse(record["target"]).chip.device)
     moving = collective_seconds(verdict.collectives, Mesh.parse(record["mesh"]), device)
-    total = float(predicted["compute_seconds"]) + float(predicted["communication_seconds"])
-    return total, verdict.compute_seconds + moving
+    return verdict.compute_seconds + moving
 
 
 def collective_seconds(rows: tuple[Collective, ...], mesh: Mesh, device: Device) -> float:

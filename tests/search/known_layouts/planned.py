@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from analysis.analyse import analyse
 from analysis.load import load
+from benchmarks.planners.layouts import Choice, named
 from costmodel.devices import find
-from costmodel.evaluator import Action, Cost, Evaluator, State
+from costmodel.evaluator import Cost, Evaluator, State
 from costmodel.mesh import Mesh
 from examples.forms import Step
 from search.actions import action_space
@@ -19,8 +20,6 @@ from toast.planfile import Spec
 from toast.specs import Specs
 
 PRODUCT = "stablehlo.dot_general"
-Choice = tuple[str, int, str]
-"""An argument by the end of its name, a dimension of it, and the mesh axis that is to split it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,30 +82,6 @@ def collectives(evaluator: Evaluator, state: State) -> dict[tuple[str, tuple[str
         (row.kind.name.lower(), tuple(names[axis] for axis in row.axes)): row.count
         for row in evaluator.collectives(state)
     }
-
-
-def named(problem: Problem, choices: tuple[Choice, ...]) -> tuple[State, float]:
-    """The state of a layout, taken choice by choice, and its C(s)."""
-    state: State = ()
-    for ending, dim, axis in choices:
-        number = [a.name for a in problem.evaluator.mesh.axes].index(axis)
-        for group in groups_of(problem.evaluator, ending, dim):
-            bits = {a.bits for a in problem.actions if a.group == group} or {0}
-            state = min(
-                ((*state, Action(group=group, axis=number, bits=b)) for b in sorted(bits)),
-                key=lambda longer: problem.cost(longer)[0],
-            )
-    return state, problem.cost(state)[0]
-
-
-def groups_of(evaluator: Evaluator, ending: str, dim: int) -> list[int]:
-    """The colour groups of a dimension of the arguments whose names end so."""
-    analysis, program = evaluator.analysis, evaluator.analysis.program
-    values = [a.value for a in program.arguments if a.name.endswith(ending)]
-    assert values, ending
-    names = [program.def_names(value)[dim] for value in values]
-    groups = (int(analysis.groups.of_colour[analysis.colours.colour[name]]) for name in names)
-    return list(dict.fromkeys(groups))
 
 
 def problem_of(step: Step, mesh: str, device: str = "tpu-v5e") -> Problem:

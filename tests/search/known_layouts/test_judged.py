@@ -13,11 +13,12 @@ import pytest
 
 from analysis.load import load
 from benchmarks.accuracy.statistics import collective_seconds
+from benchmarks.planners.layouts import Choice, named
 from costmodel.evaluator import State
 from examples.forms import Step
 from examples.models import gns, itx
 from search.problem import Problem
-from tests.search.known_layouts.planned import Choice, named, plan_step
+from tests.search.known_layouts.planned import plan_step
 from tests.search.known_layouts.steps import mlp_training, module_of
 from toast.judge import Target, judge
 from toast.specs import Specs

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.planners.layouts import Choice
 from examples.models import itx, unet
-from tests.search.known_layouts.planned import Choice, Planned, plan_step
+from tests.search.known_layouts.planned import Planned, plan_step
 from tests.search.known_layouts.steps import attention_forward, mlp_training
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.planners.layouts import groups_of, named
 from examples.models import gns
-from tests.search.known_layouts.planned import groups_of, named, plan_step
+from tests.search.known_layouts.planned import plan_step
 from tests.search.known_layouts.steps import (
     attention_forward,
     classifier_training,

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.planners.layouts import Choice
 from examples.models import itx
-from tests.search.known_layouts.planned import Choice, plan_step
+from tests.search.known_layouts.planned import plan_step
 from tests.search.known_layouts.steps import mlp_training
 
 SLACK = 1 + 1e-4

@@ -1,0 +1,143 @@
+"""Plan and compile the cases that are not done yet, one at a time, each kept as a line of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.accuracy.cases import Bench, digest, plain
+from benchmarks.accuracy.records import Record, read_records
+from benchmarks.accuracy.running import judged, run_new
+from benchmarks.accuracy.schedule import Case
+from benchmarks.planners import peer
+from benchmarks.planners.cases import MANUAL, OURS, PEERS
+from benchmarks.planners.layouts import layout
+from benchmarks.planners.models import models
+from costmodel.mesh import Mesh
+from examples.forms import serialize
+from search.warm import warm_kernels
+from toast.judge import Target
+from toast.planning import make_plan
+from toast.request import PlanRequest
+
+PLAN_SECONDS = 60.0
+"""No other planner searches longer; what it has by then is its plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds that a compile and that the peer, whose planner is in its compiler, may take."""
+
+    compile: float = 300.0
+    peer: float = 400.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Runner:
+    """Runs cases; keeps the last program, and what the compiler said of all modules so far."""
+
+    limits: Limits
+    hlo: Path | None = None
+    verdicts: dict[tuple[str, str], Record] = field(default_factory=dict)
+    _model: str = ""
+    _bytes: bytes = b""
+
+    def run(self, case: Case) -> Record:
+        """One case as a record; what fails or does not finish is one too."""
+        record: Record = {
+            "key": case.key,
+            "model": case.model,
+            "mesh": case.mesh,
+            "plan": case.plan,
+            "target": case.target,
+        }
+        if case.plan in PEERS:
+            return record | peer.compiled(case, self.limits.peer, self.hlo)
+        found, module = self._planned(case)
+        record |= found | {
+            "module": digest(module),
+            "versions": {name: metadata.version(name) for name in ("jax", "jaxlib")},
+        }
+        return record | self._judged(case, module, record["module"])
+
+    def _planned(self, case: Case) -> tuple[Record, bytes]:
+        """What is known of a plan, and the sharded module."""
+        model = models()[case.model]
+        module = self._module(case.model)
+        if not case.plan.startswith(MANUAL):
+            return by_planner(module, case)
+        bench = Bench.of(module, case.mesh, case.target)
+        state = layout(bench.problem, model.family, case.plan.removeprefix(MANUAL))
+        found = {"state": plain(state), "predicted": bench.predict(state), "plan_seconds": None}
+        return found, bench.write(state)
+
+    def _judged(self, case: Case, module: bytes, name: str) -> Record:
+        """The verdict on a module, which is compiled where no case had the same."""
+        known = self.verdicts.get((case.target, name))
+        if known is not None:
+            return {"same_as": known["key"], "compiled": known["compiled"]}
+        mesh, seconds = Mesh.parse(case.mesh), self.limits.compile
+        found = judged(module, case.key, mesh, hlo=self.hlo, deadline_s=seconds)
+        if "compiled" in found:
+            self.verdicts[case.target, name] = {"key": case.key} | found
+        return found
+
+    def _module(self, model: str) -> bytes:
+        """The bare module of a program; the last one is kept."""
+        if self._model != model:
+            self._model, self._bytes = model, serialize(models()[model].make(), "bytecode")
+        return self._bytes
+
+
+def by_planner(module: bytes, case: Case) -> tuple[Record, bytes]:
+    """What a planner makes of a module, as a user would ask for it; ours has no bound on time."""
+    request = PlanRequest(
+        mesh=case.mesh,
+        device=Target.parse(case.target).chip.device,
+        planner=case.plan,
+        threads=1,
+        budget=None if case.plan == OURS else PLAN_SECONDS,
+    )
+    result = make_plan(module, request)
+    plan = result.plan
+    spent = sum(seconds for stage, seconds in plan.stages.items() if stage != "kernels")
+    predicted = plan.predicted.model_dump() | {
+        "collectives": [row.model_dump() for row in plan.collectives]
+    }
+    found = {
+        "plan_seconds": spent,
+        "termination": plan.search.termination,
+        "decisions": [[one.colour, one.axis] for one in plan.decisions],
+        "predicted": predicted,
+    }
+    return found, result.module
+
+
+def run_cases(
+    cases: Iterable[Case],
+    folder: Path,
+    *,
+    limits: Limits,
+    limit: int | None = None,
+    seconds: float | None = None,
+    hlo: Path | None = None,
+    again: Collection[str] = (),
+    failed: bool = False,
+) -> int:
+    """Run what has no line in `folder` yet; returns how many were compiled.
+
+    So are the plans named `again`, and with `failed` what failed or did not finish.
+
+    A module that some case has compiled before is not compiled again.
+    """
+    warm_kernels()
+    rows = [row for path in sorted(folder.glob("*.jsonl")) for row in read_records(path)]
+    verdicts = {
+        (row["target"], row["module"]): row for row in rows if "compiled" in row and "module" in row
+    }
+    kept = (row for row in rows if row["plan"] not in again)
+    done = {row["key"] for row in kept if not (failed and "error" in row)}
+    runner = Runner(limits=limits, hlo=hlo, verdicts=verdicts)
+    return run_new(cases, folder, done, runner.run, limit=limit, seconds=seconds)

@@ -1,0 +1,35 @@
+"""What the peer's own process reads off a step and off a compiled program, by this jax."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.planners import peer_child
+from benchmarks.planners.models import models
+from examples.models import itx
+from toast.judge import Memory
+
+REPORT = "Memory Space: default (color=0)\nTotal bytes: 700\n\nMemory Space: vmem (color=1)\n"
+
+
+def test_donated_arguments_stay_donated() -> None:
+    arguments = itx.make_step(itx.PRESETS["tiny"]).lower().args_info[0]
+    assert [peer_child._is_donated(one) for one in arguments] == [False, True, False, False]
+
+
+@pytest.mark.parametrize("name", sorted(models()))
+def test_every_program_can_be_jitted_anew(name: str) -> None:
+    """The peer jits the plain function under a jitted one, with shardings of its own."""
+    assert callable(models()[name].make().function.__wrapped__)
+
+
+def test_memory_is_the_compilers_report_where_there_is_one(tmp_path: Path) -> None:
+    sizes = {"argument": 1, "output": 2, "temp": 4, "alias": 0, "generated_code": 8}
+    stats = SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
+    assert Memory(**peer_child._memory(stats, tmp_path)).total == 7
+    (tmp_path / "a-memory-usage-report.txt").write_text(REPORT + "Total bytes: 90\n")
+    found = Memory(**peer_child._memory(stats, tmp_path))
+    assert (found.main, found.on_chip, found.total) == (700, 90, 700)
