@@ -54,12 +54,17 @@ def _in_blocks(t: Any, s: Any, row: int, axes: int, size: float) -> bool:
 
 @njit(cache=True, nogil=True)
 def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) -> float:
-    """Seconds of a reduce-scatter; block by block, of n + 1/2 permutes between n devices."""
+    """Seconds of a reduce-scatter; block by block, of n + 1/2 permutes between n devices.
+
+    Between many devices one half of them goes each way round, at the same time.
+    """
     if not _in_blocks(t, s, row, axes, size):
         return float(collective(t, s, REDUCE_SCATTER, axes, size, weight))
     block, blocks = size / t.axes_shards[axes], weight * (t.axes_shards[axes] + 0.5)
     hop, rate = t.axes_alpha[COLLECTIVE_PERMUTE, axes, 0], t.axes_beta[COLLECTIVE_PERMUTE, axes, 0]
     seconds = blocks * (hop + rate * block)
+    if t.axes_shards[axes] >= MANY:
+        seconds /= 2.0
     note_collective(s.journal, s.noted, REDUCE_SCATTER, axes, weight, blocks * block, seconds)
     return float(seconds)
 

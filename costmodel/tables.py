@@ -16,12 +16,14 @@ from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
 from analysis.program import Floats, Ints, Program
 from costmodel.collectives import collective_tables
+from costmodel.columns import flat, floats, ints, starts
 from costmodel.dependencies import dependency_columns
 from costmodel.devices import Device
 from costmodel.flops import contraction_seconds
 from costmodel.fusion import Fusion, fuse, policy_of
 from costmodel.layouts import Layouts, lay_out
-from costmodel.liveness import Copy, Intervals, live_intervals
+from costmodel.liveness import live_intervals
+from costmodel.memorytables import memory_columns
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
 from costmodel.rows import LOOKUP, PRODUCT, edge_rows, halo_rows, partial_rows, root_rows
@@ -181,7 +183,7 @@ def _build(
         | _partial_columns(program, layouts, seconds)
         | _edge_columns(program, layouts)
         | _halo_columns(program, layouts)
-        | _memory_columns(intervals)
+        | memory_columns(intervals)
     )
     tables = Tables(
         **columns,
@@ -191,7 +193,7 @@ def _build(
         windowed=policy.around and device.windowed,
         summed_whole=0 if device.windowed else (1 << len(mesh.axes)) - 1,
         narrows=policy.around,
-        axis_size=_ints([axis.size for axis in mesh.axes]),
+        axis_size=ints([axis.size for axis in mesh.axes]),
         axes_shards=collectives.shards,
         axes_straight=collectives.straight,
         axes_wire=collectives.wire,
@@ -205,23 +207,6 @@ def _build(
         beside=BESIDE if policy.around else 1.0,
     )
     return tables, layouts, fusion
-
-
-def _ints(values: Sequence[int]) -> Ints:
-    return np.asarray(values, dtype=np.int64)
-
-
-def _floats(values: Sequence[float]) -> Floats:
-    return np.asarray(values, dtype=np.float64)
-
-
-def _starts(rows: Sequence[Sequence[Any]]) -> Ints:
-    counts = [len(row) for row in rows]
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def _flat(rows: Sequence[Sequence[int]]) -> Ints:
-    return _ints([item for row in rows for item in row])
 
 
 Operands = Sequence[tuple[tuple[int, int, float, float], ...]]
@@ -246,7 +231,7 @@ def set_bits(analysis: Analysis) -> Ints:
     for group in analysis.groups.set_colour.tolist():
         bits.append(seen[group])
         seen[group] += 1
-    return _ints(bits)
+    return ints(bits)
 
 
 def _unit_columns(layouts: Layouts, analysis: Analysis) -> dict[str, Any]:
@@ -257,13 +242,13 @@ def _unit_columns(layouts: Layouts, analysis: Analysis) -> dict[str, Any]:
         for group in sorted({item[0] for item in unit if item[0] >= 0}):
             touching[group].append(number)
     return {
-        "item_group": _ints([item[0] for item in items]),
-        "item_size": _ints([item[1] for item in items]),
-        "item_bit": _ints([int(bits[item[2]]) if item[2] >= 0 else -1 for item in items]),
-        "item_side": _ints([item[3] for item in items]),
-        "unit_start": _ints(layouts.unit_start),
-        "touch_start": _starts(touching),
-        "touch_unit": _flat(touching),
+        "item_group": ints([item[0] for item in items]),
+        "item_size": ints([item[1] for item in items]),
+        "item_bit": ints([int(bits[item[2]]) if item[2] >= 0 else -1 for item in items]),
+        "item_side": ints([item[3] for item in items]),
+        "unit_start": ints(layouts.unit_start),
+        "touch_start": starts(touching),
+        "touch_unit": flat(touching),
     }
 
 
@@ -271,19 +256,19 @@ def _fixed_columns(layouts: Layouts, mesh: Mesh) -> dict[str, Any]:
     fixed = [item[4] for unit, _ in layouts.units for item in unit]
     products = {mask: mesh.shards(mask) for mask in set(fixed)}
     return {
-        "item_fixed": _ints(fixed),
-        "item_shards": _ints([products[mask] for mask in fixed]),
-        "unit_forbidden": _ints([forbidden for _, forbidden in layouts.units]),
+        "item_fixed": ints(fixed),
+        "item_shards": ints([products[mask] for mask in fixed]),
+        "unit_forbidden": ints([forbidden for _, forbidden in layouts.units]),
     }
 
 
 def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
     dims = [dims for _, dims in layouts.tensors]
     return {
-        "tensor_itemsize": _floats([size for size, _ in layouts.tensors]),
-        "tensor_start": _starts(dims),
-        "dim_size": _flat([[size for size, _ in row] for row in dims]),
-        "dim_item": _flat([[item for _, item in row] for row in dims]),
+        "tensor_itemsize": floats([size for size, _ in layouts.tensors]),
+        "tensor_start": starts(dims),
+        "dim_size": flat([[size for size, _ in row] for row in dims]),
+        "dim_item": flat([[item for _, item in row] for row in dims]),
     }
 
 
@@ -295,19 +280,19 @@ def _root_columns(
     factors = [dot.sides for row in dots for dot in row]
     moved = [written + read for written, read, _, _ in rows]
     return {
-        "root_weight": _floats(list(rows.values())),
-        "root_writes": _ints([len(written) for written, _, _, _ in rows]),
-        "root_tensor_start": _starts(moved),
-        "root_tensor": _flat(moved),
-        "root_dot_start": _starts(dots),
-        "dot_unit": _ints([dot.unit for row in dots for dot in row]),
-        "dot_seconds": _floats([dot.seconds for row in dots for dot in row]),
+        "root_weight": floats(list(rows.values())),
+        "root_writes": ints([len(written) for written, _, _, _ in rows]),
+        "root_tensor_start": starts(moved),
+        "root_tensor": flat(moved),
+        "root_dot_start": starts(dots),
+        "dot_unit": ints([dot.unit for row in dots for dot in row]),
+        "dot_seconds": floats([dot.seconds for row in dots for dot in row]),
         "dot_operand": _pairs([dot.operands for row in dots for dot in row]),
         "dot_width": _widths([dot.operands for row in dots for dot in row]),
-        "root_beside": _ints([beside for _, _, _, beside in rows]),
-        "side_start": _starts(factors),
-        "side_of": _ints([side for sides in factors for side, _ in sides]),
-        "side_size": _ints([size for sides in factors for _, size in sides]),
+        "root_beside": ints([beside for _, _, _, beside in rows]),
+        "side_start": starts(factors),
+        "side_of": ints([side for sides in factors for side, _ in sides]),
+        "side_size": ints([size for sides in factors for _, size in sides]),
     }
 
 
@@ -318,17 +303,17 @@ def _partial_columns(
     results = [row[1] for row in rows]
     ops = {row: op for op, row in of_op.items()}
     return {
-        "part_weight": _floats(list(rows.values())),
-        "part_item_start": _starts([row[0] for row in rows]),
-        "part_item": _flat([row[0] for row in rows]),
-        "part_result_start": _starts(results),
-        "part_computed": _ints([a for row in results for a, _ in row]),
-        "part_defined": _ints([b for row in results for _, b in row]),
-        "part_product": _ints([row[2] == PRODUCT for row in rows]),
-        "part_lookup": _ints([row[2] == LOOKUP for row in rows]),
-        "part_unit": _ints([int(layouts.op_unit[ops[row]]) for row in range(len(rows))]),
-        "part_seconds": _floats([seconds.get(ops[row], 0.0) for row in range(len(rows))]),
-        "part_before": _ints([row[3] for row in rows]),
+        "part_weight": floats(list(rows.values())),
+        "part_item_start": starts([row[0] for row in rows]),
+        "part_item": flat([row[0] for row in rows]),
+        "part_result_start": starts(results),
+        "part_computed": ints([a for row in results for a, _ in row]),
+        "part_defined": ints([b for row in results for _, b in row]),
+        "part_product": ints([row[2] == PRODUCT for row in rows]),
+        "part_lookup": ints([row[2] == LOOKUP for row in rows]),
+        "part_unit": ints([int(layouts.op_unit[ops[row]]) for row in range(len(rows))]),
+        "part_seconds": floats([seconds.get(ops[row], 0.0) for row in range(len(rows))]),
+        "part_before": ints([row[3] for row in rows]),
     }
 
 
@@ -336,71 +321,21 @@ def _edge_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
     rows = edge_rows(program, layouts)
     wanted = [target for _, targets, _ in rows for target in targets]
     return {
-        "edge_weight": _floats(list(rows.values())),
-        "edge_from": _ints([source for source, _, _ in rows]),
-        "edge_summed": _ints([reduction for _, _, reduction in rows]),
-        "edge_to_start": _starts([targets for _, targets, _ in rows]),
-        "edge_to": _ints([tensor for tensor, _, _ in wanted]),
-        "edge_to_trips": _floats([trips for _, trips, _ in wanted]),
-        "edge_to_narrow": _ints([narrow for _, _, narrow in wanted]),
+        "edge_weight": floats(list(rows.values())),
+        "edge_from": ints([source for source, _, _ in rows]),
+        "edge_summed": ints([reduction for _, _, reduction in rows]),
+        "edge_to_start": starts([targets for _, targets, _ in rows]),
+        "edge_to": ints([tensor for tensor, _, _ in wanted]),
+        "edge_to_trips": floats([trips for _, trips, _ in wanted]),
+        "edge_to_narrow": ints([narrow for _, _, narrow in wanted]),
     }
 
 
 def _halo_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
     rows = halo_rows(program, layouts)
     return {
-        "halo_weight": _floats(list(rows.values())),
-        "halo_item": _ints([item for item, _, _ in rows]),
-        "halo_tensor": _ints([tensor for _, tensor, _ in rows]),
-        "halo_part": _floats([part for _, _, part in rows]),
+        "halo_weight": floats(list(rows.values())),
+        "halo_item": ints([item for item, _, _ in rows]),
+        "halo_tensor": ints([tensor for _, tensor, _ in rows]),
+        "halo_part": floats([part for _, _, part in rows]),
     }
-
-
-def _memory_columns(intervals: Intervals) -> dict[str, Any]:
-    live = [*intervals.live.values(), *(held for _, held in intervals.beside)]
-    copies = intervals.copies
-    sums, feeds = intervals.sums.values(), intervals.feeds.values()
-    wanted = [row for _, rows in copies for row in rows]
-    moments = [*sums, *feeds]
-    begins = [
-        *(row[1] for row in live),
-        *(row[1] for row in wanted),
-        *(row[2] for row in moments),
-    ]
-    events = np.unique(_ints([0, *begins]))
-    classes = {row: number for number, row in enumerate(dict.fromkeys(map(_layouts, copies)))}
-    return {
-        "base_tensor": _ints(list(intervals.base)),
-        "base_count": _floats(list(intervals.base.values())),
-        "live_tensor": _ints([row[0] for row in live]),
-        "live_from": _at(events, [row[1] for row in live]),
-        "live_to": _at(events, [row[2] for row in live]),
-        "live_width": _floats([row[3] for row in live]),
-        "sum_row": _ints([row[0] for row in sums]),
-        "sum_tensor": _ints([row[1] for row in sums]),
-        "sum_at": _at(events, [row[2] for row in sums]),
-        "sum_stored": _ints([row[3] for row in sums]),
-        "feed_row": _ints([row[0] for row in feeds]),
-        "feed_tensor": _ints([row[1] for row in feeds]),
-        "feed_at": _at(events, [row[2] for row in feeds]),
-        "kind_source": _ints([source for source, _ in classes]),
-        "kind_start": _starts([tensors for _, tensors in classes]),
-        "kind_tensor": _flat([tensors for _, tensors in classes]),
-        "copy_kind": _ints([classes[_layouts(row)] for row in copies]),
-        "copy_start": _starts([rows for _, rows in copies]),
-        "copy_tensor": _ints([row[0] for row in wanted]),
-        "copy_from": _at(events, [row[1] for row in wanted]),
-        "copy_to": _at(events, [row[2] for row in wanted]),
-        "event_position": np.append(events, intervals.positions),
-    }
-
-
-def _layouts(copy: Copy) -> tuple[int, tuple[int, ...]]:
-    source, wanted = copy
-    return source, tuple(tensor for tensor, _, _ in wanted)
-
-
-def _at(events: Ints, positions: Sequence[int]) -> Ints:
-    """The last event at or before each position: only where something begins can a peak be."""
-    found = np.searchsorted(events, _ints(positions), side="right") - 1
-    return np.asarray(found, dtype=np.int64)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from benchmarks.accuracy.records import Record
 from costmodel.collectives import Kind, collective_tables
 from costmodel.devices import Device, find
+from costmodel.kernelmoves import MANY
 from costmodel.mesh import Mesh
 from toast.judge import Collective, Target, Verdict
 
@@ -77,6 +78,7 @@ def collective_seconds(rows: tuple[Collective, ...], mesh: Mesh, device: Device)
     """Seconds of compiled collectives by the tables that predictions use.
 
     Groups that are no product of mesh axes cost what the slowest axes that make as many devices do.
+    Of many permutes between many devices one half goes each way round, at the same time.
     """
     tables = collective_tables(mesh, device)
     names = [axis.name for axis in mesh.axes]
@@ -88,7 +90,9 @@ def collective_seconds(rows: tuple[Collective, ...], mesh: Mesh, device: Device)
         else:
             sets = [sum(1 << names.index(axis) for axis in row.axes)]
         kind, size = Kind[row.kind.upper()], row.result_bytes / max(row.count, 1e-9)
-        total += row.count * max(tables.seconds(kind, axes, size) for axes in sets)
+        both_ways = kind is Kind.COLLECTIVE_PERMUTE and row.count >= 2 and row.group_size >= MANY
+        count = row.count / 2 if both_ways else row.count
+        total += count * max(tables.seconds(kind, axes, size) for axes in sets)
     return total
 
 

@@ -89,6 +89,21 @@ def test_compiled_collectives_are_priced_by_the_tables_of_the_prediction() -> No
     assert collective_seconds((row(None, 5),), mesh, device) == pytest.approx(once(3))
 
 
+@pytest.mark.parametrize(("mesh", "halved"), [("x=8", 0.5), ("x=4,y=2", 1.0)])
+def test_permutes_between_many_devices_go_both_ways_at_once(mesh: str, halved: float) -> None:
+    sizes, device = Mesh.parse(mesh), find("tpu-v5e")
+    permutes = Collective(
+        kind="collective_permute",
+        axes=("x",),
+        group_size=sizes.axes[0].size,
+        count=9,
+        result_bytes=9e6,
+        wire_bytes=0.0,
+    )
+    one = collective_tables(sizes, device).seconds(Kind.COLLECTIVE_PERMUTE, 1, 1e6)
+    assert collective_seconds((permutes,), sizes, device) == pytest.approx(9 * halved * one)
+
+
 def test_rank_correlation() -> None:
     assert spearman([(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)]) == pytest.approx(1.0)
     assert spearman([(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)]) == pytest.approx(-1.0)

@@ -27,7 +27,7 @@ from search.actions import action_space, prune_threshold
 from search.mcts import _Search
 from search.problem import Found, Problem, Settings
 from search.progress import Control, Progress
-from search.tree import DEAD, SELECTIONS, SHAPINGS, _reward
+from search.tree import DEAD, SELECTIONS, SHAPINGS, UNTRIED, _reward
 from tests.modules import evaluator_of, text
 
 ALONE = Settings(rollouts=1_500, round_rollouts=500, refine=False)
@@ -58,8 +58,8 @@ def states(grown: _Search, most: int) -> Iterator[tuple[int, State]]:
     for node, state in itertools.islice(iter(level), most):
         yield node, state
         for number, child in enumerate(grown._tree.children[node, :-1].tolist()):
-            if child >= 0:
-                level.append((child, (*state, actions[number])))
+            if child > 0:
+                level.append((child - 1, (*state, actions[number])))
 
 
 @cache
@@ -92,13 +92,13 @@ def test_what_changes_nothing_leaves_the_set_and_nothing_else_does(name: str) ->
             longer = evaluator.masks((*state, actions[number]))
             same = bool(np.array_equal(longer, evaluator.masks(state)))
             dead += child == DEAD
-            assert same if child == DEAD else child < 0 or not same
+            assert same if child == DEAD else child == UNTRIED or not same
     assert dead > 0
 
 
 def test_a_stop_is_tried_once_and_wastes_no_rollouts() -> None:
     tree = grown("gemma")
-    children = [child for child in tree._tree.children[0].tolist() if child >= 0]
+    children = [child - 1 for child in tree._tree.children[0].tolist() if child > 0]
     inside = sum(int(tree._tree.visits[child]) for child in children)
     assert tree._tree.children[0, -1] == DEAD
     assert tree._tree.visits[0] == ALONE.round_rollouts
