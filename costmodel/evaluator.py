@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.analyse import Analysis
+from analysis.pauses import collector_paused
 from analysis.program import Floats, Ints
 from costmodel.collectives import Kind
 from costmodel.devices import Device
-from costmodel.fusion import Fusion
+from costmodel.fusion import Fusion, fuse, policy_of
 from costmodel.kerneljournal import (
     COUNT,
     DETAIL,
@@ -25,7 +27,7 @@ from costmodel.kerneljournal import (
     positioned,
 )
 from costmodel.kernels import evaluate, evaluate_many, step_seconds
-from costmodel.layouts import Layouts
+from costmodel.layouts import Layouts, Marks, lay_out, mark
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
 from costmodel.scratch import Scratch, new_scratch
@@ -39,6 +41,9 @@ FEWEST = 16
 _TINY = 1e-12
 """Seconds that a program without work is taken to need, so that ratios stay finite."""
 
+Rows = tuple[int, ...]
+"""Three numbers a row: colour group, axis, resolution bits; or -2 - unit, axis, item or -1."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Action:
@@ -51,9 +56,34 @@ class Action:
     axis: int
     bits: int = 0
 
+    @property
+    def rows(self) -> Rows:
+        """The action as the kernels take it."""
+        return self.group, self.axis, self.bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Refinement:
+    """A decision below the colour level: where single units have mesh axis number `axis`.
+
+    `places` are pairs (unit of the evaluator's layouts, one of its items or -1 for none). It
+    overrules the decisions before it; what is pinned, forbidden or indivisible it leaves as it is.
+    """
+
+    axis: int
+    places: tuple[tuple[int, int], ...]
+
+    @property
+    def rows(self) -> Rows:
+        """The refinement as the kernels take it."""
+        return tuple(n for unit, item in self.places for n in (-2 - unit, self.axis, item))
+
 
 State = tuple[Action, ...]
 """Actions in the order taken; on one axis an earlier colour comes first, others are canonical."""
+
+Refined = tuple[Action | Refinement, ...]
+"""A state and then refinements: units are those of one evaluator, and mean nothing to another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,22 +164,39 @@ class Evaluator:
         self.mesh = mesh
         self.device = device
         self.overlap = overlap
-        built: tuple[Tables, Layouts, Fusion] = build_tables(analysis, mesh, device, pins)
-        self.tables, self.layouts, self.fusion = built
+        self._pins = pins
+        with collector_paused():
+            self.fusion: Fusion = fuse(analysis.program, policy_of(device))
+            self._lay_out(lay_out(analysis, pins))
+
+    def _lay_out(self, layouts: Layouts) -> None:
+        self.layouts = layouts
+        self.tables: Tables = build_tables(
+            self.analysis, self.mesh, self.device, layouts, self.fusion
+        )
         self._scratches = [new_scratch(self.tables)]
+
+    def marked(self, marks: Marks) -> Evaluator:
+        """The same with units of their own for what is marked, for refinements to tell it apart.
+
+        States without refinements cost what they cost here, but for rounding.
+        """
+        finer = copy(self)
+        finer._lay_out(mark(self.layouts, self.analysis, self._pins, marks))
+        return finer
 
     def new_scratch(self) -> Scratch:
         """Working arrays for one thread."""
         return new_scratch(self.tables)
 
-    def cost(self, state: Sequence[Action], scratch: Scratch | None = None) -> Cost:
+    def cost(self, state: Sequence[Action | Refinement], scratch: Scratch | None = None) -> Cost:
         """What a state costs; the layout itself stays in the scratch arrays.
 
         Raises IndexError for a state that speaks of another program or mesh.
         """
         arrays = scratch or self._scratches[0]
-        columns = self._columns([state])
-        compute, communication, peak, key = evaluate(self.tables, arrays, *columns, len(state))
+        (_, count), *columns = self._columns([state])
+        compute, communication, peak, key = evaluate(self.tables, arrays, *columns, int(count))
         return Cost(
             compute=compute,
             communication=communication,
@@ -158,14 +205,14 @@ class Evaluator:
             overlap=self.overlap,
         )
 
-    def costs(self, states: Sequence[Sequence[Action]], threads: int = 1) -> list[Cost]:
+    def costs(
+        self, states: Sequence[Sequence[Action | Refinement]], threads: int = 1
+    ) -> list[Cost]:
         """What each of many states costs, on as many threads: the same as `cost` of each.
 
         Quickest where states that have much in common follow each other.
         """
-        lengths = [len(state) for state in states]
-        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        columns = self._columns(states)
+        starts, *columns = self._columns(states)
         costs = np.zeros((len(states), 3))
         keys = np.zeros(len(states), dtype=np.int64)
         threads = max(1, min(threads, len(states) // FEWEST))
@@ -189,17 +236,22 @@ class Evaluator:
             for row, key in zip(costs.tolist(), keys.tolist(), strict=True)
         ]
 
-    def _columns(self, states: Sequence[Sequence[Action]]) -> tuple[Ints, Ints, Ints]:
-        """Groups, axes and bits of all actions of the states; raises IndexError for others' own."""
-        actions = [action for state in states for action in state]
-        groups = np.array([action.group for action in actions], dtype=np.int64)
-        axes = np.array([action.axis for action in actions], dtype=np.int64)
-        bits = np.array([action.bits for action in actions], dtype=np.int64)
-        if actions and not self._knows(groups, axes):
-            raise IndexError("The state has a colour group or a mesh axis that is not there.")
-        return groups, axes, bits
+    def _columns(self, states: Sequence[Sequence[Action | Refinement]]) -> tuple[Ints, ...]:
+        """Where the rows of each state begin; groups, axes and bits of all rows.
 
-    def journal(self, state: Sequence[Action]) -> tuple[Scratch, Floats]:
+        Raises IndexError for what speaks of another program or mesh.
+        """
+        starts, rows = [0], list[int]()
+        for state in states:
+            for decision in state:
+                rows += decision.rows
+            starts.append(len(rows) // 3)
+        groups, axes, bits = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
+        if rows and not self._knows(groups, axes, bits):
+            raise IndexError("The state has a colour group, a unit or an axis that is not there.")
+        return np.array(starts, dtype=np.int64), groups, axes, bits
+
+    def journal(self, state: Sequence[Action | Refinement]) -> tuple[Scratch, Floats]:
         """The arrays of a state and the entries of its journal; see `kerneljournal`."""
         scratch = new_scratch(self.tables, entries(self.tables))
         self.cost(state, scratch)
@@ -207,18 +259,26 @@ class Evaluator:
         journal = scratch.journal[: int(scratch.noted[0])]
         return scratch, positioned(journal, self.tables.event_position)
 
-    def _knows(self, groups: Ints, axes: Ints) -> bool:
+    def _knows(self, groups: Ints, axes: Ints, bits: Ints) -> bool:
         """The kernels do not check: an action of another program would read past their arrays."""
-        inside = groups.min() >= 0 and groups.max() < self.analysis.groups.colours
-        return bool(inside and axes.min() >= 0 and axes.max() < len(self.mesh.axes))
+        starts = self.tables.unit_start
+        if groups.max() >= self.analysis.groups.colours or groups.min() <= -1 - len(starts):
+            return False
+        chosen = groups < 0
+        unit = -2 - groups[chosen]
+        if (unit < 0).any():
+            return False
+        items = starts[unit + 1] - starts[unit]
+        there = (bits[chosen] >= -1) & (bits[chosen] < items)
+        return bool(there.all() and axes.min() >= 0 and axes.max() < len(self.mesh.axes))
 
-    def masks(self, state: Sequence[Action]) -> Ints:
+    def masks(self, state: Sequence[Action | Refinement]) -> Ints:
         """The axes of every item under a state, as bits."""
         scratch = self.new_scratch()
         self.cost(state, scratch)
         return scratch.mask
 
-    def collectives(self, state: Sequence[Action]) -> list[CollectiveCost]:
+    def collectives(self, state: Sequence[Action | Refinement]) -> list[CollectiveCost]:
         """The communication of a state by kind and axes, costliest first."""
         _, journal = self.journal(state)
         sent = journal[np.isin(journal[:, TABLE], (Entry.PARTIAL, Entry.EDGE, Entry.HALO))]

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.program import Floats
 from costmodel.collectives import Kind
-from costmodel.evaluator import Action, Cost, Evaluator
+from costmodel.evaluator import Action, Cost, Evaluator, Refinement
 from costmodel.kerneljournal import (
     COUNT,
     DETAIL,
@@ -106,13 +106,13 @@ class Explanation:
     position: int
 
 
-def explain(evaluator: Evaluator, state: Sequence[Action]) -> Explanation:
+def explain(evaluator: Evaluator, state: Sequence[Action | Refinement]) -> Explanation:
     """Price a state once more, with a journal, and say what each entry of it is."""
     return _Explainer(evaluator, state).run()
 
 
 class _Explainer:
-    def __init__(self, evaluator: Evaluator, state: Sequence[Action]) -> None:
+    def __init__(self, evaluator: Evaluator, state: Sequence[Action | Refinement]) -> None:
         self._evaluator = evaluator
         self._program = evaluator.analysis.program
         self._tables = evaluator.tables

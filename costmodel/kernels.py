@@ -71,6 +71,28 @@ def shard(t: Any, s: Any, group: int, axis: int, bits: int) -> int:
 
 
 @njit(cache=True, nogil=True)
+def choose(t: Any, s: Any, unit: int, axis: int, item: int) -> None:
+    """Apply one place of a refinement: an axis on one item of a unit only, or on none (-1)."""
+    bit = 1 << axis
+    size = t.axis_size[axis]
+    first, end = t.unit_start[unit], t.unit_start[unit + 1]
+    for i in range(first, end):
+        if s.mask[i] & bit and not t.item_fixed[i] & bit:
+            s.mask[i] &= ~bit
+            s.shards[i] //= size
+            s.used[unit] &= ~bit
+    if (
+        item < 0
+        or s.used[unit] & bit
+        or t.item_size[first + item] % (s.shards[first + item] * size)
+    ):
+        return
+    s.mask[first + item] |= bit
+    s.shards[first + item] *= size
+    s.used[unit] |= bit
+
+
+@njit(cache=True, nogil=True)
 def layout_key(s: Any) -> int:
     """A 64-bit key of the whole layout: equal for every order of actions that leads to it."""
     key = np.uint64(0)
@@ -230,10 +252,16 @@ def step_seconds(compute: float, communication: float, overlap: float) -> float:
 def evaluate(
     t: Any, s: Any, groups: Ints, axes: Ints, bits: Ints, count: int
 ) -> tuple[float, float, float, int]:
-    """Price the state that `count` actions lead to; see `Measured` for what comes back."""
+    """Price the state that `count` actions lead to; see `Measured` for what comes back.
+
+    A negative group is a place of a refinement: -2 - unit, with the item in place of the bits.
+    """
     reset(t, s)
     for k in range(count):
-        shard(t, s, groups[k], axes[k], bits[k])
+        if groups[k] >= 0:
+            shard(t, s, groups[k], axes[k], bits[k])
+        else:
+            choose(t, s, -2 - groups[k], axes[k], bits[k])
     compute, communication, peak = price(t, s)
     return compute, communication, peak, layout_key(s)
 

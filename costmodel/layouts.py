@@ -8,13 +8,14 @@ shape whose dimensions take their axes from items of one unit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from itertools import combinations
 
 import numpy as np
 
 from analysis.analyse import Analysis
-from analysis.program import TRANSFERS, Ints
+from analysis.program import TRANSFERS, Ints, Program
 from analysis.types import itemsize
 from costmodel.pins import NO_PINS, Masks, Pins
 
@@ -23,6 +24,18 @@ Item = tuple[int, int, int, int, int]
 
 Unit = tuple[tuple[Item, ...], int]
 """The items, and the axes (as bits) that none of them may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """What has units of its own, by op, value and (of transfers only) use: the same mark, one unit.
+
+    Without a mark all equal units are one.
+    """
+
+    ops: Mapping[int, int] = field(default_factory=dict)
+    values: Mapping[int, int] = field(default_factory=dict)
+    uses: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -46,11 +59,16 @@ class Layouts:
 
 def lay_out(analysis: Analysis, pins: Pins = NO_PINS) -> Layouts:
     """Intern the units and tensors of a program whose pinned tensors are fixed."""
-    return _Interner(analysis, pins).run()
+    return _Interner(analysis, pins, None).run()
+
+
+def mark(layouts: Layouts, analysis: Analysis, pins: Pins, marks: Marks) -> Layouts:
+    """The layouts with units of their own for what is marked; the others keep their numbers."""
+    return _Interner(analysis, pins, layouts).mark(marks)
 
 
 class _Interner:
-    def __init__(self, analysis: Analysis, pins: Pins) -> None:
+    def __init__(self, analysis: Analysis, pins: Pins, known: Layouts | None) -> None:
         self._analysis = analysis
         self._pins = pins
         self._program = analysis.program
@@ -58,19 +76,13 @@ class _Interner:
         # no name, -1, has no group either: it reads the last entry
         self._group = [*np.append(analysis.groups.of_colour, -1)[colour].tolist(), -1]
         self._resolution = _resolutions(analysis)
-        self._unit_number: dict[Unit, int] = {}
-        self._tensor_number: dict[tuple[float, tuple[tuple[int, int], ...]], int] = {}
-        program = self._program
-        self._out = Layouts(
-            op_unit=np.zeros(program.ops, dtype=np.int64),
-            value_unit=np.zeros(program.values, dtype=np.int64),
-            use_tensor=np.zeros(len(program.use_value), dtype=np.int64),
-            value_tensor=np.zeros(program.values, dtype=np.int64),
-            result_tensor=np.zeros(program.values, dtype=np.int64),
-        )
-        self._shapes = program.shapes()
-        self._itemsize = [itemsize(dtype) for dtype in program.dtypes]
-        self._pairwise = [name in TRANSFERS for name in program.names]
+        self._mark = -1
+        self._out = _copy(known) if known is not None else _empty(self._program)
+        self._unit_number = {(unit, -1): n for n, unit in enumerate(self._out.units)}
+        self._tensor_number = {tensor: n for n, tensor in enumerate(self._out.tensors)}
+        self._shapes = self._program.shapes()
+        self._itemsize = [itemsize(dtype) for dtype in self._program.dtypes]
+        self._pairwise = [name in TRANSFERS for name in self._program.names]
         self._last_unit = 0
 
     def run(self) -> Layouts:
@@ -85,16 +97,37 @@ class _Interner:
                 self._work(op)
         return out
 
+    def mark(self, marks: Marks) -> Layouts:
+        """Lay out what is marked anew."""
+        program, out = self._program, self._out
+        for value, number in marks.values.items():
+            self._mark = number
+            out.value_tensor[value] = self._value_tensor(value)
+            out.value_unit[value] = self._last_unit
+            if self._pairwise[program.op_name[program.value_op[value]]]:
+                out.result_tensor[value] = out.value_tensor[value]
+        for op, number in marks.ops.items():
+            self._mark = number
+            self._work(op)
+        for use, number in marks.uses.items():
+            self._mark = number
+            out.use_tensor[use] = self._wanted_tensor(use)
+        return out
+
     def _transfer(self, op: int) -> None:
         """An op that passes each tensor on by itself: the tensors do not compete for axes."""
         program, out = self._program, self._out
         for use in program.uses_of(op):
-            value = int(program.use_value[use])
-            fixed = self._pins.uses.get(use)
-            out.use_tensor[use] = self._own_tensor(value, program.use_names(use), fixed)
+            out.use_tensor[use] = self._wanted_tensor(use)
         for value in program.values_of(op):
             out.result_tensor[value] = out.value_tensor[value]
         out.op_unit[op] = self._unit([], [])
+
+    def _wanted_tensor(self, use: int) -> int:
+        """A value as a transfer wants it."""
+        value = int(self._program.use_value[use])
+        names, fixed = self._program.use_names(use), self._pins.uses.get(use)
+        return self._own_tensor(value, names, fixed)
 
     def _work(self, op: int) -> None:
         """An op that computes: its factors compete for axes."""
@@ -148,9 +181,10 @@ class _Interner:
         return self._intern((items, forbidden))
 
     def _intern(self, unit: Unit) -> int:
-        number = self._unit_number.get(unit)
+        key = (unit, self._mark)
+        number = self._unit_number.get(key)
         if number is None:
-            number = self._unit_number[unit] = len(self._out.units)
+            number = self._unit_number[key] = len(self._out.units)
             self._out.units.append(unit)
             self._out.unit_start.append(self._out.unit_start[-1] + len(unit[0]))
         return number
@@ -177,6 +211,22 @@ class _Interner:
             number = self._tensor_number[key] = len(self._out.tensors)
             self._out.tensors.append(key)
         return number
+
+
+def _empty(program: Program) -> Layouts:
+    return Layouts(
+        op_unit=np.zeros(program.ops, dtype=np.int64),
+        value_unit=np.zeros(program.values, dtype=np.int64),
+        use_tensor=np.zeros(len(program.use_value), dtype=np.int64),
+        value_tensor=np.zeros(program.values, dtype=np.int64),
+        result_tensor=np.zeros(program.values, dtype=np.int64),
+    )
+
+
+def _copy(layouts: Layouts) -> Layouts:
+    return Layouts(
+        **{column.name: getattr(layouts, column.name).copy() for column in fields(Layouts)}
+    )
 
 
 def _resolutions(analysis: Analysis) -> dict[tuple[int, int], tuple[int, tuple[int, int]]]:

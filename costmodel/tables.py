@@ -20,12 +20,11 @@ from costmodel.columns import flat, floats, ints, starts
 from costmodel.dependencies import dependency_columns
 from costmodel.devices import Device
 from costmodel.flops import contraction_seconds
-from costmodel.fusion import Fusion, fuse, policy_of
-from costmodel.layouts import Layouts, lay_out
+from costmodel.fusion import Fusion, policy_of
+from costmodel.layouts import Layouts
 from costmodel.liveness import live_intervals
 from costmodel.memorytables import memory_columns
 from costmodel.mesh import Mesh
-from costmodel.pins import NO_PINS, Pins
 from costmodel.rows import LOOKUP, PRODUCT, edge_rows, halo_rows, partial_rows, root_rows
 
 FEEDING = 1.15
@@ -158,20 +157,18 @@ class Tables(NamedTuple):
 
 
 def build_tables(
-    analysis: Analysis, mesh: Mesh, device: Device, pins: Pins = NO_PINS
-) -> tuple[Tables, Layouts, Fusion]:
-    """The tables of a program for a mesh of devices, with the layouts behind their numbers."""
+    analysis: Analysis, mesh: Mesh, device: Device, layouts: Layouts, fusion: Fusion
+) -> Tables:
+    """The tables of a program for a mesh of devices; `layouts` are behind their numbers."""
     with collector_paused():
-        return _build(analysis, mesh, device, pins)
+        return _build(analysis, mesh, device, layouts, fusion)
 
 
 def _build(
-    analysis: Analysis, mesh: Mesh, device: Device, pins: Pins
-) -> tuple[Tables, Layouts, Fusion]:
+    analysis: Analysis, mesh: Mesh, device: Device, layouts: Layouts, fusion: Fusion
+) -> Tables:
     program = analysis.program
-    layouts = lay_out(analysis, pins)
     policy = policy_of(device)
-    fusion = fuse(program, policy)
     intervals = live_intervals(program, layouts, fusion)
     collectives = collective_tables(mesh, device)
     seconds = contraction_seconds(program, device)
@@ -185,7 +182,7 @@ def _build(
         | _halo_columns(program, layouts)
         | memory_columns(intervals)
     )
-    tables = Tables(
+    return Tables(
         **columns,
         **dependency_columns(columns),
         tile_rows=device.tile[0],
@@ -206,7 +203,6 @@ def _build(
         feeding=FEEDING if policy.around else 1.0,
         beside=BESIDE if policy.around else 1.0,
     )
-    return tables, layouts, fusion
 
 
 Operands = Sequence[tuple[tuple[int, int, float, float], ...]]

@@ -12,6 +12,11 @@ PENALTY = 1e6
 """With this C any byte above the memory weighs more than any time."""
 
 
+def for_the_peak(problem: Problem) -> Problem:
+    """The problem of least bytes above the memory."""
+    return replace(problem, reward=replace(problem.reward, penalty=PENALTY))
+
+
 def closest_to_fitting(problem: Problem, found: Found, control: Control, threads: int = 1) -> Found:
     """A state that is above the memory, polished for its peak alone; others are kept as they are.
 
@@ -21,7 +26,7 @@ def closest_to_fitting(problem: Problem, found: Found, control: Control, threads
     _, cost = problem.cost(found.state)
     if cost.peak <= problem.reward.memory:
         return found
-    strict = replace(problem, reward=replace(problem.reward, penalty=PENALTY))
+    strict = for_the_peak(problem)
     start, _ = strict.cost(found.state)
     better = polish(strict, found.state, start, control, threads=threads)
     value, _ = problem.cost(better.state)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
-from costmodel.evaluator import Action, Cost, Evaluator, Reward, State
+from costmodel.evaluator import Action, Cost, Evaluator, Refined, Refinement, Reward, State
 from search.front import Front
 
 CHUNK = 128
@@ -31,6 +31,10 @@ class Problem:
         cost = self.evaluator.cost(state)
         self.front.note(cost.seconds, cost.peak, state)
         return self.reward.of(cost), cost
+
+    def value(self, state: Refined) -> float:
+        """C(s), of a refined state too; the front knows whole colours alone and is not told."""
+        return self.reward.of(self.evaluator.cost(state))
 
     def costs(self, states: Sequence[State], threads: int = 1) -> list[tuple[float, Cost]]:
         """The same of each of many states."""
@@ -81,7 +85,8 @@ class Found:
     """The best state of a search. `termination` says why it ended.
 
     `bound`, where one is known: no state of the problem has a lower C(s). `relaxation` says how it
-    was computed: `branch and bound` or `linear relaxation` of `search.relaxation`.
+    was computed: `branch and bound` or `linear relaxation` of `search.relaxation`. `refinements`
+    are decisions below the colour level that `cost` counts too; with those there is no bound.
     """
 
     state: State
@@ -91,6 +96,12 @@ class Found:
     termination: str
     bound: float | None = None
     relaxation: str | None = None
+    refinements: tuple[Refinement, ...] = ()
+
+    @property
+    def decisions(self) -> Refined:
+        """The state and then the refinements."""
+        return (*self.state, *self.refinements)
 
     @classmethod
     def after(

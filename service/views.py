@@ -14,6 +14,7 @@ from costmodel.units import parse_bytes, parse_seconds
 from service.records import Job
 from service.states import State
 from toast.request import PlanRequest
+from toast.settings import agreeing
 
 PLANNERS = ("mcts", "greedy", "beam", "ilp", "random")
 """The names of `search.planners.PLANNERS`, which cannot be imported here (it loads the kernels)."""
@@ -56,7 +57,8 @@ class PlanFields(PlanRequest):
         if self.planner not in PLANNERS:
             names = ", ".join(PLANNERS)
             raise InvalidRequest(f"There is no planner {self.planner!r}.", f"Known: {names}.")
-        return PlanRequest.model_validate(self.model_dump(include=set(PlanRequest.model_fields)))
+        fields = self.model_dump(include=set(PlanRequest.model_fields))
+        return agreeing(PlanRequest.model_validate(fields))
 
 
 class JobRequest(PlanFields):

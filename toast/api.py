@@ -38,6 +38,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     forbid: Sequence[str] = (),
     prove: bool = False,
     decisions: Sequence[str] | None = None,
+    refine: bool = False,
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:
     """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
@@ -59,6 +60,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
         prove: also compute a lower bound on the cost of every plan, for `gap` of the plan.
         decisions: of one of a plan's `choices`: the plan that they make, without a search.
+        refine: lay out single parameters, values and ops otherwise than their colours, where that
+            pays by the cost model; not together with `prove`.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
@@ -79,6 +82,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         forbid=tuple(forbid),
         prove=prove,
         decisions=None if decisions is None else tuple(decisions),
+        refine=refine,
     )
     return _plan(module_bytes(module), request, on_progress)
 

@@ -11,7 +11,7 @@ import numpy as np
 from analysis.load import Source
 from analysis.program import PSEUDO
 from costmodel.buffers import loop_slots
-from costmodel.evaluator import Evaluator, State
+from costmodel.evaluator import Evaluator, Refined
 from costmodel.explain import CollectiveTime, Held, KernelTime, explain
 from costmodel.explain import Explanation as Terms
 from costmodel.kerneljournal import Entry
@@ -75,7 +75,7 @@ class Explainer:
             for value in (slot.body, slot.condition, slot.yielded, slot.result)
         }
 
-    def terms(self, state: State) -> Terms:
+    def terms(self, state: Refined) -> Terms:
         """The terms that the price of a state is made of."""
         return explain(self._evaluator, state)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.evaluator import Action, Cost, State
+from costmodel.evaluator import Action, Cost, Refined
 from costmodel.explain import Explanation as Terms
 from costmodel.explain import Held
 from costmodel.scratch import Scratch
@@ -35,7 +35,7 @@ _ORDER: tuple[Obstacle, ...] = (
 
 
 def shortfall(
-    explainer: Explainer, terms: Terms, problem: Problem, state: State, demands: Demands
+    explainer: Explainer, terms: Terms, problem: Problem, state: Refined, demands: Demands
 ) -> Shortfall | None:
     """Why `state` does not fit; None where it does.
 
@@ -77,7 +77,7 @@ class _Split:
 
 
 class _Obstacles:
-    def __init__(self, problem: Problem, state: State, cost: Cost, demands: Demands) -> None:
+    def __init__(self, problem: Problem, state: Refined, cost: Cost, demands: Demands) -> None:
         self._problem = problem
         self._evaluator = problem.evaluator
         self._tables = problem.evaluator.tables
@@ -196,7 +196,8 @@ class _Obstacles:
         """The action for a split, resolved in its favour and else as the colour is already."""
         tables, item = self._tables, split.item
         group = int(tables.item_group[item])
-        bits = next((action.bits for action in self._state if action.group == group), 0)
+        actions = [one for one in self._state if isinstance(one, Action) and one.group == group]
+        bits = actions[0].bits if actions else 0
         place, side = int(tables.item_bit[item]), int(tables.item_side[item])
         if place >= 0:
             bits = bits | 1 << place if side else bits & ~(1 << place)

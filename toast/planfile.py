@@ -116,11 +116,17 @@ class Collective(Record):
 
 
 class Decision(Record):
-    """One action of the plan, in order."""
+    """One decision of the plan, in order.
+
+    Without `places` an action on a colour. With them a refinement below the colour level: the
+    parameters, values and ops at which the axis is elsewhere than the colour has it. A refinement
+    is none of the `decisions` of a request, which asks for it by `refine`.
+    """
 
     colour: str
     axis: str
     resolution: str
+    places: list[str] = Field(default_factory=list)
     cost_after: float
 
 
@@ -128,6 +134,7 @@ class Choice(Cost):
     """A plan to choose from: none that was seen is faster and smaller at once.
 
     `decisions` make it again, as `decisions` of a request; `chosen` is this very plan.
+    Costs and decisions are those before refinements.
     """
 
     decisions: list[str]

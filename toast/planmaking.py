@@ -10,7 +10,7 @@ from analysis.load import Source
 from analysis.program import PSEUDO, Program
 from costmodel.automesh import is_auto
 from costmodel.evaluator import Cost as Priced
-from costmodel.evaluator import State
+from costmodel.evaluator import Refined
 from costmodel.placement import place, places
 from search.problem import Found, Problem
 from toast import planfile
@@ -35,10 +35,12 @@ from toast.planfile import (
     Tensor,
     Unpriced,
 )
+from toast.refined import refinements
 from toast.request import PlanRequest
 from toast.searching import Answer
 from toast.settings import threads_of
 from toast.specs import Pin, Specs
+from toast.telling import Telling
 
 _VERSIONS = ("toast-planner", "jax", "jaxlib", "numpy", "numba")
 
@@ -55,6 +57,7 @@ class Planned:
     pins: list[Pin]
     explanation: Explanation
     shortfall: Shortfall | None
+    say: Telling
 
     @property
     def problem(self) -> Problem:
@@ -78,7 +81,7 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
     program = planned.source.program
     memory = int(problem.reward.memory)
     arguments = _arguments(planned)
-    costs = _costs(problem, found.state, memory)
+    costs = _costs(problem, found.decisions, memory)
     pins = records(planned.demands, _planned_layouts(planned))
     return Plan(
         mesh=_mesh(problem),
@@ -97,8 +100,11 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         predicted=costs[0],
         unsharded=costs[1],
         baselines=_baselines(problem, memory),
-        collectives=_collectives(problem, found.state),
-        decisions=decisions(problem, found.state),
+        collectives=_collectives(problem, found.decisions),
+        decisions=[
+            *decisions(problem, found.state),
+            *refinements(problem, found, planned.say),
+        ],
         choices=_choices(planned),
         meshes=_meshes(planned, memory),
         request=request,
@@ -122,6 +128,8 @@ def _warnings(planned: Planned, pins: list[planfile.Pin]) -> list[str]:
     found = [*planned.source.warnings, *planned.demands.warnings, *overruled(pins)]
     if planned.request.prove and planned.found.bound is None:
         found.append("No lower bound was proved: there was no time, or the decisions were given.")
+    if planned.request.refine and not planned.found.refinements:
+        found.append("Nothing was refined: no refinement pays, or there was no time.")
     return found
 
 
@@ -220,7 +228,7 @@ def _cost(priced: Priced, memory: int) -> Cost:
     )
 
 
-def _costs(problem: Problem, state: State, memory: int) -> tuple[Cost, Cost]:
+def _costs(problem: Problem, state: Refined, memory: int) -> tuple[Cost, Cost]:
     evaluator = problem.evaluator
     return _cost(evaluator.cost(state), memory), _cost(evaluator.cost(()), memory)
 
@@ -233,7 +241,7 @@ def _baselines(problem: Problem, memory: int) -> list[Baseline]:
     return [Baseline(name="data_parallel", **cost.model_dump())]
 
 
-def _collectives(problem: Problem, state: State) -> list[Collective]:
+def _collectives(problem: Problem, state: Refined) -> list[Collective]:
     names = [axis.name for axis in problem.evaluator.mesh.axes]
     return [
         Collective(

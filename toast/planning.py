@@ -68,14 +68,14 @@ def make_plan(
         cancelled=cancelled,
     )
     answer = job.run(candidates)
-    problem, state, demanded = answer.best.problem, answer.best.found.state, answer.best.demands
+    problem, found, demanded = answer.best.problem, answer.best.found, answer.best.demands
     stages.enter("explain", END)
     explainer = Explainer(source, problem.evaluator)
-    terms = explainer.terms(state)
+    terms = explainer.terms(found.decisions)
     explanation = explainer.explanation(terms)
-    missing = shortfall(explainer, terms, problem, state, demanded)
+    missing = shortfall(explainer, terms, problem, found.decisions, demanded)
     stages.enter("write", 0.92)
-    specs = Specs(problem.evaluator, state, values=demanded.values, uses=demanded.uses)
+    specs = Specs(problem.evaluator, found.decisions, values=demanded.values, uses=demanded.uses)
     pins = specs.pins()
     written = write(source, answer.best.mesh, specs, pins, frozenset(demanded.values))
     stages.enter("describe", 0.98)
@@ -88,6 +88,7 @@ def make_plan(
         pins=pins,
         explanation=explanation,
         shortfall=missing,
+        say=explainer.say,
     )
     plan = describe(planned, stages.finish(source))
     return PlanResult(plan=plan, module=written, suffix=source.loaded.form.suffix)

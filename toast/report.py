@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from costmodel.units import format_bytes, format_seconds
-from toast.planfile import Cost, MeshAxis, Plan, Spec
+from toast.planfile import Cost, Decision, MeshAxis, Plan, Spec
 from toast.siblings import merge_siblings
 
 MIN_WIDTH = 120
@@ -163,14 +163,23 @@ def collectives(plan: Plan) -> Table | Text:
 
 
 def decisions(plan: Plan) -> Table | Text:
-    """The actions in order, each with the cost after it (1 is the unsharded module)."""
+    """The decisions in order, each with the cost after it (1 is the unsharded module)."""
     if not plan.decisions:
         return Text("Decisions: none; the unsharded layout is the best found.")
-    table = plain_table("Decisions", ">", "colour", "axis", "resolution", ">cost after")
+    where = "colour or place" if any(row.places for row in plan.decisions) else "colour"
+    table = plain_table("Decisions", ">", where, "axis", "resolution", ">cost after")
     for number, row in enumerate(plan.decisions, 1):
-        texts = (Text(row.colour), Text(row.axis), Text(row.resolution or "-"))
+        texts = (Text(_told(row)), Text(row.axis), Text(row.resolution or "-"))
         table.add_row(str(number), *texts, f"{row.cost_after:.4f}")
     return table
+
+
+def _told(row: Decision) -> str:
+    """The colour; of a refinement below the colour level its first place."""
+    if not row.places:
+        return row.colour
+    more = f" and {len(row.places) - 1} more" if len(row.places) > 1 else ""
+    return row.places[0] + more
 
 
 def proof(plan: Plan) -> Text | None:

@@ -18,7 +18,8 @@ class PlanRequest(BaseModel):
     C of the reward, what bytes above the memory weigh against time; `overlap` (0 to 1) the part of
     the communication that can hide behind computation. `prove` asks for a lower bound on the cost
     of every plan; `decisions` (`COLOUR=axis` or `COLOUR=axis:bits`, as `choices` of a plan has
-    them) for the plan that they make, without a search.
+    them) for the plan that they make, without a search. `refine` asks for refinements below the
+    colour level after all that; a bound does not hold for those, so not for `prove` too.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,3 +38,4 @@ class PlanRequest(BaseModel):
     forbid: tuple[str, ...] = ()
     prove: bool = False
     decisions: tuple[str, ...] | None = None
+    refine: bool = False

@@ -19,6 +19,7 @@ from search.planners import PLANNERS
 from search.problem import Found, Problem, Settings
 from search.progress import Control
 from search.proof import prove
+from search.refine import refine
 from toast.deciding import state_of
 from toast.pinning import Demands, demands
 from toast.request import PlanRequest
@@ -28,7 +29,9 @@ from toast.stages import Stages
 BEGIN, END, PROOF = 0.3, 0.9, 0.1
 """Parts of the whole job: where searching begins and ends, and what of it a proof takes."""
 CHOOSING = 0.1
-"""What choices may take of the time that is left for a proof."""
+"""What choices may take of the time that is left for a proof or for refinements."""
+REFINING = 0.25
+"""Time for refinements, as a part of the time for the search before them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +45,8 @@ class Searched:
 
     @property
     def cost(self) -> Cost:
-        """What the found state costs."""
-        return self.problem.evaluator.cost(self.found.state)
+        """What was found costs, with its refinements."""
+        return self.problem.evaluator.cost(self.found.decisions)
 
     def badness(self) -> tuple[float, float]:
         """Bytes above the memory, then seconds."""
@@ -91,15 +94,29 @@ class Job:
             control.cancelled = self.cancelled
         best = self._best(meshes, control)
         if self.request.decisions is not None:
+            best = self._refined(best, control)
             return Answer(best=best, choices=[], tried=self.tried)
         self.stages.enter("choices", END - PROOF)
-        part = control.share(CHOOSING if self.request.prove else 1)
+        part = control.share(CHOOSING if self._later() else 1)
         threads = self._settings().threads
         found, points = choices(best.problem, best.found, part.quiet(), threads)
         if self.request.prove:
             self.stages.enter("proof", END - PROOF, END)
             found = prove(best.problem, found, self._settings(), control)
-        return Answer(best=replace(best, found=found), choices=points, tried=self.tried)
+        best = self._refined(replace(best, found=found), control)
+        return Answer(best=best, choices=points, tried=self.tried)
+
+    def _later(self) -> float:
+        """What comes after the search may take, as a part of the time that the search has."""
+        return 1.0 if self.request.prove else REFINING if self.request.refine else 0.0
+
+    def _refined(self, best: Searched, control: Control) -> Searched:
+        """What was found with the refinements that pay, where the request asks for them."""
+        if not self.request.refine:
+            return best
+        self.stages.enter("refine", END - PROOF, END)
+        problem, found = refine(best.problem, best.found, control)
+        return replace(best, problem=problem, found=found)
 
     def _best(self, meshes: Sequence[Mesh], control: Control) -> Searched:
         best: Searched | None = None
@@ -129,8 +146,8 @@ class Job:
     def _searched(self, mesh: Mesh, number: int, count: int, control: Control) -> Searched:
         """The search on one mesh, which has its part of the time that is left.
 
-        All meshes have equal parts, and a proof as much as all of them. What is made before the
-        search takes no time of the budget.
+        All meshes have equal parts, and a proof as much as all of them, refinements a part of
+        that. What is made before the search takes no time of the budget.
         """
         start = control.elapsed()
         span = (END - PROOF - BEGIN) / count
@@ -143,7 +160,7 @@ class Job:
         found = self._given(problem)
         if found is None:
             control.leave_out(start)
-            part = control.share(1 / (count - number + (count if self.request.prove else 0)))
+            part = control.share(1 / (count - number + count * self._later()))
             settings = self._settings()
             found = PLANNERS[self.request.planner](problem, settings, part)
             found = closest_to_fitting(problem, found, part, settings.threads)

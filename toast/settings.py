@@ -34,7 +34,7 @@ def make_request(
     meshes(text, find(device))
     fields = {key: value for key, value in settings.items() if value is not None}
     try:
-        return PlanRequest(
+        request = PlanRequest(
             mesh=text,
             device=device,
             memory=None if memory is None else parse_bytes(memory),
@@ -43,6 +43,18 @@ def make_request(
         )
     except ValidationError as error:
         raise _invalid(error) from None
+    return agreeing(request)
+
+
+def agreeing(request: PlanRequest) -> PlanRequest:
+    """The request, whose settings go together; raises InvalidRequest where they do not."""
+    if request.prove and request.refine:
+        raise InvalidRequest(
+            "The settings 'prove' and 'refine' do not go together: a lower bound is one of whole "
+            "colours, and does not hold for a refined plan.",
+            "Ask for one of the two.",
+        )
+    return request
 
 
 def device_text(device: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.facts import CONSTRAINT
 from analysis.program import Program
-from costmodel.evaluator import Evaluator, State
+from costmodel.evaluator import Action, Evaluator, Refined
 from costmodel.layouts import Unit
 from costmodel.rows import edges
 from toast.guards import guarded_ops
@@ -39,7 +39,7 @@ class Specs:
     def __init__(
         self,
         evaluator: Evaluator,
-        state: State,
+        state: Refined,
         *,
         values: Mapping[int, Spec] | None = None,
         uses: Mapping[int, Spec] | None = None,
@@ -53,22 +53,33 @@ class Specs:
         self._group = [item[0] for unit, _ in self._layouts.units for item in unit]
         self._order = self._axis_orders(state)
 
-    def _axis_orders(self, state: State) -> dict[int, list[int]]:
+    def _axis_orders(self, state: Refined) -> dict[int, list[int]]:
         """For each colour group its axes, the one that stands alone most often first.
 
         Where an axis is dropped at some ops, the rest must be a prefix: XLA then gathers or
         scatters it in place, and otherwise reshuffles the whole tensor first.
         """
         taken: dict[int, list[int]] = {}
-        for action in state:
-            axes = taken.setdefault(action.group, [])
-            if action.axis not in axes:
-                axes.append(action.axis)
+        for group, axis in self._taken(state):
+            axes = taken.setdefault(group, [])
+            if axis not in axes:
+                axes.append(axis)
         seen = self._occurrences()
         return {
             group: sorted(axes, key=lambda axis: (-seen.get((group, axis), 0), axes.index(axis)))
             for group, axes in taken.items()
         }
+
+    def _taken(self, state: Refined) -> Iterator[tuple[int, int]]:
+        """The colour groups that get an axis, in order."""
+        starts = self._layouts.unit_start
+        for decision in state:
+            if isinstance(decision, Action):
+                yield decision.group, decision.axis
+            else:
+                for unit, item in decision.places:
+                    if item >= 0:
+                        yield self._group[starts[unit] + item], decision.axis
 
     def _occurrences(self) -> dict[tuple[int, int], int]:
         """How many definitions and uses have an axis on a dimension of a group."""

@@ -90,8 +90,8 @@ def collective_seconds(rows: tuple[Collective, ...], mesh: Mesh, device: Device)
         else:
             sets = [sum(1 << names.index(axis) for axis in row.axes)]
         kind, size = Kind[row.kind.upper()], row.result_bytes / max(row.count, 1e-9)
-        both_ways = kind is Kind.COLLECTIVE_PERMUTE and row.count >= 2 and row.group_size >= MANY
-        count = row.count / 2 if both_ways else row.count
+        many = kind is Kind.COLLECTIVE_PERMUTE and max(tables.shards[sets]) >= MANY
+        count = row.count / 2 if many and row.count >= 2 else row.count
         total += count * max(tables.seconds(kind, axes, size) for axes in sets)
     return total
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from analysis.load import Source
-from costmodel.evaluator import Evaluator, State
+from costmodel.evaluator import Evaluator, Refined
 from tests.laws.layout import Array
 from tests.laws.xla_child import Reply, Request
 from toast.specs import Specs
@@ -62,7 +62,7 @@ class Xla:
 
 
 def request_of(
-    module: str, source: Source, evaluator: Evaluator, state: State, inputs: list[Array]
+    module: str, source: Source, evaluator: Evaluator, state: Refined, inputs: list[Array]
 ) -> Request:
     """What a state's plan would be; `source` is written to and of no use afterwards."""
     program = source.program

@@ -78,6 +78,7 @@ def test_a_job_with_a_bad_setting_is_not_queued(
         ("mesh=data=1", 400, "invalid_mesh"),
         ("mesh=auto:0", 400, "invalid_mesh"),
         ("mesh=data=2&prove=perhaps", 422, "invalid_request"),
+        ("mesh=data=2&prove=true&refine=true", 400, "invalid_request"),
         ("mesh=data=2,data=2", 400, "invalid_mesh"),
         ("mesh=data=2&device=abacus", 400, "unknown_device"),
         ("mesh=data=2&memory=lots", 400, "invalid_request"),

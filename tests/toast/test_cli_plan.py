@@ -105,6 +105,22 @@ def test_a_plan_is_bounded_on_request(tmp_path: Path) -> None:
     assert plan.search.planner == "mcts"
 
 
+def test_a_plan_is_refined_on_request(tmp_path: Path) -> None:
+    module, out = tmp_path / "step", tmp_path / "out"
+    module.write_bytes(forms.serialize(mlp.make_step(mlp.PRESETS["tiny"]), "text"))
+    done = toast("plan", module, *FLAGS, "--refine", "-o", out)
+    assert done.returncode == 0, done.stderr
+    plan = Plan.from_json((out / "plan.json").read_bytes())
+    assert plan.request is not None
+    assert plan.request.refine
+    assert "refine" in plan.stages
+    verified = toast("verify", out)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    both = toast("plan", module, *FLAGS, "--refine", "--prove", "-o", out)
+    assert both.returncode == 2
+    assert "do not go together" in both.stderr
+
+
 def test_another_form_leaves_no_stale_files(tmp_path: Path) -> None:
     step = mlp.make_step(mlp.PRESETS["tiny"])
     for form in ("text", "export"):

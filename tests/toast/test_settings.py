@@ -43,6 +43,7 @@ def test_a_mesh_to_be_chosen_is_left_to_the_engine() -> None:
         ({"mesh": "data=1"}, InvalidMesh, "one device"),
         ({"mesh": "auto:x"}, InvalidMesh, "for how many devices"),
         ({"mesh": "data=2", "prove": "perhaps"}, InvalidRequest, "'prove' is out of range"),
+        ({"mesh": "data=2", "prove": True, "refine": True}, InvalidRequest, "not go together"),
         ({"mesh": "data=2,data=4"}, InvalidMesh, "named twice"),
         ({"mesh": "data:2"}, InvalidMesh, "not a mesh axis"),
         ({"mesh": "data=2@nvlink"}, InvalidMesh, "which tpu-v5e does not have"),

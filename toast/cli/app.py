@@ -59,6 +59,7 @@ def plan_command(  # noqa: PLR0913 - one parameter for each flag
     pin: options.Pins = None,
     forbid: options.Forbid = None,
     prove: options.Prove = False,
+    refine: options.Refine = False,
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
 ) -> None:
@@ -78,6 +79,7 @@ def plan_command(  # noqa: PLR0913 - one parameter for each flag
             pins=pin,
             forbid=forbid,
             prove=prove,
+            refine=refine,
         )
         check_output(output)
         result = _plan_in_child(read_module(module), request, output)
@@ -300,6 +302,7 @@ def submit_command(  # noqa: PLR0913 - one parameter for each flag
     pin: options.Pins = None,
     forbid: options.Forbid = None,
     prove: options.Prove = False,
+    refine: options.Refine = False,
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
     key: options.Key = None,
@@ -322,6 +325,7 @@ def submit_command(  # noqa: PLR0913 - one parameter for each flag
             pins=pin,
             forbid=forbid,
             prove=prove,
+            refine=refine,
         )
         check_output(output)
         original = read_module(module)

@@ -56,6 +56,14 @@ Prove = Annotated[
     bool,
     typer.Option("--prove", help="Also bound the cost of every plan from below; takes longer."),
 ]
+Refine = Annotated[
+    bool,
+    typer.Option(
+        "--refine",
+        help="After the search lay out single parameters, values and ops otherwise than their "
+        "colours, where that pays by the cost model.",
+    ),
+]
 Explain = Annotated[
     bool,
     typer.Option("--explain", help="Also print where time and memory go, as `toast explain`."),

@@ -1,0 +1,120 @@
+"""Plans with decisions below the colour level: what they cost, and what XLA makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from costmodel.evaluator import Evaluator, Refined, Refinement, State
+from search.places import Place, Thing, Things, marks, places
+from search.refinements import Refinements
+from search.sides import sides
+from tests.laws.chains import Text
+from tests.laws.executor import same, unsharded
+from tests.laws.programs import EIGHT, picks, programs
+from tests.laws.states import prepared, state_of
+from tests.laws.xla import Xla, request_of
+
+FEW = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+MANY = settings(FEW, max_examples=1500, derandomize=False, print_blob=True)
+chosen_places = st.lists(st.integers(0, 10_000), min_size=1, max_size=4)
+
+
+def everywhere(evaluator: Evaluator) -> tuple[Things, list[Place]]:
+    """Every place of a program."""
+    things, program = Things(evaluator), evaluator.analysis.program
+    values: list[Thing] = [("value", value) for value in range(program.values)]
+    return things, places(things, values, 10_000)
+
+
+def refined(
+    evaluator: Evaluator, state: State, picked: list[int]
+) -> tuple[Evaluator, Refined, list[Place]]:
+    """A finer evaluator, and the state with refinements that some numbers pick."""
+    things, spots = everywhere(evaluator)
+    sets = sides(evaluator, state, things)
+    finer = evaluator.marked(marks([spot.things for spot in spots], [one.things for one in sets]))
+    refinements, taken = Refinements(finer, things, spots, sets), tuple[Refinement, ...]()
+    for pick in picked:
+        there = refinements.open(finer.masks((*state, *taken)))
+        if there:
+            taken = (*taken, there[pick % len(there)])
+    return finer, (*state, *taken), spots
+
+
+def check(xla: Xla, text: Text, mesh: str, chosen: list[int], picked: list[int]) -> None:
+    module = text.module()
+    source, evaluator = prepared(module, mesh)
+    finer, decisions, _ = refined(evaluator, state_of(evaluator, chosen), picked)
+    note(f"{module}\n{decisions}")
+    inputs = text.inputs(in_bounds=True)
+    expected = unsharded(source, evaluator, inputs)
+    request = request_of(module, source, finer, decisions, inputs)
+    note(request.sharded.decode())
+    reply = xla.run(request)
+    assert not isinstance(reply, str), reply
+    assert same(expected, reply[0])
+    assert same(*reply)
+
+
+@FEW
+@given(text=programs(), mesh=st.sampled_from(EIGHT), chosen=picks, picked=chosen_places)
+def test_written_modules_with_refinements_give_the_unsharded_result(
+    xla: Xla, text: Text, mesh: str, chosen: list[int], picked: list[int]
+) -> None:
+    check(xla, text, mesh, chosen, picked)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@MANY
+@given(text=programs(most=10), mesh=st.sampled_from(EIGHT), chosen=picks, picked=chosen_places)
+def test_long_chains_with_refinements_give_the_unsharded_result(
+    xla: Xla, text: Text, mesh: str, chosen: list[int], picked: list[int]
+) -> None:
+    check(xla, text, mesh, chosen, picked)
+
+
+@FEW
+@given(text=programs(), mesh=st.sampled_from(EIGHT), chosen=picks)
+def test_units_of_their_own_change_no_price(text: Text, mesh: str, chosen: list[int]) -> None:
+    _, evaluator = prepared(text.module(), mesh)
+    state = state_of(evaluator, chosen)
+    _, spots = everywhere(evaluator)
+    coarse, fine = (
+        evaluator.cost(state),
+        evaluator.marked(marks([spot.things for spot in spots])).cost(state),
+    )
+    assert fine.compute == pytest.approx(coarse.compute)
+    assert fine.communication == pytest.approx(coarse.communication)
+    assert fine.peak == pytest.approx(coarse.peak)
+
+
+@FEW
+@given(text=programs(), mesh=st.sampled_from(EIGHT), chosen=picks, picked=chosen_places)
+def test_every_refinement_that_is_open_moves_its_axis_and_nothing_else(
+    text: Text, mesh: str, chosen: list[int], picked: list[int]
+) -> None:
+    _, evaluator = prepared(text.module(), mesh)
+    finer, decisions, _ = refined(evaluator, state_of(evaluator, chosen), picked)
+    starts = finer.tables.unit_start
+    for count, refinement in enumerate(decisions):
+        if not isinstance(refinement, Refinement):
+            continue
+        before, after = finer.masks(decisions[:count]), finer.masks(decisions[: count + 1])
+        changed = np.flatnonzero(before != after)
+        assert set((before ^ after)[changed].tolist()) == {1 << refinement.axis}
+        for unit, item in refinement.places:
+            held = np.flatnonzero(after[starts[unit] : starts[unit + 1]] >> refinement.axis & 1)
+            assert held.tolist() == ([item] if item >= 0 else [])
+            changed = changed[(changed < starts[unit]) | (changed >= starts[unit + 1])]
+        assert not changed.size
+    assert finer.cost(decisions) == finer.cost(decisions, finer.new_scratch())
