@@ -19,7 +19,7 @@ from examples.forms import Step
 from examples.models import gns, itx
 from search.problem import Problem
 from tests.search.known_layouts.planned import plan_step
-from tests.search.known_layouts.steps import mlp_training, module_of
+from tests.search.known_layouts.steps import attention_forward, mlp_training, module_of
 from toast.judge import Target, judge
 from toast.specs import Specs
 from toast.writer import write
@@ -43,6 +43,13 @@ CASES: dict[str, tuple[Step, str, tuple[Choice, ...]]] = {
         mlp_training(layers=3, width=512, hidden=2048, tokens=131072),
         "data=8",
         (("['x']", 0, "data"),),
+    ),
+    "Megatron pairs of attention": (
+        attention_forward(
+            layers=2, batch=1, seq=1024, width=4096, heads=32, size=128, shared=False
+        ),
+        "model=8",
+        tuple((weight, 1, "model") for weight in ("['query']", "['key']", "['value']")),
     ),
     "batch, Megatron and multi-query": (
         itx.make_step(replace(itx.PRESETS["paper_5b"], layers=2, batch=4, prompt=2048, seq=2048)),
