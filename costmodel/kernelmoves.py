@@ -14,7 +14,7 @@ ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5
 BYTES = int(Bound.BYTES)
 MANY = 8
 """From so many devices on a product sends its sums block by block in both directions."""
-MANY_HIDDEN, FEW_HIDDEN = 0.5, 0.8
+MANY_HIDDEN, FEW_HIDDEN = 0.4, 0.6
 """The least part of that sending that multiplying has to hide, for many devices and for fewer."""
 
 
