@@ -25,16 +25,19 @@ INDEX_BYTES = 4
 def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
     """Stored products whose only reader is one elementwise kernel: computed inside it.
 
-    They are stored all the same where their partial sums are added up over devices.
+    They are stored all the same where their partial sums are added up over devices, and where a
+    reduction reads them, even one that runs beside the product.
     """
     readers = Counter(_value(program, use) for kernel in fusion.kernels for use in kernel.reads)
     returned = {int(program.use_value[result.use]) for result in program.results}
     made = {root.op for root in fusion.roots if len(root.contractions) == 1}
+    reductions = (r for r in fusion.roots if role(program.kind(r.op)) is Role.REDUCE)
+    reduced = {_value(program, use) for root in reductions for use in root.reads}
     found = set()
     for kernel in fusion.kernels:
         if _is_elementwise(program, kernel):
             for value in (_value(program, use) for use in kernel.reads):
-                alone = readers[value] == 1 and value not in returned
+                alone = readers[value] == 1 and value not in returned | reduced
                 if alone and int(program.value_op[value]) in made:
                     found.add(value)
     return found

@@ -14,6 +14,7 @@ from costmodel.evaluator import Action, Evaluator
 from costmodel.fusion import GPU, TPU, Policy, fuse
 from costmodel.kernelmerge import Kernel
 from costmodel.mesh import Mesh
+from costmodel.turned import inside_kernels
 
 SCORES = (4, 256, 64), (4, 512, 64)
 
@@ -121,3 +122,15 @@ def test_partial_sums_are_reduced_behind_their_product() -> None:
     costs = {size: evaluator.cost((Action(group=groups[size], axis=0),)) for size in (4, 64)}
     assert costs[4].compute < evaluator.cost(()).compute
     assert costs[64].compute >= 2 * scores / tpu.element_rate
+
+
+def test_scores_that_are_reduced_beside_their_product_are_in_memory_all_the_same() -> None:
+    def scaled(q: jax.Array, k: jax.Array) -> jax.Array:
+        scores = jnp.einsum("bsh,bth->bst", q, k).astype(jnp.float32)
+        return jnp.exp(scores - scores.max(axis=-1, keepdims=True))
+
+    program = lowered(scaled, *SCORES)
+    fusion = fuse(program, TPU)
+    (kernel,) = kernels(program)
+    assert kernel.contractions
+    assert not inside_kernels(program, fusion)

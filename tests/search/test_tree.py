@@ -241,4 +241,5 @@ def test_another_process_finds_the_same_plan() -> None:
     there = json.loads(child.stdout)
     state = [[action[name] for name in ("group", "axis", "bits")] for action in there.pop("state")]
     assert state == [[action.group, action.axis, action.bits] for action in here.state]
+    assert there.pop("refinements") == list(here.refinements)
     assert Found(state=here.state, **there) == here
