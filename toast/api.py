@@ -45,23 +45,19 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
 
     Args:
         module: bytes in any form, a path, a `jax.export.Exported` or a `jax.stages.Lowered`.
-        mesh: `"data=2,model=4"`, with networks or without (docs/devices.md), a mapping, or JAX's;
-            `"auto:8"` for the best mesh of 8 devices.
+        mesh: `"data=2,model=4"` (docs/devices.md), `"auto:8"`, a mapping, or JAX's.
         device: a name of `toast devices`, or the path of a device file.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
         seed: of the search; with it, `rollouts` and `threads=1` the answer is repeatable.
-        rollouts: until the search converges when None.
-        budget: seconds of search, or such as `"10s"`.
+        rollouts, budget: until the search converges when None; a budget may be such as `"10s"`.
         threads: 0 is one per core.
         planner: `mcts`, `greedy`, `beam`, `ilp` or `random`.
         penalty: C of the reward, bytes above the memory against time; 10 when None.
         overlap: part of the communication, 0 to 1, that hides behind computation.
-        pins: layouts to keep, as `"PATTERN=axis,None,..."` (docs/cli.md has the patterns).
-        forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
+        pins, forbid: layouts to keep, and axes not to use, as in docs/cli.md.
         prove: also compute a lower bound on the cost of every plan, for `gap` of the plan.
         decisions: of one of a plan's `choices`: the plan that they make, without a search.
-        refine: lay out single parameters, values and ops otherwise than their colours, where that
-            pays by the cost model; not together with `prove`.
+        refine: lay single values and ops out otherwise than their colours; not with `prove`.
         on_progress: called in this thread with the fields of `search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
