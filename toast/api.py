@@ -49,12 +49,14 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         device: a name of `toast devices`, or the path of a device file.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
         seed: of the search; with it, `rollouts` and `threads=1` the answer is repeatable.
-        rollouts, budget: until the search converges when None; a budget may be such as `"10s"`.
+        rollouts: until the search converges when None.
+        budget: seconds of search, or such as `"10s"`.
         threads: 0 is one per core.
         planner: `mcts`, `greedy`, `beam`, `ilp` or `random`.
         penalty: C of the reward, bytes above the memory against time; 10 when None.
         overlap: part of the communication, 0 to 1, that hides behind computation.
-        pins, forbid: layouts to keep, and axes not to use, as in docs/cli.md.
+        pins: layouts to keep, as `"PATTERN=axis,None,..."` (docs/cli.md has the patterns).
+        forbid: axes that arguments must not be sharded over, as `"PATTERN=axis,..."`.
         prove: also compute a lower bound on the cost of every plan, for `gap` of the plan.
         decisions: of one of a plan's `choices`: the plan that they make, without a search.
         refine: lay single values and ops out otherwise than their colours; not with `prove`.
@@ -74,13 +76,15 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         planner=planner,
         penalty=penalty,
         overlap=overlap,
-        pins=tuple(pins),
-        forbid=tuple(forbid),
         prove=prove,
-        decisions=None if decisions is None else tuple(decisions),
         refine=refine,
+        **_tuples(pins=pins, forbid=forbid, decisions=decisions),
     )
     return _plan(module_bytes(module), request, on_progress)
+
+
+def _tuples(**texts: Sequence[str] | None) -> dict[str, tuple[str, ...] | None]:
+    return {name: None if found is None else tuple(found) for name, found in texts.items()}
 
 
 def _plan(
