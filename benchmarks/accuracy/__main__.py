@@ -16,12 +16,10 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.accuracy.environment import ROOT, rerun
 from benchmarks.accuracy.schedule import TARGETS
+from benchmarks.command import dispatch, new_parser, told
 
 DATA = Path(__file__).parent / "data"
-# Nothing here runs on an accelerator, and looking for one takes seconds.
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,15 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(given)
     commands = {"run": _run, "reprice": _reprice, "report": _report, "write": _write}
-    if options.command != "all":
-        return commands[options.command](options)
-    rest = given[:]
-    rest.remove("all")
-    for command in commands:
-        code = rerun([command, *rest])
-        if code:
-            return code
-    return 0
+    return dispatch(given, options, commands, "benchmarks.accuracy")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -86,24 +76,16 @@ def _report(options: argparse.Namespace) -> int:
 def _write(options: argparse.Namespace) -> int:
     from benchmarks.accuracy.document import write_page
 
-    for path in write_page(options.data, options.docs):
-        print(path, file=sys.stderr)
-    return 0
+    return told(write_page(options.data, options.docs))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.accuracy",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = new_parser(
+        "benchmarks.accuracy", __doc__, ("run", "reprice", "report", "write", "all"), DATA
     )
-    parser.add_argument("command", choices=("run", "reprice", "report", "write", "all"))
     parser.add_argument("--targets", default=",".join(TARGETS), help="what to compile for")
     parser.add_argument("--models", help="only these, separated by commas")
     parser.add_argument("--limit", type=int, help="compile at most this many cases")
-    parser.add_argument("--time-limit", type=float, help="start no case after these seconds")
-    parser.add_argument("--data", type=Path, default=DATA, help="the directory of cases")
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where `write` writes")
     parser.add_argument("--hlo", type=Path, help="keep the compiled HLO in this directory")
     parser.add_argument("--verbose", action="store_true", help="one line a case as well")
     parser.add_argument(

@@ -17,11 +17,9 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.accuracy.environment import ROOT, rerun
+from benchmarks.command import dispatch, new_parser, told
 
 DATA = Path(__file__).parent / "data"
-# Nothing here runs on an accelerator, and looking for one takes seconds.
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,15 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(given)
     commands = {"run": _run, "report": _report, "write": _write}
-    if options.command != "all":
-        return commands[options.command](options)
-    rest = given[:]
-    rest.remove("all")
-    for command in commands:
-        code = rerun([command, *rest], program="benchmarks.planners")
-        if code:
-            return code
-    return 0
+    return dispatch(given, options, commands, "benchmarks.planners")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -82,18 +72,11 @@ def _report(options: argparse.Namespace) -> int:
 def _write(options: argparse.Namespace) -> int:
     from benchmarks.planners.document import write_page
 
-    for path in write_page(options.data, options.docs):
-        print(path, file=sys.stderr)
-    return 0
+    return told(write_page(options.data, options.docs))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.planners",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("command", choices=("run", "report", "write", "all"))
+    parser = new_parser("benchmarks.planners", __doc__, ("run", "report", "write", "all"), DATA)
     parser.add_argument("--targets", default="", help="what to compile for")
     parser.add_argument("--models", default="", help="only these, separated by commas")
     parser.add_argument("--meshes", default="", help="only these, separated by semicolons")
@@ -103,11 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--again", default="", help="plan these again, though they are done")
     parser.add_argument("--failed", action="store_true", help="run again what failed")
     parser.add_argument("--limit", type=int, help="compile at most this many cases")
-    parser.add_argument("--time-limit", type=float, help="start no case after these seconds")
     parser.add_argument("--compile-seconds", type=float, default=300.0, help="of one compile")
     parser.add_argument("--peer-seconds", type=float, default=400.0, help="of the peer")
-    parser.add_argument("--data", type=Path, default=DATA, help="the directory of cases")
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where `write` writes")
     parser.add_argument("--hlo", type=Path, help="keep the compiled HLO in this directory")
     return parser
 

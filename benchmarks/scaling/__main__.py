@@ -11,15 +11,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.command import new_parser, told
+
 DATA = Path(__file__).parent / "data"
-DOCS = Path(__file__).parents[2] / "docs"
-# Nothing here runs on an accelerator, and looking for one takes seconds.
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,24 +41,15 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command in ("write", "all"):
         from benchmarks.scaling.document import write_page
 
-        for path in write_page(options.data, options.docs):
-            print(path, file=sys.stderr)
+        return told(write_page(options.data, options.docs))
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scaling",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("command", choices=("run", "compile", "write", "all"))
+    parser = new_parser("benchmarks.scaling", __doc__, ("run", "compile", "write", "all"), DATA)
     parser.add_argument("--sweeps", help="only these: layers, devices, sequence, both")
     parser.add_argument("--repeats", type=int, default=2, help="runs of each case")
-    parser.add_argument("--time-limit", type=float, help="start nothing after these seconds")
-    parser.add_argument("--data", type=Path, default=DATA, help="the folder of records")
     parser.add_argument("--hlo", type=Path, help="keep what was compiled in this folder")
-    parser.add_argument("--docs", type=Path, default=DOCS, help="where `write` writes")
     parser.add_argument(
         "--modules",
         type=Path,

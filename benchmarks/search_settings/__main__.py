@@ -10,14 +10,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
+from benchmarks.command import new_parser, told
+
 DATA = Path(__file__).parent / "data" / "runs.jsonl"
-DOCS = Path(__file__).parents[2] / "docs"
-# Nothing here runs on an accelerator, and looking for one takes seconds.
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,23 +32,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command in ("write", "all"):
         from benchmarks.search_settings.document import write_page
 
-        for path in write_page(options.data, options.docs):
-            print(path, file=sys.stderr)
+        return told(write_page(options.data, options.docs))
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.search_settings",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("command", choices=("run", "write", "all"))
+    parser = new_parser("benchmarks.search_settings", __doc__, ("run", "write", "all"), DATA)
     parser.add_argument("--parts", help="only these comparisons: formula, or names of settings")
     parser.add_argument("--rounds-alone", action="store_true", help="not with beams and polish")
-    parser.add_argument("--time-limit", type=float, help="start nothing after these seconds")
-    parser.add_argument("--data", type=Path, default=DATA, help="the file of runs")
-    parser.add_argument("--docs", type=Path, default=DOCS, help="where `write` writes")
     return parser
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import command as shared
 from benchmarks.accuracy import __main__ as program
 from benchmarks.accuracy import environment
 from benchmarks.accuracy.records import write_records
@@ -69,11 +70,12 @@ def test_all_is_every_step_in_order_with_the_same_options(
 ) -> None:
     steps: list[list[str]] = []
 
-    def rerun(arguments: list[str]) -> int:
+    def rerun(arguments: list[str], program: str) -> int:
+        assert program == "benchmarks.accuracy"
         steps.append(arguments)
         return 3 if arguments[0] == "report" else 0
 
-    monkeypatch.setattr(program, "rerun", rerun)
+    monkeypatch.setattr(shared, "rerun", rerun)
     assert program.main(["all", "--limit", "2"]) == 3
     assert steps == [[name, "--limit", "2"] for name in ("run", "reprice", "report")]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from analysis.errors import InvalidRequest
+from benchmarks import command as shared
 from benchmarks.accuracy import running as compiling
 from benchmarks.accuracy.records import Record, read_records
 from benchmarks.accuracy.schedule import Case
@@ -207,7 +208,7 @@ def test_all_is_every_step_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
         steps.append(arguments)
         return 0
 
-    monkeypatch.setattr(program, "rerun", rerun)
+    monkeypatch.setattr(shared, "rerun", rerun)
     assert program.main(["all", "--limit", "2"]) == 0
     assert steps == [[name, "--limit", "2"] for name in ("run", "report", "write")]
 

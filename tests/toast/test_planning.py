@@ -14,30 +14,14 @@ import pytest
 
 from analysis.errors import InvalidMesh, InvalidRequest, ToastError, UnknownDevice
 from analysis.forms import Form, decode
-from examples import gemma
 from search.progress import Progress
 from tests.modules import text
+from tests.toast.planned import gemma_text, request
 from toast.inspecting import inspect_module
 from toast.naming import common_pattern, pattern
 from toast.planfile import Plan
 from toast.planning import PlanResult, make_plan
-from toast.request import PlanRequest
 from toast.specs import stations
-
-
-def request(**changes: object) -> PlanRequest:
-    fields: dict[str, object] = {
-        "mesh": "data=2,model=4",
-        "device": "cpu",
-        "threads": 1,
-        "rollouts": 800,
-    }
-    return PlanRequest.model_validate(fields | changes)
-
-
-@cache
-def gemma_text() -> bytes:
-    return gemma.lower(gemma.PRESETS["tiny"]).as_text(debug_info=True).encode()
 
 
 @cache

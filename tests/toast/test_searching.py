@@ -8,36 +8,20 @@ from functools import cache
 import pytest
 
 from analysis.errors import InvalidMesh, InvalidRequest
-from examples import gemma
 from search.front import MOST
 from search.progress import Progress
 from tests.modules import evaluator_of, text
 from tests.search.problems import problem_of
+from tests.toast.planned import gemma_text, request
 from toast.choosing import request_of, with_choices
 from toast.deciding import decision_names, decision_text, decisions, state_of
 from toast.planfile import Plan
 from toast.planning import make_plan
-from toast.request import PlanRequest
-
-
-def request(**changes: object) -> PlanRequest:
-    fields: dict[str, object] = {
-        "mesh": "data=2,model=4",
-        "device": "cpu",
-        "threads": 1,
-        "rollouts": 300,
-    }
-    return PlanRequest.model_validate(fields | changes)
-
-
-@cache
-def gemma_text() -> bytes:
-    return gemma.lower(gemma.PRESETS["tiny"]).as_text(debug_info=True).encode()
 
 
 @cache
 def planned() -> Plan:
-    return make_plan(gemma_text(), request()).plan
+    return make_plan(gemma_text(), request(rollouts=300)).plan
 
 
 @cache
@@ -80,7 +64,7 @@ def test_a_number_that_is_no_choice_is_refused() -> None:
 
 
 def test_a_plan_holds_what_was_asked() -> None:
-    assert planned().request == request()
+    assert planned().request == request(rollouts=300)
 
 
 @pytest.mark.parametrize("name", ["mlp", "attention", "transpose"])
