@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from analysis.compiled import entry
 from analysis.names import Colours
 from analysis.program import Ints, Program
 
@@ -50,7 +50,7 @@ class Reach:
         )
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _reaches(
     start: Ints,
     targets: Ints,

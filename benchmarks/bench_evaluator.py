@@ -141,7 +141,7 @@ def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
             s.noted[4] = 0
             kernel(t, s)
 
-    compiled: Callable[..., None] = njit(nogil=True)(run)
+    compiled: Callable[..., None] = njit(nogil=True, _nrt=False)(run)
     return compiled
 
 

@@ -23,14 +23,12 @@ from costmodel.kerneljournal import (
     SIZE,
     TABLE,
     Entry,
-    entries,
-    positioned,
 )
 from costmodel.kernels import evaluate, evaluate_many, step_seconds
 from costmodel.layouts import Layouts, Marks, lay_out, mark
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
-from costmodel.scratch import Scratch, new_scratch
+from costmodel.scratch import Scratch, entries, new_scratch, positioned
 from costmodel.tables import Tables, build_tables
 
 PENALTY = 10.0
@@ -255,7 +253,6 @@ class Evaluator:
         """The arrays of a state and the entries of its journal; see `kerneljournal`."""
         scratch = new_scratch(self.tables, entries(self.tables))
         self.cost(state, scratch)
-        assert scratch.journal is not None
         journal = scratch.journal[: int(scratch.noted[0])]
         return scratch, positioned(journal, self.tables.event_position)
 

@@ -10,18 +10,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from analysis.compiled import inner
+from analysis.program import Floats, Ints
 
-from analysis.program import Floats
+
+@inner
+def overwrite(numbers: Ints, others: Ints) -> None:
+    """`numbers[:] = others`, for which Numba would allocate a copy in case the two overlap."""
+    for k in range(len(numbers)):
+        numbers[k] = others[k]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def is_stale(t: Any, s: Any, table: int, row: int) -> bool:
     """Whether a row of a table of `dependencies` has to be priced again."""
     return bool(s.stale[t.term_first[table] + row])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def total(seconds: Floats) -> float:
     """The sum of all rows, from the first to the last."""
     added = 0.0
@@ -30,13 +36,13 @@ def total(seconds: Floats) -> float:
     return added
 
 
-@njit(cache=True, nogil=True)
+@inner
 def mark_changes(t: Any, s: Any) -> None:
     """Find the units laid out otherwise than when `s` was priced last, and what depends on them.
 
     A journal tells of every row, so with one everything is priced again.
     """
-    if s.journal is not None or s.noted[4] == 0:
+    if len(s.journal) > 0 or s.noted[4] == 0:
         _forget(t, s)
         return
     s.stale[:] = False
@@ -53,10 +59,10 @@ def mark_changes(t: Any, s: Any) -> None:
                 s.stale[t.unit_term[k]] = True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _forget(t: Any, s: Any) -> None:
     s.stale[:] = True
-    s.priced[:] = s.mask
+    overwrite(s.priced, s.mask)
     s.delta[:] = 0.0
     s.live_held[:] = 0.0
     s.copy_held[:] = 0.0
@@ -67,7 +73,7 @@ def _forget(t: Any, s: Any) -> None:
         _measure(t, s, tensor)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _measure(t: Any, s: Any, tensor: int) -> None:
     """The bytes of a tensor on one device."""
     size = t.tensor_itemsize[tensor]

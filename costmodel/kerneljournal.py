@@ -1,7 +1,7 @@
 """The journal of one evaluation: every term that the kernels add up, and the row it is of.
 
-A scratch for the search has no journal, and the kernels compiled for it have no trace of one;
-`Evaluator.journal` has one that is long enough for all that a state can cost.
+A scratch for the search has an empty journal, in which nothing is written; `Evaluator.journal` has
+one that is long enough for all that a state can cost.
 """
 
 from __future__ import annotations
@@ -9,11 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-import numpy as np
-from numba import njit
-
-from analysis.program import Floats, Ints
-from costmodel.tables import Tables
+from analysis.compiled import inner
 
 
 class Entry(IntEnum):
@@ -57,47 +53,22 @@ COLUMNS = 8
 ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, FEED = (int(entry) for entry in Entry)
 
 
-def entries(tables: Tables) -> int:
-    """How many entries one evaluation writes at most, and one: an edge or a result has up to 4."""
-    return (
-        1
-        + len(tables.root_weight)
-        + 5 * len(tables.part_computed)
-        + 4 * len(tables.edge_to)
-        + len(tables.halo_weight)
-        + len(tables.base_tensor)
-        + len(tables.live_tensor)
-        + len(tables.copy_tensor)
-        + len(tables.sum_row)
-        + len(tables.feed_row)
-    )
-
-
-def positioned(journal: Floats, event_position: Ints) -> Floats:
-    """The journal with memory from and to positions of the schedule instead of events."""
-    memory = np.isin(journal[:, TABLE], (BASE, LIVE, COPY, SUM, FEED))
-    told = journal.copy()
-    told[memory, KIND] = event_position[journal[memory, KIND].astype(np.int64)]
-    told[memory, DETAIL] = event_position[journal[memory, DETAIL].astype(np.int64) + 1] - 1
-    return told
-
-
-@njit(cache=True, nogil=True)
+@inner
 def mark(journal: Any, noted: Any, table: int, row: int, place: int) -> None:
     """Say what the collectives that are priced next are of."""
-    if journal is not None:
+    if len(journal) > 0:
         noted[1] = table
         noted[2] = row
         noted[3] = place
 
 
-@njit(cache=True, nogil=True)
+@inner
 def note(
     journal: Any, noted: Any, table: int, row: int, place: int, kind: int, detail: int,
     count: float, size: float, seconds: float,
 ) -> None:  # fmt: skip
-    """Write one entry. Without a journal the compiler leaves all of this out."""
-    if journal is not None and noted[0] < len(journal):
+    """Write one entry, where there is room."""
+    if noted[0] < len(journal):
         n = noted[0]
         noted[0] = n + 1
         journal[n, TABLE] = table
@@ -110,10 +81,10 @@ def note(
         journal[n, SECONDS] = seconds
 
 
-@njit(cache=True, nogil=True)
+@inner
 def note_collective(
     journal: Any, noted: Any, kind: int, axes: int, count: float, size: float, seconds: float
 ) -> None:
     """Write an entry for a collective of what was marked."""
-    if journal is not None:
+    if len(journal) > 0:
         note(journal, noted, noted[1], noted[2], noted[3], kind, axes, count, size, seconds)

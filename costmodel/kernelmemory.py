@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
+from analysis.compiled import inner
 from costmodel.dependencies import FEEDS, KINDS, LIVES, SUMS
 from costmodel.kernelchanges import is_stale
 from costmodel.kerneljournal import BASE, COPY, FEED, LIVE, SUM, note
 from costmodel.kernelmoves import MANY, same
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _hold(s: Any, held: Any, table: int, row: int, first: int, last: int, size: float) -> None:
     """Count `size` bytes over the events [first, last] instead of those `held` for the row."""
     if size > 0.0:
@@ -22,7 +21,7 @@ def _hold(s: Any, held: Any, table: int, row: int, first: int, last: int, size: 
     held[row] = size
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _lead(t: Any, s: Any) -> None:
     """Find, for each kind of value with copies, which layouts that its uses want are the same."""
     for kind in range(len(t.kind_source)):
@@ -42,7 +41,7 @@ def _lead(t: Any, s: Any) -> None:
                     break
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _add_copies(t: Any, s: Any) -> None:
     """Uses that want one layout share one copy, alive from the first of them to the last."""
     _lead(t, s)
@@ -66,7 +65,7 @@ def _add_copies(t: Any, s: Any) -> None:
             _hold(s, s.copy_held, COPY, row, begin, end, s.local[t.copy_tensor[row]])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _add_sums(t: Any, s: Any) -> None:
     """Partial sums that are scattered live beside the result; others are summed in place.
 
@@ -92,7 +91,7 @@ def _add_sums(t: Any, s: Any) -> None:
         _hold(s, s.feed_held, FEED, k, t.feed_at[k], t.feed_at[k], size)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def peak_bytes(t: Any, s: Any) -> float:
     """The most bytes alive at once on one device."""
     base, last = 0.0, len(t.event_position) - 2

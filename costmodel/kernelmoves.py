@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
+from analysis.compiled import inner
 from costmodel.dependencies import EDGES, HALOS, PARTIALS
 from costmodel.kernelchanges import is_stale, total
 from costmodel.kerneljournal import EDGE, HALO, PARTIAL, UNFUSED, Bound, mark, note, note_collective
@@ -18,7 +17,7 @@ MANY_HIDDEN, FEW_HIDDEN = 0.4, 0.6
 """The least part of that sending that multiplying has to hide, for many devices and for fewer."""
 
 
-@njit(cache=True, nogil=True)
+@inner
 def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float) -> float:
     """Seconds of one collective over `axes`, counted `weight` times.
 
@@ -33,7 +32,7 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
     return seconds
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _in_blocks(t: Any, s: Any, row: int, axes: int, size: float) -> bool:
     """Whether the sums of a row of partials are scattered block by block beside their product.
 
@@ -52,7 +51,7 @@ def _in_blocks(t: Any, s: Any, row: int, axes: int, size: float) -> bool:
     return bool(multiply >= (FEW_HIDDEN if n < MANY else MANY_HIDDEN) * send)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) -> float:
     """Seconds of a reduce-scatter; block by block, of n + 1/2 permutes between n devices.
 
@@ -69,7 +68,7 @@ def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) ->
     return float(seconds)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def reshard(
     t: Any,
     s: Any,
@@ -130,7 +129,7 @@ def reshard(
     return seconds
 
 
-@njit(cache=True, nogil=True)
+@inner
 def same(t: Any, s: Any, source: int, target: int) -> bool:
     """Whether two tensors of one shape are laid out alike."""
     a, b = t.tensor_start[source], t.tensor_start[target]
@@ -143,7 +142,7 @@ def same(t: Any, s: Any, source: int, target: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _is_added(t: Any, s: Any, row: int) -> bool:
     """Whether a row's partial sums are added to those of an earlier row, and summed there.
 
@@ -161,7 +160,7 @@ def _is_added(t: Any, s: Any, row: int) -> bool:
     return bool(alike and s.local[t.part_defined[one]] == s.local[t.part_defined[two]])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def partials(t: Any, s: Any) -> float:
     """Seconds of the collectives at the results of ops; keeps the axes of partial sums."""
     for row in range(len(t.part_weight)):
@@ -183,7 +182,7 @@ def partials(t: Any, s: Any) -> float:
     return total(s.part_seconds)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def unfused_sums(t: Any, s: Any) -> float:
     """Seconds to write partial sums and read what the collective made of them.
 
@@ -203,7 +202,7 @@ def unfused_sums(t: Any, s: Any) -> float:
     return total(s.stored_seconds)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _is_scattered(t: Any, s: Any, row: int) -> bool:
     """Whether a value is reduced, its partial sums scattered: the reduction reads what is gathered.
 
@@ -215,7 +214,7 @@ def _is_scattered(t: Any, s: Any, row: int) -> bool:
     return not same(t, s, t.part_computed[result], t.part_defined[result])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def edges(t: Any, s: Any) -> float:
     """Seconds to bring values to the layouts that their uses want, each layout once.
 
@@ -244,7 +243,7 @@ def edges(t: Any, s: Any) -> float:
     return total(s.edge_seconds)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def halos(t: Any, s: Any) -> float:
     """Seconds to exchange strips with neighbours."""
     for row in range(len(t.halo_weight)):

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from analysis.compiled import entry, inner
 from analysis.program import Floats, Ints
 from costmodel.dependencies import ROOTS
 from costmodel.flops import CONTRACTED, LEFT, RIGHT
-from costmodel.kernelchanges import is_stale, mark_changes, total
+from costmodel.kernelchanges import is_stale, mark_changes, overwrite, total
 from costmodel.kerneljournal import ROOT, Bound, note
 from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
@@ -37,15 +37,15 @@ class Measured(NamedTuple):
     key: int
 
 
-@njit(cache=True, nogil=True)
+@inner
 def reset(t: Any, s: Any) -> None:
     """Back to the state without actions: unsharded but for what is pinned."""
-    s.mask[:] = t.item_fixed
-    s.shards[:] = t.item_shards
-    s.used[:] = t.unit_forbidden
+    overwrite(s.mask, t.item_fixed)
+    overwrite(s.shards, t.item_shards)
+    overwrite(s.used, t.unit_forbidden)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def shard(t: Any, s: Any, group: int, axis: int, bits: int) -> int:
     """Apply one action; returns how many items it sharded."""
     taken = 0
@@ -70,7 +70,7 @@ def shard(t: Any, s: Any, group: int, axis: int, bits: int) -> int:
     return taken
 
 
-@njit(cache=True, nogil=True)
+@inner
 def choose(t: Any, s: Any, unit: int, axis: int, item: int) -> None:
     """Apply one place of a refinement: an axis on one item of a unit only, or on none (-1)."""
     bit = 1 << axis
@@ -92,7 +92,7 @@ def choose(t: Any, s: Any, unit: int, axis: int, item: int) -> None:
     s.used[unit] |= bit
 
 
-@njit(cache=True, nogil=True)
+@inner
 def layout_key(s: Any) -> int:
     """A 64-bit key of the whole layout: equal for every order of actions that leads to it."""
     key = np.uint64(0)
@@ -105,13 +105,13 @@ def layout_key(s: Any) -> int:
     return np.int64(key & np.uint64(0x7FFFFFFFFFFFFFFF))  # type: ignore[return-value]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _tiled(size: float, tile: int) -> float:
     """A size rounded up to whole tiles, over the size."""
     return np.ceil(size / tile) * tile / size
 
 
-@njit(cache=True, nogil=True)
+@entry
 def streamed(on_chip: float, size: float) -> float:
     """The part of a tensor that comes from memory and does not wait on the chip.
 
@@ -122,7 +122,7 @@ def streamed(on_chip: float, size: float) -> float:
     return min(max((size / on_chip - 0.25) / 0.75, 0.0), 1.0)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _product(t: Any, s: Any, dot: int) -> tuple[float, float, bool]:
     """Padding of a product, bytes of its operands that are read again, and if its sums are partial.
 
@@ -154,7 +154,7 @@ def _product(t: Any, s: Any, dot: int) -> tuple[float, float, bool]:
     return padding, _again(t, s, dot, left, right, batch * contracted), partial
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _again(t: Any, s: Any, dot: int, left: float, right: float, depth: float) -> float:
     """Bytes of the operands of a product that are read from memory more than once.
 
@@ -170,14 +170,14 @@ def _again(t: Any, s: Any, dot: int, left: float, right: float, depth: float) ->
     return float(blocks * streamed(t.on_chip, min(one, two)))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _operand(t: Any, s: Any, dot: int, side: int) -> float:
     """Bytes of an operand as a product reads it."""
     stored, read = s.local[t.dot_operand[dot, side, 0]], s.local[t.dot_operand[dot, side, 1]]
     return float(read * t.dot_width[dot, side, 1 if read > stored else 0])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _compute(t: Any, s: Any) -> float:
     """Roofline of every kernel: arithmetic, bytes moved, or elements handled.
 
@@ -226,7 +226,7 @@ def _compute(t: Any, s: Any) -> float:
     return total(s.root_seconds)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def price(t: Any, s: Any) -> tuple[float, float, float]:
     """Compute seconds, communication seconds and peak bytes of the layout in `s`.
 
@@ -239,7 +239,7 @@ def price(t: Any, s: Any) -> tuple[float, float, float]:
     return compute + unfused_sums(t, s), communication, peak_bytes(t, s)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def step_seconds(compute: float, communication: float, overlap: float) -> float:
     """Seconds of a step in which a part of the communication hides behind computation.
 
@@ -248,7 +248,7 @@ def step_seconds(compute: float, communication: float, overlap: float) -> float:
     return compute + communication - overlap * min(compute, communication)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def evaluate(
     t: Any, s: Any, groups: Ints, axes: Ints, bits: Ints, count: int
 ) -> tuple[float, float, float, int]:
@@ -266,7 +266,7 @@ def evaluate(
     return compute, communication, peak, layout_key(s)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def evaluate_many(
     t: Any, s: Any, starts: Ints, groups: Ints, axes: Ints, bits: Ints, costs: Floats, keys: Ints
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints
-from costmodel.kerneljournal import COLUMNS
+from costmodel.kerneljournal import BASE, COLUMNS, COPY, DETAIL, FEED, KIND, LIVE, SUM, TABLE
 from costmodel.tables import Tables
 
 LINE = 256
@@ -23,7 +23,7 @@ class Scratch(NamedTuple):
     `leader` of each layout that uses want the first that is the same in this state, -1 where it is
     that of the value; `delta[event]` change of the bytes alive; `reduced[row]` the
     axes over which a row of the partials has partial sums. `journal` [entries, columns],
-    where there is one, has what was added up, and `noted` how far it is written; see
+    where it has any, tells what was added up, and `noted` how far it is written; see
     `kerneljournal`.
 
     What the layout priced last cost, `priced[item]` its masks: `X_seconds` by row, `X_held` bytes
@@ -51,7 +51,7 @@ class Scratch(NamedTuple):
     copy_to: Ints
     sum_held: Floats
     feed_held: Floats
-    journal: Floats | None
+    journal: Floats
     noted: Ints
 
 
@@ -84,6 +84,31 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         copy_to=np.zeros(copies, dtype=np.int64),
         sum_held=np.zeros(len(tables.sum_row)),
         feed_held=np.zeros(len(tables.feed_row)),
-        journal=np.zeros((entries, COLUMNS), dtype=np.float64) if entries else None,
+        journal=np.zeros((entries, COLUMNS)),
         noted=apart(5, np.int64),
     )
+
+
+def entries(tables: Tables) -> int:
+    """How many entries one evaluation writes at most, and one: an edge or a result has up to 4."""
+    return (
+        1
+        + len(tables.root_weight)
+        + 5 * len(tables.part_computed)
+        + 4 * len(tables.edge_to)
+        + len(tables.halo_weight)
+        + len(tables.base_tensor)
+        + len(tables.live_tensor)
+        + len(tables.copy_tensor)
+        + len(tables.sum_row)
+        + len(tables.feed_row)
+    )
+
+
+def positioned(journal: Floats, event_position: Ints) -> Floats:
+    """The journal with memory from and to positions of the schedule instead of events."""
+    memory = np.isin(journal[:, TABLE], (BASE, LIVE, COPY, SUM, FEED))
+    told = journal.copy()
+    told[memory, KIND] = event_position[journal[memory, KIND].astype(np.int64)]
+    told[memory, DETAIL] = event_position[journal[memory, DETAIL].astype(np.int64) + 1] - 1
+    return told

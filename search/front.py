@@ -1,9 +1,8 @@
 """The front of time against memory: of all states that were priced, those worth choosing from.
 
-Peaks are told apart by bands, 16 to each doubling. Only the fastest state of a band is kept, so
-noting one costs a comparison. What no other kept state beats in both time and peak is on the front
-of *all* states that were priced: whatever beat it would be in its band or a lower one, and the
-state kept there would beat it too.
+Only the fastest state of a band of peaks is kept. What no other kept state beats in both time and
+peak is on the front of *all* states that were priced: whatever beat it would be in its band or a
+lower one, and the state kept there would beat it too.
 """
 
 from __future__ import annotations
@@ -11,35 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from analysis.program import Floats, Ints
 from costmodel.evaluator import Action, State
 from costmodel.scratch import apart
+from search.bands import BANDS, Bands, band_of
 
-STEPS = 16
-"""Bands to each doubling of the peak."""
-BANDS = 48 * STEPS
-"""Peaks of 2^48 bytes and more share the last band."""
 ALIKE = 1e-3
 """States whose times and peaks differ by less than this part are one choice."""
 MOST = 10
-
-
-class Bands(NamedTuple):
-    """The fastest state of each band, as one thread of the tree search keeps them.
-
-    `seconds`, `peak` and `length` [BANDS], `path` [BANDS, depth] numbers of actions.
-    """
-
-    seconds: Floats
-    peak: Floats
-    length: Ints
-    path: NDArray[np.int32]
 
 
 def new_bands(depth: int) -> Bands:
@@ -52,26 +32,6 @@ def new_bands(depth: int) -> Bands:
         length=apart(BANDS, np.int64),
         path=np.zeros((BANDS, depth), dtype=np.int32),
     )
-
-
-@njit(cache=True, nogil=True)
-def band_of(peak: float) -> int:
-    """The band of a peak in bytes."""
-    return min(BANDS - 1, int(STEPS * math.log2(max(peak, 1.0))))
-
-
-@njit(cache=True, nogil=True)
-def keep(bands: Any, seconds: float, peak: float, path: Ints, length: int) -> None:
-    """Note a state: it stays if it is the fastest of its band, of equals the one of lower peak."""
-    band = band_of(peak)
-    known = bands.seconds[band]
-    if seconds > known or (seconds == known and peak >= bands.peak[band]):
-        return
-    bands.seconds[band] = seconds
-    bands.peak[band] = peak
-    bands.length[band] = length
-    for k in range(length):
-        bands.path[band, k] = path[k]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +51,7 @@ class Front:
 
     def note(self, seconds: float, peak: float, state: Sequence[Action]) -> None:
         """Note a state that was priced."""
-        band = min(BANDS - 1, int(STEPS * math.log2(max(peak, 1.0))))
+        band = band_of(peak)
         known = self._points.get(band)
         if known is None or (seconds, peak) < (known.seconds, known.peak):
             self._points[band] = Point(seconds=seconds, peak=peak, state=tuple(state))

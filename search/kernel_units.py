@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
+from analysis.compiled import entry, inner
 from analysis.program import Floats, Ints
 from costmodel.kernelmoves import COLLECTIVE_PERMUTE, collective, reshard, same
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _lay(t: Any, s: Any, unit: int, masks: Ints, shards: Ints, pick: int) -> None:
     """Put strategy `pick` of a unit into the scratch arrays; `masks` [strategies, items]."""
     first = t.unit_start[unit]
@@ -19,14 +18,14 @@ def _lay(t: Any, s: Any, unit: int, masks: Ints, shards: Ints, pick: int) -> Non
         s.shards[first + k] = shards[pick, k]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _move(t: Any, s: Any, source: int, target: int, reduced: int, row: int, width: float) -> float:
     if reduced == 0 and same(t, s, source, target):
         return 0.0
     return reshard(t, s, source, target, reduced, row, width, 1.0)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def reshards(
     t: Any,
     s: Any,
@@ -56,7 +55,7 @@ def reshards(
             out[a, b] = _move(t, s, tensors[0], tensors[1], reduced[a], row, width)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def halos(t: Any, s: Any, row: int, axes: Ints, shards: Ints, local: Floats, out: Floats) -> None:
     """Add seconds of one row of the halos; `axes` and `shards` of its item [strategies]."""
     for pick in range(len(axes)):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 
@@ -107,17 +108,13 @@ class _Search:
         quota = min(settings.round_rollouts, settings.rollouts - self._rollouts())
         if quota <= 0:
             return "rollouts"
-        threads = [
-            threading.Thread(target=self._work, args=(worker, prefix, share))
-            for worker, share in zip(self._workers, _shares(quota, settings.threads), strict=True)
-        ]
-        if len(threads) == 1:
+        if settings.threads == 1:
             self._work(self._workers[0], prefix, quota)
         else:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            with ThreadPoolExecutor(settings.threads) as pool:
+                shares = _shares(quota, settings.threads)
+                parts = pool.map(self._work, self._workers, repeat(prefix), shares)
+                list(parts)  # an error in a thread is an error here
         return self._control.stop_reason()
 
     def _work(self, worker: _Worker, prefix: Ints, quota: int) -> None:

@@ -2,8 +2,9 @@
 
 The order of the functions is the algorithm: select, expand, simulate, back up. Nodes are states;
 a state reached by two orders of actions is one node (a hash of the layout finds it). All threads
-share the arrays without locks: a lost update costs a visit count, never memory safety, because
-each thread takes new nodes from a range of its own.
+share the arrays without locks: a lost update costs a visit count, which may even fall below zero
+and is read as zero then, but never memory safety, because each thread takes new nodes from a range
+of its own.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from analysis.compiled import entry, inner
 from analysis.program import Floats, Ints
 from costmodel.kernels import layout_key, price, reset, shard, step_seconds
-from search.front import Bands, keep
+from search.bands import Bands, keep
 
 SELECTIONS = ("puct", "ucb1")
 SHAPINGS = ("log", "inverse")
@@ -95,7 +96,7 @@ class Rules(NamedTuple):
     depth: int
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _uniform(agent: Any) -> float:
     """The next number in [0, 1) of the thread's xorshift generator."""
     x = agent.random[0]
@@ -106,7 +107,7 @@ def _uniform(agent: Any) -> float:
     return float(x >> np.uint64(11)) / 9007199254740992.0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _remember(agent: Any, cost: float, peak: float, length: int) -> None:
     if cost < agent.best_cost[0] * (1.0 - 1e-9):
         agent.best_cost[0] = cost
@@ -116,7 +117,7 @@ def _remember(agent: Any, cost: float, peak: float, length: int) -> None:
             agent.best_path[k] = agent.path[k]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _cost(t: Any, s: Any, rules: Any, agent: Any, length: int) -> float:
     """C(s) of the layout in the scratch arrays (TOAST section 4.5), `length` actions of the path.
 
@@ -132,7 +133,7 @@ def _cost(t: Any, s: Any, rules: Any, agent: Any, length: int) -> float:
     return cost
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _reward(rules: Any, cost: float, length: int) -> float:
     """What is backed up for a state of cost C(s) after `length` actions, higher is better.
 
@@ -145,7 +146,7 @@ def _reward(rules: Any, cost: float, length: int) -> float:
     return rules.discount**length / (1.0 + cost)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _find(tree: Any, agent: Any, key: int) -> int:
     """The node of a layout, made where there is none; -1 when the tree is full."""
     slots = len(tree.slot_key)
@@ -166,15 +167,15 @@ def _find(tree: Any, agent: Any, key: int) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _select(tree: Any, rules: Any, node: int) -> int:
     """The action with the highest upper bound; the stop column counts as an action.
 
     PUCT spreads the exploration by the prior, UCB1 gives each action the same.
     """
     actions = tree.children.shape[1]
-    visits = tree.visits[node] + 1
-    mean = tree.total[node] / max(tree.visits[node], 1)
+    visits = max(tree.visits[node], 0) + 1
+    mean = tree.total[node] / max(visits - 1, 1)
     puct = rules.selection == PUCT
     root = np.sqrt(float(visits)) if puct else np.sqrt(np.log(float(visits)))
     highest, chosen = -1e30, actions - 1
@@ -184,7 +185,7 @@ def _select(tree: Any, rules: Any, node: int) -> int:
             continue
         value, seen = mean, 0
         if child != UNTRIED:
-            seen = tree.visits[child - 1]
+            seen = max(tree.visits[child - 1], 0)
             if seen > 0:
                 average = tree.total[child - 1] / seen
                 best = tree.best[child - 1]
@@ -196,7 +197,7 @@ def _select(tree: Any, rules: Any, node: int) -> int:
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _simulate(t: Any, s: Any, tree: Any, rules: Any, agent: Any, length: int) -> int:
     """A random trajectory from the layout in `s`; returns its length."""
     actions = len(tree.group)
@@ -216,7 +217,7 @@ def _simulate(t: Any, s: Any, tree: Any, rules: Any, agent: Any, length: int) ->
     return length
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _back_up(tree: Any, rules: Any, agent: Any, depth: int, reward: float) -> None:
     for k in range(depth):
         node = agent.trail[k]
@@ -225,7 +226,7 @@ def _back_up(tree: Any, rules: Any, agent: Any, depth: int, reward: float) -> No
         tree.best[node] = max(tree.best[node], reward)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _rollout(
     t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, root: int
 ) -> None:
@@ -268,7 +269,7 @@ def _rollout(
     _score(t, s, tree, rules, agent, length, depth, expanded)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _score(
     t: Any, s: Any, tree: Any, rules: Any, agent: Any, length: int, depth: int, simulate: bool
 ) -> None:
@@ -284,7 +285,7 @@ def _score(
     _back_up(tree, rules, agent, depth, reward)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def grow(
     t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, rollouts: int
 ) -> None:

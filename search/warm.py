@@ -6,11 +6,11 @@ process to need the kernels compiles them under a lock while the others wait for
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
-import os
 import platform
-import tempfile
+import sys
 from pathlib import Path
 
 import numba
@@ -23,13 +23,24 @@ from analysis.analyse import analyse
 from analysis.load import load
 from costmodel.devices import find
 from costmodel.evaluator import Evaluator
+from costmodel.kernels import evaluate
 from costmodel.mesh import Mesh
+from costmodel.scratch import Scratch
+from costmodel.tables import Tables
 from search.actions import action_space
 from search.kernel_units import halos
 from search.mcts import search as tree_search
 from search.problem import Problem, Settings
 from search.progress import Control
 from search.relaxation import Relaxation
+from search.tree import grow
+
+_ENTRIES = (evaluate, grow)
+"""One of each room: the kernels of a room are kept together."""
+_PREFIX = "toast-kernels-"
+_TAG = f"py{sys.version_info.major}{sys.version_info.minor}"
+"""In the name of every compiled kernel."""
+_COMPILED = "\nfrom analysis.compiled import"
 
 _TINY = b"""
 func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {
@@ -44,10 +55,12 @@ func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf
 
 def warm_kernels() -> None:
     """Make sure that the compiled kernels are on disk and loaded."""
-    marker = Path(tempfile.gettempdir()) / f"toast-kernels-{os.getuid()}-{_fingerprint()}"
+    folder = Path(grow.stats.cache_path)
+    marker = folder / f"{_PREFIX}{_fingerprint()}"
     if marker.exists():
         return
-    with (marker.parent / f"{marker.name}.lock").open("w") as lock:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{_PREFIX}lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not marker.exists():
             _forget()
@@ -56,17 +69,14 @@ def warm_kernels() -> None:
 
 
 def _forget() -> None:
-    """Delete compiled kernels of other versions.
+    """Delete compiled kernels of other versions, and what says that they are there.
 
     Numba keeps one as long as its own file is the same, though what it calls may be of another.
     """
-    for folder in _folders():
-        for file in folder.rglob("__pycache__/*.nb[ic]"):
-            file.unlink(missing_ok=True)
-
-
-def _folders() -> list[Path]:
-    return [Path(folder) for room in (analysis, costmodel, search) for folder in room.__path__]
+    for folder in {Path(kernel.stats.cache_path) for kernel in _ENTRIES}:
+        for pattern in (f"*.{_TAG}.*nb[ic]", f"{_PREFIX}[0-9a-f]*"):
+            for file in folder.glob(pattern):
+                file.unlink(missing_ok=True)
 
 
 def _compile() -> None:
@@ -76,7 +86,6 @@ def _compile() -> None:
         evaluator=evaluator, reward=evaluator.reward(1e9), actions=action_space(evaluator)
     )
     tree_search(problem, Settings(rollouts=64, round_rollouts=64), Control())
-    evaluator.journal(())  # kernels of their own, for explanations
     Relaxation(problem)
     numbers, amounts = np.zeros(0, dtype=np.int64), np.zeros(0)
     scratch = evaluator.new_scratch()
@@ -84,14 +93,29 @@ def _compile() -> None:
 
 
 def _fingerprint() -> str:
-    """Changes whenever a kernel's source, Python, Numba or the place of the cache does."""
+    """Changes whenever a source or a constant of the kernels, Python or Numba does."""
     digest = hashlib.sha256()
     digest.update(f"{platform.python_version()} {numba.__version__}".encode())
-    digest.update(os.environ.get("NUMBA_CACHE_DIR", "").encode())
-    for folder in _folders():
-        for file in sorted(folder.rglob("*.py")):
-            digest.update(str(file).encode() + file.read_bytes())
+    for arrays in (Tables, Scratch):
+        digest.update(repr(arrays.__annotations__).encode())
+    for file in sorted(_sources()):
+        digest.update(str(file).encode() + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _sources() -> set[Path]:
+    """The files with kernels and all that they import from these rooms."""
+    rooms = [Path(folder) for room in (analysis, costmodel, search) for folder in room.__path__]
+    files = {f"{room.name}.{file.stem}": file for room in rooms for file in room.glob("*.py")}
+    waiting = [name for name, file in files.items() if _COMPILED in file.read_text()]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in files and name not in found:
+            found.add(name)
+            tree = ast.parse(files[name].read_bytes())
+            waiting += [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return {files[name] for name in found}
 
 
 if __name__ == "__main__":

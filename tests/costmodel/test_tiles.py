@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from analysis.analyse import analyse
 from analysis.load import load
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
-from costmodel.kernels import _product as product_in_tiles
+from costmodel.kernels import _product as kernel_of_products
 from costmodel.kernels import streamed
 from costmodel.mesh import Mesh
 
 DEVICE = find("tpu-v5e")
+
+
+@njit(_nrt=False)
+def product_in_tiles(t: Any, s: Any, dot: int) -> tuple[float, float, bool]:
+    return kernel_of_products(t, s, dot)
 
 
 def _product(b: int, m: int, k: int, n: int) -> Evaluator:

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.evaluator import Action
+from search.bands import BANDS, band_of, keep
 from search.choices import choices
 from search.closest import closest_to_fitting
-from search.front import ALIKE, BANDS, MOST, Front, Point, band_of, keep, new_bands, thinned
+from search.front import ALIKE, MOST, Front, Point, new_bands, thinned
 from search.mcts import search
 from search.planners import PLANNERS
 from search.problem import Found, Problem, Settings

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -243,3 +243,25 @@ def test_another_process_finds_the_same_plan() -> None:
     assert state == [[action.group, action.axis, action.bits] for action in here.state]
     assert there.pop("refinements") == list(here.refinements)
     assert Found(state=here.state, **there) == here
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_lost_counts_do_not_end_a_search(selection: Literal["puct", "ucb1"]) -> None:
+    """Threads count visits without locks, and may take away one that was never seen."""
+    tree = _Search(problem(), replace(ALONE, selection=selection), Control())
+    assert tree._round() is None
+    seen = tree._tree.visits > 0
+    tree._tree.visits[seen] = -np.arange(seen.sum()) % 3 - 2
+    before = tree._rollouts()
+    assert tree._round() is None
+    assert tree._rollouts() == before + ALONE.round_rollouts
+
+
+def test_an_error_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    tree = _Search(problem(), replace(ALONE, threads=2), Control())
+    monkeypatch.setattr(search.mcts, "grow", fail)
+    with pytest.raises(ZeroDivisionError):
+        tree._round()
