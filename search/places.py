@@ -219,9 +219,10 @@ def places(things: Things, seeds: Iterable[Thing], most: int) -> list[Place]:
 
 
 def _can_move(things: Things, members: Sequence[Thing]) -> bool:
-    """Scalars and constants have nothing to move."""
+    """Scalars and constants have nothing to move; a transfer moves each of its ends by itself."""
     return any(name >= 0 for name in things.names(members[0])) and not any(
-        things.is_constant(member) for member in members
+        things.is_constant(member) or (member[0] == "op" and things.is_transfer(member[1]))
+        for member in members
     )
 
 

@@ -52,6 +52,8 @@ def refine(problem: Problem, found: Found, control: Control) -> tuple[Problem, F
     if not better.refinements:
         return problem, replace(found, evaluations=better.evaluations)
     cost = finer.value(better.decisions)
+    if cost >= found.cost:
+        return problem, replace(found, evaluations=better.evaluations)
     return finer, replace(better, cost=cost, bound=None, relaxation=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -15,6 +16,7 @@ from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator, Refined, Refinement, State
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
+from search.actions import action_space
 from search.places import Thing, Things, marks, places
 from search.problem import Found, Problem
 from search.progress import Control
@@ -47,6 +49,17 @@ def looping() -> bytes:
 
     shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((8, 16), (4, 16, 16))]
     return jax.jit(step).lower(*shapes).as_text().encode()
+
+
+@cache
+def training_loop() -> bytes:
+    """The gradient of four layers in a loop."""
+
+    def loss(ws: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.sum(jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, ws)[0])
+
+    shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((4, 16, 16), (8, 16))]
+    return jax.jit(jax.grad(loss)).lower(*shapes).as_text().encode()
 
 
 @cache
@@ -163,6 +176,20 @@ def test_refined_states_cost_the_same_whatever_was_priced_before() -> None:
     assert len({cost.key for cost in expected}) > 10
     assert [evaluator.cost(state) for state in states] == expected
     assert evaluator.costs(states, threads=2) == expected
+
+
+def test_places_leave_the_price_of_whole_colours_alone() -> None:
+    """A loop passes on each of its tensors by itself: its ends do not compete for axes."""
+    problem = problem_of(training_loop(), mesh="data=2,model=2")
+    things, program = Things(problem.evaluator), problem.evaluator.analysis.program
+    seeds: list[Thing] = [("op", op) for op in range(program.ops)]
+    assert any(program.kind(op) == "stablehlo.while" for op in range(program.ops))
+    fine = problem.evaluator.marked(marks([one.things for one in places(things, seeds, 1_000)]))
+    actions = action_space(problem.evaluator)
+    for state in (*itertools.combinations(actions, 1), *itertools.combinations(actions, 2)):
+        before, after = problem.evaluator.cost(state), fine.cost(state)
+        assert after.peak == before.peak
+        assert after.seconds == pytest.approx(before.seconds, rel=1e-12)
 
 
 def test_a_bound_on_whole_colours_is_not_one_on_refinements() -> None:
