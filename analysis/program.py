@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -65,7 +66,7 @@ class Result:
     use: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Program:
     """A module as arrays. `X_start` arrays have one entry more than there are X.
 
@@ -116,36 +117,51 @@ class Program:
 
     def kind(self, op: int) -> str:
         """The name of an op, such as `stablehlo.add`."""
-        return self.names[self.op_name[op]]
+        return self._kinds[op]
 
     def uses_of(self, op: int) -> range:
         """The uses of an op, one per operand."""
-        return range(self.op_uses[op], self.op_uses[op + 1])
+        return range(self._uses[op], self._uses[op + 1])
 
     def values_of(self, op: int) -> range:
         """The values that an op defines."""
-        return range(self.op_values[op], self.op_values[op + 1])
+        return range(self._values[op], self._values[op + 1])
 
     def user(self, use: int) -> int:
         """The op that a use belongs to."""
-        return int(self.op_uses.searchsorted(use, side="right")) - 1
+        return self.users[use]
 
     def factors_of(self, op: int) -> range:
         """The factors, and so the names, of an op."""
-        return range(self.op_factors[op], self.op_factors[op + 1])
+        return range(self._factors[op], self._factors[op + 1])
 
     def shape(self, value: int) -> tuple[int, ...]:
         """The dimensions of a value."""
-        return tuple(self.dim_size[self.value_dims[value] : self.value_dims[value + 1]].tolist())
+        return self.shapes[value]
 
+    @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
-        """The dimensions of every value, for who asks for many."""
-        sizes = self.dim_size.tolist()
-        return [tuple(sizes[first:end]) for first, end in pairwise(self.value_dims.tolist())]
+        """The dimensions of every value."""
+        sizes, known = self.dim_size.tolist(), dict[tuple[int, ...], tuple[int, ...]]()
+        found = (tuple(sizes[first:end]) for first, end in pairwise(self.value_dims.tolist()))
+        return [known.setdefault(shape, shape) for shape in found]
 
+    @cached_property
     def users(self) -> list[int]:
         """The op that each use belongs to."""
         found: list[int] = np.repeat(np.arange(self.ops), np.diff(self.op_uses)).tolist()
+        return found
+
+    @cached_property
+    def sources(self) -> list[int]:
+        """The value that each use takes, as `use_value`."""
+        found: list[int] = self.use_value.tolist()
+        return found
+
+    @cached_property
+    def makers(self) -> list[int]:
+        """The op that defines each value, as `value_op`."""
+        found: list[int] = self.value_op.tolist()
         return found
 
     def def_names(self, value: int) -> Ints:
@@ -159,3 +175,24 @@ class Program:
     def dtype(self, value: int) -> str:
         """Element type of a value, as MLIR spells it."""
         return self.dtypes[self.value_type[value]]
+
+    # Lists of what is asked for op by op: reading one number of an array takes ten times as long.
+
+    @cached_property
+    def _kinds(self) -> list[str]:
+        return [self.names[name] for name in self.op_name.tolist()]
+
+    @cached_property
+    def _uses(self) -> list[int]:
+        found: list[int] = self.op_uses.tolist()
+        return found
+
+    @cached_property
+    def _values(self) -> list[int]:
+        found: list[int] = self.op_values.tolist()
+        return found
+
+    @cached_property
+    def _factors(self) -> list[int]:
+        found: list[int] = self.op_factors.tolist()
+        return found

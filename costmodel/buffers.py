@@ -34,10 +34,10 @@ def loop_slots(program: Program) -> Iterator[Slot]:
             for k in range(carried):
                 yield Slot(
                     begin=begin,
-                    init=int(program.use_value[program.uses_of(begin)[k]]),
+                    init=program.sources[program.uses_of(begin)[k]],
                     condition=inside[k],
                     body=inside[carried + k],
-                    yielded=int(program.use_value[program.uses_of(op)[k]]),
+                    yielded=program.sources[program.uses_of(op)[k]],
                     result=results[k],
                 )
 
@@ -104,7 +104,7 @@ def _updated(program: Program) -> dict[int, int]:
     """For each value made by an update in place, the value whose buffer it updates."""
     roles = [role(name) for name in program.names]
     return {
-        program.values_of(op)[0]: int(program.use_value[program.op_uses[op]])
+        program.values_of(op)[0]: program.sources[program.op_uses[op]]
         for op in range(program.ops)
         if roles[program.op_name[op]] is Role.UPDATE and len(program.values_of(op)) == 1
     }

@@ -26,6 +26,7 @@ from costmodel.kerneljournal import (
 )
 from costmodel.kernels import evaluate, evaluate_many, step_seconds
 from costmodel.layouts import Layouts, Marks, lay_out, mark
+from costmodel.listing import list_rows
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
 from costmodel.scratch import Scratch, entries, new_scratch, positioned
@@ -169,8 +170,9 @@ class Evaluator:
 
     def _lay_out(self, layouts: Layouts) -> None:
         self.layouts = layouts
+        self.listing = list_rows(self.analysis.program, layouts, self.fusion, self.device)
         self.tables: Tables = build_tables(
-            self.analysis, self.mesh, self.device, layouts, self.fusion
+            self.analysis, self.mesh, self.device, layouts, self.listing
         )
         self._scratches = [new_scratch(self.tables)]
 

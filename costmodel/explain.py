@@ -27,7 +27,6 @@ from costmodel.kerneljournal import (
     Entry,
 )
 from costmodel.origins import Origins, trace
-from costmodel.rows import edges
 
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
 _MEMORY = (Entry.BASE, Entry.LIVE, Entry.COPY, Entry.SUM, Entry.FEED)
@@ -118,10 +117,8 @@ class _Explainer:
         self._tables = evaluator.tables
         self._cost = evaluator.cost(state)
         self._scratch, self._journal = evaluator.journal(state)
-        self._origins: Origins = trace(
-            self._program, evaluator.layouts, evaluator.fusion, evaluator.device
-        )
-        self._edges = edges(self._program, evaluator.layouts)
+        self._origins: Origins = trace(self._program, evaluator.layouts, evaluator.listing)
+        self._edges = evaluator.listing.wanted
 
     def run(self) -> Explanation:
         held = tuple(one for row in self._of(_MEMORY) for one in self._held(row))
@@ -184,7 +181,7 @@ class _Explainer:
             return [(self._results(op)[place], (op,), runs) for op, runs in origins.partials[row]]
         if why is Entry.HALO:
             return [
-                (int(program.use_value[use]), (program.user(use),), runs)
+                (program.sources[use], (program.user(use),), runs)
                 for use, runs in origins.halos[row]
             ]
         target = int(tables.edge_to[tables.edge_to_start[row] + place])
@@ -215,7 +212,7 @@ class _Explainer:
             values = [value]
         elif why is Entry.FEED:
             tensor, uses = int(tables.feed_tensor[number]), (origins.feeds[number],)
-            values = [int(self._program.use_value[uses[0]])]
+            values = [self._program.sources[uses[0]]]
         else:
             tensor = int(tables.sum_tensor[number])
             values = [self._results(origins.sums[number])[0]]

@@ -14,7 +14,7 @@ def contraction_flops(program: Program, op: int) -> float:
     uses, values = program.uses_of(op), program.values_of(op)
     result = math.prod(program.shape(values[0]))
     if program.kind(op) == "stablehlo.convolution":
-        kernel = program.shape(int(program.use_value[uses[1]]))
+        kernel = program.shape(program.sources[uses[1]])
         return 2.0 * result * math.prod(kernel) / _output_features(program, op, kernel)
     return 2.0 * math.prod(program.factor_size[list(program.factors_of(op))].tolist())
 
@@ -62,7 +62,7 @@ def contraction_seconds(program: Program, device: Device) -> dict[int, float]:
     seconds = {}
     for op in range(program.ops):
         if roles[program.op_name[op]] is Role.CONTRACTION:
-            dtype = program.dtype(int(program.use_value[program.uses_of(op)[0]]))
+            dtype = program.dtype(program.sources[program.uses_of(op)[0]])
             peak = device.flops.get(_family(dtype), device.flops["f32"])
             seconds[op] = contraction_flops(program, op) / (peak * device.matmul_efficiency)
     return seconds

@@ -100,8 +100,8 @@ class _Fuser:
         self._policy = policy
         self._roles = [role(name) for name in program.names]
         self._users = _users(program)
-        self._op_of_use = program.users()
-        self._shapes = program.shapes()
+        self._op_of_use = program.users
+        self._shapes = program.shapes
         self._itemsize = [itemsize(dtype) for dtype in program.dtypes]
         self._written = np.zeros(program.values, dtype=np.bool_)
         self._inputs: dict[int, _Inputs] = {}
@@ -141,7 +141,7 @@ class _Fuser:
         """
         program, narrow = self._program, np.zeros(self._program.values, dtype=np.bool_)
         for value in np.flatnonzero(self._written).tolist() if self._policy.around else ():
-            made = self._role(int(program.value_op[value]))
+            made = self._role(program.makers[value])
             if program.dtype(value) == "f32" and made in (Role.FUSIBLE, Role.CONTRACTION):
                 readers = self._readers(value)
                 only = readers <= {Role.CONTRACTION, Role.REDUCE}
@@ -198,7 +198,7 @@ class _Fuser:
     def _light(self, values: list[int]) -> bool:
         """Whether the ops that made these values do no arithmetic."""
         program = self._program
-        return all(program.kind(int(program.value_op[value])) in LAYOUT for value in values)
+        return all(program.kind(program.makers[value]) in LAYOUT for value in values)
 
     def _reduced(self, value: int) -> bool:
         users = {self._op_of_use[use] for use in self._users[value]}
@@ -245,7 +245,7 @@ class _Fuser:
     def _cheaper_again(self, value: int, needs: _Inputs, users: int) -> bool:
         """Whether reading the inputs once for each user moves no more than storing the value."""
         own = self._bytes(value)
-        sources = {int(self._program.use_value[use]) for use in needs.uses}
+        sources = {self._program.sources[use] for use in needs.uses}
         read = sum(min(self._bytes(source), own) for source in sources)
         return users * read <= read + (users + 1) * own
 
@@ -255,7 +255,7 @@ class _Fuser:
         Not across the border of a loop, and not where it is the buffer that the op updates.
         """
         program = self._program
-        op, home = self._op_of_use[use], int(program.value_op[value])
+        op, home = self._op_of_use[use], program.makers[value]
         kind = self._role(op)
         if kind in (Role.NOTHING, Role.OPAQUE) or program.op_trips[op] != program.op_trips[home]:
             return False
@@ -280,7 +280,7 @@ def _gather(
     name = program.kind(op)
     expensive, light = name in EXPENSIVE, name in LAYOUT
     for use in program.uses_of(op):
-        value = int(program.use_value[use])
+        value = program.sources[use]
         if written[value]:
             uses.add(use)
         elif value in inputs:
@@ -297,7 +297,7 @@ def _schedule(program: Program, roots: list[Root]) -> Ints:
 
     That is how a compiler schedules optimizer updates, to free the gradients.
     """
-    returned = {int(program.use_value[result.use]) for result in program.results}
+    returned = {program.sources[result.use] for result in program.results}
     position = np.arange(program.ops, dtype=np.int64)
     for root in roots:
         values = program.values_of(root.op)

@@ -57,7 +57,7 @@ class _Merger:
 
     def _sources(self, root: Root) -> list[int]:
         program = self._program
-        return [int(program.value_op[program.use_value[use]]) for use in root.reads]
+        return [program.makers[program.sources[use]] for use in root.reads]
 
     def _alike(self, source: int, op: int) -> bool:
         program = self._program
@@ -86,7 +86,7 @@ class _Merger:
         while left:
             op = left.pop()
             for use in self._program.uses_of(op):
-                source = int(self._program.value_op[self._program.use_value[use]])
+                source = self._program.makers[self._program.sources[use]]
                 if source in ops:
                     return True
                 if source > first and source not in seen:
@@ -102,7 +102,7 @@ class _Merger:
         by_value: dict[int, int] = {}
         for root in members:
             for use in root.reads:
-                by_value.setdefault(int(program.use_value[use]), use)
+                by_value.setdefault(program.sources[use], use)
         reads = tuple(sorted(use for value, use in by_value.items() if value not in inside))
         dots = tuple(sorted({dot for root in members for dot in root.contractions}))
         return Kernel(ops=ops, reads=reads, contractions=dots)

@@ -80,7 +80,7 @@ class _Interner:
         self._out = _copy(known) if known is not None else _empty(self._program)
         self._unit_number = {(unit, -1): n for n, unit in enumerate(self._out.units)}
         self._tensor_number = {tensor: n for n, tensor in enumerate(self._out.tensors)}
-        self._shapes = self._program.shapes()
+        self._shapes = self._program.shapes
         self._itemsize = [itemsize(dtype) for dtype in self._program.dtypes]
         self._pairwise = [name in TRANSFERS for name in self._program.names]
         self._last_unit = 0
@@ -104,7 +104,7 @@ class _Interner:
             self._mark = number
             out.value_tensor[value] = self._value_tensor(value)
             out.value_unit[value] = self._last_unit
-            if self._pairwise[program.op_name[program.value_op[value]]]:
+            if program.kind(program.makers[value]) in TRANSFERS:
                 out.result_tensor[value] = out.value_tensor[value]
         for op, number in marks.ops.items():
             self._mark = number
@@ -125,7 +125,7 @@ class _Interner:
 
     def _wanted_tensor(self, use: int) -> int:
         """A value as a transfer wants it."""
-        value = int(self._program.use_value[use])
+        value = self._program.sources[use]
         names, fixed = self._program.use_names(use), self._pins.uses.get(use)
         return self._own_tensor(value, names, fixed)
 
@@ -138,7 +138,7 @@ class _Interner:
         out.op_unit[op] = unit
         place = {name: index for index, name in enumerate(names)}
         for use in program.uses_of(op):
-            value = int(program.use_value[use])
+            value = program.sources[use]
             used = program.use_names(use).tolist()
             out.use_tensor[use] = self._op_tensor(value, used, unit, place)
         for value in program.values_of(op):

@@ -12,7 +12,7 @@ from costmodel.buffers import Buffers
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
-from costmodel.rows import edges, partial_rows
+from costmodel.rows import Edges
 from costmodel.turned import copied_beside, inside_kernels
 
 Live = tuple[int, int, int]
@@ -46,7 +46,9 @@ class Intervals:
     positions: int
 
 
-def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Intervals:
+def live_intervals(
+    program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges, part_of: dict[int, int]
+) -> Intervals:
     """Live ranges of the values that a fused program stores.
 
     A result that takes over a donated argument's buffer has no memory of its own.
@@ -62,7 +64,6 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
         for value, span in spans.items()
         if value not in taken
     }
-    _, rows = partial_rows(program, layouts)
     return Intervals(
         base=Counter(int(layouts.value_tensor[value]) for value in arguments),
         live=live,
@@ -70,9 +71,9 @@ def live_intervals(program: Program, layouts: Layouts, fusion: Fusion) -> Interv
             (value, (int(layouts.value_tensor[value]), *span, width))
             for value, span, width in copied_beside(program, fusion)
         ],
-        copies=_copies(program, layouts, fusion),
-        sums=_sums(program, layouts, fusion, rows, inside),
-        feeds=_feeds(program, layouts, fusion, rows),
+        copies=_copies(program, layouts, fusion, wanted),
+        sums=_sums(program, layouts, fusion, part_of, inside),
+        feeds=_feeds(program, layouts, fusion, part_of),
         positions=program.ops + 1,
     )
 
@@ -81,7 +82,7 @@ def _sums(
     program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int], inside: set[int]
 ) -> dict[int, Sum]:
     """Partial sums, and whether the result is stored where there are none to add up."""
-    unstored = {int(program.value_op[value]) for value in inside}
+    unstored = {program.makers[value] for value in inside}
     found = {}
     for op, row in rows.items():
         values = program.values_of(op)
@@ -104,7 +105,7 @@ def _feeds(
     for op, row in rows.items():
         if role(program.kind(op)) is Role.CONTRACTION:
             for use in program.uses_of(op):
-                value = int(program.use_value[use])
+                value = program.sources[use]
                 if not fusion.written[value] and not fusion.light[value]:
                     at = int(fusion.position[op])
                     found[use] = (row, int(layouts.use_tensor[use]), at)
@@ -151,7 +152,7 @@ def _handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
         kinds = {role(program.kind(root.op))} | ({Role.CONTRACTION} if root.contractions else set())
         if kinds != {Role.FUSIBLE}:
             continue
-        free = {int(program.use_value[use]) for use in root.reads} - arguments
+        free = {program.sources[use] for use in root.reads} - arguments
         at = fusion.position[root.op]
         for value in program.values_of(root.op):
             for source in sorted(free):
@@ -164,7 +165,7 @@ def _handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
 
 def _reusing_results(program: Program) -> set[int]:
     """Values returned in the buffer of a donated argument."""
-    values = [int(program.use_value[result.use]) for result in program.results]
+    values = [program.sources[result.use] for result in program.results]
     taken = {argument.aliases for argument in program.arguments if argument.aliases >= 0}
     reused = {values[index] for index in taken}
     for argument in program.arguments:
@@ -183,15 +184,15 @@ def _alike(program: Program, one: int, other: int) -> bool:
     return bool(same_type) and program.shape(one) == program.shape(other)
 
 
-def _copies(program: Program, layouts: Layouts, fusion: Fusion) -> list[Copy]:
+def _copies(program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges) -> list[Copy]:
     roots = _roots_of_ops(program, fusion)
     copies = []
-    for value, targets in edges(program, layouts).items():
-        wanted = []
+    for value, targets in wanted.items():
+        copied = []
         for tensor, (_, uses) in targets.items():
             places = np.concatenate([roots[program.user(use)] for use in uses])
-            wanted.append((tensor, int(places.min()), int(places.max())))
-        copies.append((int(layouts.value_tensor[value]), wanted))
+            copied.append((tensor, int(places.min()), int(places.max())))
+        copies.append((int(layouts.value_tensor[value]), copied))
     return copies
 
 

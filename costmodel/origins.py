@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from analysis.program import Program
-from costmodel.devices import Device
-from costmodel.flops import contraction_seconds
-from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
-from costmodel.liveness import live_intervals
-from costmodel.rows import Row, Source, edge_rows, edges, halo_rows, partial_rows, root_rows
+from costmodel.listing import Listing
+from costmodel.rows import Row, Source
 
 Sources = list[list[Source]]
 """For each row of a table what it is made of, and its part of the row's weight."""
@@ -37,23 +34,22 @@ class Origins:
     feeds: list[int]
 
 
-def trace(program: Program, layouts: Layouts, fusion: Fusion, device: Device) -> Origins:
-    """Make the rows again as `build_tables` does, and keep what they are made of."""
-    intervals = live_intervals(program, layouts, fusion)
+def trace(program: Program, layouts: Layouts, listing: Listing) -> Origins:
+    """What the rows of a listing are made of."""
+    intervals = listing.intervals
     base: dict[int, list[int]] = {tensor: [] for tensor in intervals.base}
     for argument in program.arguments:
         base[int(layouts.value_tensor[argument.value])].append(argument.value)
-    roots = root_rows(program, layouts, fusion, contraction_seconds(program, device))
     return Origins(
-        roots=_listed(roots.sources),
-        partials=_partials(program, layouts),
-        edges=_listed(edge_rows(program, layouts).sources),
-        halos=_listed(halo_rows(program, layouts).sources),
+        roots=_listed(listing.roots.sources),
+        partials=_partials(program, listing),
+        edges=_listed(listing.edges.sources),
+        halos=_listed(listing.halos.sources),
         base=list(base.values()),
         live=[*intervals.live, *(value for value, _ in intervals.beside)],
         copies=[
             (value, tuple(uses))
-            for value, targets in edges(program, layouts).items()
+            for value, targets in listing.wanted.items()
             for _, uses in targets.values()
         ],
         sums=list(intervals.sums),
@@ -65,9 +61,8 @@ def _listed(sources: Mapping[Row, list[Source]]) -> Sources:
     return list(sources.values())
 
 
-def _partials(program: Program, layouts: Layouts) -> Sources:
-    rows, of_op = partial_rows(program, layouts)
-    found: Sources = [[] for _ in rows]
-    for op, row in of_op.items():
+def _partials(program: Program, listing: Listing) -> Sources:
+    found: Sources = [[] for _ in listing.partials]
+    for op, row in listing.part_of.items():
         found[row].append((op, float(program.op_trips[op])))
     return found

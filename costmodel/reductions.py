@@ -48,7 +48,7 @@ class _Reductions:
         source = self._reduced_value(kernel)
         if source is None:
             return
-        maker = self._kernel_of.get(int(self._program.value_op[source]))
+        maker = self._kernel_of.get(self._program.makers[source])
         for host in (maker, self._passes.get(source)):
             if host is not None and host != number and self._fits(host, kernel, source):
                 self._join(host, number)
@@ -58,8 +58,8 @@ class _Reductions:
     def _reduced_value(self, kernel: Kernel) -> int | None:
         """The stored value of which a reduction reads every element, one at a time."""
         program = self._program
-        first = int(program.use_value[program.op_uses[kernel.ops[0]]])
-        values = [int(program.use_value[use]) for use in kernel.reads]
+        first = program.sources[program.op_uses[kernel.ops[0]]]
+        values = [program.sources[use] for use in kernel.reads]
         return next((value for value in values if self._size(value) == self._size(first)), None)
 
     def _fits(self, host: int, kernel: Kernel, source: int) -> bool:
@@ -69,8 +69,8 @@ class _Reductions:
             return False
         if not into.contractions and not self._is_reduction(into):
             return False
-        makers = {int(program.value_op[program.use_value[use]]) for use in kernel.reads}
-        makers.discard(int(program.value_op[source]))
+        makers = {program.makers[program.sources[use]] for use in kernel.reads}
+        makers.discard(program.makers[source])
         inside = makers & set(into.ops)
         if inside and not (into.contractions and self._keeps_rows(into, kernel, source)):
             return False
@@ -94,7 +94,7 @@ class _Reductions:
         inside = {value for op in ops for value in program.values_of(op)}
         reads: dict[int, int] = {}
         for use in into.reads + kernel.reads:
-            reads.setdefault(int(program.use_value[use]), use)
+            reads.setdefault(program.sources[use], use)
         kept = tuple(sorted(use for value, use in reads.items() if value not in inside))
         self._kernels[host] = Kernel(ops=ops, reads=kept, contractions=into.contractions)
         self._kernels[number] = None

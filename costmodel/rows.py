@@ -37,6 +37,8 @@ OTHER, PRODUCT, LOOKUP = range(3)
 EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...], int]
 """(tensor of a value, (tensor wanted, trips, if f32 that only products want) of its uses, row of
 a reduction of it among the partials or -1)."""
+HaloRow = tuple[int, int, float]
+"""(item, tensor, the strip's part of the whole dimension)."""
 
 Edges = dict[int, dict[int, tuple[float, list[int]]]]
 """Value -> wanted tensor -> (most trips of a use that wants it, the uses that do)."""
@@ -66,11 +68,14 @@ _UPDATING = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
 
 
 def root_rows(
-    program: Program, layouts: Layouts, fusion: Fusion, seconds: dict[int, float]
+    program: Program,
+    layouts: Layouts,
+    fusion: Fusion,
+    seconds: dict[int, float],
+    wanted: Edges,
 ) -> Rows[RootRow]:
     """Kernels; the sources are their numbers."""
     rows: Rows[RootRow] = Rows()
-    wanted = edges(program, layouts)
     for number, kernel in enumerate(fusion.kernels):
         if role(program.kind(kernel.ops[0])) is Role.NOTHING:
             continue
@@ -95,7 +100,7 @@ def _operands(
 ) -> tuple[tuple[int, int, float, float], ...]:
     found = []
     for use in program.uses_of(op):
-        value, tensor = int(program.use_value[use]), int(layouts.use_tensor[use])
+        value, tensor = program.sources[use], int(layouts.use_tensor[use])
         _, uses = wanted.get(value, {}).get(tensor, (0.0, []))
         width = 0.5 if fusion.narrow[value] else 1.0
         moved = 0.5 if uses and _is_narrow(program, value, uses) else width
@@ -180,8 +185,8 @@ def added_up(program: Program) -> dict[int, int]:
         if role(kind) is Role.CONTRACTION or kind == "stablehlo.scatter":
             leaves[op] = [op]
         elif kind == "stablehlo.add" or (kind in LAYOUT and len(program.uses_of(op)) == 1):
-            sources = [int(program.use_value[use]) for use in program.uses_of(op)]
-            makers = [int(program.value_op[value]) for value in sources]
+            sources = [program.sources[use] for use in program.uses_of(op)]
+            makers = [program.makers[value] for value in sources]
             if len(values) != 1 or not all(maker in leaves for maker in makers):
                 continue
             single = all(uses[value] == 1 for value in sources)
@@ -207,11 +212,12 @@ def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
     return found
 
 
-def edge_rows(program: Program, layouts: Layouts) -> Rows[EdgeRow]:
+def edge_rows(
+    program: Program, layouts: Layouts, wanted: Edges, part_of: dict[int, int]
+) -> Rows[EdgeRow]:
     """Values with uses that may want another layout; the sources are the values."""
-    wanted = edges(program, layouts)
     rows: Rows[EdgeRow] = Rows()
-    reductions = _reductions(program, partial_rows(program, layouts)[1])
+    reductions = _reductions(program, part_of)
     for value, targets in wanted.items():
         wide = sum(len(uses) for _, uses in targets.values()) > 1 and _is_scaled(program, value)
         row = tuple(
@@ -228,7 +234,7 @@ def edge_rows(program: Program, layouts: Layouts) -> Rows[EdgeRow]:
 def _reductions(program: Program, partials: dict[int, int]) -> dict[int, int]:
     """Values that are summed by themselves, and the row of that among the partials."""
     return {
-        int(program.use_value[program.op_uses[op]]): row
+        program.sources[program.op_uses[op]]: row
         for op, row in partials.items()
         if role(program.kind(op)) is Role.REDUCE
     }
@@ -242,13 +248,13 @@ def _is_narrow(program: Program, value: int, uses: list[int]) -> bool:
 
 def _is_scaled(program: Program, value: int) -> bool:
     """Whether a value is another one times a scalar: for several users that is moved first."""
-    op = int(program.value_op[value])
+    op = program.makers[value]
     if program.kind(op) != "stablehlo.multiply":
         return False
-    makers = [int(program.value_op[program.use_value[use]]) for use in program.uses_of(op)]
+    makers = [program.makers[program.sources[use]] for use in program.uses_of(op)]
     return any(
         program.kind(maker) == "stablehlo.broadcast_in_dim"
-        and not program.shape(int(program.use_value[program.op_uses[maker]]))
+        and not program.shape(program.sources[program.op_uses[maker]])
         for maker in makers
     )
 
@@ -270,12 +276,12 @@ def edges(program: Program, layouts: Layouts) -> Edges:
     return found
 
 
-def halo_rows(program: Program, layouts: Layouts) -> Rows[tuple[int, int, float]]:
+def halo_rows(program: Program, layouts: Layouts) -> Rows[HaloRow]:
     """Operands split along a factor that needs a neighbour's strip.
 
-    Rows are (item, tensor, the strip's part of the whole dimension); the sources are uses.
+    The sources are uses.
     """
-    rows: Rows[tuple[int, int, float]] = Rows()
+    rows: Rows[HaloRow] = Rows()
     for op, names in _factors_by_op(program, FactorKind.HALO).items():
         start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
         for name in names:
@@ -284,7 +290,7 @@ def halo_rows(program: Program, layouts: Layouts) -> Rows[tuple[int, int, float]
             for use in program.uses_of(op):
                 dims = program.use_names(use).tolist()
                 if name in dims:
-                    shape = program.shape(int(program.use_value[use]))
+                    shape = program.shape(program.sources[use])
                     part = int(program.factor_halo[name]) / shape[dims.index(name)]
                     row = (start + name, int(layouts.use_tensor[use]), part)
                     rows.add(row, float(program.op_trips[op]), use)

@@ -14,18 +14,17 @@ import numpy as np
 
 from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
-from analysis.program import Floats, Ints, Program
+from analysis.program import Floats, Ints
 from costmodel.collectives import collective_tables
 from costmodel.columns import flat, floats, ints, starts
 from costmodel.dependencies import dependency_columns
 from costmodel.devices import Device
-from costmodel.flops import contraction_seconds
-from costmodel.fusion import Fusion, policy_of
+from costmodel.fusion import policy_of
 from costmodel.layouts import Layouts
-from costmodel.liveness import live_intervals
+from costmodel.listing import Listing
 from costmodel.memorytables import memory_columns
 from costmodel.mesh import Mesh
-from costmodel.rows import LOOKUP, PRODUCT, edge_rows, halo_rows, partial_rows, root_rows
+from costmodel.rows import LOOKUP, PRODUCT, EdgeRow, HaloRow, RootRow, Rows
 
 FEEDING = 1.15
 """How much longer a TPU takes to read what feeds a product than to stream it."""
@@ -157,30 +156,27 @@ class Tables(NamedTuple):
 
 
 def build_tables(
-    analysis: Analysis, mesh: Mesh, device: Device, layouts: Layouts, fusion: Fusion
+    analysis: Analysis, mesh: Mesh, device: Device, layouts: Layouts, listing: Listing
 ) -> Tables:
     """The tables of a program for a mesh of devices; `layouts` are behind their numbers."""
     with collector_paused():
-        return _build(analysis, mesh, device, layouts, fusion)
+        return _build(analysis, mesh, device, layouts, listing)
 
 
 def _build(
-    analysis: Analysis, mesh: Mesh, device: Device, layouts: Layouts, fusion: Fusion
+    analysis: Analysis, mesh: Mesh, device: Device, layouts: Layouts, listing: Listing
 ) -> Tables:
-    program = analysis.program
     policy = policy_of(device)
-    intervals = live_intervals(program, layouts, fusion)
     collectives = collective_tables(mesh, device)
-    seconds = contraction_seconds(program, device)
     columns = (
         _unit_columns(layouts, analysis)
         | _fixed_columns(layouts, mesh)
         | _tensor_columns(layouts)
-        | _root_columns(program, layouts, fusion, seconds)
-        | _partial_columns(program, layouts, seconds)
-        | _edge_columns(program, layouts)
-        | _halo_columns(program, layouts)
-        | memory_columns(intervals)
+        | _root_columns(listing.roots)
+        | _partial_columns(listing, layouts)
+        | _edge_columns(listing.edges)
+        | _halo_columns(listing.halos)
+        | memory_columns(listing.intervals)
     )
     return Tables(
         **columns,
@@ -268,10 +264,7 @@ def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _root_columns(
-    program: Program, layouts: Layouts, fusion: Fusion, seconds: dict[int, float]
-) -> dict[str, Any]:
-    rows = root_rows(program, layouts, fusion, seconds)
+def _root_columns(rows: Rows[RootRow]) -> dict[str, Any]:
     dots = [dots for _, _, dots, _ in rows]
     factors = [dot.sides for row in dots for dot in row]
     moved = [written + read for written, read, _, _ in rows]
@@ -292,12 +285,10 @@ def _root_columns(
     }
 
 
-def _partial_columns(
-    program: Program, layouts: Layouts, seconds: dict[int, float]
-) -> dict[str, Any]:
-    rows, of_op = partial_rows(program, layouts)
+def _partial_columns(listing: Listing, layouts: Layouts) -> dict[str, Any]:
+    rows, seconds = listing.partials, listing.seconds
     results = [row[1] for row in rows]
-    ops = {row: op for op, row in of_op.items()}
+    ops = {row: op for op, row in listing.part_of.items()}
     return {
         "part_weight": floats(list(rows.values())),
         "part_item_start": starts([row[0] for row in rows]),
@@ -313,8 +304,7 @@ def _partial_columns(
     }
 
 
-def _edge_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
-    rows = edge_rows(program, layouts)
+def _edge_columns(rows: Rows[EdgeRow]) -> dict[str, Any]:
     wanted = [target for _, targets, _ in rows for target in targets]
     return {
         "edge_weight": floats(list(rows.values())),
@@ -327,8 +317,7 @@ def _edge_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _halo_columns(program: Program, layouts: Layouts) -> dict[str, Any]:
-    rows = halo_rows(program, layouts)
+def _halo_columns(rows: Rows[HaloRow]) -> dict[str, Any]:
     return {
         "halo_weight": floats(list(rows.values())),
         "halo_item": ints([item for item, _, _ in rows]),

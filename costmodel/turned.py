@@ -29,7 +29,7 @@ def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
     reduction reads them, even one that runs beside the product.
     """
     readers = Counter(_value(program, use) for kernel in fusion.kernels for use in kernel.reads)
-    returned = {int(program.use_value[result.use]) for result in program.results}
+    returned = {program.sources[result.use] for result in program.results}
     made = {root.op for root in fusion.roots if len(root.contractions) == 1}
     reductions = (r for r in fusion.roots if role(program.kind(r.op)) is Role.REDUCE)
     reduced = {_value(program, use) for root in reductions for use in root.reads}
@@ -38,7 +38,7 @@ def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
         if _is_elementwise(program, kernel):
             for value in (_value(program, use) for use in kernel.reads):
                 alone = readers[value] == 1 and value not in returned | reduced
-                if alone and int(program.value_op[value]) in made:
+                if alone and program.makers[value] in made:
                     found.add(value)
     return found
 
@@ -65,7 +65,7 @@ def _pooled(program: Program, fusion: Fusion) -> list[Beside]:
         if program.kind(op) != "stablehlo.select_and_scatter":
             continue
         pooled, source = (_value(program, use) for use in program.uses_of(op)[:2])
-        sources = [_value(program, use) for use in reads.get(int(program.value_op[pooled]), ())]
+        sources = [_value(program, use) for use in reads.get(program.makers[pooled], ())]
         ready = [int(fusion.position[program.value_op[value]]) for value in sources]
         end = int(fusion.position[op])
         span = (max(ready, default=end), end)
@@ -130,4 +130,4 @@ def _is_elementwise(program: Program, kernel: Kernel) -> bool:
 
 
 def _value(program: Program, use: int) -> int:
-    return int(program.use_value[use])
+    return program.sources[use]

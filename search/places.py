@@ -80,9 +80,9 @@ class Things:
         if kind == "op":
             yield from (("value", value) for value in program.values_of(number))
             for use in program.uses_of(number):
-                yield "value", int(program.use_value[use])
+                yield "value", program.sources[use]
         elif kind == "value":
-            maker = int(program.value_op[number])
+            maker = program.makers[number]
             if not self._moves[maker]:
                 yield "op", maker
             for use in self.uses(number):
@@ -105,7 +105,7 @@ class Things:
             made = tuple(layouts.value_tensor[program.values_of(number)].tolist())
             signature = int(program.op_signature[number])
             return kind, signature, int(layouts.op_unit[number]), wanted, made
-        maker = int(program.value_op[number])
+        maker = program.makers[number]
         place = -1 if self._moves[maker] else number - int(program.op_values[maker])
         origin = program.kind(maker) if place < 0 else int(program.op_signature[maker])
         users = tuple(sorted({self._used(use) for use in self.uses(number)}))

@@ -26,7 +26,7 @@ def _batch_groups(analysis: Analysis) -> list[int]:
     program = analysis.program
     state_types = {
         (program.shape(value), program.dtype(value))
-        for value in (int(program.use_value[result.use]) for result in program.results)
+        for value in (program.sources[result.use] for result in program.results)
     }
     found = []
     for argument in program.arguments:

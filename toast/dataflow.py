@@ -77,7 +77,7 @@ class Dataflow:
             if not queue:
                 break
             current = queue.popleft()
-            op = int(program.value_op[current])
+            op = program.makers[current]
             if program.kind(op) == ARGUMENT:
                 return self._argument.get(current, -1)
             for source in self._sources(op, current):

@@ -233,7 +233,7 @@ class Explainer:
         """Why memory is held at the peak."""
         if held.why in _FIXED:
             return _FIXED[held.why]
-        made = int(self._program.value_op[held.value])
+        made = self._program.makers[held.value]
         if held.last >= self._program.ops:
             return "result"
         ends = self.say.direction(held.last)

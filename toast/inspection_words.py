@@ -141,7 +141,7 @@ class Words:
             holding = [use for use in uses if name in self._program.use_names(use)]
             if len(holding) != 1:
                 return []
-            found.append(int(self._program.use_value[holding[0]]))
+            found.append(self._program.sources[holding[0]])
         return found if found[0] != found[1] else []
 
     def _roles(self, op: int, pair: Sequence[int]) -> tuple[str, str] | None:
@@ -164,7 +164,7 @@ def tensors(program: Program, op: int) -> list[Tensor]:
     taken = [
         Tensor(
             role=_nth("operand", i, len(uses)),
-            value=int(program.use_value[use]),
+            value=program.sources[use],
             names=program.use_names(use),
         )
         for i, use in enumerate(uses)

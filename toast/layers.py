@@ -46,7 +46,7 @@ class Layers:
         """The name of the layer group that made a value."""
         if value in self._held:
             return self._names[self._held[value]]
-        return self.of_op(int(self._program.value_op[value]))
+        return self.of_op(self._program.makers[value])
 
     def _own(self, op: int) -> int:
         """The chief argument that an op reads; forms of an argument are passed on in `_held`."""
@@ -54,7 +54,7 @@ class Layers:
         if program.kind(op) in (ARGUMENT, LOOP_BEGIN, LOOP_END):
             self._carry(op)
             return -1
-        operands = [int(program.use_value[use]) for use in program.uses_of(op)]
+        operands = [program.sources[use] for use in program.uses_of(op)]
         read = [self._held[value] for value in operands if value in self._held]
         if program.kind(op) in PASSING and operands and operands[0] in self._held:
             for value in program.values_of(op):
@@ -68,7 +68,7 @@ class Layers:
         operands, values = program.uses_of(op), program.values_of(op)
         if program.kind(op) == LOOP_BEGIN and operands:
             for place, value in enumerate(values):
-                source = int(program.use_value[operands[place % len(operands)]])
+                source = program.sources[operands[place % len(operands)]]
                 if source in self._held:
                     self._held[value] = self._held[source]
 
@@ -84,7 +84,7 @@ class Layers:
             if own and self._weight[op] not in self._state:
                 self._weight[op] = own[0]
             for use in program.uses_of(op):
-                value = int(program.use_value[use])
+                value = program.sources[use]
                 found = self._updates(op, value)
                 if found < 0 and own and self._keeps(op, value):
                     found = own[0]
@@ -115,7 +115,7 @@ class Layers:
         for op in range(program.ops):
             if self._weight[op] < 0:
                 homes = sorted(
-                    (int(program.value_op[program.use_value[use]]) for use in program.uses_of(op)),
+                    (program.makers[program.sources[use]] for use in program.uses_of(op)),
                     reverse=True,
                 )
                 known = (self._weight[home] for home in homes if self._weight[home] >= 0)
@@ -126,7 +126,7 @@ def _state_arguments(program: Program) -> frozenset[int]:
     """Arguments with a result of their shape and type: weights, moments, caches."""
     results = {
         (program.shape(value), program.dtype(value))
-        for value in (int(program.use_value[result.use]) for result in program.results)
+        for value in (program.sources[result.use] for result in program.results)
     }
     return frozenset(
         number

@@ -124,7 +124,7 @@ def _with_ops(analysis: Analysis, names: list[str]) -> list[str]:
         for dim, name in enumerate(program.def_names(value).tolist()):
             colour = int(analysis.colours.colour[name]) if name >= 0 else -1
             if colour >= 0 and not names[int(groups.of_colour[colour])]:
-                op = int(program.value_op[value])
+                op = program.makers[value]
                 names[int(groups.of_colour[colour])] = f"{program.kind(op)}#{op}.{dim}"
     if "" not in names:
         return names

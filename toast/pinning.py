@@ -141,7 +141,7 @@ def _of_module(source: Source, mesh: Mesh, found: Demands) -> None:
         found.targets[argument.value] = (argument.name, "module")
     for index, sharding in facts.results.items():
         use = program.results[index].use
-        spec = _spec(sharding, program.shape(int(program.use_value[use])), mesh)
+        spec = _spec(sharding, program.shape(program.sources[use]), mesh)
         if spec is None:
             lost += 1
         elif sharding.required:

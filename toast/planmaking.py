@@ -177,7 +177,7 @@ def _results(planned: Planned) -> list[Tensor]:
     program = planned.source.program
     found = []
     for index, result in enumerate(program.results):
-        value = int(program.use_value[result.use])
+        value = program.sources[result.use]
         found.append(
             Tensor(
                 index=index,
@@ -210,7 +210,7 @@ def _groups(arguments: list[Tensor]) -> list[Group]:
 
 def _constraint(planned: Planned, pin: Pin) -> Constraint:
     program = planned.source.program
-    op = int(program.value_op[pin.value])
+    op = program.makers[pin.value]
     number = pin.value - int(program.op_values[op])
     ops = dict.fromkeys(program.user(use) for use in pin.uses)
     users = f" used by {','.join(str(op) for op in ops)}" if ops else ""

@@ -11,7 +11,6 @@ from analysis.facts import CONSTRAINT
 from analysis.program import Program
 from costmodel.evaluator import Action, Evaluator, Refined
 from costmodel.layouts import Unit
-from costmodel.rows import edges
 from toast.guards import guarded_ops
 from toast.planfile import Spec
 
@@ -48,10 +47,12 @@ class Specs:
         self._given_uses = uses or {}
         self._program = evaluator.analysis.program
         self._layouts = evaluator.layouts
+        self._wanted = evaluator.listing.wanted
         self._masks = evaluator.masks(state).tolist()
         self._names = [axis.name for axis in evaluator.mesh.axes]
         self._group = [item[0] for unit, _ in self._layouts.units for item in unit]
         self._order = self._axis_orders(state)
+        self._tensors: dict[int, Spec] = {}
 
     def _axis_orders(self, state: Refined) -> dict[int, list[int]]:
         """For each colour group its axes, the one that stands alone most often first.
@@ -108,8 +109,11 @@ class Specs:
 
     def tensor(self, tensor: int) -> Spec:
         """Layout of an interned tensor."""
-        _, dims = self._layouts.tensors[tensor]
-        return [self._axes(item) for _, item in dims]
+        found = self._tensors.get(tensor)
+        if found is None:
+            _, dims = self._layouts.tensors[tensor]
+            found = self._tensors[tensor] = [self._axes(item) for _, item in dims]
+        return found
 
     def _axes(self, item: int) -> list[str]:
         if item < 0 or not self._masks[item]:
@@ -128,7 +132,7 @@ class Specs:
         found = []
         for op in sorted(guarded):
             use = program.uses_of(op).start
-            value = int(program.use_value[use])
+            value = program.sources[use]
             if not program.constant[value] and self.use(use) == self.value(value):
                 found.append(Pin(value=value, spec=self.use(use), uses=(use,)))
         return found
@@ -136,13 +140,13 @@ class Specs:
     def _definitions(self, guarded: frozenset[int]) -> list[Pin]:
         program, layouts = self._program, self._layouts
         found = []
-        for value in range(program.values):
-            kind = program.kind(int(program.value_op[value]))
-            if program.constant[value] or kind in ("argument", CONSTRAINT):
+        for value in np.flatnonzero(~program.constant).tolist():
+            op = program.makers[value]
+            if program.kind(op) in ("argument", CONSTRAINT):
                 continue
             spec = self.value(value)
             computed = self.tensor(int(layouts.result_tensor[value]))
-            guard = int(program.value_op[value]) in guarded
+            guard = op in guarded
             if computed != spec or guard or (any(spec) and self._resolved_here(program, value)):
                 through = stations(computed, spec)
                 if guard and computed != spec:
@@ -155,13 +159,13 @@ class Specs:
         layouts = self._layouts
         if not _in_conflict(layouts.units[int(layouts.value_unit[value])]):
             return False
-        uses = program.uses_of(int(program.value_op[value]))
-        operands = [int(layouts.value_unit[program.use_value[use]]) for use in uses]
+        uses = program.uses_of(program.makers[value])
+        operands = [int(layouts.value_unit[program.sources[use]]) for use in uses]
         return not any(_in_conflict(layouts.units[unit]) for unit in operands)
 
     def _uses(self) -> list[Pin]:
         found = []
-        for value, targets in edges(self._program, self._layouts).items():
+        for value, targets in self._wanted.items():
             spec = self.value(value)
             by_spec: dict[str, tuple[Spec, list[int]]] = {}
             for _, uses in targets.values():

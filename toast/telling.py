@@ -29,7 +29,7 @@ class Telling:
         """An argument by its path, another value by the op that makes it."""
         if value in self._arguments:
             return pattern(self._arguments[value])
-        return self.op(int(self._program.value_op[value]))
+        return self.op(self._program.makers[value])
 
     def op(self, op: int) -> str:
         """`mlp/dot_general`: where an op is and what it does."""
@@ -58,7 +58,7 @@ class Telling:
 
     def line_of(self, value: int) -> str:
         """The line that makes a value; '' for an argument."""
-        return "" if value in self._arguments else self.line(int(self._program.value_op[value]))
+        return "" if value in self._arguments else self.line(self._program.makers[value])
 
     def direction(self, op: int) -> Direction:
         """Whether an op is of the forward or of the backward pass, as jax names them."""

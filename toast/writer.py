@@ -153,7 +153,7 @@ def _terminator(source: Source, op: int, handle: Any) -> Any:
         return _last(handle.regions[1])
     if kind == "branch_end":
         first = int(source.program.op_uses[op])
-        wanted = _handle(source, int(source.program.use_value[first]))
+        wanted = _handle(source, source.program.sources[first])
         for region in handle.regions:
             last = _last(region)
             if any(operand == wanted for operand in last.operands):
@@ -169,7 +169,7 @@ def _last(region: Any) -> Any:
 def _handle(source: Source, value: int) -> Any:
     """The MLIR value behind a value number."""
     program = source.program
-    op = int(program.value_op[value])
+    op = program.makers[value]
     handle, index = source.handles[op], value - int(program.op_values[op])
     kind = program.kind(op)
     if kind == "argument":

@@ -188,7 +188,7 @@ def test_origins_have_a_row_for_each_of_the_tables() -> None:
     evaluator = gemma_evaluator()
     tables = evaluator.tables
     program = evaluator.analysis.program
-    found = trace(program, evaluator.layouts, evaluator.fusion, evaluator.device)
+    found = trace(program, evaluator.layouts, evaluator.listing)
     assert len(found.roots) == len(tables.root_weight)
     assert len(found.partials) == len(tables.part_weight)
     assert len(found.edges) == len(tables.edge_weight)
@@ -219,7 +219,7 @@ def test_equal_products_that_run_together_are_told_apart() -> None:
     priced = Priced(main(f"x:{f} w:{f}", lines, f"p:{f} q:{f}"), "a=8", TPU)
     evaluator, program = priced.evaluator, priced.evaluator.analysis.program
     assert evaluator.tables.sum_row.tolist() == [0, 0]
-    found = trace(program, evaluator.layouts, evaluator.fusion, evaluator.device)
+    found = trace(program, evaluator.layouts, evaluator.listing)
     first, second = (op for op in range(program.ops) if program.kind(op).endswith("dot_general"))
     assert found.sums == [first, second]
     assert found.feeds == [program.op_uses[first], program.op_uses[second]]
