@@ -8,15 +8,16 @@ shape whose dimensions take their axes from items of one unit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from analysis.analyse import Analysis
 from analysis.program import TRANSFERS, Ints, Program
 from analysis.types import itemsize
+from costmodel.columns import ints
 from costmodel.pins import NO_PINS, Masks, Pins
 
 Item = tuple[int, int, int, int, int]
@@ -82,20 +83,35 @@ class _Interner:
         self._tensor_number = {tensor: n for n, tensor in enumerate(self._out.tensors)}
         self._shapes = self._program.shapes
         self._itemsize = [itemsize(dtype) for dtype in self._program.dtypes]
-        self._pairwise = [name in TRANSFERS for name in self._program.names]
         self._last_unit = 0
 
     def run(self) -> Layouts:
+        """Lay out one op of those that are alike, and the others as it: layers are."""
         program, out = self._program, self._out
-        for op in range(program.ops):
+        alike = first_alike(program, self._group, self._apart())
+        for op in np.flatnonzero(alike == np.arange(program.ops)).tolist():
             for value in program.values_of(op):
                 out.value_tensor[value] = self._value_tensor(value)
                 out.value_unit[value] = self._last_unit
-            if self._pairwise[program.op_name[op]]:
+            if program.kind(op) in TRANSFERS:
                 self._transfer(op)
             else:
                 self._work(op)
+        values, uses = _same(program.op_values, alike), _same(program.op_uses, alike)
+        out.op_unit = out.op_unit[alike]
+        out.use_tensor = out.use_tensor[uses]
+        out.value_unit = out.value_unit[values]
+        out.value_tensor = out.value_tensor[values]
+        out.result_tensor = out.result_tensor[values]
         return out
+
+    def _apart(self) -> Ints:
+        """Ops that are laid out by more than their groups: in a conflict, or pinned."""
+        program, pins = self._program, self._pins
+        names = sorted({name for pair in self._resolution for name in pair})
+        ops = np.searchsorted(program.op_factors, ints(names), side="right") - 1
+        values = [program.makers[value] for value in (*pins.values, *pins.forbidden)]
+        return np.concatenate([ops, ints(values), ints([program.users[use] for use in pins.uses])])
 
     def mark(self, marks: Marks) -> Layouts:
         """Lay out what is marked anew."""
@@ -211,6 +227,47 @@ class _Interner:
             number = self._tensor_number[key] = len(self._out.tensors)
             self._out.tensors.append(key)
         return number
+
+
+def first_alike(program: Program, groups: Sequence[int], apart: Ints) -> Ints:
+    """For each op the first that does the same to tensors of the same groups and types.
+
+    `groups` are those of the names; ops that are `apart` are like no other.
+    """
+    factors = np.repeat(np.arange(program.ops), np.diff(program.op_factors))
+    group = ints(groups)[: len(factors)]
+    used = _relative(program, program.use_name)
+    defined = _relative(program, program.dim_name)
+    columns = [
+        (np.stack([group, program.factor_size], axis=1), program.op_factors),
+        (used, program.use_dims[program.op_uses]),
+        (defined, program.value_dims[program.op_values]),
+    ]
+    rows = [_row_bytes(column, starts) for column, starts in columns]
+    numbers = program.op_signature.tolist()
+    for op in apart.tolist():
+        numbers[op] = -1 - op
+    first: dict[tuple[object, ...], int] = {}
+    keys = zip(numbers, *rows, strict=True)
+    return ints([first.setdefault(key, op) for op, key in enumerate(keys)])
+
+
+def _relative(program: Program, names: Ints) -> Ints:
+    """Names as numbers of their op's factors, -1 for none."""
+    ops = np.searchsorted(program.op_factors, names, side="right") - 1
+    return np.where(names >= 0, names - program.op_factors[ops], -1)
+
+
+def _row_bytes(column: Ints, starts: Ints) -> list[bytes]:
+    """The rows of a column between starts, to be compared."""
+    data, width = column.tobytes(), column[:1].nbytes
+    return [data[a * width : b * width] for a, b in pairwise(starts.tolist())]
+
+
+def _same(starts: Ints, alike: Ints) -> Ints:
+    """For each of what ops have, where the op that is alike has it."""
+    counts = np.diff(starts)
+    return np.arange(starts[-1]) + np.repeat(starts[alike] - starts[:-1], counts)
 
 
 def _empty(program: Program) -> Layouts:

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from costmodel.liveness import live_intervals
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product, sums
 from tests.modules import value_named
 
