@@ -77,15 +77,27 @@ def clashing(names: Ints, colours: Colours) -> list[tuple[int, int]]:
 
 def _conflicts(program: Program, colours: Colours) -> list[Conflict]:
     found: dict[tuple[int, int], Conflict] = {}
-    for op in range(program.ops):
-        tensors = [program.use_names(use) for use in program.uses_of(op)]
-        tensors += [program.def_names(value) for value in program.values_of(op)]
-        for names in tensors:
-            for pair in clashing(names, colours):
-                if pair not in found and pair[::-1] not in found:
-                    colour = int(colours.colour[pair[0]])
-                    found[pair] = Conflict(names=pair, colour=colour, op=op)
+    used = _doubled(program.use_dims, program.use_name, colours)
+    made = _doubled(program.value_dims, program.dim_name, colours)
+    tensors = [(program.users[use], 0, use) for use in used]
+    tensors += [(program.makers[value], 1, value) for value in made]
+    for op, is_made, number in sorted(tensors):
+        names = program.def_names(number) if is_made else program.use_names(number)
+        for pair in clashing(names, colours):
+            if pair not in found and pair[::-1] not in found:
+                colour = int(colours.colour[pair[0]])
+                found[pair] = Conflict(names=pair, colour=colour, op=op)
     return list(found.values())
+
+
+def _doubled(starts: Ints, names: Ints, colours: Colours) -> list[int]:
+    """The tensors, by number, that have two dimensions of one colour."""
+    kinds = colours.colour[names]
+    tensor = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    coloured = (names >= 0) & (kinds >= 0)
+    keys = np.sort((tensor * (colours.count + 1) + kinds)[coloured])
+    twice: list[int] = np.unique(keys[1:][np.diff(keys) == 0] // (colours.count + 1)).tolist()
+    return twice
 
 
 def _boxes(program: Program, number: dict[tuple[int, int], int]) -> list[Box]:
@@ -94,8 +106,9 @@ def _boxes(program: Program, number: dict[tuple[int, int], int]) -> list[Box]:
     by_value: dict[int, list[tuple[int, int, int, int]]] = {}
     for pair_value, dims in _definition_pairs(program, number):
         by_value.setdefault(pair_value, []).append(dims)
-    for use, value in enumerate(program.use_value.tolist()):
-        for first, second, i, j in by_value.get(value, ()):
+    for use in np.flatnonzero(np.isin(program.use_value, list(by_value))).tolist():
+        value = program.sources[use]
+        for first, second, i, j in by_value[value]:
             names = program.use_names(use)
             box = _box(number, (first, second), (int(names[i]), int(names[j])))
             if box is not None and not program.constant[value]:
@@ -107,9 +120,11 @@ def _definition_pairs(
     program: Program, number: dict[tuple[int, int], int]
 ) -> list[tuple[int, tuple[int, int, int, int]]]:
     in_conflict = {name for pair in number for name in pair}
+    value_of = np.repeat(np.arange(program.values), np.diff(program.value_dims))
+    holding = value_of[np.isin(program.dim_name, list(in_conflict))]
     found = []
-    for value in range(program.values):
-        names = [int(name) for name in program.def_names(value)]
+    for value in np.unique(holding).tolist():
+        names = program.def_names(value).tolist()
         dims = [d for d, name in enumerate(names) if name in in_conflict]
         for i, j in combinations(dims, 2):
             if _lookup(number, (names[i], names[j])) is not None:

@@ -6,25 +6,34 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from analysis.compiled import entry, inner
 from analysis.program import Ints
 
 
 def components(count: int, pairs: Ints) -> Ints:
     """The component number (0, 1, ...) of each of `count` items joined by `pairs` [n, 2]."""
-    parent = list(range(count))
+    parent = np.arange(count, dtype=np.int64)
+    _join(parent, np.ascontiguousarray(pairs, dtype=np.int64))
+    return np.unique(parent, return_inverse=True)[1].astype(np.int64)
 
-    def root(item: int) -> int:
-        while parent[item] != item:
-            parent[item] = parent[parent[item]]
-            item = parent[item]
-        return item
 
-    for left, right in pairs.tolist():
-        a, b = root(left), root(right)
+@entry
+def _join(parent: Ints, pairs: Ints) -> None:
+    """Point each item at the lowest of those that it is joined with."""
+    for row in range(len(pairs)):
+        a, b = _root(parent, pairs[row, 0]), _root(parent, pairs[row, 1])
         if a != b:
             parent[max(a, b)] = min(a, b)
-    roots = np.fromiter((root(item) for item in range(count)), dtype=np.int64, count=count)
-    return np.unique(roots, return_inverse=True)[1].astype(np.int64)
+    for item in range(len(parent)):
+        parent[item] = _root(parent, item)
+
+
+@inner
+def _root(parent: Ints, item: int) -> int:
+    while parent[item] != item:
+        parent[item] = parent[parent[item]]
+        item = parent[item]
+    return item
 
 
 class SidedSets:

@@ -9,6 +9,7 @@ import numpy as np
 
 from analysis.program import Ints, Program
 from costmodel.buffers import Buffers
+from costmodel.columns import flat, ints
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
@@ -116,12 +117,11 @@ def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     """First and last position of each value; results of `main` live to the end."""
     first = fusion.position[program.value_op]
     last = first.copy()
-    for root in fusion.roots:
-        for use in root.reads:
-            value = program.use_value[use]
-            last[value] = max(last[value], fusion.position[root.op])
-    for result in program.results:
-        last[program.use_value[result.use]] = program.ops
+    reads = flat([root.reads for root in fusion.roots])
+    counts = [len(root.reads) for root in fusion.roots]
+    at = np.repeat(fusion.position[ints([root.op for root in fusion.roots])], counts)
+    np.maximum.at(last, program.use_value[reads], at)
+    last[program.use_value[ints([result.use for result in program.results])]] = program.ops
     return first, last
 
 
@@ -133,11 +133,11 @@ def _buffer_spans(
     reused = _reusing_results(program)
     last = _handed_over(program, fusion, last)
     spans: dict[int, tuple[int, int]] = {}
-    for value in range(program.values):
-        if fusion.written[value]:
-            owner = value if value in reused else buffers.of(value)
-            start, end = spans.get(owner, (program.ops, -1))
-            spans[owner] = min(start, int(first[value])), max(end, int(last[value]))
+    begins, ends = first.tolist(), last.tolist()
+    for value in np.flatnonzero(fusion.written).tolist():
+        owner = value if value in reused else buffers.of(value)
+        start, end = spans.get(owner, (program.ops, -1))
+        spans[owner] = min(start, begins[value]), max(end, ends[value])
     return spans
 
 
@@ -185,30 +185,30 @@ def _alike(program: Program, one: int, other: int) -> bool:
 
 
 def _copies(program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges) -> list[Copy]:
-    roots = _roots_of_ops(program, fusion)
+    low, high = _roots_of_ops(program, fusion)
     copies = []
     for value, targets in wanted.items():
         copied = []
         for tensor, (_, uses) in targets.items():
-            places = np.concatenate([roots[program.user(use)] for use in uses])
-            copied.append((tensor, int(places.min()), int(places.max())))
+            users = {program.user(use) for use in uses}
+            span = (min(low[op] for op in users), max(high[op] for op in users))
+            copied.append((tensor, *span))
         copies.append((int(layouts.value_tensor[value]), copied))
     return copies
 
 
-def _roots_of_ops(program: Program, fusion: Fusion) -> list[Ints]:
-    """For each op the earliest and latest position of the fusions that compute it."""
-    low = np.full(program.ops, program.ops, dtype=np.int64)
-    high = np.full(program.ops, -1, dtype=np.int64)
-    stored = {root.op for root in fusion.roots}
+def _roots_of_ops(program: Program, fusion: Fusion) -> tuple[list[int], list[int]]:
+    """For each op the earliest and the latest position of the fusions that compute it."""
+    low, high = [program.ops] * program.ops, [-1] * program.ops
+    stored, position = {root.op for root in fusion.roots}, fusion.position.tolist()
+    sources, makers, written = program.sources, program.makers, fusion.written.tolist()
     for op in range(program.ops - 1, -1, -1):
         if op in stored or low[op] > high[op]:
-            low[op] = min(low[op], fusion.position[op])
-            high[op] = max(high[op], fusion.position[op])
+            low[op] = min(low[op], position[op])
+            high[op] = max(high[op], position[op])
         for use in program.uses_of(op):
-            value = program.use_value[use]
-            if not fusion.written[value]:
-                source = program.value_op[value]
+            if not written[sources[use]]:
+                source = makers[sources[use]]
                 low[source] = min(low[source], low[op])
                 high[source] = max(high[source], high[op])
-    return [np.array(pair) for pair in zip(low, high, strict=True)]
+    return low, high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 
 from analysis.program import PSEUDO
 
@@ -74,6 +75,7 @@ LAYOUT = frozenset(
 """Elementwise ops that change how elements lie or are written, and nothing else."""
 
 
+@lru_cache(maxsize=4096)
 def role(name: str) -> Role:
     """The role of an op by its name; ops that nobody knows are opaque."""
     if name in PSEUDO:

@@ -32,12 +32,12 @@ def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
     returned = {program.sources[result.use] for result in program.results}
     made = {root.op for root in fusion.roots if len(root.contractions) == 1}
     reductions = (r for r in fusion.roots if role(program.kind(r.op)) is Role.REDUCE)
-    reduced = {_value(program, use) for root in reductions for use in root.reads}
+    kept = returned | {_value(program, use) for root in reductions for use in root.reads}
     found = set()
     for kernel in fusion.kernels:
         if _is_elementwise(program, kernel):
             for value in (_value(program, use) for use in kernel.reads):
-                alone = readers[value] == 1 and value not in returned | reduced
+                alone = readers[value] == 1 and value not in kept
                 if alone and program.makers[value] in made:
                     found.add(value)
     return found

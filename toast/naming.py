@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from analysis.analyse import Analysis
-from analysis.program import Program
+from analysis.program import Ints, Program
 from toast.dataflow import Dataflow
 
 _INDEX = re.compile(r"\[\d+\]|(?<=[._/])\d+(?=[._/]|$)")
@@ -120,21 +120,27 @@ def _ranges(numbers: set[int]) -> str:
 def _with_ops(analysis: Analysis, names: list[str]) -> list[str]:
     """Name what no argument carries: after a dimension of a result, else a factor of an op."""
     program, groups = analysis.program, analysis.groups
-    for value in range(program.values):
-        for dim, name in enumerate(program.def_names(value).tolist()):
-            colour = int(analysis.colours.colour[name]) if name >= 0 else -1
-            if colour >= 0 and not names[int(groups.of_colour[colour])]:
-                op = program.makers[value]
-                names[int(groups.of_colour[colour])] = f"{program.kind(op)}#{op}.{dim}"
-    if "" not in names:
-        return names
-    for factor in np.flatnonzero(analysis.colours.colour >= 0).tolist():
-        group = int(groups.of_colour[analysis.colours.colour[factor]])
+    group_of = np.append(groups.of_colour, -1)[analysis.colours.colour]
+    defined = np.where(program.dim_name >= 0, group_of[program.dim_name], -1)
+    for group, place in _firsts(defined):
+        if not names[group]:
+            value = int(np.searchsorted(program.value_dims, place, side="right")) - 1
+            op, dim = program.makers[value], place - int(program.value_dims[value])
+            names[group] = f"{program.kind(op)}#{op}.{dim}"
+    for group, factor in _firsts(group_of):
         if not names[group]:
             op = int(np.searchsorted(program.op_factors, factor, side="right")) - 1
             index = factor - int(program.op_factors[op])
             names[group] = f"{program.kind(op)}#{op}.factor{index}"
     return names
+
+
+def _firsts(groups: Ints) -> Iterator[tuple[int, int]]:
+    """Each group, and the first place that it has."""
+    numbers, places = np.unique(groups, return_index=True)
+    for group, place in zip(numbers.tolist(), places.tolist(), strict=True):
+        if group >= 0:
+            yield group, place
 
 
 def _elements(program: Program, value: int) -> int:
