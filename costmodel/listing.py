@@ -15,8 +15,8 @@ from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.liveness import Intervals, live_intervals
 from costmodel.rows import (
-    Edges,
     EdgeRow,
+    Edges,
     HaloRow,
     PartialRow,
     RootRow,

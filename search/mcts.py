@@ -76,7 +76,7 @@ class _Search:
         """
         reason = self._round()
         self._adopt()
-        if reason is None and self._settings.refine:
+        if reason is None and self._settings.helpers:
             self._second_start()
             self._polish()
         while reason is None:
@@ -87,7 +87,7 @@ class _Search:
                 reason = "converged"
             elif reason is None and self._rollouts() >= self._settings.rollouts:
                 reason = "rollouts"
-            if self._settings.refine and (reason is None or self._cost < before):
+            if self._settings.helpers and (reason is None or self._cost < before):
                 self._polish()
         return Found(
             state=self._best,

@@ -54,7 +54,7 @@ class Settings:
     `max_share` the part of a node's best reward in its value, beside the mean. `shaping` makes a
     reward of C(s) (`log` or `inverse`); `stop_chance` ends a random trajectory at each step and
     `discount` favours short ones; `prior_temperature` sharpens the prior over actions taken from
-    their effect alone. Without `refine` there are only the rounds, no beams and no polish beside
+    their effect alone. Without `helpers` there are only the rounds, no beams and no polish beside
     them. How these defaults were found: docs/search-settings.md.
 
     `beam_width` is the K of the beam search, `ilp_seconds` what the ILP may take where no budget
@@ -74,7 +74,7 @@ class Settings:
     discount: float = 0.998
     max_share: float = 0.5
     prior_temperature: float = 0.15
-    refine: bool = True
+    helpers: bool = True
     beam_width: int = 8
     ilp_seconds: float = 60.0
     proof_seconds: float = 20.0

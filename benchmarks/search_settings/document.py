@@ -25,7 +25,7 @@ from benchmarks.search_settings.variants import (
 )
 from search.problem import Settings
 
-KINDS = ("alone", "refined")
+KINDS = ("alone", "helped")
 PAGE = f"""\
 # The settings of the tree search
 
@@ -40,8 +40,8 @@ known cost of a problem is the lowest C(s) of any run here. *Found* is the part 
 within {NEAR:.0%} of it.
 
 **Rounds alone** is the tree search without the beams and the polish that run beside it
-(`refine=False`), with {ALONE_SEEDS} seeds, stopped at {ALONE_EVALUATIONS:,} priced states; a search
-that ends before that by itself keeps its cost. **Refined** is the planner as it runs, until it
+(`helpers=False`), with {ALONE_SEEDS} seeds, stopped at {ALONE_EVALUATIONS:,} priced states; one
+that ends before that by itself keeps its cost. **Helped** is the planner as it runs, until it
 ends.
 
 The base is in bold; the defaults are the best of the last table, where winners are tried together.
@@ -71,18 +71,18 @@ def write_page(data: Path, docs: Path) -> list[Path]:
 
 
 def _problems(runs: Experiment) -> Iterable[str]:
-    names = {False: "The rounds alone", True: "Refined"}
-    for refine, cases in runs.cases.items():
+    names = {False: "The rounds alone", True: "Helped"}
+    for helpers, cases in runs.cases.items():
         ordered = [case.name for case in CASES if case.name in cases]
-        yield f"- {names[refine]}: {', '.join(ordered)}."
+        yield f"- {names[helpers]}: {', '.join(ordered)}."
 
 
 def _formulas(runs: Experiment) -> str:
     rows = []
-    for alone, refined in zip(one_formula(_base(False)), one_formula(_base(True)), strict=True):
+    for alone, helped in zip(one_formula(_base(False)), one_formula(_base(True)), strict=True):
         settings = alone.settings
         name = f"`{settings.selection}` | `{settings.shaping}` | {settings.exploration:g}"
-        rows.append(_row(name, runs, alone, refined))
+        rows.append(_row(name, runs, alone, helped))
     return _table("selection | shaping | exploration", rows)
 
 
@@ -94,12 +94,12 @@ def _others(runs: Experiment) -> Iterable[str]:
 
 def _together(runs: Experiment) -> str:
     rows = []
-    for changes, alone, refined in zip(
+    for changes, alone, helped in zip(
         TOGETHER, together(_base(False)), together(_base(True)), strict=True
     ):
         name = ", ".join(f"`{name}` {value:g}" for name, value in changes.items()) or "the base"
-        same = replace(refined.settings, seed=0) == Settings()
-        rows.append(_row(name + ": **the defaults**" * same, runs, alone, refined))
+        same = replace(helped.settings, seed=0) == Settings()
+        rows.append(_row(name + ": **the defaults**" * same, runs, alone, helped))
     return _table("changes of the base", rows)
 
 
@@ -112,7 +112,7 @@ def _setting(runs: Experiment, name: str, values: Sequence[float], threads: int)
 
 
 def _row(name: str, runs: Experiment, *variants: Variant) -> str:
-    values = {**variants[0].values, "threads": 1, "refine": True}
+    values = {**variants[0].values, "threads": 1, "helpers": True}
     if values == Variant(part="", settings=BASE).values:
         name = " | ".join(f"**{part}**" for part in name.split(" | "))
     cells = []
@@ -133,7 +133,7 @@ def _table(first: str, rows: Sequence[str], kinds: Sequence[str] = KINDS) -> str
 
 
 def _curve(runs: Experiment) -> str:
-    default = Variant(part="", settings=replace(Settings(), refine=False))
+    default = Variant(part="", settings=replace(Settings(), helpers=False))
     rows = []
     for point in CHECKPOINTS:
         found = runs.regret(default, at=point)
@@ -142,5 +142,5 @@ def _curve(runs: Experiment) -> str:
     return "\n".join(["| states priced | regret | found |", "| --- | --- | --- |", *rows]) + "\n"
 
 
-def _base(refine: bool) -> Settings:
-    return replace(BASE, refine=refine)
+def _base(helpers: bool) -> Settings:
+    return replace(BASE, helpers=helpers)

@@ -1,4 +1,4 @@
-"""Regret of the rounds alone and refined, a panel a setting."""
+"""Regret of the rounds alone and helped, a panel a setting."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def draw(runs: Experiment, path: Path) -> Path:
 
 
 def _panels(runs: Experiment) -> dict[str, dict[str, Points]]:
-    alone, refined = (replace(BASE, refine=refine) for refine in (False, True))
+    alone, helped = (replace(BASE, helpers=helpers) for helpers in (False, True))
     found: dict[str, dict[str, Points]] = {}
-    for base, title in ((alone, "exploration, rounds alone"), (refined, "exploration, refined")):
+    for base, title in ((alone, "exploration, rounds alone"), (helped, "exploration, helped")):
         every = list(one_formula(base))
         found[title] = {
             f"{selection}, {shaping}": _points(

@@ -58,7 +58,7 @@ def run(
         todo = [
             one
             for one in wanted
-            if f"{case.name}: {one.key}" not in done and not (alone and one.settings.refine)
+            if f"{case.name}: {one.key}" not in done and not (alone and one.settings.helpers)
         ]
         if not todo:
             continue
@@ -78,7 +78,7 @@ def run(
 
 def one_run(case: Case, problem: Problem, variant: Variant) -> dict[str, Any]:
     """The record of one search."""
-    curve = Curve(None if variant.settings.refine else ALONE_EVALUATIONS)
+    curve = Curve(None if variant.settings.helpers else ALONE_EVALUATIONS)
     control = Control(on_progress=curve.watch, cancelled=curve.full)
     started = time.perf_counter()
     found = search(problem, variant.settings, control)

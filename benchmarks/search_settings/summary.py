@@ -32,9 +32,9 @@ class Regret:
 
 
 class Experiment:
-    """The runs, of the rounds alone and refined, and the lowest cost that any found, by problem.
+    """The runs, of the rounds alone and helped, and the lowest cost that any found, by problem.
 
-    Variants are compared on the problems that all of their kind were run on: `cases[refine]`.
+    Variants are compared on the problems that all of their kind were run on: `cases[helpers]`.
     """
 
     def __init__(self, records: Sequence[Record]) -> None:
@@ -46,13 +46,13 @@ class Experiment:
             self.best[case] = min(self.best.get(case, math.inf), record["cost"])
             done[case].add(record["key"])
         self.cases = {
-            refine: {
+            helpers: {
                 case
                 for case, keys in done.items()
-                if {f"{case}: {one.key}" for one in variants() if one.settings.refine is refine}
+                if {f"{case}: {one.key}" for one in variants() if one.settings.helpers is helpers}
                 <= keys
             }
-            for refine in (False, True)
+            for helpers in (False, True)
         }
 
     def regret(self, variant: Variant, at: int | None = None) -> Regret | None:
@@ -60,7 +60,7 @@ class Experiment:
 
         `at` is a number of evaluations, the end of the run where it is None.
         """
-        cases = self.cases[variant.settings.refine]
+        cases = self.cases[variant.settings.helpers]
         runs = [
             record
             for record in self._records

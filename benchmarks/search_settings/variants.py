@@ -10,7 +10,7 @@ from search.problem import Settings
 
 ALONE_EVALUATIONS = 4_000
 """Where only the rounds run, each run may price this many states."""
-ALONE_SEEDS, REFINED_SEEDS = 2, 1
+ALONE_SEEDS, HELPED_SEEDS = 2, 1
 NAMES = (
     "selection",
     "shaping",
@@ -68,7 +68,7 @@ class Variant:
     def values(self) -> dict[str, Any]:
         """What the settings are, without the seed and what bounds a run."""
         every = asdict(self.settings)
-        return {name: every[name] for name in (*NAMES, "threads", "refine")}
+        return {name: every[name] for name in (*NAMES, "threads", "helpers")}
 
     @property
     def key(self) -> str:
@@ -80,13 +80,13 @@ class Variant:
 def variants() -> Iterator[Variant]:
     """Every variant with every seed: the rounds alone, and some with what runs beside them."""
     for seed in range(ALONE_SEEDS):
-        base = replace(BASE, seed=seed, refine=False)
+        base = replace(BASE, seed=seed, helpers=False)
         yield from together(base)
         yield from one_formula(base)
         for name, values in ONE_AT_A_TIME.items():
             yield from one_value(base, name, values)
         yield from one_value(replace(base, threads=2), "virtual_loss", VIRTUAL_LOSS)
-    for seed in range(REFINED_SEEDS):
+    for seed in range(HELPED_SEEDS):
         base = replace(BASE, seed=seed)
         yield from together(base)
         yield from one_formula(base)

@@ -59,7 +59,7 @@ def test_variants_differ_from_the_base_in_what_they_try_alone() -> None:
             allowed = {name for changes in TOGETHER for name in changes}
         elif variant.part != "formula":
             allowed = {variant.part, "threads"}
-        assert changed <= allowed | {"refine"}
+        assert changed <= allowed | {"helpers"}
         assert variant.settings.threads == (2 if variant.part == "virtual_loss" else 1)
 
 
@@ -95,7 +95,7 @@ def test_a_run_keeps_its_values_and_is_not_run_again(
         return problem()
 
     def few() -> list[Variant]:
-        base = replace(BASE, rollouts=200, round_rollouts=100, refine=False)
+        base = replace(BASE, rollouts=200, round_rollouts=100, helpers=False)
         return [*one_value(base, "discount", (0.9, 1.0)), *one_value(base, "stop_chance", (0.2,))]
 
     monkeypatch.setattr(running, "CASES", (case,))
@@ -113,7 +113,7 @@ def test_a_run_keeps_its_values_and_is_not_run_again(
 
 def test_the_rounds_alone_stop_at_their_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "ALONE_EVALUATIONS", 300)
-    settings = replace(Settings(), refine=False)
+    settings = replace(Settings(), helpers=False)
     record = one_run(CASES[0], problem(), Variant(part="", settings=settings))
     assert 300 <= record["evaluations"] < 600
 
@@ -133,7 +133,7 @@ def record(case: str, cost: float, settings: Settings, seed: int = 0) -> dict[st
 
 
 def test_regret_is_the_mean_log_of_cost_over_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    good, poor = replace(BASE, refine=False), replace(BASE, refine=False, discount=0.9)
+    good, poor = replace(BASE, helpers=False), replace(BASE, helpers=False, discount=0.9)
     tried = [Variant(part="", settings=one) for one in (good, replace(good, seed=1), poor)]
     monkeypatch.setattr(summary, "variants", lambda: tried)
     runs = Experiment(
@@ -165,7 +165,7 @@ def test_the_page_marks_the_base_and_the_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "runs.jsonl"
-    both = [replace(BASE, refine=refine) for refine in (False, True)]
+    both = [replace(BASE, helpers=helpers) for helpers in (False, True)]
     monkeypatch.setattr(summary, "variants", lambda: [Variant(part="", settings=s) for s in both])
     for settings in both:
         append_record(data, record("one", 0.5, settings))
@@ -181,7 +181,7 @@ def test_the_committed_runs_make_a_page(tmp_path: Path) -> None:
     assert main(["write", "--docs", str(tmp_path)]) == 0
     runs = Experiment(read_records(DATA))
     assert len(runs.cases[False]) >= 5
-    tried = [runs.regret(one) for one in together(replace(BASE, refine=False))]
-    default = runs.regret(Variant(part="", settings=replace(Settings(), refine=False)))
+    tried = [runs.regret(one) for one in together(replace(BASE, helpers=False))]
+    default = runs.regret(Variant(part="", settings=replace(Settings(), helpers=False)))
     assert default is not None
     assert default.mean <= min(found.mean for found in tried if found is not None) + 0.005

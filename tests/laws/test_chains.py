@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from tests.laws.chains import Text
+from tests.laws.examples import few, many
 from tests.laws.executor import Executor, same, unsharded
 from tests.laws.programs import FOUR_TO_EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
 
-FEW = settings(
-    max_examples=1000,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-MANY = settings(FEW, max_examples=5000, derandomize=False, print_blob=True)
+FEW, MANY = few(1000), many(5000)
 
 
 def check(text: Text, mesh: str, chosen: list[int]) -> None:

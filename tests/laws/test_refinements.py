@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from costmodel.evaluator import Evaluator, Refined, Refinement, State
@@ -12,19 +12,13 @@ from search.places import Place, Thing, Things, marks, places
 from search.refinements import Refinements
 from search.sides import sides
 from tests.laws.chains import Text
+from tests.laws.examples import few, many
 from tests.laws.executor import same, unsharded
 from tests.laws.programs import EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
 from tests.laws.xla import Xla, request_of
 
-FEW = settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-MANY = settings(FEW, max_examples=1500, derandomize=False, print_blob=True)
+FEW, MANY = few(25), many(1500)
 chosen_places = st.lists(st.integers(0, 10_000), min_size=1, max_size=4)
 
 

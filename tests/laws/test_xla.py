@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from tests.laws.chains import Text
+from tests.laws.examples import few, many
 from tests.laws.executor import same, unsharded
 from tests.laws.programs import EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
 from tests.laws.xla import Xla, request_of
 
-FEW = settings(
-    max_examples=150,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-MANY = settings(FEW, max_examples=1500, derandomize=False, print_blob=True)
+FEW, MANY = few(150), many(1500)
 
 
 def check(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:

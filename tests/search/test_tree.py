@@ -30,7 +30,7 @@ from search.progress import Control, Progress
 from search.tree import DEAD, SELECTIONS, SHAPINGS, UNTRIED, _reward
 from tests.modules import evaluator_of, text
 
-ALONE = Settings(rollouts=1_500, round_rollouts=500, refine=False)
+ALONE = Settings(rollouts=1_500, round_rollouts=500, helpers=False)
 
 
 @cache
@@ -180,7 +180,7 @@ def test_the_rounds_alone_price_nothing_else() -> None:
     seen: list[Progress] = []
     settings = replace(ALONE, rollouts=500)
     alone = search.mcts.search(problem(), settings, Control(on_progress=seen.append))
-    helped = search.mcts.search(problem(), replace(settings, refine=True), Control())
+    helped = search.mcts.search(problem(), replace(settings, helpers=True), Control())
     assert alone.evaluations <= 2 * alone.rollouts + 5
     assert helped.evaluations > 2 * helped.rollouts
     assert helped.cost <= alone.cost
