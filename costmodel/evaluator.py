@@ -30,7 +30,7 @@ from costmodel.listing import list_rows
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
 from costmodel.scratch import Scratch, entries, new_scratch, positioned
-from costmodel.tables import Tables, build_tables
+from costmodel.tables import Tables, build_tables, on_mesh
 
 PENALTY = 10.0
 """C of the reward where nobody says otherwise: an excess as large as the whole unsharded program
@@ -175,6 +175,18 @@ class Evaluator:
             self.analysis, self.mesh, self.device, layouts, self.listing
         )
         self._scratches = [new_scratch(self.tables)]
+
+    def on(self, mesh: Mesh, pins: Pins) -> Evaluator:
+        """The same for another mesh; only where the pins are others are the tables made again."""
+        other = copy(self)
+        other.mesh, other._pins = mesh, pins
+        if pins != self._pins:
+            with collector_paused():
+                other._lay_out(lay_out(self.analysis, pins))
+        else:
+            other.tables = on_mesh(self.tables, mesh, self.device)
+            other._scratches = [new_scratch(other.tables)]
+        return other
 
     def marked(self, marks: Marks) -> Evaluator:
         """The same with units of their own for what is marked, for refinements to tell it apart.

@@ -167,10 +167,9 @@ def _build(
     analysis: Analysis, mesh: Mesh, device: Device, layouts: Layouts, listing: Listing
 ) -> Tables:
     policy = policy_of(device)
-    collectives = collective_tables(mesh, device)
     columns = (
         _unit_columns(layouts, analysis)
-        | _fixed_columns(layouts, mesh)
+        | _fixed_columns(layouts)
         | _tensor_columns(layouts)
         | _root_columns(listing.roots)
         | _partial_columns(listing, layouts)
@@ -181,17 +180,11 @@ def _build(
     return Tables(
         **columns,
         **dependency_columns(columns),
+        **_mesh_columns(mesh, device, columns["item_fixed"]),
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
         windowed=policy.around and device.windowed,
-        summed_whole=0 if device.windowed else (1 << len(mesh.axes)) - 1,
         narrows=policy.around,
-        axis_size=ints([axis.size for axis in mesh.axes]),
-        axes_shards=collectives.shards,
-        axes_straight=collectives.straight,
-        axes_wire=collectives.wire,
-        axes_alpha=collectives.alpha,
-        axes_beta=collectives.beta,
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
@@ -199,6 +192,27 @@ def _build(
         feeding=FEEDING if policy.around else 1.0,
         beside=BESIDE if policy.around else 1.0,
     )
+
+
+def on_mesh(tables: Tables, mesh: Mesh, device: Device) -> Tables:
+    """The same tables for another mesh: little of them depends on it."""
+    return tables._replace(**_mesh_columns(mesh, device, tables.item_fixed))
+
+
+def _mesh_columns(mesh: Mesh, device: Device, fixed: Ints) -> dict[str, Any]:
+    """All that depends on the mesh; `fixed` are the axes on each item in every state."""
+    collectives = collective_tables(mesh, device)
+    products = {mask: mesh.shards(mask) for mask in np.unique(fixed).tolist()}
+    return {
+        "item_shards": ints([products[mask] for mask in fixed.tolist()]),
+        "summed_whole": 0 if device.windowed else (1 << len(mesh.axes)) - 1,
+        "axis_size": ints([axis.size for axis in mesh.axes]),
+        "axes_shards": collectives.shards,
+        "axes_straight": collectives.straight,
+        "axes_wire": collectives.wire,
+        "axes_alpha": collectives.alpha,
+        "axes_beta": collectives.beta,
+    }
 
 
 Operands = Sequence[tuple[tuple[int, int, float, float], ...]]
@@ -244,12 +258,9 @@ def _unit_columns(layouts: Layouts, analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _fixed_columns(layouts: Layouts, mesh: Mesh) -> dict[str, Any]:
-    fixed = [item[4] for unit, _ in layouts.units for item in unit]
-    products = {mask: mesh.shards(mask) for mask in set(fixed)}
+def _fixed_columns(layouts: Layouts) -> dict[str, Any]:
     return {
-        "item_fixed": ints(fixed),
-        "item_shards": ints([products[mask] for mask in fixed]),
+        "item_fixed": ints([item[4] for unit, _ in layouts.units for item in unit]),
         "unit_forbidden": ints([forbidden for _, forbidden in layouts.units]),
     }
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from costmodel.evaluator import Refined, Refinement, State
 from costmodel.kerneljournal import PLACE, ROW, SECONDS, SIZE, TABLE, Entry
+from search.aside import aside
 from search.closest import for_the_peak
 from search.places import Thing, Things, marks, places
 from search.polish import MIN_GAIN
@@ -45,7 +46,9 @@ def refine(problem: Problem, found: Found, control: Control) -> tuple[Problem, F
     if not spots and not sets:
         return problem, found
     fine = marks([spot.things for spot in spots], [side.things for side in sets])
-    evaluator = problem.evaluator.marked(fine)
+    evaluator = aside(lambda: problem.evaluator.marked(fine), control)
+    if evaluator is None:
+        return problem, found
     finer = replace(problem, evaluator=evaluator)
     judged = for_the_peak(finer) if _too_large(problem, found.state) else finer
     better = _climb(judged, found, Refinements(evaluator, things, spots, sets), control)

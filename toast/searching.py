@@ -83,6 +83,8 @@ class Job:
     stages: Stages
     cancelled: Callable[[], bool] | None = None
     tried: list[Tried] = field(default_factory=list)
+    evaluator: Evaluator | None = None
+    """Of the mesh before: most of its tables are those of the next one."""
 
     def run(self, meshes: Sequence[Mesh]) -> Answer:
         """Search on each mesh and keep the best; budget and cancel hold over all of them.
@@ -167,10 +169,12 @@ class Job:
         return Searched(mesh=mesh, problem=problem, demands=demanded, found=found)
 
     def _problem(self, mesh: Mesh, demanded: Demands) -> Problem:
-        request = self.request
-        evaluator = Evaluator(
-            self.analysis, mesh, self.device, demanded.pins(mesh), overlap=request.overlap
-        )
+        request, pins = self.request, demanded.pins(mesh)
+        if self.evaluator is None:
+            evaluator = Evaluator(self.analysis, mesh, self.device, pins, overlap=request.overlap)
+        else:
+            evaluator = self.evaluator.on(mesh, pins)
+        self.evaluator = evaluator
         memory = request.memory or self.device.plannable_bytes
         return Problem(
             evaluator=evaluator,
