@@ -32,6 +32,7 @@ class Layers:
         self._program = program
         self._names = _group_names(program)
         self._state = _state_arguments(program)
+        self._elements = [math.prod(program.shape(item.value)) for item in program.arguments]
         self._held = {argument.value: n for n, argument in enumerate(program.arguments)}
         self._weight = [self._own(op) for op in range(program.ops)]
         self._from_gradients()
@@ -59,8 +60,8 @@ class Layers:
         if program.kind(op) in PASSING and operands and operands[0] in self._held:
             for value in program.values_of(op):
                 self._held[value] = self._held[operands[0]]
-        ranked = [n for n in read if self._elements(n) > 1]
-        return max(ranked, key=lambda n: (n in self._state, self._elements(n)), default=-1)
+        ranked = [n for n in read if self._elements[n] > 1]
+        return max(ranked, key=lambda n: (n in self._state, self._elements[n]), default=-1)
 
     def _carry(self, op: int) -> None:
         """A loop's body holds the arguments that it was begun with."""
@@ -71,9 +72,6 @@ class Layers:
                 source = program.sources[operands[place % len(operands)]]
                 if source in self._held:
                     self._held[value] = self._held[source]
-
-    def _elements(self, argument: int) -> int:
-        return math.prod(self._program.shape(self._program.arguments[argument].value))
 
     def _from_gradients(self) -> None:
         """What ends, through ops that keep its elements, in the update of a weight is its own."""

@@ -23,6 +23,7 @@ class Telling:
         self._words = Words(source, analysis)
         self._layers = Layers(source.program)
         self._places: dict[int, str] = {}
+        self._directions: dict[int, Direction] = {}
         self._arguments = {item.value: item.name for item in self._program.arguments}
 
     def name(self, value: int) -> str:
@@ -62,6 +63,11 @@ class Telling:
 
     def direction(self, op: int) -> Direction:
         """Whether an op is of the forward or of the backward pass, as jax names them."""
+        if op not in self._directions:
+            self._directions[op] = self._direction(op)
+        return self._directions[op]
+
+    def _direction(self, op: int) -> Direction:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:
             return ""
         stack = label(self._source.handles[op])

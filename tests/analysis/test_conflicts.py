@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from hypothesis import given, settings
 
+from analysis.conflicts import clashing
 from analysis.reach import Reach
+from tests.laws.chains import Text
+from tests.laws.programs import programs
 from tests.modules import analysed
 
 
@@ -61,3 +65,20 @@ def test_two_independent_attentions_are_two_sets() -> None:
 
 def test_a_program_without_a_repeated_colour_has_no_conflict() -> None:
     assert sets_of(lambda x, w: x @ w, (8, 4), (4, 2)) == (0, 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(module=programs())
+def test_conflicts_are_those_of_every_tensor_in_program_order(module: Text) -> None:
+    analysis = analysed(module.module().encode())
+    program, colours = analysis.program, analysis.colours
+    expected: dict[tuple[int, int], int] = {}
+    for op in range(program.ops):
+        tensors = [program.use_names(use) for use in program.uses_of(op)]
+        tensors += [program.def_names(value) for value in program.values_of(op)]
+        for names in tensors:
+            for pair in clashing(names, colours):
+                if pair not in expected and pair[::-1] not in expected:
+                    expected[pair] = op
+    assert {one.names: one.op for one in analysis.conflicts.all} == expected
+    assert [one.names for one in analysis.conflicts.all] == list(expected)

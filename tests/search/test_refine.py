@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -14,6 +15,7 @@ import pytest
 from costmodel.buffers import loop_slots
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator, Refined, Refinement, State
+from costmodel.layouts import Marks
 from costmodel.mesh import Mesh
 from costmodel.pins import NO_PINS, Pins
 from search.actions import action_space
@@ -158,6 +160,23 @@ def test_a_search_that_was_stopped_is_not_refined() -> None:
     start = found(problem)
     stopped = Control(cancelled=lambda: True)
     assert refine(problem, start, stopped) == (problem, start)
+
+
+def test_a_cancel_is_heard_while_finer_tables_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, left = threading.Event(), threading.Event()
+    make = Evaluator.marked
+
+    def slow(evaluator: Evaluator, fine: Marks) -> Evaluator:
+        begun.set()
+        left.wait(30)
+        return make(evaluator, fine)
+
+    monkeypatch.setattr(Evaluator, "marked", slow)
+    problem = short(problem_of(training()))
+    start = found(problem)
+    assert refine(problem, start, Control(cancelled=begun.is_set)) == (problem, start)
+    assert begun.is_set()
+    left.set()
 
 
 def test_the_number_of_evaluations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
