@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from analysis.analyse import analyse
 from analysis.errors import InvalidRequest
 from analysis.load import load
+from analysis.pauses import collector_paused
 from costmodel.automesh import meshes
 from costmodel.devices import find
 from search.planners import PLANNERS
@@ -21,7 +22,7 @@ from toast.obstacles import shortfall
 from toast.planfile import Plan
 from toast.planmaking import Planned, describe
 from toast.request import PlanRequest
-from toast.searching import END, Job
+from toast.searching import END, Answer, Job
 from toast.specs import Specs
 from toast.stages import Stages
 from toast.writer import write
@@ -67,7 +68,13 @@ def make_plan(
         stages=stages,
         cancelled=cancelled,
     )
-    answer = job.run(candidates)
+    return _result(module, job, job.run(candidates))
+
+
+@collector_paused()
+def _result(module: bytes, job: Job, answer: Answer) -> PlanResult:
+    """The best of what was found: explained, written and described."""
+    source, stages = job.source, job.stages
     problem, found, demanded = answer.best.problem, answer.best.found, answer.best.demands
     stages.enter("explain", END)
     explainer = Explainer(source, problem.evaluator)
@@ -82,7 +89,7 @@ def make_plan(
     planned = Planned(
         module=module,
         source=source,
-        request=request,
+        request=job.request,
         answer=answer,
         specs=specs,
         pins=pins,

@@ -7,7 +7,10 @@ from functools import cache
 
 import pytest
 
+from analysis.analyse import Analysis
 from analysis.errors import InvalidMesh, InvalidRequest
+from costmodel.layouts import Layouts, lay_out
+from costmodel.pins import Pins
 from search.front import MOST
 from search.progress import Progress
 from tests.modules import evaluator_of, text
@@ -170,6 +173,19 @@ def test_a_cancel_holds_over_all_meshes() -> None:
     reasons = {row.reason for row in plan.meshes[1:]}
     assert reasons == {"not reached before the search was cancelled"}
     assert result.module
+
+
+def test_the_program_is_laid_out_once_for_all_meshes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Pins] = []
+
+    def counted(analysis: Analysis, pins: Pins) -> Layouts:
+        made.append(pins)
+        return lay_out(analysis, pins)
+
+    monkeypatch.setattr("costmodel.evaluator.lay_out", counted)
+    plan = make_plan(gemma_text(), request(mesh="auto:8", rollouts=50)).plan
+    assert len(plan.meshes) == 3
+    assert len(made) == 1
 
 
 def test_a_budget_holds_over_all_meshes() -> None:
