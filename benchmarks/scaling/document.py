@@ -1,8 +1,8 @@
-"""The page `docs/scaling.md` with its plots, and the two sentences that it checks."""
+"""The page `docs/scaling.md` with its plots, and what it says in short."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.accuracy.records import Record, read_records
@@ -11,6 +11,7 @@ from benchmarks.scaling.stages import GROUPS, parts, total
 from costmodel.mesh import Mesh
 from costmodel.units import format_bytes, format_seconds
 
+FORMS = ("unrolled", "scanned")
 ALLOWED = 1 / 3
 """How much more time the work after loading may take at the deepest than at the shallowest."""
 PAGE = """\
@@ -114,34 +115,54 @@ def growth(records: Sequence[Record], form: str) -> tuple[Record, Record] | None
 
 
 def _claims(records: Sequence[Record]) -> list[str]:
-    lines = []
-    for form in ("unrolled", "scanned"):
+    lines = [*_deeper(records), *_wider(records), *_longer(records)]
+    return [line + "\n" * (line is lines[-1]) for line in lines]
+
+
+def _deeper(records: Sequence[Record]) -> Iterator[str]:
+    for form in FORMS:
         pair = growth(records, form)
         if pair is None:
             continue
         few, many = pair
         after = [total(record) - parts(record)["load"] for record in pair]
         search = [parts(record)["search"] for record in pair]
-        lines.append(
+        yield (
             f"- From {few['layers']} to {many['layers']} {form} layers the work after loading "
             f"grows by {after[1] / after[0] - 1:+.0%} ({format_seconds(after[0])} to "
             f"{format_seconds(after[1])}; {ALLOWED:+.0%} is the aim), the search itself by "
             f"{search[1] / search[0] - 1:+.0%} ({format_seconds(search[0])} to "
             f"{format_seconds(search[1])})."
         )
-    for form in ("unrolled", "scanned"):
+
+
+def _wider(records: Sequence[Record]) -> Iterator[str]:
+    for form in FORMS:
         rows = [r for r in records if r["sweep"] == "devices" and r["form"] == form]
         for axes in sorted({r["mesh"].count(",") + 1 for r in rows}):
-            some = sorted(
-                (r for r in rows if r["mesh"].count(",") + 1 == axes), key=lambda r: r["devices"]
+            some = [r for r in rows if r["mesh"].count(",") + 1 == axes]
+            devices = [r["devices"] for r in some]
+            yield (
+                f"- {min(devices):,} to {max(devices):,} devices on {axes} axes, {form} layers: "
+                f"{_between(some)}."
             )
-            totals = [total(record) for record in some]
-            lines.append(
-                f"- {some[0]['devices']:,} to {some[-1]['devices']:,} devices on {axes} axes, "
-                f"{form} layers: between {format_seconds(min(totals))} and "
-                f"{format_seconds(max(totals))}."
-            )
-    return [line + "\n" * (line is lines[-1]) for line in lines]
+
+
+def _longer(records: Sequence[Record]) -> Iterator[str]:
+    for sweep, words in (("sequence", "on one mesh"), ("both", "on meshes that grow as they do")):
+        for form in FORMS:
+            some = [r for r in records if r["sweep"] == sweep and r["form"] == form]
+            if some:
+                tokens = [r["seq"] for r in some]
+                yield (
+                    f"- Sequences of {min(tokens):,} to {max(tokens):,} tokens {words}, {form} "
+                    f"layers: {_between(some)}."
+                )
+
+
+def _between(records: Sequence[Record]) -> str:
+    totals = [total(record) for record in records]
+    return f"between {format_seconds(min(totals))} and {format_seconds(max(totals))}"
 
 
 def _table(records: Sequence[Record]) -> str:

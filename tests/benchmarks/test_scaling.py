@@ -129,6 +129,19 @@ def test_the_page_says_how_much_the_work_after_loading_grows(tmp_path: Path) -> 
     assert "200 ms, does not fit" in words
 
 
+def test_the_page_says_between_what_longer_sequences_take(tmp_path: Path) -> None:
+    slower = {**SECONDS, "search": [6.0]}
+    rows = [("sequence", 2_048, SECONDS), ("sequence", 32_768, slower), ("both", 8_192, slower)]
+    for sweep, tokens, seconds in rows:
+        row = {**record(18, seconds, sweep), "seq": tokens, "key": f"{sweep} {tokens}"}
+        append_record(tmp_path / "stages.jsonl", row)
+    page, *plots = write_page(tmp_path, tmp_path / "docs")
+    words = page.read_text()
+    assert [plot.name for plot in plots] == ["scaling-sequence.svg", "scaling-both.svg"]
+    assert "2,048 to 32,768 tokens on one mesh, unrolled layers: between 4 s and 8 s." in words
+    assert "8,192 to 8,192 tokens on meshes that grow as they do, unrolled layers" in words
+
+
 def test_the_committed_timings_make_a_page(tmp_path: Path) -> None:
     assert main(["write", "--docs", str(tmp_path)]) == 0
     kept = {record["key"] for record in read_records(DATA / "stages.jsonl")}
