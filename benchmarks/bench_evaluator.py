@@ -28,7 +28,8 @@ from costmodel.evaluator import Evaluator
 from costmodel.kernelchanges import mark_changes
 from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
-from costmodel.kernels import _compute, reset
+from costmodel.kernelroots import roots
+from costmodel.kernels import reset
 from costmodel.mesh import Mesh
 from costmodel.scratch import Scratch
 from costmodel.tables import Tables
@@ -148,7 +149,7 @@ def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
 KERNELS = {
     "reset": _repeated(reset),
     "changes": _repeated(mark_changes),
-    "computation": _repeated(_compute),
+    "computation": _repeated(roots),
     "partial sums": _repeated(partials),
     "stored sums": _repeated(unfused_sums),
     "edges": _repeated(edges),

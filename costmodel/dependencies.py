@@ -58,7 +58,10 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
             len(c["root_weight"]),
             _pairs(
                 (_rows(c["root_tensor_start"]), tensor_unit[c["root_tensor"]]),
+                (_beside_rows(c), tensor_unit[c["beside_tensor"]]),
+                (_rows(c["root_copied_start"]), tensor_unit[c["root_copied"]]),
                 (_rows(c["root_dot_start"]), c["dot_unit"]),
+                (_rows(c["root_dot_start"]), tensor_unit[c["dot_sums"]]),
                 (np.repeat(_rows(c["root_dot_start"]), 4), tensor_unit[c["dot_operand"].ravel()]),
             ),
         ),
@@ -101,6 +104,11 @@ def _tensor_units(columns: Columns, item_unit: Ints) -> Ints:
 def _rows(starts: Ints) -> Ints:
     """The row of each entry of a flat column with these starts."""
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def _beside_rows(c: Columns) -> Ints:
+    """The root of each tensor that a reduction beside a product may read."""
+    return _rows(c["root_beside_start"])[_rows(c["beside_start"])]
 
 
 def _pairs(*columns: tuple[Ints, Ints]) -> Ints:

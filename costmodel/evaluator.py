@@ -147,7 +147,9 @@ class Reward:
 class Evaluator:
     """Prices states of one analysed program on one mesh of one device.
 
-    Thread-safe when every thread brings its own `Scratch`. `overlap` as in `Cost`.
+    Thread-safe when every thread brings its own `Scratch`. `overlap` as in `Cost`. Where `floored`,
+    computation takes at least as long as main memory takes for arguments and results (`floors`);
+    a compiler's estimate knows no such floor.
     """
 
     def __init__(
@@ -158,12 +160,14 @@ class Evaluator:
         pins: Pins = NO_PINS,
         *,
         overlap: float = 0.0,
+        floored: bool = True,
     ) -> None:
         self.analysis = analysis
         self.mesh = mesh
         self.device = device
         self.overlap = overlap
         self._pins = pins
+        self._floored = floored
         with collector_paused():
             self.fusion: Fusion = fuse(analysis.program, policy_of(device))
             self._lay_out(lay_out(analysis, pins))
@@ -173,7 +177,7 @@ class Evaluator:
         self.listing = list_rows(self.analysis.program, layouts, self.fusion, self.device)
         self.tables: Tables = build_tables(
             self.analysis, self.mesh, self.device, layouts, self.listing
-        )
+        )._replace(floored=self._floored)
         self._scratches = [new_scratch(self.tables)]
 
     def on(self, mesh: Mesh, pins: Pins) -> Evaluator:

@@ -29,6 +29,7 @@ from costmodel.kerneljournal import (
 from costmodel.origins import Origins, trace
 
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
+_KERNELS = (Entry.ROOT, Entry.UNFUSED, Entry.LOCAL, Entry.FLOOR)
 _MEMORY = (Entry.BASE, Entry.LIVE, Entry.COPY, Entry.SUM, Entry.FEED)
 
 
@@ -39,7 +40,10 @@ class KernelTime:
     Its contractions come first, then the ops that write what it computes.
 
     `unfused` where the time is not of a kernel, but of partial sums that a collective keeps from
-    being fused. `bytes` moved and `seconds` are of all runs.
+    being fused. Where an argument is rounded before it is gathered, or what is gathered along two
+    dimensions is put in place, the sources are what needs it; where main memory takes longer for
+    arguments and results than all computation, the ops that read or write them have a part of what
+    is missing. `bytes` moved and `seconds` are of all runs.
     """
 
     sources: tuple[tuple[tuple[int, ...], float], ...]
@@ -127,7 +131,7 @@ class _Explainer:
         alive = [one for one in held if one.first <= position <= one.last]
         return Explanation(
             cost=self._cost,
-            kernels=tuple(self._kernel(row) for row in self._of((Entry.ROOT, Entry.UNFUSED))),
+            kernels=tuple(self._kernel(row) for row in self._of(_KERNELS)),
             collectives=tuple(self._collective(row) for row in self._of(_COLLECTIVES)),
             held=held,
             alive=tuple(sorted(alive, key=lambda one: -one.bytes)),
@@ -139,25 +143,31 @@ class _Explainer:
         return list(self._journal[np.isin(self._journal[:, TABLE], tables)])
 
     def _kernel(self, row: Floats) -> KernelTime:
-        unfused = int(row[TABLE]) == Entry.UNFUSED
-        kernels = self._evaluator.fusion.kernels
-        sources: list[tuple[tuple[int, ...], float]]
-        if unfused:
-            sources = [((op,), runs) for op, runs in self._origins.partials[int(row[ROW])]]
-        else:
-            numbers = self._origins.roots[int(row[ROW])]
-            sources = [
-                ((*kernels[number].contractions, *kernels[number].ops), runs)
-                for number, runs in numbers
-            ]
+        table, number = Entry(int(row[TABLE])), int(row[ROW])
         return KernelTime(
-            sources=tuple(sources),
+            sources=tuple(self._running(table, number, int(row[PLACE]))),
             bound=Bound(int(row[KIND])),
-            unfused=unfused,
+            unfused=table == Entry.UNFUSED,
             runs=float(row[COUNT]),
             bytes=float(row[SIZE]),
             seconds=float(row[SECONDS]),
         )
+
+    def _running(self, table: Entry, row: int, place: int) -> list[tuple[tuple[int, ...], float]]:
+        """The ops behind each of the equal kernels of a row, and how often they run."""
+        origins = self._origins
+        if table is Entry.UNFUSED:
+            return [((op,), runs) for op, runs in origins.partials[row]]
+        if table is Entry.FLOOR:
+            return [((op,), runs) for op, runs in origins.floors[row]]
+        if table is Entry.LOCAL:
+            target = int(self._tables.edge_to[self._tables.edge_to_start[row] + place])
+            return [(self._users(value, target), runs) for value, runs in origins.edges[row]]
+        kernels = self._evaluator.fusion.kernels
+        return [
+            ((*kernels[number].contractions, *kernels[number].ops), runs)
+            for number, runs in origins.roots[row]
+        ]
 
     def _collective(self, row: Floats) -> CollectiveTime:
         why, number, place = Entry(int(row[TABLE])), int(row[ROW]), int(row[PLACE])

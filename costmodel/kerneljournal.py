@@ -35,6 +35,12 @@ class Entry(IntEnum):
     """Memory of partial sums."""
     FEED = 9
     """Memory of an operand that a contraction whose sums are scattered needs whole."""
+    LOCAL = 10
+    """A kernel around a gather: one that rounds an argument to 16 bits before it, one that puts in
+    place what came along two dimensions (row of edges, place among `edge_to`)."""
+    FLOOR = 11
+    """What computation lacks of the time that main memory takes for arguments and results, the
+    part of one tensor of them (row of floors)."""
 
 
 class Bound(IntEnum):
@@ -50,7 +56,9 @@ TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS = range(8)
 first and last position of memory; `size` is bytes; all three are counted `count` times."""
 COLUMNS = 8
 
-ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, FEED = (int(entry) for entry in Entry)
+ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, FEED, LOCAL, FLOOR = (
+    int(entry) for entry in Entry
+)
 
 
 @inner

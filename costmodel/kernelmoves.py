@@ -7,10 +7,20 @@ from typing import Any
 from analysis.compiled import inner
 from costmodel.dependencies import EDGES, HALOS, PARTIALS
 from costmodel.kernelchanges import is_stale, total
-from costmodel.kerneljournal import EDGE, HALO, PARTIAL, UNFUSED, Bound, mark, note, note_collective
+from costmodel.kerneljournal import (
+    EDGE,
+    HALO,
+    LOCAL,
+    PARTIAL,
+    UNFUSED,
+    Bound,
+    mark,
+    note,
+    note_collective,
+)
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5)
-BYTES = int(Bound.BYTES)
+BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 MANY = 8
 """From so many devices on a product sends its sums block by block in both directions."""
 MANY_HIDDEN, FEW_HIDDEN = 0.4, 0.6
@@ -184,9 +194,10 @@ def partials(t: Any, s: Any) -> float:
 
 @inner
 def unfused_sums(t: Any, s: Any) -> float:
-    """Seconds to write partial sums and read what the collective made of them.
+    """Seconds to add up partial sums, or to compute from them what would have been made inside.
 
-    A collective cannot be fused into, so what would have stayed inside a kernel goes to memory.
+    A product writes its sums as it writes any result. What is scattered block by block is added to
+    in memory; of the rest a pass of its own reads what the collective made, where no other does.
     """
     for row in range(len(t.part_weight)):
         if not is_stale(t, s, PARTIALS, row):
@@ -195,7 +206,13 @@ def unfused_sums(t: Any, s: Any) -> float:
         if s.reduced[row]:
             for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
                 weight, place = t.part_weight[row], k - t.part_result_start[row]
-                moved = 2.0 * weight * s.local[t.part_computed[k]]
+                whole, left = s.local[t.part_computed[k]], s.local[t.part_defined[k]]
+                passes = t.part_passes[row] * left
+                if left < whole and _in_blocks(t, s, row, s.reduced[row], whole):
+                    passes += 2.0 * whole
+                if passes == 0.0:
+                    continue
+                moved = weight * passes
                 spent = moved / t.bandwidth
                 note(s.journal, s.noted, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
                 s.stored_seconds[row] += spent
@@ -225,6 +242,7 @@ def edges(t: Any, s: Any) -> float:
             continue
         spent, source = 0.0, t.edge_from[row]
         first, last = t.edge_to_start[row], t.edge_to_start[row + 1]
+        s.local_seconds[row], rounded = 0.0, False
         for k in range(first, last):
             target = t.edge_to[k]
             if same(t, s, source, target):
@@ -238,9 +256,53 @@ def edges(t: Any, s: Any) -> float:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
                 width = 0.5 if narrow and t.narrows else 1.0
                 mark(s.journal, s.noted, EDGE, row, k - first)
-                spent += reshard(t, s, source, target, 0, -1, width, weight)
+                sending = reshard(t, s, source, target, 0, -1, width, weight)
+                spent += sending
+                if sending > 0.0:
+                    if width < 1.0 and t.edge_given[row] and not rounded:
+                        rounded = True
+                        _round(t, s, row, k - first, weight)
+                    if t.narrows and _gathered(t, s, source, target) > 1:
+                        _place(t, s, row, k - first, weight)
         s.edge_seconds[row] = spent
     return total(s.edge_seconds)
+
+
+@inner
+def _gathered(t: Any, s: Any, source: int, target: int) -> int:
+    """Along how many dimensions `target` has less axes than `source`."""
+    a, b, found = t.tensor_start[source], t.tensor_start[target], 0
+    for d in range(t.tensor_start[source + 1] - a):
+        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
+        have = s.mask[item] if item >= 0 else 0
+        want = s.mask[wanted] if wanted >= 0 else 0
+        found += 1 if have & ~want else 0
+    return found
+
+
+@inner
+def _round(t: Any, s: Any, row: int, place: int, weight: float) -> None:
+    """Price the kernel that rounds an argument to what travels of it; others round what they make.
+
+    It runs once, whatever is made of its result.
+    """
+    source = t.edge_from[row]
+    handled = s.local[source] / t.tensor_itemsize[source]
+    spent = weight * (handled / t.rounding + t.overhead)
+    moved = 1.5 * weight * s.local[source]
+    note(s.journal, s.noted, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
+    s.local_seconds[row] += spent
+
+
+@inner
+def _place(t: Any, s: Any, row: int, place: int, weight: float) -> None:
+    """Price the copies that put in place what was gathered along two dimensions at once."""
+    target = t.edge_to[t.edge_to_start[row] + place]
+    handled = s.local[target] / t.tensor_itemsize[target]
+    spent = weight * handled / t.placing
+    moved = 4.0 * weight * s.local[target]
+    note(s.journal, s.noted, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
+    s.local_seconds[row] += spent
 
 
 @inner

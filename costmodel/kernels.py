@@ -14,18 +14,15 @@ import numpy as np
 
 from analysis.compiled import entry, inner
 from analysis.program import Floats, Ints
-from costmodel.dependencies import ROOTS
-from costmodel.flops import CONTRACTED, LEFT, RIGHT
-from costmodel.kernelchanges import is_stale, mark_changes, overwrite, total
-from costmodel.kerneljournal import ROOT, Bound, note
+from costmodel.kernelchanges import mark_changes, overwrite, total
+from costmodel.kerneljournal import FLOOR, Bound, note
 from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
+from costmodel.kernelroots import roots
 
-ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
+BYTES = int(Bound.BYTES)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """With it and the two factors beside it the bits of a number are mixed (splitmix64)."""
-BLOCK = 3072.0
-"""Bytes along a side of the blocks in which a product of large operands is made."""
 
 
 class Measured(NamedTuple):
@@ -106,124 +103,20 @@ def layout_key(s: Any) -> int:
 
 
 @inner
-def _tiled(size: float, tile: int) -> float:
-    """A size rounded up to whole tiles, over the size."""
-    return np.ceil(size / tile) * tile / size
-
-
-@entry
-def streamed(on_chip: float, size: float) -> float:
-    """The part of a tensor that comes from memory and does not wait on the chip.
-
-    All up to a quarter of the on-chip memory waits there, nothing from the whole of it on.
-    """
-    if on_chip == 0.0:
-        return 1.0
-    return min(max((size / on_chip - 0.25) / 0.75, 0.0), 1.0)
-
-
-@inner
-def _product(t: Any, s: Any, dot: int) -> tuple[float, float, bool]:
-    """Padding of a product, bytes of its operands that are read again, and if its sums are partial.
-
-    Whole tiles: what is contracted fills the columns of the unit, and so does one side of the
-    result; the other side streams through it by rows. The better of the two ways round counts.
-    """
-    first, last = t.side_start[dot], t.side_start[dot + 1]
-    if first == last:
-        return 1.0, 0.0, False
-    start = t.unit_start[t.dot_unit[dot]]
-    left, right, contracted, batch = 1.0, 1.0, 1.0, 1.0
-    partial = False
-    for k in range(first, last):
-        shards = s.shards[start + k - first]
-        size = np.ceil(t.side_size[k] / shards)
-        if t.side_of[k] == LEFT:
-            left *= size
-        elif t.side_of[k] == RIGHT:
-            right *= size
-        elif t.side_of[k] == CONTRACTED:
-            contracted *= size
-            partial |= shards > 1
-        else:
-            batch *= size
-    rows, columns = t.tile_rows, t.tile_columns
-    one = _tiled(left, rows) * _tiled(right, columns)
-    other = _tiled(left, columns) * _tiled(right, rows)
-    padding = _tiled(contracted, columns) * min(one, other)
-    return padding, _again(t, s, dot, left, right, batch * contracted), partial
-
-
-@inner
-def _again(t: Any, s: Any, dot: int, left: float, right: float, depth: float) -> float:
-    """Bytes of the operands of a product that are read from memory more than once.
-
-    The result is made block by block, each from a strip of both operands. One that waits on the
-    chip is read once, and then so is the other. `depth` is what the operands have beside the rows
-    and columns of the result.
-    """
-    if t.on_chip == 0.0:
+def _below_floor(t: Any, s: Any, compute: float) -> float:
+    """Seconds by which computation is shorter than main memory takes for arguments and results."""
+    least = 0.0
+    for row in range(len(t.floor_tensor)):
+        least += t.floor_count[row] * s.local[t.floor_tensor[row]]
+    short = least / t.bandwidth - compute
+    if not t.floored or short <= 0.0:
         return 0.0
-    one, two = _operand(t, s, dot, 0), _operand(t, s, dot, 1)
-    block = BLOCK / max(min(one / left, two / right) / depth, 1.0)
-    blocks = one * (np.ceil(right / block) - 1.0) + two * (np.ceil(left / block) - 1.0)
-    return float(blocks * streamed(t.on_chip, min(one, two)))
-
-
-@inner
-def _operand(t: Any, s: Any, dot: int, side: int) -> float:
-    """Bytes of an operand as a product reads it."""
-    stored, read = s.local[t.dot_operand[dot, side, 0]], s.local[t.dot_operand[dot, side, 1]]
-    return float(read * t.dot_width[dot, side, 1 if read > stored else 0])
-
-
-@inner
-def _compute(t: Any, s: Any) -> float:
-    """Roofline of every kernel: arithmetic, bytes moved, or elements handled.
-
-    Reductions beside a product run behind it, where its sums are to be added over devices first.
-    """
-    for root in range(len(t.root_weight)):
-        if not is_stale(t, s, ROOTS, root):
-            continue
-        first_dot, last_dot = t.root_dot_start[root], t.root_dot_start[root + 1]
-        first, last = t.root_tensor_start[root], t.root_tensor_start[root + 1]
-        writes = first + t.root_writes[root]
-        moved, elements, made = 0.0, 0.0, 0.0
-        for k in range(first, last):
-            tensor = t.root_tensor[k]
-            size = s.local[tensor]
-            handled = size / max(t.tensor_itemsize[tensor], 1.0)
-            moved += size * streamed(t.on_chip, size)
-            elements = max(elements, handled)
-            if k < writes:
-                made = max(made, handled)
-        arithmetic, again, partial = 0.0, 0.0, False
-        for k in range(first_dot, last_dot):
-            shards = 1
-            unit = t.dot_unit[k]
-            for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
-                shards *= s.shards[i]
-            padding, reread, summed = _product(t, s, k)
-            arithmetic += t.dot_seconds[k] / shards * padding
-            again += reread
-            partial |= summed
-        spent = moved / t.bandwidth
-        handling = elements / t.element_rate
-        if first_dot < last_dot:
-            arithmetic += again / t.bandwidth
-            spent *= t.feeding
-            handling = made / t.element_rate * t.beside
-        seconds = max(arithmetic, spent, handling)
-        bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
-        bound = BYTES if seconds == spent else bound
-        if partial:
-            seconds += t.root_beside[root] * made / t.element_rate
-        weight = t.root_weight[root]
-        spent = weight * (seconds + t.overhead)
-        note(s.journal, s.noted, ROOT, root, 0, bound, 0, weight, weight * moved, spent)
-        s.root_seconds[root] = spent
-    return total(s.root_seconds)
+    for row in range(len(t.floor_tensor)):
+        count = t.floor_count[row]
+        size = count * s.local[t.floor_tensor[row]]
+        spent = short * (size / least)
+        note(s.journal, s.noted, FLOOR, row, 0, BYTES, 0, count, size, spent)
+    return short
 
 
 @inner
@@ -234,9 +127,10 @@ def price(t: Any, s: Any) -> tuple[float, float, float]:
     """
     s.noted[0] = 0
     mark_changes(t, s)
-    compute = _compute(t, s)
+    compute = roots(t, s)
     communication = partials(t, s) + edges(t, s) + halos(t, s)
-    return compute + unfused_sums(t, s), communication, peak_bytes(t, s)
+    compute += unfused_sums(t, s) + total(s.local_seconds)
+    return compute + _below_floor(t, s, compute), communication, peak_bytes(t, s)
 
 
 @entry

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from analysis.program import Program
 from costmodel.devices import Device
+from costmodel.floors import floor_rows
 from costmodel.flops import contraction_seconds
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
@@ -25,6 +26,7 @@ from costmodel.rows import (
     edges,
     halo_rows,
     partial_rows,
+    passes,
     root_rows,
 )
 
@@ -34,7 +36,8 @@ class Listing:
     """The weighted rows of each table, as in `rows`, and the live ranges.
 
     `seconds` of the whole of each contraction on one device; `part_of` the row among the partials
-    of each op that has one; `wanted` what the uses of values want.
+    of each op that has one; `wanted` what the uses of values want;
+    `floors` as in that module; `passes` over the sums of products.
     """
 
     seconds: dict[int, float]
@@ -44,6 +47,8 @@ class Listing:
     part_of: dict[int, int]
     edges: Rows[EdgeRow]
     halos: Rows[HaloRow]
+    floors: Rows[int]
+    passes: dict[int, float]
     intervals: Intervals
 
 
@@ -60,5 +65,7 @@ def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device
         part_of=part_of,
         edges=edge_rows(program, layouts, wanted, part_of),
         halos=halo_rows(program, layouts),
+        floors=floor_rows(program, layouts, fusion),
+        passes=passes(program, fusion),
         intervals=live_intervals(program, layouts, fusion, wanted, part_of),
     )

@@ -20,7 +20,8 @@ class Origins:
 
     `roots` are numbers of `fusion.kernels`, `partials` ops, `edges` values, `halos` uses; `base`
     the values of each row, `live` the value that stands for a buffer, `copies` a value and the
-    uses that the copy is for, `sums` an op, `feeds` a use.
+    uses that the copy is for, `sums` an op, `feeds` a use, `floors` the ops that
+    read or write.
     """
 
     roots: Sources
@@ -32,6 +33,7 @@ class Origins:
     copies: list[tuple[int, tuple[int, ...]]]
     sums: list[int]
     feeds: list[int]
+    floors: Sources
 
 
 def trace(program: Program, layouts: Layouts, listing: Listing) -> Origins:
@@ -54,6 +56,7 @@ def trace(program: Program, layouts: Layouts, listing: Listing) -> Origins:
         ],
         sums=list(intervals.sums),
         feeds=list(intervals.feeds),
+        floors=_listed(listing.floors.sources),
     )
 
 

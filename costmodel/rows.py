@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from analysis.program import FactorKind, Program
+from analysis.types import itemsize
 from costmodel.flops import product_sides
 from costmodel.fusion import Fusion
 from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
 from costmodel.roles import LAYOUT, Role, role
+from costmodel.turned import copied_values
+
+Operand = tuple[int, int, float, float, bool]
 
 
 class Dot(NamedTuple):
-    """A contraction: its unit, seconds of the whole, (side, size) of each factor.
+    """A contraction: its unit, the tensor made, seconds of the whole, (side, size) of each factor.
 
-    `operands` are (tensor stored, tensor read, width of an element in memory relative to its type
-    as stored, and where it is brought there from another layout).
+    `operands` are (tensor stored, tensor read, bytes in memory relative to the operand's own of
+    what it is computed of, and of the operand where it is brought there from another layout, if
+    arithmetic makes it inside).
     """
 
     unit: int
+    made: int
     seconds: float
     sides: tuple[tuple[int, int], ...]
-    operands: tuple[tuple[int, int, float, float], ...]
+    operands: tuple[Operand, ...]
 
 
-RootRow = tuple[tuple[int, ...], tuple[int, ...], tuple[Dot, ...], int]
-"""(tensors written, tensors read, contractions, reductions beside them) of a kernel."""
+RootRow = tuple[
+    tuple[int, ...], tuple[int, ...], tuple[Dot, ...], tuple[tuple[int, ...], ...], tuple[int, ...]
+]
+"""(tensors written, tensors read, contractions, for reductions beside them what they may read,
+tensors copied to another memory layout or back) of a kernel."""
 PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int]
 """(items, (computed, defined) tensor of each result, what makes it, row summed before)."""
 OTHER, PRODUCT, LOOKUP = range(3)
 """What makes partial sums: a product, a gather whose indexed dimension is sharded, others."""
-EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...], int]
+EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...], int, bool]
 """(tensor of a value, (tensor wanted, trips, if f32 that only products want) of its uses, row of
-a reduction of it among the partials or -1)."""
+a reduction of it among the partials or -1, if no kernel makes it)."""
 HaloRow = tuple[int, int, float]
 """(item, tensor, the strip's part of the whole dimension)."""
 
@@ -61,10 +71,10 @@ class Rows(dict[Row, float]):
         self.sources.setdefault(row, []).append((source, weight))
 
 
-_SLICING = frozenset(
+SLICING = frozenset(
     {"stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.slice", "chlo.top_k"}
 )
-_UPDATING = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
+UPDATING = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
 
 
 def root_rows(
@@ -76,6 +86,7 @@ def root_rows(
 ) -> Rows[RootRow]:
     """Kernels; the sources are their numbers."""
     rows: Rows[RootRow] = Rows()
+    turned = copied_values(program, fusion)
     for number, kernel in enumerate(fusion.kernels):
         if role(program.kind(kernel.ops[0])) is Role.NOTHING:
             continue
@@ -84,28 +95,63 @@ def root_rows(
         dots = tuple(
             Dot(
                 unit=int(layouts.op_unit[op]),
+                made=int(layouts.result_tensor[program.values_of(op)[0]]),
                 seconds=seconds[op],
                 sides=product_sides(program, op),
                 operands=_operands(program, layouts, fusion, wanted, op),
             )
             for op in kernel.contractions
         )
-        beside = sum(role(program.kind(op)) is Role.REDUCE for op in kernel.ops) if dots else 0
-        rows.add((written, read, dots, beside), float(program.op_trips[kernel.ops[0]]), number)
+        beside = _beside(program, layouts, wanted, kernel) if dots else ()
+        copied = tuple(sorted(int(layouts.value_tensor[v]) for v in turned.get(number, ())))
+        row = (written, read, dots, beside, copied)
+        rows.add(row, float(program.op_trips[kernel.ops[0]]), number)
     return rows
 
 
 def _operands(
     program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges, op: int
-) -> tuple[tuple[int, int, float, float], ...]:
+) -> tuple[Operand, ...]:
     found = []
     for use in program.uses_of(op):
         value, tensor = program.sources[use], int(layouts.use_tensor[use])
         _, uses = wanted.get(value, {}).get(tensor, (0.0, []))
-        width = 0.5 if fusion.narrow[value] else 1.0
+        width = _bytes_read(program, fusion, value) / _bytes(program, value)
         moved = 0.5 if uses and _is_narrow(program, value, uses) else width
-        found.append((int(layouts.value_tensor[value]), tensor, width, moved))
+        computed = not (fusion.written[value] or fusion.light[value])
+        found.append((int(layouts.value_tensor[value]), tensor, width, moved, computed))
     return tuple(found)
+
+
+def _beside(
+    program: Program, layouts: Layouts, wanted: Edges, kernel: Kernel
+) -> tuple[tuple[int, ...], ...]:
+    """For each reduction of a kernel the tensors of its operand, as others want it as well."""
+    uses = [program.op_uses[op] for op in kernel.ops if role(program.kind(op)) is Role.REDUCE]
+    return tuple(
+        (int(layouts.use_tensor[use]), *sorted(wanted.get(int(program.use_value[use]), ())))
+        for use in uses
+    )
+
+
+def _bytes_read(program: Program, fusion: Fusion, value: int) -> float:
+    """What a product reads of memory for an operand: all that it is computed of inside."""
+    found, left, own = dict[int, float](), [value], math.prod(program.shape(value))
+    while left:
+        source = left.pop()
+        if source in found or program.constant[source]:
+            continue
+        op, found[source] = int(program.value_op[source]), 0.0
+        if fusion.written[source] or op < 0 or role(program.kind(op)) is Role.CONTRACTION:
+            part = min(own / max(math.prod(program.shape(source)), 1), 1.0)
+            found[source] = _bytes(program, source) * part * (0.5 if fusion.narrow[source] else 1.0)
+        else:
+            left += [int(program.use_value[use]) for use in program.uses_of(op)]
+    return sum(found.values())
+
+
+def _bytes(program: Program, value: int) -> float:
+    return max(math.prod(program.shape(value)) * itemsize(program.dtype(value)), 1.0)
 
 
 def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[int]:
@@ -114,10 +160,10 @@ def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[int]:
     for use in kernel.reads:
         op = program.user(use)
         kind = program.kind(op)
-        sliced = kind in _SLICING or kind in _UPDATING
+        sliced = kind in SLICING or kind in UPDATING
         if not (sliced and use == program.op_uses[op]):
             read.append(int(layouts.use_tensor[use]))
-        elif kind in _SLICING:
+        elif kind in SLICING:
             read.append(int(layouts.result_tensor[program.values_of(op)[0]]))
     return read
 
@@ -127,8 +173,8 @@ def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel)
     found = []
     for op in kernel.ops:
         kind = program.kind(op)
-        if kind in _UPDATING:
-            found.append(int(layouts.use_tensor[int(program.op_uses[op]) + _UPDATING[kind]]))
+        if kind in UPDATING:
+            found.append(int(layouts.use_tensor[int(program.op_uses[op]) + UPDATING[kind]]))
         else:
             values = [value for value in program.values_of(op) if fusion.written[value]]
             found += [int(layouts.value_tensor[value]) for value in values]
@@ -163,6 +209,25 @@ def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow
             rows[row] += program.op_trips[op]
             of_op[op] = numbers.setdefault(row, len(numbers))
     return rows, of_op
+
+
+def passes(program: Program, fusion: Fusion) -> dict[int, float]:
+    """How often a pass of its own moves what a matrix product makes, once summed over devices.
+
+    What others read, they read anyway, and compute inside themselves what is made of it. A result
+    of the program has no reader: the sums and all that it is made of are read, and it is written.
+    """
+    returned = {int(program.use_value[result.use]) for result in program.results}
+    found = {}
+    for root in fusion.roots:
+        values = program.values_of(root.op)
+        if len(root.contractions) == 1 and root.op != root.contractions[0] and len(values) == 1:
+            dot, size = root.contractions[0], _bytes(program, values[0])
+            sources = {int(program.use_value[use]) for use in root.reads}
+            operands = {int(program.use_value[use]) for use in program.uses_of(dot)}
+            read = sum(_bytes(program, value) >= size for value in sources - operands)
+            found[dot] = 2.0 + read if values[0] in returned else 0.0
+    return found
 
 
 def _maker(kind: str) -> int:
@@ -227,7 +292,8 @@ def edge_rows(
             )
         )
         reduction = reductions.get(value, -1)
-        rows.add((int(layouts.value_tensor[value]), row, reduction), 1.0, value)
+        given = role(program.kind(int(program.value_op[value]))) is Role.NOTHING
+        rows.add((int(layouts.value_tensor[value]), row, reduction, given), 1.0, value)
     return rows
 
 

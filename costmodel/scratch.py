@@ -44,6 +44,7 @@ class Scratch(NamedTuple):
     part_seconds: Floats
     stored_seconds: Floats
     edge_seconds: Floats
+    local_seconds: Floats
     halo_seconds: Floats
     live_held: Floats
     copy_held: Floats
@@ -77,6 +78,7 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         part_seconds=np.zeros(len(tables.part_weight)),
         stored_seconds=np.zeros(len(tables.part_weight)),
         edge_seconds=np.zeros(len(tables.edge_weight)),
+        local_seconds=np.zeros(len(tables.edge_weight)),
         halo_seconds=np.zeros(len(tables.halo_weight)),
         live_held=np.zeros(len(tables.live_tensor)),
         copy_held=np.zeros(copies),
@@ -96,12 +98,14 @@ def entries(tables: Tables) -> int:
         + len(tables.root_weight)
         + 5 * len(tables.part_computed)
         + 4 * len(tables.edge_to)
+        + 2 * len(tables.edge_to)
         + len(tables.halo_weight)
         + len(tables.base_tensor)
         + len(tables.live_tensor)
         + len(tables.copy_tensor)
         + len(tables.sum_row)
         + len(tables.feed_row)
+        + len(tables.floor_tensor)
     )
 
 

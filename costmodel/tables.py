@@ -7,27 +7,34 @@ colours are tied, resharding of equal values, fusions of equal shape.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
-from analysis.program import Floats, Ints
+from analysis.program import Floats, Ints, Program
 from costmodel.collectives import collective_tables
 from costmodel.columns import flat, floats, ints, starts
 from costmodel.dependencies import dependency_columns
 from costmodel.devices import Device
+from costmodel.flops import product_sides
 from costmodel.fusion import policy_of
 from costmodel.layouts import Layouts
 from costmodel.listing import Listing
 from costmodel.memorytables import memory_columns
 from costmodel.mesh import Mesh
-from costmodel.rows import LOOKUP, PRODUCT, EdgeRow, HaloRow, RootRow, Rows
+from costmodel.roottables import root_columns
+from costmodel.rows import LOOKUP, PRODUCT, EdgeRow, HaloRow, Rows
 
 FEEDING = 1.15
 """How much longer a TPU takes to read what feeds a product than to stream it."""
+TURNING = 0.7
+"""How fast a TPU copies into another memory layout, over how fast it streams."""
+ROUNDING = 0.41
+"""How fast a TPU rounds elements by themselves to 16 bits, over how fast it handles them."""
+PLACING = 0.29
+"""How fast a TPU puts elements in place that were gathered along two dimensions at once."""
 BESIDE = 0.7
 """What handling an element costs that a product has just made on a TPU, over loading it as well."""
 
@@ -38,13 +45,17 @@ class Tables(NamedTuple):
     Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
     to a unit; `touch_*`: colour group -> units that have it. Tensors: `tensor_itemsize` bytes, per
     dimension `dim_size` and `dim_item`. Roots: a kernel with weight, tensors written (the first
-    `root_writes`) and read, `root_beside` reductions of what a product of it makes, and
-    contractions (`dot_unit`, seconds of the whole on one device; of a matrix product by factor the
-    side, `flops.BATCH` and others, and the size; `dot_operand` and `dot_width` of its operands).
+    `root_writes`) and read, the reductions of what a product of it makes (`beside_tensor` what each
+    may read), `root_copied` tensors copied to another memory layout or back, and contractions
+    (`dot_unit`, what it makes in `dot_sums`, seconds of the whole on one device; of a matrix
+    product by factor the side, `flops.BATCH` and others, and the size; of its operands
+    `dot_operand`, `dot_width` and `dot_computed`, whether arithmetic inside makes them).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
-    product on one device, the row that they are added to before that.
-    Edges: a value's tensor and those its uses want, the partials' row of a reduction of it or -1.
+    product on one device, the row that they are added to before that, `part_passes` over what is
+    made of them once they are added up.
+    Edges: a value's tensor and those its uses want, the partials' row of a reduction of it or -1,
+    whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
@@ -53,6 +64,7 @@ class Tables(NamedTuple):
     scattered. `windowed`: reduce-scatters run block by block beside their product;
     `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
     f32 that only products read (`edge_to_narrow`) travels in 16 bits.
+    Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
     Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices, `axes_straight`
@@ -80,10 +92,16 @@ class Tables(NamedTuple):
     root_tensor: Ints
     root_dot_start: Ints
     dot_unit: Ints
+    dot_sums: Ints
     dot_seconds: Floats
     dot_operand: Ints
     dot_width: Floats
-    root_beside: Ints
+    dot_computed: Ints
+    root_beside_start: Ints
+    beside_start: Ints
+    beside_tensor: Ints
+    root_copied_start: Ints
+    root_copied: Ints
     side_start: Ints
     side_of: Ints
     side_size: Ints
@@ -100,9 +118,11 @@ class Tables(NamedTuple):
     part_unit: Ints
     part_seconds: Floats
     part_before: Ints
+    part_passes: Floats
     edge_weight: Floats
     edge_from: Ints
     edge_summed: Ints
+    edge_given: Ints
     edge_to_start: Ints
     edge_to: Ints
     edge_to_trips: Floats
@@ -133,6 +153,8 @@ class Tables(NamedTuple):
     copy_from: Ints
     copy_to: Ints
     event_position: Ints
+    floor_tensor: Ints
+    floor_count: Floats
     term_first: Ints
     unit_term_start: Ints
     unit_term: Ints
@@ -153,6 +175,10 @@ class Tables(NamedTuple):
     on_chip: float
     feeding: float
     beside: float
+    floored: bool
+    turning: float
+    rounding: float
+    placing: float
 
 
 def build_tables(
@@ -171,11 +197,12 @@ def _build(
         _unit_columns(layouts, analysis)
         | _fixed_columns(layouts)
         | _tensor_columns(layouts)
-        | _root_columns(listing.roots)
-        | _partial_columns(listing, layouts)
+        | root_columns(listing.roots)
+        | _partial_columns(analysis.program, listing, layouts)
         | _edge_columns(listing.edges)
         | _halo_columns(listing.halos)
         | memory_columns(listing.intervals)
+        | _floor_columns(listing.floors)
     )
     return Tables(
         **columns,
@@ -191,6 +218,10 @@ def _build(
         on_chip=float(device.on_chip_bytes),
         feeding=FEEDING if policy.around else 1.0,
         beside=BESIDE if policy.around else 1.0,
+        floored=True,
+        rounding=device.element_rate * ROUNDING,
+        placing=device.element_rate * PLACING,
+        turning=TURNING if policy.around else 1.0,
     )
 
 
@@ -213,21 +244,6 @@ def _mesh_columns(mesh: Mesh, device: Device, fixed: Ints) -> dict[str, Any]:
         "axes_alpha": collectives.alpha,
         "axes_beta": collectives.beta,
     }
-
-
-Operands = Sequence[tuple[tuple[int, int, float, float], ...]]
-
-
-def _pairs(dots: Operands) -> Ints:
-    """[contractions, operands, (stored, read)] tensors of the first two operands."""
-    found = [[[stored, read] for stored, read, _, _ in operands[:2]] for operands in dots]
-    return np.asarray(found, dtype=np.int64).reshape(-1, 2, 2)
-
-
-def _widths(dots: Operands) -> Floats:
-    """[contractions, operands, (as stored, brought from another layout)] widths of elements."""
-    found = [[[width, moved] for _, _, width, moved in operands[:2]] for operands in dots]
-    return np.asarray(found, dtype=np.float64).reshape(-1, 2, 2)
 
 
 def set_bits(analysis: Analysis) -> Ints:
@@ -275,28 +291,7 @@ def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _root_columns(rows: Rows[RootRow]) -> dict[str, Any]:
-    dots = [dots for _, _, dots, _ in rows]
-    factors = [dot.sides for row in dots for dot in row]
-    moved = [written + read for written, read, _, _ in rows]
-    return {
-        "root_weight": floats(list(rows.values())),
-        "root_writes": ints([len(written) for written, _, _, _ in rows]),
-        "root_tensor_start": starts(moved),
-        "root_tensor": flat(moved),
-        "root_dot_start": starts(dots),
-        "dot_unit": ints([dot.unit for row in dots for dot in row]),
-        "dot_seconds": floats([dot.seconds for row in dots for dot in row]),
-        "dot_operand": _pairs([dot.operands for row in dots for dot in row]),
-        "dot_width": _widths([dot.operands for row in dots for dot in row]),
-        "root_beside": ints([beside for _, _, _, beside in rows]),
-        "side_start": starts(factors),
-        "side_of": ints([side for sides in factors for side, _ in sides]),
-        "side_size": ints([size for sides in factors for _, size in sides]),
-    }
-
-
-def _partial_columns(listing: Listing, layouts: Layouts) -> dict[str, Any]:
+def _partial_columns(program: Program, listing: Listing, layouts: Layouts) -> dict[str, Any]:
     rows, seconds = listing.partials, listing.seconds
     results = [row[1] for row in rows]
     ops = {row: op for op, row in listing.part_of.items()}
@@ -312,20 +307,35 @@ def _partial_columns(listing: Listing, layouts: Layouts) -> dict[str, Any]:
         "part_unit": ints([int(layouts.op_unit[ops[row]]) for row in range(len(rows))]),
         "part_seconds": floats([seconds.get(ops[row], 0.0) for row in range(len(rows))]),
         "part_before": ints([row[3] for row in rows]),
+        "part_passes": _passes(program, listing),
     }
 
 
+def _passes(program: Program, listing: Listing) -> Floats:
+    """The mean over the ops of each row of partials; others than matrix products have two."""
+    found = np.zeros(len(listing.partials))
+    for op, row in listing.part_of.items():
+        two = 0.0 if product_sides(program, op) else 2.0
+        found[row] += listing.passes.get(op, two) * program.op_trips[op]
+    return found / np.array(list(listing.partials.values()))
+
+
 def _edge_columns(rows: Rows[EdgeRow]) -> dict[str, Any]:
-    wanted = [target for _, targets, _ in rows for target in targets]
+    wanted = [target for row in rows for target in row[1]]
     return {
         "edge_weight": floats(list(rows.values())),
-        "edge_from": ints([source for source, _, _ in rows]),
-        "edge_summed": ints([reduction for _, _, reduction in rows]),
-        "edge_to_start": starts([targets for _, targets, _ in rows]),
+        "edge_from": ints([row[0] for row in rows]),
+        "edge_summed": ints([row[2] for row in rows]),
+        "edge_given": ints([row[3] for row in rows]),
+        "edge_to_start": starts([row[1] for row in rows]),
         "edge_to": ints([tensor for tensor, _, _ in wanted]),
         "edge_to_trips": floats([trips for _, trips, _ in wanted]),
         "edge_to_narrow": ints([narrow for _, _, narrow in wanted]),
     }
+
+
+def _floor_columns(rows: Rows[int]) -> dict[str, Any]:
+    return {"floor_tensor": ints(list(rows)), "floor_count": floats(list(rows.values()))}
 
 
 def _halo_columns(rows: Rows[HaloRow]) -> dict[str, Any]:

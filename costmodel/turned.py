@@ -80,24 +80,56 @@ def turned_arguments(program: Program, fusion: Fusion) -> dict[int, tuple[int, i
     On a TPU all but one of those that a kernel reads: what was an argument's own buffer takes the
     next. On a GPU one, at the start.
     """
-    arguments = {argument.value for argument in program.arguments}
-    turned = _turned(program, fusion)
     found: dict[int, tuple[int, int]] = {}
-    for kernel in fusion.kernels:
+    for number, begin in _turning(program, fusion).items():
+        kernel, copied = fusion.kernels[number], _given(program, fusion.kernels[number])
+        around = fusion.policy.around
+        end = max(int(fusion.position[op]) for op in kernel.ops)
+        count = max(1, len(copied) - 1) if around else 1
+        found |= dict.fromkeys(copied[:count], (begin if around else 0, end))
+    return found
+
+
+def copied_values(program: Program, fusion: Fusion) -> dict[int, list[int]]:
+    """For kernels of a TPU, by number, the values that are copied to their layout and back.
+
+    Those are all that it reads of the program's arguments, and all results that it makes.
+    """
+    if not fusion.policy.around:
+        return {}
+    returned = {int(program.use_value[result.use]) for result in program.results}
+    found = {}
+    for number in _turning(program, fusion):
+        kernel = fusion.kernels[number]
+        made = {value for op in kernel.ops for value in program.values_of(op)}
+        found[number] = _given(program, kernel) + sorted(made & returned)
+    return found
+
+
+def _turning(program: Program, fusion: Fusion) -> dict[int, int]:
+    """Elementwise kernels of what a product leaves in another memory layout, by number.
+
+    With each the position of that product. Kernels that read no argument are left out.
+    """
+    turned = _turned(program, fusion)
+    found = {}
+    for number, kernel in enumerate(fusion.kernels):
         if not _is_elementwise(program, kernel):
             continue
         read = {_value(program, use) for use in kernel.reads}
         made = {value for op in kernel.ops for value in program.values_of(op)}
         dots = sorted(turned[value] for value in (read | made) & turned.keys())
-        shape = program.shape(program.values_of(kernel.ops[0])[0])
-        copied = sorted(value for value in read & arguments if program.shape(value) == shape)
-        if dots and copied:
-            around = fusion.policy.around
-            end = max(int(fusion.position[op]) for op in kernel.ops)
-            begin = int(fusion.position[dots[0]]) if around else 0
-            count = max(1, len(copied) - 1) if around else 1
-            found |= dict.fromkeys(copied[:count], (begin, end))
+        if dots and _given(program, kernel):
+            found[number] = int(fusion.position[dots[0]])
     return found
+
+
+def _given(program: Program, kernel: Kernel) -> list[int]:
+    """The program's arguments of a kernel's own shape that it reads."""
+    arguments = {argument.value for argument in program.arguments}
+    shape = program.shape(program.values_of(kernel.ops[0])[0])
+    read = {_value(program, use) for use in kernel.reads}
+    return sorted(value for value in read & arguments if program.shape(value) == shape)
 
 
 def _turned(program: Program, fusion: Fusion) -> dict[int, int]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from analysis.program import Floats, Ints
 from costmodel.evaluator import Action, State
-from costmodel.kernels import streamed
+from costmodel.kernelroots import streamed
 from search.kernel_units import halos, reshards
 from search.pairwise.instance import Instance, Piece
 from search.problem import Problem
@@ -201,8 +201,8 @@ class Relaxation:
                 seconds = self._seconds(source, target, reduced, row=row)
                 if t.part_before[row] >= 0:
                     seconds[reduced > 0] = 0.0
-                unfused = (reduced > 0) * (2.0 * self._local[source] / t.bandwidth)
-                seconds += unfused[:, None]
+                unfused = t.part_passes[row] * self._local[target] / t.bandwidth
+                seconds += (reduced > 0)[:, None] * unfused[None, :]
                 self._add_move(source, target, t.part_weight[row] * seconds)
 
     def _axes(self, items: Ints, unit: int) -> Ints | None:

@@ -14,8 +14,8 @@ from analysis.load import load
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
-from costmodel.kernels import _product as kernel_of_products
-from costmodel.kernels import streamed
+from costmodel.kernelroots import _product as kernel_of_products
+from costmodel.kernelroots import streamed
 from costmodel.mesh import Mesh
 
 DEVICE = find("tpu-v5e")
@@ -115,12 +115,12 @@ def test_an_operand_that_stays_on_the_chip_is_read_once(rows: int) -> None:
 
 
 def test_a_split_operand_may_stay_on_the_chip() -> None:
-    evaluator = _product(1, 4608, 8192, 32768)
+    evaluator = _product(1, 6144, 10240, 32768)
     tables = evaluator.tables
     rows = zip(tables.item_size.tolist(), tables.item_group.tolist(), strict=True)
     groups = {size: group for size, group in rows if group >= 0}
     assert _again_of(evaluator) > 0.0
-    assert _again_of(evaluator, Action(group=groups[8192], axis=0)) < 0.5 * _again_of(evaluator)
+    assert _again_of(evaluator, Action(group=groups[10240], axis=0)) < 0.5 * _again_of(evaluator)
 
 
 @given(st.floats(0.0, 1e9), st.floats(0.0, 1e9))
@@ -142,7 +142,12 @@ func.func public @main(%x: tensor<{n}xf32>, %y: tensor<{n}xf32>) -> tensor<{n}xf
 }}
 """
     small, large = (
-        Evaluator(analyse(load(text.format(n=n).encode()).program), Mesh.parse("x=2"), DEVICE)
+        Evaluator(
+            analyse(load(text.format(n=n).encode()).program),
+            Mesh.parse("x=2"),
+            DEVICE,
+            floored=False,
+        )
         for n in (2**22, 2**27)
     )
     overhead = DEVICE.op_overhead

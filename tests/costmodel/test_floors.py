@@ -1,0 +1,93 @@
+"""Arguments and results pass through main memory once, whatever fits on the chip."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.devices import find
+from costmodel.evaluator import Action, Evaluator
+from costmodel.explain import explain
+from costmodel.floors import floor_rows
+from costmodel.mesh import Mesh
+from tests.costmodel.texts import TPU, maps, moves
+from tests.costmodel.texts import main as module
+from tests.modules import analysed, argument_group
+
+DEVICE = find(TPU)
+RATE = DEVICE.bandwidth * DEVICE.stream_efficiency
+N = 2**20
+X = f"{N}x4xf32"
+SUM = module(f"x:{X} y:{X}", [maps("add", f"z:{X}", "x", "y")], f"z:{X}")
+
+
+def evaluator(data: bytes, *, floored: bool = True, device: str = TPU) -> Evaluator:
+    return Evaluator(analysed(data), Mesh.parse("a=4"), find(device), floored=floored)
+
+
+def test_what_fits_on_the_chip_is_fetched_and_stored_all_the_same() -> None:
+    size = N * 4 * 4
+    assert size < DEVICE.on_chip_bytes / 4
+    assert evaluator(SUM).cost(()).compute == pytest.approx(3 * size / RATE)
+    free = evaluator(SUM, floored=False).cost(()).compute
+    assert free == pytest.approx(N * 4 / DEVICE.element_rate + DEVICE.op_overhead)
+    assert free < evaluator(SUM).cost(()).compute
+
+
+def test_a_device_fetches_its_own_part() -> None:
+    found = evaluator(SUM)
+    action = Action(group=argument_group(found.analysis, 0, 0), axis=0)
+    assert found.cost((action,)).compute == pytest.approx(3 * N * 4 * 4 / 4 / RATE)
+
+
+def test_the_floor_is_a_maximum() -> None:
+    """A hundred elementwise ops on what is fetched once take longer than that."""
+    lines = [maps("tanh", "v0:" + X, "x")]
+    lines += [maps("tanh", f"v{n}:{X}", f"v{n - 1}") for n in range(1, 3)]
+    lines.append(maps("add", f"z:{X}", "v2", "x"))
+    data = module(f"x:{X}", lines, f"z:{X}")
+    low, high = evaluator(data, floored=False).cost(()), evaluator(data).cost(())
+    assert high.compute == max(low.compute, 2 * N * 16 / RATE)
+    assert (high.communication, high.peak, high.key) == (low.communication, low.peak, low.key)
+
+
+@given(st.lists(st.integers(0, 1), max_size=3))
+@settings(deadline=None, max_examples=10)
+def test_the_floor_never_makes_a_step_cheaper(dims: list[int]) -> None:
+    floored, free = evaluator(SUM), evaluator(SUM, floored=False)
+    state = tuple(Action(group=argument_group(floored.analysis, 0, dim), axis=0) for dim in dims)
+    assert floored.cost(state).compute >= free.cost(state).compute
+
+
+def test_what_is_missing_is_told_of_each_that_reads_or_writes() -> None:
+    found = evaluator(SUM)
+    told = explain(found, ())
+    assert sum(row.seconds for row in told.kernels) == pytest.approx(told.cost.compute)
+    kernel, *floors = told.kernels
+    assert sum(row.bytes for row in floors) == 3 * N * 16
+    assert {ops for row in floors for ops, _ in row.sources} == {ops for ops, _ in kernel.sources}
+
+
+def test_a_table_that_is_looked_up_in_is_not_fetched() -> None:
+    table, part = "65536x128xf32", "8x128xf32"
+    slicing = moves("slice", f"s:{part}", f"t:{table}", " [0:8, 0:128]")
+    data = module(f"t:{table} b:{part}", [slicing, maps("add", f"z:{part}", "s", "b")], f"z:{part}")
+    found = evaluator(data)
+    program, layouts = found.analysis.program, found.layouts
+    rows = floor_rows(program, layouts, found.fusion)
+    size = {tensor: layouts.tensors[tensor] for tensor in rows}
+    whole = int(layouts.value_tensor[program.arguments[0].value])
+    assert whole not in size
+    assert sum(rows.values()) == 2.0
+
+
+def test_an_argument_that_two_read_is_fetched_once() -> None:
+    x = "4096x128xf32"
+    lines = [
+        maps("tanh", f"a:{x}", "x"),
+        moves("transpose", "b:128x4096xf32", f"x:{x}", ", dims = [1, 0]"),
+    ]
+    data = module(f"x:{x}", lines, f"a:{x} b:128x4096xf32")
+    found = evaluator(data)
+    assert sum(floor_rows(found.analysis.program, found.layouts, found.fusion).values()) == 3.0

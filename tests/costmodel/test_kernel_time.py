@@ -1,0 +1,194 @@
+"""What a TPU's kernels cost besides their own roofline, counted by hand on small programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from costmodel.devices import find
+from costmodel.evaluator import Action, Evaluator
+from costmodel.explain import KernelTime, explain
+from costmodel.kerneljournal import Bound
+from costmodel.mesh import Mesh
+from costmodel.rows import passes
+from costmodel.tables import BESIDE, PLACING, ROUNDING, TURNING
+from tests.costmodel.test_turned import ARGUMENTS, GRADIENT, RESULTS, TRANSPOSED, UPDATE, W
+from tests.costmodel.texts import GPU, TPU, main, maps, moves, product, sums
+from tests.modules import analysed, argument_group
+
+DEVICE = find(TPU)
+RATE = DEVICE.bandwidth * DEVICE.stream_efficiency
+ELEMENTS = DEVICE.element_rate
+
+
+def evaluator(data: bytes, device: str = TPU, mesh: str = "a=2,b=2") -> Evaluator:
+    return Evaluator(analysed(data), Mesh.parse(mesh), find(device), floored=False)
+
+
+def over(found: Evaluator, *places: tuple[int, int, int]) -> tuple[Action, ...]:
+    """For each (argument, dimension, axis) an action."""
+    analysis = found.analysis
+    return tuple(
+        Action(group=argument_group(analysis, argument, dim), axis=axis)
+        for argument, dim, axis in places
+    )
+
+
+def reading(found: Evaluator, state: tuple[Action, ...], kind: str) -> list[KernelTime]:
+    """The kernels that the first op of is of a kind."""
+    program = found.analysis.program
+    rows = explain(found, state).kernels
+    return [row for row in rows if program.kind(row.sources[0][0][0]) == f"stablehlo.{kind}"]
+
+
+@pytest.mark.parametrize("scale", [2, 512])
+def test_an_update_pays_for_its_copies_into_the_gradients_layout(scale: int) -> None:
+    """Three arguments there and three results back, beside the update itself."""
+    larger, wide = W.replace("8x", f"{8 * scale}x", 1), 8 * scale
+    lines = [
+        line.replace(W, larger).replace("x8xf32", f"x{wide}xf32")
+        for line in (GRADIENT, TRANSPOSED, *UPDATE)
+    ]
+    given = ARGUMENTS.replace(W, larger).replace("32x8xf32", f"32x{wide}xf32")
+    found = evaluator(main(given, lines, RESULTS.replace(W, larger)))
+    elements = wide * 16 * 4
+    update = next(row for row in explain(found, ()).kernels if len(row.sources[0][0]) > 2)
+    copies = 6 * (elements / ELEMENTS + DEVICE.op_overhead)
+    assert update.seconds == pytest.approx(elements / ELEMENTS + DEVICE.op_overhead + copies)
+
+
+def test_copies_of_what_does_not_fit_on_the_chip_go_by_bytes() -> None:
+    n = 2**18
+    w = f"{n}x64x16xf32"
+    lines = [
+        product(f"g:64x16x{n}xf32", "d:8x64x16xf32", f"x:8x{n}xf32", (0, 0)),
+        moves("transpose", f"t:{w}", f"g:64x16x{n}xf32", ", dims = [2, 0, 1]"),
+        maps("add", f"m1:{w}", "m", "t"),
+    ]
+    found = evaluator(main(f"x:8x{n}xf32 d:8x64x16xf32 m:{w}", lines, f"m1:{w}"))
+    size = n * 64 * 16 * 4
+    rows = found.tables
+    assert len(rows.root_copied) == 2
+    ratio = 2 * 2 * size / (RATE * TURNING)
+    assert found.cost(()).compute > ratio
+    other = evaluator(main(f"x:8x{n}xf32 d:8x64x16xf32 m:{w}", lines, f"m1:{w}"), GPU)
+    assert len(other.tables.root_copied) == 0
+
+
+ROWS, WIDTH = 4096, 1024
+GATHERED = main(
+    f"x:{ROWS}x{WIDTH}xf32 w:{WIDTH}x{WIDTH}xf32",
+    [product(f"y:{ROWS}x{WIDTH}xf32", f"x:{ROWS}x{WIDTH}xf32", f"w:{WIDTH}x{WIDTH}xf32")],
+    f"y:{ROWS}x{WIDTH}xf32",
+)
+
+
+def local_kernels(found: Evaluator, state: tuple[Action, ...]) -> list[float]:
+    """Seconds of what is computed beyond the one product, by a row's bytes."""
+    rows = explain(found, state).kernels
+    return [row.seconds for row in rows if row.bound is Bound.ELEMENTS and not row.unfused]
+
+
+def test_an_argument_is_rounded_before_it_is_gathered_for_products() -> None:
+    """Rows and columns of x on one axis: the product gives way, and gathers the columns."""
+    found = evaluator(GATHERED)
+    state = over(found, (0, 0, 0), (1, 1, 0))
+    whole = explain(found, state)
+    sent = [row for row in whole.collectives if row.kind.name == "ALL_GATHER"]
+    assert len(sent) == 1
+    (spent,) = local_kernels(found, state)
+    elements = WIDTH * WIDTH / 2
+    assert spent == pytest.approx(elements / (ELEMENTS * ROUNDING) + DEVICE.op_overhead)
+    gpu = evaluator(GATHERED, GPU)
+    assert not local_kernels(gpu, over(gpu, (0, 0, 0), (1, 1, 0)))
+
+
+def test_what_a_kernel_makes_is_rounded_where_it_is_made() -> None:
+    w = f"{WIDTH}x{WIDTH}xf32"
+    lines = [
+        maps("add", f"v:{w}", "w", "u"),
+        maps("tanh", f"t:{w}", "v"),
+        product(f"y:{ROWS}x{WIDTH}xf32", f"x:{ROWS}x{WIDTH}xf32", f"t:{w}"),
+    ]
+    found = evaluator(
+        main(f"x:{ROWS}x{WIDTH}xf32 w:{w} u:{w}", lines, f"y:{ROWS}x{WIDTH}xf32 t:{w}")
+    )
+    journal = explain(found, over(found, (0, 0, 0), (1, 1, 0)))
+    assert sum(row.seconds for row in journal.kernels) == pytest.approx(journal.cost.compute)
+    ops = {ops for row in journal.kernels for ops, _ in row.sources}
+    assert len(ops) == len(journal.kernels)
+
+
+def test_what_is_gathered_along_two_dimensions_is_put_in_place() -> None:
+    found = evaluator(GATHERED)
+    one = over(found, (0, 0, 0), (0, 0, 1), (1, 1, 0))
+    both = over(found, (0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1))
+    placing = WIDTH * WIDTH / (ELEMENTS * PLACING)
+    assert placing not in [pytest.approx(spent) for spent in local_kernels(found, one)]
+    assert pytest.approx(placing) in local_kernels(found, both)
+
+
+def test_what_is_computed_for_a_product_is_handled_element_by_element() -> None:
+    """A narrow product of a large computed operand: not its arithmetic, but its exponentials."""
+    a, b, y = "4096x4096xf32", "4096x8xf32", "4096x8xf32"
+    lines = [maps("exponential", f"e:{a}", "x"), product(f"y:{y}", f"e:{a}", f"w:{b}")]
+    found = evaluator(main(f"x:{a} w:{b}", lines, f"y:{y}"))
+    (row,) = explain(found, ()).kernels
+    spent = 4096 * 4096 / ELEMENTS * BESIDE
+    assert row.seconds == pytest.approx(spent + DEVICE.op_overhead)
+    plain = evaluator(main(f"x:{a} w:{b}", [product(f"y:{y}", f"x:{a}", f"w:{b}")], f"y:{y}"))
+    assert plain.cost(()).compute < found.cost(()).compute
+
+
+def test_an_operand_is_read_with_all_that_it_is_computed_of() -> None:
+    a = "512x512xf32"
+    lines = [maps("add", f"e:{a}", "x", "z"), product(f"y:{a}", f"e:{a}", f"w:{a}")]
+    found = evaluator(main(f"x:{a} z:{a} w:{a}", lines, f"y:{a}"))
+    assert found.tables.dot_width[0, :, 0].tolist() == [2.0, 1.0]
+    assert found.tables.dot_computed[0].tolist() == [1, 0]
+
+
+def test_a_product_writes_its_partial_sums_and_an_update_reads_them() -> None:
+    """A gradient's rows are split: sums, then one pass over gradient, weight and new weight."""
+    w = "1024x4096xf32"
+    lines = [
+        product(f"g:{w}", "x:512x1024xf32", "d:512x4096xf32", (0, 0)),
+        maps("subtract", f"p:{w}", "w", "g"),
+    ]
+    found = evaluator(main(f"x:512x1024xf32 d:512x4096xf32 w:{w}", lines, f"p:{w}"))
+    program = found.analysis.program
+    (dot,) = (op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
+    assert passes(program, found.fusion) == {dot: 3.0}
+    (row,) = (row for row in explain(found, over(found, (0, 0, 0))).kernels if row.unfused)
+    assert row.bytes == 3 * 1024 * 4096 * 4
+    assert row.seconds == pytest.approx(row.bytes / RATE)
+
+
+def test_what_others_read_needs_no_pass_of_its_own() -> None:
+    y = "512x4096xf32"
+    lines = [
+        product(f"h:{y}", "x:512x1024xf32", "w:1024x4096xf32"),
+        maps("tanh", f"t:{y}", "h"),
+        product("o:512x64xf32", f"t:{y}", "v:4096x64xf32"),
+    ]
+    data = main("x:512x1024xf32 w:1024x4096xf32 v:4096x64xf32", lines, "o:512x64xf32")
+    found = evaluator(data)
+    rows = explain(found, over(found, (0, 1, 0))).kernels
+    assert not any(row.unfused for row in rows)
+    assert set(passes(found.analysis.program, found.fusion).values()) <= {0.0}
+
+
+def test_a_reduction_of_sums_reads_what_others_gather() -> None:
+    """The rows of y are summed; another product wants y whole where it was scattered."""
+    y, n = "256x2048xf32", 256 * 2048
+    lines = [
+        product(f"y:{y}", "x:256x512xf32", "w:512x2048xf32"),
+        *sums("s:2048xf32", f"y:{y}", 0),
+        product("o:256x256xf32", f"y:{y}", "v:2048x256xf32"),
+    ]
+    data = main("x:256x512xf32 w:512x2048xf32 v:2048x256xf32", lines, "s:2048xf32 o:256x256xf32")
+    found = evaluator(data)
+    tables = found.tables
+    scratch = found.new_scratch()
+    found.cost((), scratch)
+    assert len(tables.beside_start) - 1 == 1
+    assert {float(scratch.local[k]) for k in tables.beside_tensor} == {4.0 * n}
