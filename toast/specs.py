@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.facts import CONSTRAINT
-from analysis.program import Program
 from costmodel.evaluator import Action, Evaluator, Refined
-from costmodel.layouts import Unit
+from toast.axisorder import axis_orders
 from toast.guards import guarded_ops
 from toast.planfile import Spec
 
@@ -32,7 +31,7 @@ class Specs:
     """The layouts that one state gives to the values and uses of a program.
 
     `values` and `uses` are pinned layouts, which the state does not decide. Elsewhere the axes of a
-    dimension are in the order in which the state's actions put them there.
+    dimension are in the order of `axis_orders`.
     """
 
     def __init__(
@@ -51,25 +50,11 @@ class Specs:
         self._masks = evaluator.masks(state).tolist()
         self._names = [axis.name for axis in evaluator.mesh.axes]
         self._group = [item[0] for unit, _ in self._layouts.units for item in unit]
-        self._order = self._axis_orders(state)
-        self._tensors: dict[int, Spec] = {}
-
-    def _axis_orders(self, state: Refined) -> dict[int, list[int]]:
-        """For each colour group its axes, the one that stands alone most often first.
-
-        Where an axis is dropped at some ops, the rest must be a prefix: XLA then gathers or
-        scatters it in place, and otherwise reshuffles the whole tensor first.
-        """
-        taken: dict[int, list[int]] = {}
+        self._axes_of: dict[int, set[int]] = {}
         for group, axis in self._taken(state):
-            axes = taken.setdefault(group, [])
-            if axis not in axes:
-                axes.append(axis)
-        seen = self._occurrences()
-        return {
-            group: sorted(axes, key=lambda axis: (-seen.get((group, axis), 0), axes.index(axis)))
-            for group, axes in taken.items()
-        }
+            self._axes_of.setdefault(group, set()).add(axis)
+        self._order = axis_orders(self._axes_of, self._masks, self._program, self._layouts)
+        self._tensors: dict[int, Spec] = {}
 
     def _taken(self, state: Refined) -> Iterator[tuple[int, int]]:
         """The colour groups that get an axis, in order."""
@@ -81,21 +66,6 @@ class Specs:
                 for unit, item in decision.places:
                     if item >= 0:
                         yield self._group[starts[unit] + item], decision.axis
-
-    def _occurrences(self) -> dict[tuple[int, int], int]:
-        """How many definitions and uses have an axis on a dimension of a group."""
-        layouts = self._layouts
-        places = [layouts.use_tensor, layouts.value_tensor, layouts.result_tensor]
-        counts = np.bincount(np.concatenate(places), minlength=len(layouts.tensors))
-        seen: dict[tuple[int, int], int] = {}
-        for count, (_, dims) in zip(counts.tolist(), layouts.tensors, strict=True):
-            for _, item in dims:
-                mask = self._masks[item] if item >= 0 else 0
-                for axis in range(len(self._names)):
-                    if mask >> axis & 1:
-                        key = (self._group[item], axis)
-                        seen[key] = seen.get(key, 0) + count
-        return seen
 
     def value(self, value: int) -> Spec:
         """Layout of a value at its definition."""
@@ -124,7 +94,9 @@ class Specs:
     def pins(self) -> list[Pin]:
         """Where XLA must be told: results that are scattered, conflicts, and resharded uses."""
         guarded = frozenset(guarded_ops(self._program)) if any(self._masks) else frozenset()
-        return self._definitions(guarded) + self._uses() + self._guards(guarded)
+        uses = self._uses()
+        left = {pin.value for pin in uses}
+        return self._definitions(guarded, left) + uses + self._guards(guarded)
 
     def _guards(self, guarded: frozenset[int]) -> list[Pin]:
         """First operands of guarded ops that are wanted as they are defined."""
@@ -137,7 +109,12 @@ class Specs:
                 found.append(Pin(value=value, spec=self.use(use), uses=(use,)))
         return found
 
-    def _definitions(self, guarded: frozenset[int]) -> list[Pin]:
+    def _definitions(self, guarded: frozenset[int], left: set[int]) -> list[Pin]:
+        """Pins where values are defined; `left` are those that a use wants otherwise.
+
+        Shardy takes what such a use is pinned to for the layout of the value itself, if nothing
+        else is said of that.
+        """
         program, layouts = self._program, self._layouts
         found = []
         for value in np.flatnonzero(~program.constant).tolist():
@@ -147,21 +124,26 @@ class Specs:
             spec = self.value(value)
             computed = self.tensor(int(layouts.result_tensor[value]))
             guard = op in guarded
-            if computed != spec or guard or (any(spec) and self._resolved_here(program, value)):
+            if computed != spec or guard or value in left or self._goes_without(value):
                 through = stations(computed, spec)
                 if guard and computed != spec:
                     through = (computed, *through)
                 found.append(Pin(value=value, spec=spec, through=through))
         return found
 
-    def _resolved_here(self, program: Program, value: int) -> bool:
-        """Whether a conflict first appears on this value: no operand of its op has one."""
-        layouts = self._layouts
-        if not _in_conflict(layouts.units[int(layouts.value_unit[value])]):
-            return False
-        uses = program.uses_of(program.makers[value])
-        operands = [int(layouts.value_unit[program.sources[use]]) for use in uses]
-        return not any(_in_conflict(layouts.units[unit]) for unit in operands)
+    def _goes_without(self, value: int) -> bool:
+        """Whether a dimension has not all the axes that its colour has.
+
+        Another dimension took one first, or it does not divide the size. Shardy knows of no order
+        among colours: it may give such an axis to either dimension, or to none, and pass that on.
+        """
+        unit = int(self._layouts.value_unit[value])
+        first = self._layouts.unit_start[unit]
+        return any(
+            size > 1 and not self._masks[first + place] >> axis & 1
+            for place, (group, size, *_) in enumerate(self._layouts.units[unit][0])
+            for axis in self._axes_of.get(group, ())
+        )
 
     def _uses(self) -> list[Pin]:
         found = []
@@ -202,7 +184,3 @@ def stations(have: Spec, want: Spec) -> tuple[Spec, ...]:
         arriving.append(both + [axis for axis in there if axis not in both])
     passed = [leaving] if leaving != have else []
     return (*passed, arriving) if arriving not in (want, leaving) else tuple(passed)
-
-
-def _in_conflict(unit: Unit) -> bool:
-    return any(item[2] >= 0 for item in unit[0])

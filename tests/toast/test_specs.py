@@ -1,0 +1,158 @@
+"""What Shardy makes of a written plan: every value is laid out as the plan says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir.dialects import sdy
+
+from analysis.load import load
+from costmodel.evaluator import Action, Evaluator, State
+from examples import gemma
+from search.actions import action_space
+from tests.modules import argument_group, evaluator_of, text, value_named
+from toast.planfile import Spec
+from toast.specs import Specs
+from toast.writer import write
+
+NUMBER = "toast.op"
+MESH = "a=2,b=2"
+
+
+def propagated(data: bytes, evaluator: Evaluator, specs: Specs) -> dict[int, Spec]:
+    """The layout of each op's result after Shardy's propagation, by op of the program."""
+    source = load(data)
+    module = source.loaded.module
+    with module.context, ir.Location.unknown():
+        integer = ir.IntegerType.get_signless(64)
+        for op in range(source.program.ops):
+            if source.program.kind(op).startswith("stablehlo."):
+                source.handles[op].attributes[NUMBER] = ir.IntegerAttr.get(integer, op)
+        write(source, evaluator.mesh, specs, specs.pins())
+        passes = "builtin.module(sdy-propagation-pipeline)"
+        passmanager.PassManager.parse(passes).run(module.operation)
+        found: dict[int, Spec] = {}
+        _collect(module.operation, found)
+    return found
+
+
+def _collect(operation: Any, found: dict[int, Spec]) -> None:
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if NUMBER in inner.attributes and len(inner.results) == 1:
+                    found[ir.IntegerAttr(inner.attributes[NUMBER]).value] = _spec(inner)
+                _collect(inner.operation, found)
+
+
+def _spec(operation: Any) -> Spec:
+    if "sdy.sharding" not in operation.attributes:
+        rank = len(ir.RankedTensorType(operation.results[0].type).shape)
+        return [[] for _ in range(rank)]
+    (given,) = sdy.TensorShardingPerValueAttr(operation.attributes["sdy.sharding"]).shardings
+    dimensions = sdy.TensorShardingAttr(given).dimension_shardings
+    return [
+        [sdy.AxisRefAttr(axis).name for axis in sdy.DimensionShardingAttr(dimension).axes]
+        for dimension in dimensions
+    ]
+
+
+def deviating(data: bytes, evaluator: Evaluator, state: State) -> list[str]:
+    """The ops whose result Shardy neither computes nor stores as the plan says, but for order."""
+    program, specs = evaluator.analysis.program, Specs(evaluator, state)
+    wrong = []
+    for op, spec in propagated(data, evaluator, specs).items():
+        (value,) = program.values_of(op)
+        computed = specs.tensor(int(evaluator.layouts.result_tensor[value]))
+        planned = [_unordered(computed), _unordered(specs.value(value))]
+        if not program.constant[value] and _unordered(spec) not in planned:
+            wrong.append(f"{op} {program.kind(op)}: {spec}, not {computed}")
+    return wrong
+
+
+def _unordered(spec: Spec) -> list[set[str]]:
+    return [set(axes) for axes in spec]
+
+
+def random_states(evaluator: Evaluator, count: int) -> list[State]:
+    random = np.random.default_rng(7)
+    actions = action_space(evaluator)
+    return [
+        tuple(actions[pick] for pick in random.integers(len(actions), size=random.integers(1, 6)))
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("name", ["mlp", "attention", "transpose"])
+def test_shardy_lays_everything_out_as_planned(name: str) -> None:
+    data = text(name)
+    evaluator = evaluator_of(data, MESH)
+    for state in random_states(evaluator, 12):
+        assert deviating(data, evaluator, state) == [], state
+
+
+def test_and_so_in_a_training_step() -> None:
+    data = gemma.lower(gemma.PRESETS["tiny"]).as_text().encode()
+    evaluator = evaluator_of(data, MESH)
+    for state in random_states(evaluator, 4):
+        assert deviating(data, evaluator, state) == [], state
+
+
+TWO_PRODUCTS = b"""
+func.func public @main(%x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %v: tensor<16x32xf32>)
+    -> tensor<64x32xf32> {
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<64x32xf32>, tensor<32x16xf32>) -> tensor<64x16xf32>
+  %t = stablehlo.tanh %y : tensor<64x16xf32>
+  %z = stablehlo.dot_general %t, %v, contracting_dims = [1] x [0]
+    : (tensor<64x16xf32>, tensor<16x32xf32>) -> tensor<64x32xf32>
+  return %z : tensor<64x32xf32>
+}
+"""
+
+
+def two_products(*actions: tuple[int, int, int]) -> tuple[Evaluator, State]:
+    """Actions are (argument, dimension, axis)."""
+    evaluator = evaluator_of(TWO_PRODUCTS, MESH)
+    state = tuple(
+        Action(group=argument_group(evaluator.analysis, argument, dim), axis=axis)
+        for argument, dim, axis in actions
+    )
+    return evaluator, state
+
+
+def test_what_a_use_wants_whole_is_pinned_where_it_is_made() -> None:
+    """Shardy would gather k where it is made: its only constrained use wants it whole."""
+    evaluator = evaluator_of(text("attention"), "s=2")
+    sequence = argument_group(evaluator.analysis, 0, 0)
+    pins = Specs(evaluator, (Action(group=sequence, axis=0, bits=1),)).pins()
+    k = value_named(evaluator.analysis.program, "stablehlo.dot_general")
+    assert [(pin.spec, bool(pin.uses)) for pin in pins if pin.value == k] == [
+        ([["s"], []], False),
+        ([[], []], True),
+    ]
+
+
+def test_nothing_is_pinned_where_no_axis_is_missing() -> None:
+    evaluator, state = two_products((0, 0, 0), (1, 1, 1))
+    assert Specs(evaluator, state).pins() == []
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_axes_of_a_dimension_are_in_the_order_of_the_mesh(first: int) -> None:
+    evaluator, state = two_products((0, 0, first), (0, 0, 1 - first))
+    argument = evaluator.analysis.program.arguments[0].value
+    assert Specs(evaluator, state).value(argument) == [["a", "b"], []]
+
+
+def test_the_axis_that_stays_leads() -> None:
+    """Rows have both axes, but the products need a for the hidden dimension: b stays on rows."""
+    evaluator, state = two_products((1, 1, 0), (0, 0, 0), (0, 0, 1))
+    specs = Specs(evaluator, state)
+    argument = evaluator.analysis.program.arguments[0].value
+    assert specs.value(argument) == [["b", "a"], []]
+    moved = [pin for pin in specs.pins() if pin.through]
+    assert moved == []
