@@ -69,10 +69,7 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
             len(c["part_weight"]),
             np.concatenate([partials, _through(c["part_before"], partials)]),
         ),
-        (
-            len(edge),
-            np.concatenate([edges, _through(c["edge_summed"], partials)]),
-        ),
+        (len(edge), edges),
         (
             len(halo),
             _pairs((halo, item_unit[c["halo_item"]]), (halo, tensor_unit[c["halo_tensor"]])),

@@ -79,6 +79,50 @@ def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) ->
 
 
 @inner
+def _changes(t: Any, s: Any, source: int, target: int) -> tuple[int, int, int]:
+    """Axes that vanish, that move from one dimension to another, and that come."""
+    a, b = t.tensor_start[source], t.tensor_start[target]
+    lost, before, after, come = 0, 0, 0, 0
+    for d in range(t.tensor_start[source + 1] - a):
+        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
+        have = s.mask[item] if item >= 0 else 0
+        want = s.mask[wanted] if wanted >= 0 else 0
+        lost |= have & ~want
+        come |= want & ~have
+        before |= have
+        after |= want
+    return lost & ~after, lost & after, come & ~before
+
+
+@inner
+def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> tuple[int, int]:
+    """Axes of the partial sums of a row that are scattered, and axes that are gathered in between.
+
+    Nothing is scattered where two dimensions want it, over all axes of chips that do not, of a
+    lookup over several axes, and where a dimension that is sharded already takes some axes and not
+    all. A product's batch that is sharded already is gathered whole, and cut again.
+    """
+    a, b = t.tensor_start[source], t.tensor_start[target]
+    scattered, wanting, grown, again = 0, 0, 0, 0
+    batch = t.part_batch[row] if row >= 0 else 0
+    for d in range(t.tensor_start[source + 1] - a):
+        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
+        have = s.mask[item] if item >= 0 else 0
+        want = s.mask[wanted] if wanted >= 0 else 0
+        taken = want & ~have & reduced
+        if taken:
+            scattered |= taken
+            wanting += 1
+            grown |= taken if have & want else 0
+            again |= have if d < batch else 0
+    lookup = row >= 0 and t.part_lookup[row] and scattered & (scattered - 1)
+    some = scattered != reduced and grown
+    if wanting > 1 or scattered == t.summed_whole or lookup or some or again:
+        scattered = 0
+    return scattered, again
+
+
+@inner
 def reshard(
     t: Any,
     s: Any,
@@ -93,33 +137,13 @@ def reshard(
 
     `reduced` are axes over which `source` holds partial sums, those of a `row` of the partials
     (or -1); `width` is how wide its elements are when they travel, relative to how they are stored.
-    Slicing is free; partial sums become a reduce-scatter where one dimension of the target is
-    sharded on their axes and an all-reduce elsewhere, as do those of a lookup over several axes;
-    axes that move between dimensions are an all-to-all, axes that vanish an all-gather.
+    Slicing is free; partial sums become a reduce-scatter where `_taken` says so and an all-reduce
+    elsewhere; axes that move between dimensions are an all-to-all, axes that vanish an all-gather.
     """
-    a, b = t.tensor_start[source], t.tensor_start[target]
-    rank = t.tensor_start[source + 1] - a
-    gathered, moved, sliced = 0, 0, 0
-    before, after = 0, 0
-    wanting = 0
-    for d in range(rank):
-        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
-        have = s.mask[item] if item >= 0 else 0
-        want = s.mask[wanted] if wanted >= 0 else 0
-        gathered |= have & ~want
-        sliced |= want & ~have
-        before |= have
-        after |= want
-        wanting += 1 if want & ~have & reduced else 0
-    moved = gathered & after
-    gathered &= ~after
-    sliced &= ~before
+    gathered, moved, sliced = _changes(t, s, source, target)
+    scattered, again = _taken(t, s, source, target, reduced, row)
     size = s.local[source] * width
     seconds = 0.0
-    scattered = reduced & sliced
-    lookup = row >= 0 and t.part_lookup[row] and scattered & (scattered - 1)
-    if wanting > 1 or scattered == t.summed_whole or lookup:
-        scattered = 0
     if scattered:
         seconds += _scatter(t, s, row, scattered, size, weight)
         size /= t.axes_shards[scattered]
@@ -129,6 +153,8 @@ def reshard(
         size /= t.axes_shards[sliced & ~summed]
     if summed:
         seconds += collective(t, s, ALL_REDUCE, summed, size, weight)
+    if again:
+        seconds += collective(t, s, ALL_GATHER, again, size * t.axes_shards[again], weight)
     if sliced & summed:
         size /= t.axes_shards[sliced & summed]
     if moved:
@@ -156,15 +182,17 @@ def same(t: Any, s: Any, source: int, target: int) -> bool:
 def _is_added(t: Any, s: Any, row: int) -> bool:
     """Whether a row's partial sums are added to those of an earlier row, and summed there.
 
-    What a scatter leaves is, where the sum is scattered. Sums over the same axes with as many
-    bytes on a device are taken to be laid out alike.
+    A product's join those of a scatter only where the sum is scattered over devices, two scatters'
+    only where it is not. Sums over the same axes with as many bytes on a device are taken to be
+    laid out alike.
     """
     other = t.part_before[row]
     if other < 0 or s.reduced[other] != s.reduced[row]:
         return False
     one, two = t.part_result_start[row], t.part_result_start[other]
-    products = t.part_product[row] and t.part_product[other]
-    if not products and s.local[t.part_defined[one]] == s.local[t.part_computed[one]]:
+    products = t.part_product[row] + t.part_product[other]
+    whole = s.local[t.part_defined[one]] == s.local[t.part_computed[one]]
+    if (products == 0 and not whole) or (products == 1 and whole):
         return False
     alike = s.local[t.part_computed[one]] == s.local[t.part_computed[two]]
     return bool(alike and s.local[t.part_defined[one]] == s.local[t.part_defined[two]])
@@ -220,15 +248,9 @@ def unfused_sums(t: Any, s: Any) -> float:
 
 
 @inner
-def _is_scattered(t: Any, s: Any, row: int) -> bool:
-    """Whether a value is reduced, its partial sums scattered: the reduction reads what is gathered.
-
-    The layout of its result is given to the reduction itself, and its operand's with it.
-    """
-    if row < 0 or not s.reduced[row]:
-        return False
-    result = t.part_result_start[row]
-    return not same(t, s, t.part_computed[result], t.part_defined[result])
+def is_narrow(t: Any, k: int) -> bool:
+    """Whether what a use wants travels in 16 bits."""
+    return bool(t.edge_to_narrow[k] > (0 if t.narrows else 1))
 
 
 @inner
@@ -236,6 +258,7 @@ def edges(t: Any, s: Any) -> float:
     """Seconds to bring values to the layouts that their uses want, each layout once.
 
     An f32 that only products read so, a TPU sends in the 16 bits that its matrix unit takes.
+    What is narrowed once it is joined with others is sent in 16 bits by all.
     """
     for row in range(len(t.edge_weight)):
         if not is_stale(t, s, EDGES, row):
@@ -248,13 +271,13 @@ def edges(t: Any, s: Any) -> float:
             if same(t, s, source, target):
                 continue
             known = False
-            narrow = t.edge_to_narrow[k] > 0 and not _is_scattered(t, s, t.edge_summed[row])
+            narrow = is_narrow(t, k)
             for j in range(first, last):
                 if j != k and same(t, s, t.edge_to[j], target):
-                    known, narrow = known or j < k, narrow and t.edge_to_narrow[j] > 0
+                    known, narrow = known or j < k, narrow and is_narrow(t, j)
             if not known:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
-                width = 0.5 if narrow and t.narrows else 1.0
+                width = 0.5 if narrow else 1.0
                 mark(s.journal, s.noted, EDGE, row, k - first)
                 sending = reshard(t, s, source, target, 0, -1, width, weight)
                 spent += sending

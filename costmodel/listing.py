@@ -63,7 +63,7 @@ def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device
         roots=root_rows(program, layouts, fusion, seconds, wanted),
         partials=partials,
         part_of=part_of,
-        edges=edge_rows(program, layouts, wanted, part_of),
+        edges=edge_rows(program, layouts, wanted),
         halos=halo_rows(program, layouts),
         floors=floor_rows(program, layouts, fusion),
         passes=passes(program, fusion),

@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.program import FactorKind, Program
 from analysis.types import itemsize
-from costmodel.flops import product_sides
+from costmodel.flops import BATCH, product_sides
 from costmodel.fusion import Fusion
 from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
@@ -40,13 +40,17 @@ RootRow = tuple[
 ]
 """(tensors written, tensors read, contractions, for reductions beside them what they may read,
 tensors copied to another memory layout or back) of a kernel."""
-PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int]
-"""(items, (computed, defined) tensor of each result, what makes it, row summed before)."""
+PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int, int]
+"""(items, (computed, defined) tensor of each result, what makes it, row summed before, how many
+of the first dimensions of a product are of a batch)."""
 OTHER, PRODUCT, LOOKUP = range(3)
 """What makes partial sums: a product, a gather whose indexed dimension is sharded, others."""
-EdgeRow = tuple[int, tuple[tuple[int, float, bool], ...], int, bool]
-"""(tensor of a value, (tensor wanted, trips, if f32 that only products want) of its uses, row of
-a reduction of it among the partials or -1, if no kernel makes it)."""
+EdgeRow = tuple[int, tuple[tuple[int, float, int], ...], bool]
+"""(tensor of a value, (tensor wanted, trips, in what width it travels) of its uses, if no kernel
+makes it)."""
+WIDE, NARROW_WHERE_TOLD, NARROW = range(3)
+"""Whether an f32 travels in 32 bits, or in 16: to products on a TPU, or to a concatenation that is
+narrowed anyway."""
 HaloRow = tuple[int, int, float]
 """(item, tensor, the strip's part of the whole dimension)."""
 
@@ -74,7 +78,9 @@ class Rows(dict[Row, float]):
 SLICING = frozenset(
     {"stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.slice", "chlo.top_k"}
 )
-UPDATING = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
+SCATTER = "stablehlo.scatter"
+CONCATENATE = "stablehlo.concatenate"
+UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
 
 
 def root_rows(
@@ -205,7 +211,7 @@ def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow
         )
         if results:
             before = of_op.get(leaders.get(op, -1), -1)
-            row = (items, results, _maker(program.kind(op)), before)
+            row = (items, results, _maker(program.kind(op)), before, _batched(program, op))
             rows[row] += program.op_trips[op]
             of_op[op] = numbers.setdefault(row, len(numbers))
     return rows, of_op
@@ -230,6 +236,13 @@ def passes(program: Program, fusion: Fusion) -> dict[int, float]:
     return found
 
 
+def _batched(program: Program, op: int) -> int:
+    """How many dimensions of a product are of a batch, the first of its result."""
+    if program.kind(op) != "stablehlo.dot_general":
+        return 0
+    return sum(side == BATCH and size > 1 for side, size in product_sides(program, op))
+
+
 def _maker(kind: str) -> int:
     if role(kind) is Role.CONTRACTION:
         return PRODUCT
@@ -239,31 +252,40 @@ def _maker(kind: str) -> int:
 def added_up(program: Program) -> dict[int, int]:
     """Contraction or scatter -> an earlier one whose result is only added to its own.
 
-    As in `a + b + c`, where nothing else uses the three.
+    As in `a + b + c`, where nothing else uses the three. Of scatters anything else may be added to
+    the sum as well: XLA makes one scatter of them.
     """
     uses = np.bincount(program.use_value, minlength=program.values)
     leaves: dict[int, list[int]] = {}
     adding = np.array([_adds_up(name) for name in program.names], dtype=np.bool_)
     for op in np.flatnonzero(adding[program.op_name]).tolist():
         kind = program.kind(op)
-        values = program.values_of(op)
-        if role(kind) is Role.CONTRACTION or kind == "stablehlo.scatter":
+        if role(kind) is Role.CONTRACTION or kind == SCATTER:
             leaves[op] = [op]
         elif kind == "stablehlo.add" or (kind in LAYOUT and len(program.uses_of(op)) == 1):
             sources = [program.sources[use] for use in program.uses_of(op)]
             makers = [program.makers[value] for value in sources]
-            if len(values) != 1 or not all(maker in leaves for maker in makers):
+            sums = [
+                maker
+                for maker, value in zip(makers, sources, strict=True)
+                if maker in leaves
+                and uses[value] == 1
+                and program.op_trips[maker] == program.op_trips[op]
+            ]
+            if len(program.values_of(op)) != 1 or not sums:
                 continue
-            single = all(uses[value] == 1 for value in sources)
-            same = len({program.op_trips[maker] for maker in [*makers, op]}) == 1
-            if single and same:
-                leaves[op] = [leaf for maker in makers for leaf in leaves.pop(maker)]
+            whole = len(sums) == len(makers)
+            leaves[op] = []
+            for maker in sums:
+                joining = [n for n in leaves[maker] if whole or program.kind(n) == SCATTER]
+                leaves[op] += joining
+                leaves[maker] = [n for n in leaves[maker] if n not in joining]
     return {leaf: min(found) for found in leaves.values() for leaf in found if leaf != min(found)}
 
 
 def _adds_up(name: str) -> bool:
     """Whether ops of this name make sums, or may pass them on."""
-    sums = role(name) is Role.CONTRACTION or name == "stablehlo.scatter"
+    sums = role(name) is Role.CONTRACTION or name == SCATTER
     return sums or name == "stablehlo.add" or name in LAYOUT
 
 
@@ -277,52 +299,48 @@ def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
     return found
 
 
-def edge_rows(
-    program: Program, layouts: Layouts, wanted: Edges, part_of: dict[int, int]
-) -> Rows[EdgeRow]:
+def edge_rows(program: Program, layouts: Layouts, wanted: Edges) -> Rows[EdgeRow]:
     """Values with uses that may want another layout; the sources are the values."""
     rows: Rows[EdgeRow] = Rows()
-    reductions = _reductions(program, part_of)
+    narrowed = _narrowed(program)
     for value, targets in wanted.items():
-        wide = sum(len(uses) for _, uses in targets.values()) > 1 and _is_scaled(program, value)
         row = tuple(
             sorted(
-                (tensor, trips, not wide and _is_narrow(program, value, uses))
+                (tensor, trips, _width(program, value, uses, narrowed))
                 for tensor, (trips, uses) in targets.items()
             )
         )
-        reduction = reductions.get(value, -1)
-        given = role(program.kind(int(program.value_op[value]))) is Role.NOTHING
-        rows.add((int(layouts.value_tensor[value]), row, reduction, given), 1.0, value)
+        given = role(program.kind(program.makers[value])) is Role.NOTHING
+        rows.add((int(layouts.value_tensor[value]), row, given), 1.0, value)
     return rows
 
 
-def _reductions(program: Program, partials: dict[int, int]) -> dict[int, int]:
-    """Values that are summed by themselves, and the row of that among the partials."""
-    return {
-        program.sources[program.op_uses[op]]: row
-        for op, row in partials.items()
-        if role(program.kind(op)) is Role.REDUCE
-    }
+def _width(program: Program, value: int, uses: list[int], narrowed: set[int]) -> int:
+    """One of `WIDE` and those after it."""
+    if {program.user(use) for use in uses} <= narrowed and program.dtype(value) == "f32":
+        return NARROW
+    return NARROW_WHERE_TOLD if _is_narrow(program, value, uses) else WIDE
+
+
+def _narrowed(program: Program) -> set[int]:
+    """Concatenations that nothing reads but converts to 16 bits: XLA converts what they join."""
+    if CONCATENATE not in program.names:
+        return set()
+    joins = program.op_name == program.names.index(CONCATENATE)
+    found = set(np.flatnonzero(joins).tolist())
+    makers = program.value_op[program.use_value]
+    for use in np.flatnonzero(joins[makers]).tolist():
+        user = program.user(use)
+        converts = program.kind(user) == "stablehlo.convert"
+        if not converts or itemsize(program.dtype(program.values_of(user)[0])) != 2.0:
+            found.discard(int(makers[use]))
+    return found
 
 
 def _is_narrow(program: Program, value: int, uses: list[int]) -> bool:
     """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
     kinds = {role(program.kind(program.user(use))) for use in uses}
     return kinds == {Role.CONTRACTION} and program.dtype(value) == "f32"
-
-
-def _is_scaled(program: Program, value: int) -> bool:
-    """Whether a value is another one times a scalar: for several users that is moved first."""
-    op = program.makers[value]
-    if program.kind(op) != "stablehlo.multiply":
-        return False
-    makers = [program.makers[program.sources[use]] for use in program.uses_of(op)]
-    return any(
-        program.kind(maker) == "stablehlo.broadcast_in_dim"
-        and not program.shape(program.sources[program.op_uses[maker]])
-        for maker in makers
-    )
 
 
 def edges(program: Program, layouts: Layouts) -> Edges:

@@ -53,9 +53,8 @@ class Tables(NamedTuple):
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
     product on one device, the row that they are added to before that, `part_passes` over what is
-    made of them once they are added up.
-    Edges: a value's tensor and those its uses want, the partials' row of a reduction of it or -1,
-    whether no kernel makes it (`edge_given`).
+    made of them once they are added up, `part_batch` dimensions of a batch.
+    Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
@@ -63,7 +62,7 @@ class Tables(NamedTuple):
     partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
     scattered. `windowed`: reduce-scatters run block by block beside their product;
     `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
-    f32 that only products read (`edge_to_narrow`) travels in 16 bits.
+    f32 that only products read travels in 16 bits (`edge_to_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
@@ -119,9 +118,9 @@ class Tables(NamedTuple):
     part_seconds: Floats
     part_before: Ints
     part_passes: Floats
+    part_batch: Ints
     edge_weight: Floats
     edge_from: Ints
-    edge_summed: Ints
     edge_given: Ints
     edge_to_start: Ints
     edge_to: Ints
@@ -307,6 +306,7 @@ def _partial_columns(program: Program, listing: Listing, layouts: Layouts) -> di
         "part_unit": ints([int(layouts.op_unit[ops[row]]) for row in range(len(rows))]),
         "part_seconds": floats([seconds.get(ops[row], 0.0) for row in range(len(rows))]),
         "part_before": ints([row[3] for row in rows]),
+        "part_batch": ints([row[4] for row in rows]),
         "part_passes": _passes(program, listing),
     }
 
@@ -325,8 +325,7 @@ def _edge_columns(rows: Rows[EdgeRow]) -> dict[str, Any]:
     return {
         "edge_weight": floats(list(rows.values())),
         "edge_from": ints([row[0] for row in rows]),
-        "edge_summed": ints([row[2] for row in rows]),
-        "edge_given": ints([row[3] for row in rows]),
+        "edge_given": ints([row[2] for row in rows]),
         "edge_to_start": starts([row[1] for row in rows]),
         "edge_to": ints([tensor for tensor, _, _ in wanted]),
         "edge_to_trips": floats([trips for _, trips, _ in wanted]),

@@ -223,7 +223,7 @@ class Relaxation:
             trips = float(min((t.edge_to_trips[k] for k in targets), default=0.0))
             whole = np.zeros(len(self._local[source]), dtype=np.int64)
             wanted = [
-                (int(t.edge_to[k]), 0.5 if t.narrows and t.edge_to_narrow[k] else 1.0)
+                (int(t.edge_to[k]), 0.5 if t.edge_to_narrow[k] > (0 if t.narrows else 1) else 1.0)
                 for k in targets
             ]
             moves = [

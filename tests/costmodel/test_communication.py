@@ -34,6 +34,32 @@ def test_sums_that_two_dimensions_want_are_summed_whole() -> None:
     assert sent == {("ALL_REDUCE", (0, 1)): 2 * 64 * 16 * 4 * 3 / 4}
 
 
+def test_a_dimension_that_is_sharded_already_takes_all_axes_of_a_sum_or_none() -> None:
+    """Rows over a when computed, over a and b when stored; the sums are over b and c."""
+    priced = one_product("a=2,b=2,c=2", GPU)
+    whole = 64 * 16 * 4 / 2
+    sent = priced.sent((X_M, 0), (X_K, 1), (X_K, 2), (X_M, 1))
+    assert sent == {("ALL_REDUCE", (1, 2)): 2 * whole * 3 / 4}
+    sent = priced.sent((X_M, 0), (X_K, 1), (X_M, 1))
+    assert sent == {("REDUCE_SCATTER", (1,)): whole / 2}
+
+
+def test_a_batch_that_is_sharded_already_is_gathered_to_take_an_axis_of_its_sums() -> None:
+    """Matrices over a when multiplied, over a and b when stored; the sums are over b."""
+    x, w, y = "x:8x64x32xf32", "w:8x32x16xf32", "y:8x64x16xf32"
+    line = (
+        "%y = stablehlo.dot_general %x, %w, batching_dims = [0] x [0],"
+        " contracting_dims = [2] x [1] : (tensor<8x64x32xf32>, tensor<8x32x16xf32>)"
+        " -> tensor<8x64x16xf32>"
+    )
+    priced = Priced(main(f"{x} {w}", [line], y), "a=2,b=2", GPU)
+    batch, k, whole = (0, 0), (0, 2), 8 * 64 * 16 * 4
+    sent = priced.sent((batch, 0), (k, 1), (batch, 1))
+    assert sent == {("ALL_REDUCE", (1,)): 2 * (whole / 2) / 2, ("ALL_GATHER", (0,)): whole / 2}
+    # a batch that is whole before takes its part at once
+    assert priced.sent((k, 1), (batch, 1)) == {("REDUCE_SCATTER", (1,)): whole / 2}
+
+
 def test_sums_that_one_axis_scatters_are_summed_over_the_other_in_shards() -> None:
     priced = one_product("a=2,b=4", "cpu")
     sent = priced.sent((X_K, 0), (X_K, 1), (X_M, 0))
@@ -180,19 +206,65 @@ def test_sums_over_different_axes_are_not_joined() -> None:
     assert priced.sent((X_K, 0)) == {("ALL_REDUCE", (0,)): SUMMED}
 
 
-def test_what_a_scatter_leaves_joins_only_where_it_is_scattered() -> None:
-    """The gradient of an embedding that is also the head: rows of a scatter and a product."""
-    table, rows = "16x8xf32", "32x8xf32"
-    scatter = (
-        '%s = "stablehlo.scatter"(%z, %i, %u) ({^bb0(%p: tensor<f32>, %q: tensor<f32>):'
+TABLE, ROWS = "16x8xf32", "32x8xf32"
+
+
+def scattered(result: str, table: str, updates: str) -> str:
+    """Rows added up in a table, at the indices `i`."""
+    return (
+        f'%{result} = "stablehlo.scatter"(%{table}, %i, %{updates})'
+        " ({^bb0(%p: tensor<f32>, %q: tensor<f32>):"
         " %c = stablehlo.add %p, %q : tensor<f32>\n stablehlo.return %c : tensor<f32>})"
         " {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1],"
         " inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],"
-        f" index_vector_dim = 1>}} : (tensor<{table}>, tensor<32x1xi32>, tensor<{rows}>)"
-        f" -> tensor<{table}>"
+        f" index_vector_dim = 1>}} : (tensor<{TABLE}>, tensor<32x1xi32>, tensor<{ROWS}>)"
+        f" -> tensor<{TABLE}>"
     )
+
+
+def test_scatters_are_summed_once_whatever_is_added_besides() -> None:
+    """As the gradient of rows that are looked up twice and used otherwise as well: (x + s) + r."""
+    arguments = f"z:{TABLE} i:32x1xi32 u:{ROWS} x:{TABLE} y:{TABLE}"
     lines = [
-        scatter,
+        scattered("s", "z", "u"),
+        scattered("r", "y", "u"),
+        maps("add", f"t:{TABLE}", "x", "s"),
+        maps("add", f"v:{TABLE}", "t", "r"),
+    ]
+    batch, whole = (2, 0), 16 * 8 * 4
+    priced = Priced(main(arguments, lines, f"v:{TABLE}"), "a=2")
+    assert priced.sent((batch, 0)) == {("ALL_REDUCE", (0,)): 2 * whole / 2}
+    # not where each of them is scattered over devices
+    sent = priced.sent((batch, 0), ((0, 0), 0))
+    assert sent[("REDUCE_SCATTER", (0,))] == 2 * whole / 2
+    # the first sum is used by itself: what is added later is another
+    priced = Priced(main(arguments, lines, f"v:{TABLE} t:{TABLE}"), "a=2")
+    assert priced.sent((batch, 0)) == {("ALL_REDUCE", (0,)): 2 * (2 * whole / 2)}
+
+
+def test_products_do_not_join_over_what_is_added_besides() -> None:
+    lines = [
+        *THREE[:2],
+        maps("add", f"s:{RESULT}", "p0", "z"),
+        maps("add", f"t:{RESULT}", "s", "p1"),
+    ]
+    priced = Priced(main(" ".join([X, *WEIGHTS[:2], f"z:{RESULT}"]), lines, f"t:{RESULT}"), "a=2")
+    assert priced.sent((X_K, 0)) == {("ALL_REDUCE", (0,)): 2 * SUMMED}
+    # what is one sum before that stays one
+    lines = [
+        *THREE[:2],
+        maps("add", f"s:{RESULT}", "p0", "p1"),
+        maps("add", f"t:{RESULT}", "s", "z"),
+    ]
+    priced = Priced(main(" ".join([X, *WEIGHTS[:2], f"z:{RESULT}"]), lines, f"t:{RESULT}"), "a=2")
+    assert priced.sent((X_K, 0)) == {("ALL_REDUCE", (0,)): SUMMED}
+
+
+def test_a_scatter_joins_a_product_only_where_their_sum_is_scattered() -> None:
+    """The gradient of an embedding that is also the head: rows of a scatter and a product."""
+    table, rows = TABLE, ROWS
+    lines = [
+        scattered("s", "z", "u"),
         product(f"d:{table}", "h:32x16xf32", f"u:{rows}", (0, 0)),
         maps("add", f"r:{table}", "s", "d"),
     ]
@@ -223,6 +295,30 @@ def test_other_types_are_gathered_as_they_are(dtype: str, width: float) -> None:
     assert sent == {("ALL_GATHER", (0,)): width}
 
 
+@pytest.mark.parametrize("device", [TPU, GPU])
+@pytest.mark.parametrize(("dtype", "width"), [("bf16", 0.5), ("f64", 1.0)])
+def test_what_is_joined_and_then_narrowed_is_gathered_narrow(
+    device: str, dtype: str, width: float
+) -> None:
+    """As the halves of a rotary embedding: XLA narrows them before it joins them."""
+    half, whole = "64x32xf32", "64x64xf32"
+    join = (
+        f"%j = stablehlo.concatenate %h0, %h1, dim = 1 : (tensor<{half}>, tensor<{half}>)"
+        f" -> tensor<{whole}>"
+    )
+    lines = [
+        maps("tanh", f"h0:{half}", "x"),
+        maps("negate", f"h1:{half}", "x"),
+        join,
+        moves("convert", f"y:64x64x{dtype}", f"j:{whole}"),
+    ]
+    priced = Priced(main(f"x:{half}", lines, f"y:64x64x{dtype}"), "a=2", device)
+    gathered = 64 * 32 * 4 / 2
+    assert priced.sent((X_K, 0)) == {("ALL_GATHER", (0,)): 2 * width * gathered}
+    both = Priced(main(f"x:{half}", lines, f"y:64x64x{dtype} j:{whole}"), "a=2", device)
+    assert both.sent((X_K, 0)) == {("ALL_GATHER", (0,)): 2 * gathered}
+
+
 def test_what_two_products_read_is_gathered_once_and_in_16_bits() -> None:
     w = "w:32x16xf32"
     lines = [
@@ -249,18 +345,20 @@ def test_two_products_of_different_sizes_that_want_one_layout_share_a_gather() -
     assert sent == {("ALL_GATHER", (0,)): HALF, ("ALL_REDUCE", (0,)): 2 * (8 // 2 * 16 * 4) / 2}
 
 
-def test_what_is_scaled_for_two_products_is_gathered_whole() -> None:
-    """XLA gathers first and multiplies then, so the product does not read what is gathered."""
+def test_what_is_scaled_for_two_products_is_gathered_once_and_in_16_bits() -> None:
+    """A plan keeps it in shards where it is made, so the product is what is sent."""
     w, x, v = "w:32x16xf32", "x:64x32xf32", "v:64x32xf32"
     scalar = "%two = stablehlo.constant dense<2.0> : tensor<f32>"
     wide = moves("broadcast_in_dim", "c:32x16xf32", "two:f32", ", dims = []")
-    lines = [scalar, wide, maps("multiply", "s:32x16xf32", "w", "c")]
-    one = [*lines, product("p:64x16xf32", x, "s:32x16xf32")]
-    priced = Priced(main(f"{x} {w} {v}", one, "p:64x16xf32"), "a=2", TPU)
-    assert priced.sent((X_M, 0), (X_K, 0)) == {("ALL_GATHER", (0,)): HALF}
-    two = [*one, product("q:64x16xf32", v, "s:32x16xf32")]
-    priced = Priced(main(f"{x} {w} {v}", two, "p:64x16xf32 q:64x16xf32"), "a=2", TPU)
-    assert priced.sent((X_M, 0), ((2, 0), 0), (X_K, 0)) == {("ALL_GATHER", (0,)): FULL}
+    lines = [
+        scalar,
+        wide,
+        maps("multiply", "s:32x16xf32", "w", "c"),
+        product("p:64x16xf32", x, "s:32x16xf32"),
+        product("q:64x16xf32", v, "s:32x16xf32"),
+    ]
+    priced = Priced(main(f"{x} {w} {v}", lines, "p:64x16xf32 q:64x16xf32"), "a=2", TPU)
+    assert priced.sent((X_M, 0), ((2, 0), 0), (X_K, 0)) == {("ALL_GATHER", (0,)): HALF}
 
 
 def test_what_a_product_and_another_op_read_is_gathered_whole() -> None:
