@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from analysis.errors import ToastError
 from benchmarks.accuracy.environment import rerun
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -46,7 +47,11 @@ def dispatch(
 ) -> int:
     """Run a command; or `all`, one after another in an environment that has the compilers."""
     if options.command != "all":
-        return commands[options.command](options)
+        try:
+            return commands[options.command](options)
+        except ToastError as error:
+            print(f"{error.message} {error.hint}", file=sys.stderr)
+            return 2
     rest = list(given)
     rest.remove("all")
     codes = (rerun([command, *rest], program=program) for command in commands)

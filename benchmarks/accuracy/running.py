@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from importlib import metadata
 from pathlib import Path
 
-from analysis.errors import ToastError
+from analysis.errors import InvalidRequest, ToastError
 from benchmarks.accuracy.cases import Bench, digest, plain
 from benchmarks.accuracy.records import Record, append_record, read_records
 from benchmarks.accuracy.schedule import Case
@@ -133,13 +133,16 @@ def judged(
 ) -> Record:
     """What the compiler makes of a module, as `compiled`, or why it made nothing, as `error`.
 
-    The last word of `key` is the target; `hlo` keeps the text as `run_cases` does.
+    The last word of `key` is the target; `hlo` keeps the text as `run_cases` does. Raises
+    InvalidRequest where the compiler for the target is not there: it is not for the next case.
     """
     target = Target.parse(key.rpartition(" ")[2])
     with tempfile.TemporaryDirectory(prefix="toast-accuracy-") as name:
         text = Path(name) / "compiled.hlo"
         try:
             verdict = judge(module, target, mesh, deadline_s=deadline_s, keep_hlo=text)
+        except InvalidRequest:
+            raise
         except ToastError as error:
             return {"error": f"{error.code}: {error.message}"}
         if hlo is not None and text.exists():

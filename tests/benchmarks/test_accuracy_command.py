@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from analysis.errors import InvalidRequest
 from benchmarks import command as shared
 from benchmarks.accuracy import __main__ as program
 from benchmarks.accuracy import environment
@@ -100,3 +101,14 @@ def test_report_and_write_keep_the_held_out_models_apart(
     ours, _, theirs = capsys.readouterr().out.partition("# Held-out models")
     assert ("| gat |" in ours, "t5_cut" in ours) == (True, False)
     assert ("| gat |" in theirs, "t5_cut" in theirs) == (False, True)
+
+
+def test_what_a_command_cannot_do_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> int:
+        raise InvalidRequest("No compiler.", "Install it.")
+
+    monkeypatch.setattr(program, "_run", fail)
+    assert program.main(["run"]) == 2
+    assert capsys.readouterr().err == "No compiler. Install it.\n"

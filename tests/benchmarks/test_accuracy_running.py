@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import InvalidRequest
+from analysis.errors import EngineCrashed, InvalidRequest, ToastError
 from benchmarks.accuracy import running
 from benchmarks.accuracy.cases import Bench
 from benchmarks.accuracy.records import Record, read_records, write_records
@@ -32,12 +32,12 @@ class Compiler:
     """Stands in for the compiler: says the same of every module and counts them."""
 
     compiled: list[bytes] = field(default_factory=list)
-    refuses: bool = False
+    error: ToastError | None = None
 
     def judge(self, module: bytes, target: Target, mesh: Mesh, **options: Any) -> Verdict:
         self.compiled.append(module)
-        if self.refuses:
-            raise InvalidRequest("no compiler", "install it")
+        if self.error is not None:
+            raise self.error
         keep: Path = options["keep_hlo"]
         keep.write_text("ENTRY main")
         memory = Memory(argument=1, output=2, temp=3, alias=0, peak=4)
@@ -103,10 +103,19 @@ def test_the_same_module_is_compiled_once_and_named(compiler: Compiler, tmp_path
 def test_a_compiler_that_fails_is_a_record_that_is_not_tried_again(
     compiler: Compiler, tmp_path: Path
 ) -> None:
-    compiler.refuses = True
+    compiler.error = EngineCrashed("a failed check")
     assert run_cases(cases("unsharded"), tmp_path) == 1
-    assert rows(tmp_path)[0]["error"] == "invalid_request: no compiler"
+    assert rows(tmp_path)[0]["error"] == "engine_crashed: a failed check"
     assert run_cases(cases("unsharded"), tmp_path) == 0
+
+
+def test_a_compiler_that_is_not_there_ends_the_run_and_is_no_record(
+    compiler: Compiler, tmp_path: Path
+) -> None:
+    compiler.error = InvalidRequest("no compiler", "install it")
+    with pytest.raises(InvalidRequest, match="no compiler"):
+        run_cases(cases("unsharded"), tmp_path)
+    assert not (tmp_path / "a100-8.jsonl").exists()
 
 
 def test_stale_cases_are_compiled_again(compiler: Compiler, tmp_path: Path) -> None:
