@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import InvalidRequest
+from analysis.errors import EngineCrashed
 from benchmarks import command as shared
 from benchmarks.accuracy import running as compiling
 from benchmarks.accuracy.records import Record, read_records
@@ -49,7 +49,7 @@ class Compiler:
         self.compiled.append(module)
         self.deadlines.add(options["deadline_s"])
         if self.refuses:
-            raise InvalidRequest("no compiler", "install it")
+            raise EngineCrashed("a failed check")
         memory = Memory(argument=1, output=2, temp=3, alias=0, peak=4)
         return Verdict(target=str(target), devices=mesh.devices, memory=memory, compute_seconds=0.1)
 
@@ -129,7 +129,7 @@ def test_a_compile_that_fails_is_a_record_that_is_tried_again_when_asked(
 ) -> None:
     compiler.refuses = True
     run_cases([case("mcts")], tmp_path, limits=LIMITS)
-    assert rows(tmp_path)[0]["error"] == "invalid_request: no compiler"
+    assert rows(tmp_path)[0]["error"] == "engine_crashed: a failed check"
     compiler.refuses = False
     assert run_cases([case("mcts")], tmp_path, limits=LIMITS) == 0
     assert run_cases([case("mcts")], tmp_path, limits=LIMITS, failed=True) == 1
