@@ -54,17 +54,7 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
     edge, halo, live, kind, added, feed = numbered
     edges = _pairs((edge, tensor_unit[c["edge_from"]]), (edge_rows, tensor_unit[c["edge_to"]]))
     return [
-        (
-            len(c["root_weight"]),
-            _pairs(
-                (_rows(c["root_tensor_start"]), tensor_unit[c["root_tensor"]]),
-                (_beside_rows(c), tensor_unit[c["beside_tensor"]]),
-                (_rows(c["root_copied_start"]), tensor_unit[c["root_copied"]]),
-                (_rows(c["root_dot_start"]), c["dot_unit"]),
-                (_rows(c["root_dot_start"]), tensor_unit[c["dot_sums"]]),
-                (np.repeat(_rows(c["root_dot_start"]), 4), tensor_unit[c["dot_operand"].ravel()]),
-            ),
-        ),
+        (len(c["root_weight"]), _of_roots(c, tensor_unit)),
         (
             len(c["part_weight"]),
             np.concatenate([partials, _through(c["part_before"], partials)]),
@@ -84,6 +74,19 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
         (len(added), _summed(c["sum_row"], c["sum_tensor"], partials, tensor_unit)),
         (len(feed), _summed(c["feed_row"], c["feed_tensor"], partials, tensor_unit)),
     ]
+
+
+def _of_roots(c: Columns, tensor_unit: Ints) -> Ints:
+    """The pairs of the kernels of computation: what they read, write and multiply."""
+    dots = _rows(c["root_dot_start"])
+    return _pairs(
+        (_rows(c["root_tensor_start"]), tensor_unit[c["root_tensor"]]),
+        (_beside_rows(c), tensor_unit[c["beside_tensor"]]),
+        (_rows(c["root_copied_start"]), tensor_unit[c["root_copied"]]),
+        (dots, c["dot_unit"]),
+        (dots, tensor_unit[c["dot_sums"]]),
+        (np.repeat(dots, 4), tensor_unit[c["dot_operand"].ravel()]),
+    )
 
 
 _SINGLE = ("edge_weight", "halo_weight", "live_tensor", "kind_source", "sum_row", "feed_row")

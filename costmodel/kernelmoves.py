@@ -79,14 +79,19 @@ def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) ->
 
 
 @inner
+def _axes_on(t: Any, s: Any, dim: int) -> int:
+    """The axes on a dimension of a tensor, as bits."""
+    item = t.dim_item[dim]
+    return int(s.mask[item]) if item >= 0 else 0
+
+
+@inner
 def _changes(t: Any, s: Any, source: int, target: int) -> tuple[int, int, int]:
     """Axes that vanish, that move from one dimension to another, and that come."""
     a, b = t.tensor_start[source], t.tensor_start[target]
     lost, before, after, come = 0, 0, 0, 0
     for d in range(t.tensor_start[source + 1] - a):
-        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
-        have = s.mask[item] if item >= 0 else 0
-        want = s.mask[wanted] if wanted >= 0 else 0
+        have, want = _axes_on(t, s, a + d), _axes_on(t, s, b + d)
         lost |= have & ~want
         come |= want & ~have
         before |= have
@@ -106,9 +111,7 @@ def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> 
     scattered, wanting, grown, again = 0, 0, 0, 0
     batch = t.part_batch[row] if row >= 0 else 0
     for d in range(t.tensor_start[source + 1] - a):
-        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
-        have = s.mask[item] if item >= 0 else 0
-        want = s.mask[wanted] if wanted >= 0 else 0
+        have, want = _axes_on(t, s, a + d), _axes_on(t, s, b + d)
         taken = want & ~have & reduced
         if taken:
             scattered |= taken
@@ -170,10 +173,7 @@ def same(t: Any, s: Any, source: int, target: int) -> bool:
     """Whether two tensors of one shape are laid out alike."""
     a, b = t.tensor_start[source], t.tensor_start[target]
     for d in range(t.tensor_start[source + 1] - a):
-        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
-        have = s.mask[item] if item >= 0 else 0
-        want = s.mask[wanted] if wanted >= 0 else 0
-        if have != want:
+        if _axes_on(t, s, a + d) != _axes_on(t, s, b + d):
             return False
     return True
 
@@ -296,10 +296,7 @@ def _gathered(t: Any, s: Any, source: int, target: int) -> int:
     """Along how many dimensions `target` has less axes than `source`."""
     a, b, found = t.tensor_start[source], t.tensor_start[target], 0
     for d in range(t.tensor_start[source + 1] - a):
-        item, wanted = t.dim_item[a + d], t.dim_item[b + d]
-        have = s.mask[item] if item >= 0 else 0
-        want = s.mask[wanted] if wanted >= 0 else 0
-        found += 1 if have & ~want else 0
+        found += 1 if _axes_on(t, s, a + d) & ~_axes_on(t, s, b + d) else 0
     return found
 
 

@@ -78,7 +78,6 @@ class Planned:
 def describe(planned: Planned, stages: dict[str, float]) -> Plan:
     """The plan as it is written to disk."""
     problem, found, request = planned.problem, planned.found, planned.request
-    program = planned.source.program
     memory = int(problem.reward.memory)
     arguments = _arguments(planned)
     costs = _costs(problem, found.decisions, memory)
@@ -87,11 +86,7 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         mesh=_mesh(problem),
         device=problem.evaluator.device.name,
         memory_bytes=memory,
-        module=ModuleInfo(
-            sha256=hashlib.sha256(planned.module).hexdigest(),
-            ops=_real_ops(program),
-            arguments=len(program.arguments),
-        ),
+        module=_module_info(planned),
         arguments=arguments,
         results=_results(planned),
         groups=_groups(arguments),
@@ -113,15 +108,29 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         gap=_gap(found),
         relaxation=found.relaxation,
         stages={name: round(seconds, 6) for name, seconds in stages.items()},
-        unpriced=[
-            Unpriced(op=op, count=count, reason="no_rule")
-            for op, count in sorted(program.no_rule.items(), key=lambda item: -item[1])
-        ],
+        unpriced=_unpriced(planned.source.program),
         warnings=_warnings(planned, pins),
         versions={name: _version(name) for name in _VERSIONS},
         explanation=planned.explanation,
         shortfall=planned.shortfall,
     )
+
+
+def _module_info(planned: Planned) -> ModuleInfo:
+    program = planned.source.program
+    return ModuleInfo(
+        sha256=hashlib.sha256(planned.module).hexdigest(),
+        ops=_real_ops(program),
+        arguments=len(program.arguments),
+    )
+
+
+def _unpriced(program: Program) -> list[Unpriced]:
+    """What has no rule, the most frequent first."""
+    return [
+        Unpriced(op=op, count=count, reason="no_rule")
+        for op, count in sorted(program.no_rule.items(), key=lambda item: -item[1])
+    ]
 
 
 def _warnings(planned: Planned, pins: list[planfile.Pin]) -> list[str]:

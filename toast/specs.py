@@ -92,7 +92,11 @@ class Specs:
         return [self._names[axis] for axis in order if self._masks[item] >> axis & 1]
 
     def pins(self) -> list[Pin]:
-        """Where XLA must be told: results that are scattered, conflicts, and resharded uses."""
+        """Where XLA must be told, as it would do otherwise by itself.
+
+        Of results that are made otherwise than they are kept, values with less axes than their
+        colours, uses that want another layout than the value's, and operands of guarded ops.
+        """
         guarded = frozenset(guarded_ops(self._program)) if any(self._masks) else frozenset()
         uses = self._uses()
         left = {pin.value for pin in uses}

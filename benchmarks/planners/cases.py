@@ -13,7 +13,9 @@ from benchmarks.planners.models import models as all_models
 TARGETS = ("tpu-v5e:2x4", "a100:8", "tpu-v3:2x2")
 MESHES = ("data=2,model=4", "data=4,model=2", "x=2,y=2,z=2")
 OURS = "mcts"
-OTHERS = ("greedy", "beam", "ilp", "random")
+REFINED = "refined"
+"""Ours with decisions below the colour level."""
+OTHERS = (REFINED, "greedy", "beam", "ilp", "random")
 PEERS = ("xla-auto", "xla-auto-unbounded")
 """XLA's own ILP, with and without a budget for memory."""
 MANUAL = "manual:"

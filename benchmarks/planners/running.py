@@ -12,7 +12,7 @@ from benchmarks.accuracy.records import Record, read_records
 from benchmarks.accuracy.running import judged, run_new
 from benchmarks.accuracy.schedule import Case
 from benchmarks.planners import peer
-from benchmarks.planners.cases import MANUAL, OURS, PEERS
+from benchmarks.planners.cases import MANUAL, OURS, PEERS, REFINED
 from benchmarks.planners.layouts import layout
 from benchmarks.planners.models import models
 from costmodel.mesh import Mesh
@@ -93,12 +93,14 @@ class Runner:
 
 def by_planner(module: bytes, case: Case) -> tuple[Record, bytes]:
     """What a planner makes of a module, as a user would ask for it; ours has no bound on time."""
+    ours = case.plan in (OURS, REFINED)
     request = PlanRequest(
         mesh=case.mesh,
         device=Target.parse(case.target).chip.device,
-        planner=case.plan,
+        planner=OURS if ours else case.plan,
+        refine=case.plan == REFINED,
         threads=1,
-        budget=None if case.plan == OURS else PLAN_SECONDS,
+        budget=None if ours else PLAN_SECONDS,
     )
     result = make_plan(module, request)
     plan = result.plan

@@ -19,10 +19,13 @@ from benchmarks.planners import __main__ as program
 from benchmarks.planners import peer, running
 from benchmarks.planners.cases import MESHES, OTHERS, PEERS, Choose
 from benchmarks.planners.models import Model
-from benchmarks.planners.running import Limits, run_cases
+from benchmarks.planners.running import PLAN_SECONDS, Limits, by_planner, run_cases
 from costmodel.mesh import Mesh
 from examples import mlp
+from examples.forms import serialize
 from toast.judge import Memory, Target, Verdict
+from toast.planning import PlanResult, make_plan
+from toast.request import PlanRequest
 
 KNOWN = {
     "small": Model(family="mlp", make=partial(mlp.make_step, mlp.PRESETS["small"]), peer=True),
@@ -111,6 +114,24 @@ def test_a_case_is_planned_priced_and_compiled_once(compiler: Compiler, tmp_path
     assert compiler.deadlines == {7.0}
     assert run_cases(cases, tmp_path, limits=LIMITS) == 0
     assert len(compiler.compiled) == 2
+
+
+def test_a_refined_plan_is_ours_refined(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[PlanRequest] = []
+
+    def plan(module: bytes, request: PlanRequest) -> PlanResult:
+        asked.append(request)
+        return make_plan(module, request)
+
+    monkeypatch.setattr(running, "make_plan", plan)
+    for name in ("mcts", "refined", "greedy"):
+        by_planner(serialize(KNOWN["small"].make(), "bytecode"), case(name))
+    assert [(one.planner, one.refine) for one in asked] == [
+        ("mcts", False),
+        ("mcts", True),
+        ("greedy", False),
+    ]
+    assert [one.budget for one in asked] == [None, None, PLAN_SECONDS]
 
 
 def test_a_module_that_another_plan_had_is_not_compiled_again(

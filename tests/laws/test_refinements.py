@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, note
+from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.evaluator import Evaluator, Refined, Refinement, State
@@ -13,10 +13,10 @@ from search.refinements import Refinements
 from search.sides import sides
 from tests.laws.chains import Text
 from tests.laws.examples import few, many
-from tests.laws.executor import same, unsharded
+from tests.laws.executor import same
 from tests.laws.programs import EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
-from tests.laws.xla import Xla, request_of
+from tests.laws.xla import Xla, run_plan
 
 FEW, MANY = few(25), many(1500)
 chosen_places = st.lists(st.integers(0, 10_000), min_size=1, max_size=4)
@@ -48,15 +48,9 @@ def check(xla: Xla, text: Text, mesh: str, chosen: list[int], picked: list[int])
     module = text.module()
     source, evaluator = prepared(module, mesh)
     finer, decisions, _ = refined(evaluator, state_of(evaluator, chosen), picked)
-    note(f"{module}\n{decisions}")
-    inputs = text.inputs(in_bounds=True)
-    expected = unsharded(source, evaluator, inputs)
-    request = request_of(module, source, finer, decisions, inputs)
-    note(request.sharded.decode())
-    reply = xla.run(request)
-    assert not isinstance(reply, str), reply
-    assert same(expected, reply[0])
-    assert same(*reply)
+    by_specification, expected, actual = run_plan(xla, text, module, source, finer, decisions)
+    assert same(by_specification, expected)
+    assert same(expected, actual)
 
 
 @FEW

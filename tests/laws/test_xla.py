@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, note
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.laws.chains import Text
 from tests.laws.examples import few, many
-from tests.laws.executor import same, unsharded
+from tests.laws.executor import same
 from tests.laws.programs import EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
-from tests.laws.xla import Xla, request_of
+from tests.laws.xla import Xla, run_plan
 
 FEW, MANY = few(150), many(1500)
 
@@ -20,14 +20,7 @@ def check(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:
     module = text.module()
     source, evaluator = prepared(module, mesh)
     state = state_of(evaluator, chosen)
-    note(f"{module}\n{state}")
-    inputs = text.inputs(in_bounds=True)
-    by_specification = unsharded(source, evaluator, inputs)
-    request = request_of(module, source, evaluator, state, inputs)
-    note(request.sharded.decode())
-    reply = xla.run(request)
-    assert not isinstance(reply, str), reply
-    expected, actual = reply
+    by_specification, expected, actual = run_plan(xla, text, module, source, evaluator, state)
     assert same(by_specification, expected), "XLA on one device does not do what StableHLO says"
     assert same(expected, actual)
 

@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hypothesis import note
+
 from analysis.load import Source
 from costmodel.evaluator import Evaluator, Refined
+from tests.laws.chains import Text
+from tests.laws.executor import unsharded
 from tests.laws.layout import Array
 from tests.laws.xla_child import Reply, Request
 from toast.specs import Specs
@@ -59,6 +63,23 @@ class Xla:
             if stream is not None:
                 stream.close()
         child.wait()
+
+
+def run_plan(
+    xla: Xla, text: Text, module: str, source: Source, evaluator: Evaluator, decisions: Refined
+) -> tuple[list[Array], list[Array], list[Array]]:
+    """Results as the specification has them, as XLA on one device has, and under the plan.
+
+    `source` is written to and of no use afterwards.
+    """
+    note(f"{module}\n{decisions}")
+    inputs = text.inputs(in_bounds=True)
+    by_specification = unsharded(source, evaluator, inputs)
+    request = request_of(module, source, evaluator, decisions, inputs)
+    note(request.sharded.decode())
+    reply = xla.run(request)
+    assert not isinstance(reply, str), reply
+    return by_specification, *reply
 
 
 def request_of(
