@@ -28,6 +28,8 @@ StopReason = Literal["cancelled", "deadline", "out_of_memory"]
 
 SUFFIXES = (".mlir", ".mlirbc", ".jax_export")
 TICK_SECONDS = 0.1
+SEARCHING = "search"
+"""The first stage that has a plan to write when it is stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +89,10 @@ def run(
 
     `on_event` gets each progress event in this thread; `cancelled` is polled ten times a second.
     At the deadline (seconds from now) or on cancel the engine is asked to stop and to write the
-    best plan so far, then terminated, then killed. Over `memory_bytes` of resident memory it is
-    killed at once. `command` replaces the engine, `environment` adds to its environment and
-    `limits` replaces the two numbers.
+    best plan so far, then terminated, then killed; cancelled before it searches it is killed at
+    once, as it has nothing to write. Over `memory_bytes` of resident memory it is killed at once.
+    `command` replaces the engine, `environment` adds to its environment and `limits` replaces the
+    two numbers.
     """
     limits = limits or Limits(deadline_s=deadline_s, memory_bytes=memory_bytes)
     command = command or engine_command(str(directory))
@@ -98,6 +101,7 @@ def run(
     reported: Event = {}
     try:
         while (line := _next_line(child, watch)) is not None:
+            watch.hear(line)
             if line.get("event") in ("done", "error"):
                 reported = line
             elif line and on_event is not None:
@@ -129,8 +133,13 @@ class _Watch:
         self.reason: StopReason | None = None
         self.peak_rss = 0
         self.started = time.monotonic()
+        self._searching = False
         self._memory_at = 0.0
         self._kill_at = self._term_at = float("inf")
+
+    def hear(self, event: Event) -> None:
+        """Remember whether there is a plan to wait for."""
+        self._searching = self._searching or event.get("stage") == SEARCHING
 
     def check(self) -> None:
         """Look at the clock, the cancel flag and the memory once."""
@@ -150,6 +159,9 @@ class _Watch:
 
     def _ask(self, reason: StopReason, now: float) -> None:
         self.reason = reason
+        if reason == "cancelled" and not self._searching:
+            self.child.kill()
+            return
         self.child.ask_to_stop()
         self._term_at = now + self.limits.ask_grace_s
         self._kill_at = self._term_at + self.limits.term_grace_s

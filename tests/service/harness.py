@@ -157,6 +157,15 @@ class Server:
             time.sleep(0.02)
         raise AssertionError(f"job is {job['state']}, not one of {states}")
 
+    def until_progress(self, job_id: str, seconds: float = 15) -> None:
+        """Wait until the job's engine has told something."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if (self.job(job_id)["progress"] or {}).get("fraction"):
+                return
+            time.sleep(0.02)
+        raise AssertionError("the job told nothing")
+
     def events(self, job_id: str, last: str | None = None) -> list[dict[str, Any]]:
         """Read the event stream to its end."""
         headers = {} if last is None else {"Last-Event-ID": last}

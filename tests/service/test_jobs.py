@@ -129,7 +129,7 @@ def test_a_killed_worker_is_replaced(server: Server) -> None:
 
 def test_cancelling_keeps_the_best_plan_so_far(server: Server) -> None:
     job = server.submit("slow 60")
-    server.until(job["id"], "running")
+    server.until_progress(job["id"])
     answer = server.client.post(f"/v1/jobs/{job['id']}/cancel")
     assert (answer.status_code, answer.json()["state"]) == (202, "cancelling")
     done = server.finished(job["id"])

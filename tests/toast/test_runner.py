@@ -118,12 +118,41 @@ plan(".mlirbc")
     assert events == [{"event": "progress", "fraction": 1}]
 
 
-def test_cancel_asks_and_the_best_plan_comes_back(tmp_path: Path) -> None:
-    body = 'assert "cancel" in sys.stdin.readline(); plan()'
-    outcome = run(tmp_path, command=fake(tmp_path, body), cancelled=lambda: True)
+STOPPED = """
+for stage in STAGES:
+    print(json.dumps({"event": "progress", "stage": stage}), flush=True)
+assert "cancel" in sys.stdin.readline()
+time.sleep(0.5)
+plan()
+"""
+
+
+def cancelled_in(stages: list[str], tmp_path: Path) -> Outcome:
+    """The engine is cancelled in the last of these stages and writes a plan after half a second."""
+    seen: list[Event] = []
+    body = f"import time; STAGES = {stages}{STOPPED}"
+    return run(
+        tmp_path,
+        command=fake(tmp_path, body),
+        on_event=seen.append,
+        cancelled=lambda: len(seen) == len(stages),
+    )
+
+
+@pytest.mark.parametrize("stages", [["load", "search"], ["search", "write"]])
+def test_cancel_asks_and_the_best_plan_comes_back(stages: list[str], tmp_path: Path) -> None:
+    outcome = cancelled_in(stages, tmp_path)
     assert outcome.status == "cancelled"
     assert outcome.error is None
     assert outcome.has_plan
+
+
+@pytest.mark.parametrize("stages", [[], ["kernels"], ["kernels", "load"]])
+def test_cancelled_before_the_search_it_ends_at_once(stages: list[str], tmp_path: Path) -> None:
+    outcome = cancelled_in(stages, tmp_path)
+    assert outcome.status == "cancelled"
+    assert isinstance(outcome.error, EngineTimeout)
+    assert not outcome.has_plan
 
 
 def test_deadline_asks_first(tmp_path: Path) -> None:
