@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numba
@@ -53,12 +54,17 @@ func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf
 """
 
 
-def warm_kernels() -> None:
-    """Make sure that the compiled kernels are on disk and loaded."""
+def warm_kernels(on_compile: Callable[[], None] = lambda: None) -> None:
+    """Make sure that the compiled kernels are on disk.
+
+    `on_compile` is called where they have to be compiled, or another process is at it: that takes
+    about a minute.
+    """
     folder = Path(grow.stats.cache_path)
     marker = folder / f"{_PREFIX}{_fingerprint()}"
     if marker.exists():
         return
+    on_compile()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{_PREFIX}lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -27,6 +27,8 @@ from toast.specs import Specs
 from toast.stages import Stages
 from toast.writer import write
 
+FIRST_USE = "compiling kernels, once: about a minute"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanResult:
@@ -55,7 +57,7 @@ def make_plan(
         raise InvalidRequest(f"There is no planner {request.planner!r}.", f"Known: {names}.")
     stages = Stages(on_progress)
     stages.enter("kernels", 0.01)
-    warm_kernels()
+    warm_kernels(on_compile=lambda: stages.say(FIRST_USE))
     stages.enter("load", 0.05)
     source = load(module)
     stages.enter("analyse", 0.2)

@@ -31,6 +31,10 @@ class Stages:
         self._to = fraction if to is None else to
         self._tell(replace(self._last, stage=stage, fraction=fraction))
 
+    def say(self, stage: str) -> None:
+        """Call the stage otherwise in reports; its time stays under the name it was entered by."""
+        self._tell(replace(self._last, stage=stage))
+
     def report(self, progress: Progress) -> None:
         """Progress of a search within the stage."""
         whole = self._from + (self._to - self._from) * progress.fraction

@@ -20,13 +20,16 @@ def count():
     with open({log!r}, "a") as file:
         file.write("x")
 w._compile = count
-w.warm_kernels()
+def told():
+    with open({told!r}, "a") as file:
+        file.write("x")
+w.warm_kernels(on_compile=told)
 """
 
 
 def ask(directory: Path) -> subprocess.Popen[bytes]:
     """A process that wants the kernels in a cache of its own, and counts what it compiles."""
-    code = COUNTED.format(log=str(directory / "compiled"))
+    code = COUNTED.format(log=str(directory / "compiled"), told=str(directory / "told"))
     env = os.environ | {"NUMBA_CACHE_DIR": str(directory / "kernels")}
     return subprocess.Popen([sys.executable, "-c", code], env=env, cwd=ROOT)
 
@@ -44,6 +47,7 @@ def test_another_folder_for_temporary_files_is_no_reason(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert ask(tmp_path).wait(120) == 0
     assert (tmp_path / "compiled").read_text() == "x"
+    assert (tmp_path / "told").read_text() == "x", "only who has to wait is told"
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Callable
 from functools import cache
 
 import jax
@@ -17,6 +18,7 @@ from analysis.forms import Form, decode
 from search.progress import Progress
 from tests.modules import text
 from tests.toast.planned import gemma_text, request
+from toast import planning
 from toast.inspecting import inspect_module
 from toast.naming import common_pattern, pattern
 from toast.planfile import Plan
@@ -135,6 +137,19 @@ def test_what_fits_nothing_says_by_how_much() -> None:
     assert not plan.predicted.fits
     assert plan.predicted.peak_bytes > plan.memory_bytes == 1000
     assert plan.predicted.peak_bytes < plan.unsharded.peak_bytes
+
+
+def test_who_waits_for_kernels_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_kernels(on_compile: Callable[[], None]) -> None:
+        on_compile()
+
+    monkeypatch.setattr(planning, "warm_kernels", compile_kernels)
+    stages: list[str] = []
+    asked = request(rollouts=1)
+    plan = make_plan(gemma_text(), asked, on_progress=lambda event: stages.append(event.stage)).plan
+    assert stages[:3] == ["kernels", planning.FIRST_USE, "load"]
+    assert "kernels" in plan.stages
+    assert planning.FIRST_USE not in plan.stages
 
 
 def test_a_cancelled_job_still_gives_a_plan() -> None:
