@@ -50,10 +50,10 @@ class Specs:
         self._masks = evaluator.masks(state).tolist()
         self._names = [axis.name for axis in evaluator.mesh.axes]
         self._group = [item[0] for unit, _ in self._layouts.units for item in unit]
-        self._axes_of: dict[int, set[int]] = {}
+        axes_of: dict[int, set[int]] = {}
         for group, axis in self._taken(state):
-            self._axes_of.setdefault(group, set()).add(axis)
-        self._order = axis_orders(self._axes_of, self._masks, self._program, self._layouts)
+            axes_of.setdefault(group, set()).add(axis)
+        self._order = axis_orders(axes_of, self._masks, self._program, self._layouts)
         self._tensors: dict[int, Spec] = {}
 
     def _taken(self, state: Refined) -> Iterator[tuple[int, int]]:
@@ -94,8 +94,9 @@ class Specs:
     def pins(self) -> list[Pin]:
         """Where XLA must be told, as it would do otherwise by itself.
 
-        Of results that are made otherwise than they are kept, values with less axes than their
-        colours, uses that want another layout than the value's, and operands of guarded ops.
+        Of results that are made otherwise than they are kept, uses that want another layout than
+        the value's, and operands of guarded ops. Then whatever meets in an op agrees on it, and
+        Shardy's propagation has nothing to choose; more would be in the way of XLA's rewrites.
         """
         guarded = frozenset(guarded_ops(self._program)) if any(self._masks) else frozenset()
         uses = self._uses()
@@ -117,7 +118,8 @@ class Specs:
         """Pins where values are defined; `left` are those that a use wants otherwise.
 
         Shardy takes what such a use is pinned to for the layout of the value itself, if nothing
-        else is said of that.
+        else is said of that; and what a value is kept in for the layout in which it is made, so
+        that it is told both.
         """
         program, layouts = self._program, self._layouts
         found = []
@@ -128,26 +130,10 @@ class Specs:
             spec = self.value(value)
             computed = self.tensor(int(layouts.result_tensor[value]))
             guard = op in guarded
-            if computed != spec or guard or value in left or self._goes_without(value):
-                through = stations(computed, spec)
-                if guard and computed != spec:
-                    through = (computed, *through)
+            if computed != spec or guard or value in left:
+                through = (computed, *stations(computed, spec)) if computed != spec else ()
                 found.append(Pin(value=value, spec=spec, through=through))
         return found
-
-    def _goes_without(self, value: int) -> bool:
-        """Whether a dimension has not all the axes that its colour has.
-
-        Another dimension took one first, or it does not divide the size. Shardy knows of no order
-        among colours: it may give such an axis to either dimension, or to none, and pass that on.
-        """
-        unit = int(self._layouts.value_unit[value])
-        first = self._layouts.unit_start[unit]
-        return any(
-            size > 1 and not self._masks[first + place] >> axis & 1
-            for place, (group, size, *_) in enumerate(self._layouts.units[unit][0])
-            for axis in self._axes_of.get(group, ())
-        )
 
     def _uses(self) -> list[Pin]:
         found = []

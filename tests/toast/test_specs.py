@@ -101,6 +101,18 @@ def test_and_so_in_a_training_step() -> None:
         assert deviating(data, evaluator, state) == [], state
 
 
+@pytest.mark.parametrize(("argument", "dim"), [(1, 0), (6, 1)], ids=["vocabulary", "head size"])
+def test_and_where_a_sum_over_rows_is_scattered_over_their_axis(argument: int, dim: int) -> None:
+    """Told only where the sum is kept, Shardy takes the axis off the rows that are summed."""
+    data = gemma.lower(gemma.PRESETS["tiny"]).as_text().encode()
+    evaluator = evaluator_of(data, MESH)
+    tokens = len(evaluator.analysis.program.arguments) - 2
+    places = [(tokens, 0), (argument, dim)]
+    groups = [argument_group(evaluator.analysis, *place) for place in places]
+    state = tuple(Action(group=group, axis=1) for group in groups)
+    assert deviating(data, evaluator, state) == []
+
+
 TWO_PRODUCTS = b"""
 func.func public @main(%x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %v: tensor<16x32xf32>)
     -> tensor<64x32xf32> {
@@ -154,5 +166,5 @@ def test_the_axis_that_stays_leads() -> None:
     specs = Specs(evaluator, state)
     argument = evaluator.analysis.program.arguments[0].value
     assert specs.value(argument) == [["b", "a"], []]
-    moved = [pin for pin in specs.pins() if pin.through]
-    assert moved == []
+    (sums,) = [pin for pin in specs.pins() if pin.through]
+    assert (sums.through, sums.spec) == (([["b"], []],), [["b", "a"], []]), "a is only added"
