@@ -26,6 +26,9 @@ from costmodel.roles import EXPENSIVE, LAYOUT, Role, role
 MAX_SOURCES = 24
 """A fusion that would read more values than this is cut, as compilers cut theirs."""
 
+SIMPLE = frozenset(
+    f"stablehlo.{name}" for name in ("add", "subtract", "multiply", "maximum", "minimum", "constant")
+)
 Bools = NDArray[np.bool_]
 
 
@@ -80,6 +83,7 @@ class _Inputs:
     contractions: frozenset[int]
     expensive: bool = False
     light: bool = True
+    simple: bool = True
 
 
 def fuse(program: Program, policy: Policy = TPU) -> Fusion:
@@ -249,6 +253,15 @@ class _Fuser:
         read = sum(min(self._bytes(source), own) for source in sources)
         return users * read <= read + (users + 1) * own
 
+    def _is_simple(self, value: int, needs: _Inputs) -> bool:
+        """Whether a GPU's matrix product computes an f32 operand inside: cheaply, of one tensor."""
+        if not needs.simple or needs.contractions or self._program.dtype(value) != "f32":
+            return False
+        own = self._bytes(value)
+        sources = {self._program.sources[use] for use in needs.uses}
+        large = [source for source in sources if 2.0 * self._bytes(source) >= own]
+        return len(large) <= 1 and all(self._bytes(source) <= own for source in large)
+
     def _absorbs(self, value: int, use: int, needs: _Inputs) -> bool:
         """Whether the op of a use can compute the value inside itself.
 
@@ -260,7 +273,7 @@ class _Fuser:
         if kind in (Role.NOTHING, Role.OPAQUE) or program.op_trips[op] != program.op_trips[home]:
             return False
         if kind is Role.CONTRACTION and not self._policy.around and not needs.light:
-            return False
+            return program.kind(op) == "stablehlo.dot_general" and self._is_simple(value, needs)
         return kind is not Role.UPDATE or use != program.op_uses[op]
 
 
@@ -279,6 +292,7 @@ def _gather(
     contractions: set[int] = {op} if kind is Role.CONTRACTION else set()
     name = program.kind(op)
     expensive, light = name in EXPENSIVE, name in LAYOUT
+    simple = light or name in SIMPLE
     for use in program.uses_of(op):
         value = program.sources[use]
         if written[value]:
@@ -289,7 +303,8 @@ def _gather(
             contractions |= inner.contractions
             expensive |= inner.expensive
             light &= inner.light
-    return _Inputs(frozenset(uses), frozenset(contractions), expensive, light)
+            simple &= inner.simple
+    return _Inputs(frozenset(uses), frozenset(contractions), expensive, light, simple)
 
 
 def _schedule(program: Program, roots: list[Root]) -> Ints:

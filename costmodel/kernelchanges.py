@@ -64,9 +64,11 @@ def _forget(t: Any, s: Any) -> None:
     s.stale[:] = True
     overwrite(s.priced, s.mask)
     s.delta[:] = 0.0
+    s.short[:] = 0.0
     s.live_held[:] = 0.0
     s.copy_held[:] = 0.0
     s.sum_held[:] = 0.0
+    s.summed_held[:] = 0.0
     s.feed_held[:] = 0.0
     s.noted[4] = 1
     for tensor in range(len(t.tensor_itemsize)):

@@ -15,14 +15,12 @@ from costmodel.liveness import Copy, Intervals
 def memory_columns(intervals: Intervals) -> dict[str, Any]:
     """The columns of `Tables` that memory is priced by, between events."""
     live = [*intervals.live.values(), *(held for _, held in intervals.beside)]
-    copies = intervals.copies
+    copies, beside = intervals.copies, len(intervals.beside)
     sums, feeds = intervals.sums.values(), intervals.feeds.values()
     wanted = [row for _, rows in copies for row in rows]
-    moments = [*sums, *feeds]
     begins = [
-        *(row[1] for row in live),
-        *(row[1] for row in wanted),
-        *(row[2] for row in moments),
+        *(row[1] for row in [*live, *wanted]),
+        *(row[2] for row in [*sums, *feeds]),
     ]
     events = np.unique(ints([0, *begins]))
     classes = {row: number for number, row in enumerate(dict.fromkeys(map(_layouts, copies)))}
@@ -33,13 +31,18 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
         "live_from": _at(events, [row[1] for row in live]),
         "live_to": _at(events, [row[2] for row in live]),
         "live_width": floats([row[3] for row in live]),
+        "live_short": ints(
+            [value not in intervals.returned for value in intervals.live] + [False] * beside
+        ),
         "sum_row": ints([row[0] for row in sums]),
         "sum_tensor": ints([row[1] for row in sums]),
         "sum_at": _at(events, [row[2] for row in sums]),
-        "sum_stored": ints([row[3] for row in sums]),
+        "sum_to": _at(events, [row[3] for row in sums]),
+        "sum_stored": ints([row[4] for row in sums]),
         "feed_row": ints([row[0] for row in feeds]),
         "feed_tensor": ints([row[1] for row in feeds]),
         "feed_at": _at(events, [row[2] for row in feeds]),
+        "feed_width": floats([row[3] for row in feeds]),
         "kind_source": ints([source for source, _ in classes]),
         "kind_start": starts([tensors for _, tensors in classes]),
         "kind_tensor": flat([tensors for _, tensors in classes]),
@@ -48,13 +51,14 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
         "copy_tensor": ints([row[0] for row in wanted]),
         "copy_from": _at(events, [row[1] for row in wanted]),
         "copy_to": _at(events, [row[2] for row in wanted]),
+        "copy_narrow": ints([row[3] for row in wanted]),
         "event_position": np.append(events, intervals.positions),
     }
 
 
 def _layouts(copy: Copy) -> tuple[int, tuple[int, ...]]:
     source, wanted = copy
-    return source, tuple(tensor for tensor, _, _ in wanted)
+    return source, tuple(row[0] for row in wanted)
 
 
 def _at(events: Ints, positions: Sequence[int]) -> Ints:

@@ -59,8 +59,10 @@ class Tables(NamedTuple):
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
-    partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
-    scattered. `windowed`: reduce-scatters run block by block beside their product;
+    partial sums of a row of partials, each at one event, what they add up to until `sum_to`,
+    `feed_*` what feeds an op whose sums are scattered. `on_chip_buffers` bytes of what is alive
+    for a short time may be on the chip (`live_short`, not what `main` returns), of what
+    collectives read or write where `on_chip_sent`. `windowed`: reduce-scatters run block by block beside their product;
     `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
     f32 that only products read travels in 16 bits (`edge_to_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
@@ -136,13 +138,16 @@ class Tables(NamedTuple):
     live_from: Ints
     live_to: Ints
     live_width: Floats
+    live_short: Ints
     sum_row: Ints
     sum_tensor: Ints
     sum_at: Ints
+    sum_to: Ints
     sum_stored: Ints
     feed_row: Ints
     feed_tensor: Ints
     feed_at: Ints
+    feed_width: Floats
     kind_source: Ints
     kind_start: Ints
     kind_tensor: Ints
@@ -151,6 +156,7 @@ class Tables(NamedTuple):
     copy_tensor: Ints
     copy_from: Ints
     copy_to: Ints
+    copy_narrow: Ints
     event_position: Ints
     floor_tensor: Ints
     floor_count: Floats
@@ -172,6 +178,8 @@ class Tables(NamedTuple):
     element_rate: float
     overhead: float
     on_chip: float
+    on_chip_buffers: float
+    on_chip_sent: bool
     feeding: float
     beside: float
     floored: bool
@@ -215,6 +223,8 @@ def _build(
         element_rate=device.element_rate,
         overhead=device.op_overhead,
         on_chip=float(device.on_chip_bytes),
+        on_chip_buffers=float(device.on_chip_buffers),
+        on_chip_sent=device.on_chip_sent,
         feeding=FEEDING if policy.around else 1.0,
         beside=BESIDE if policy.around else 1.0,
         floored=True,
