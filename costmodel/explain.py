@@ -100,10 +100,9 @@ class Explanation:
     """`held` is all memory, `alive` what of it is in main memory at the peak, largest first.
 
     `on_chip` bytes of what is held at the peak are on the chip: the smallest of the short-lived,
-    as many as its compiler gives to buffers.
-    `timeline[p]` are the bytes in main memory at position p of the schedule; the last position is the end of the
-    step, where its results are all that is left. `position` is the first at which the peak is
-    reached.
+    as many as its compiler gives to buffers. `timeline[p]` are the bytes in main memory at
+    position p of the schedule; the last position is the end of the step, where its results are all
+    that is left. `position` is the first at which the peak is reached.
     """
 
     cost: Cost

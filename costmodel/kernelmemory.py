@@ -28,25 +28,26 @@ those that are made, that come, and that are added up."""
 
 @inner
 def _hold(
-    t: Any, s: Any, held: Any, table: int, row: int, first: int, last: int, size: float, piece: float
+    t: Any, s: Any, held: Any, table: int, row: int,
+    first: int, last: int, size: float, piece: float,
 ) -> None:  # fmt: skip
     """Count `size` bytes over the events [first, last] instead of those `held` for the row.
 
     They may be on the chip where each `piece` of them is small, and they are not there for long.
     """
-    short = 0.0
-    if piece <= SMALL * t.on_chip_buffers:
-        if t.event_position[last + 1] - t.event_position[first] <= SOON:
-            short = size
+    soon = t.event_position[last + 1] - t.event_position[first] <= SOON
+    short = size if soon and piece <= SMALL * t.on_chip_buffers else 0.0
     if size > 0.0:
         place = 1 if short > 0.0 else 0
         note(s.journal, s.noted, table, row, place, first, last, 1.0, size, 0.0)
-    s.delta[first] += size - held[row, 0]
-    s.delta[last + 1] -= size - held[row, 0]
-    s.short[first] += short - held[row, 1]
-    s.short[last + 1] -= short - held[row, 1]
-    held[row, 0] = size
-    held[row, 1] = short
+    if size != held[row, 0]:
+        s.delta[first] += size - held[row, 0]
+        s.delta[last + 1] -= size - held[row, 0]
+        held[row, 0] = size
+    if short != held[row, 1]:
+        s.short[first] += short - held[row, 1]
+        s.short[last + 1] -= short - held[row, 1]
+        held[row, 1] = short
 
 
 @inner

@@ -106,17 +106,21 @@ def _sums(
         if len(values) == 1:
             tensor = int(layouts.result_tensor[values[0]])
             stored = bool(fusion.written[values[0]]) and op not in unstored
-            at, end = int(fusion.position[op]), high[op]
-            at = at if stored else min(at, end)
-            found[op] = (row, tensor, at, max(at, end - (op in over)), stored)
+            at = int(fusion.position[op]) if stored else min(int(fusion.position[op]), high[op])
+            end = high[op] - (op in over)
+            found[op] = (row, tensor, at, max(at, end), stored or end < at)
     return found
 
 
 def _written_over(program: Program, fusion: Fusion) -> set[int]:
-    """Fused products over whose result, once added up, what is made of it is written."""
-    found = set()
+    """Fused products over whose result, once added up, what is made of it is written.
+
+    Not what is written over a donated argument instead.
+    """
+    found, kept = set(), _reusing_results(program)
     for root in fusion.roots:
-        made = [value for value in program.values_of(root.op) if not fusion.narrow[value]]
+        values = set(program.values_of(root.op)) - kept
+        made = [value for value in values if not fusion.narrow[value]]
         for op in root.contractions:
             product = program.values_of(op)[0]
             if op != root.op and any(_alike(program, product, value) for value in made):
@@ -130,7 +134,8 @@ def _feeds(
     """What contractions compute inside themselves, with the row of their partial sums.
 
     Where those are scattered a TPU sends the sums while it multiplies, block by block, and every
-    block needs the whole operand in memory, in the 16 bits that its matrix unit takes. On a GPU there are none: it stores them in any case.
+    block needs the whole operand in memory, in the 16 bits that its matrix unit takes. On a GPU
+    there are none: it stores them in any case.
     """
     found = {}
     for op, row in rows.items():

@@ -18,10 +18,8 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
     copies, beside = intervals.copies, len(intervals.beside)
     sums, feeds = intervals.sums.values(), intervals.feeds.values()
     wanted = [row for _, rows in copies for row in rows]
-    begins = [
-        *(row[1] for row in [*live, *wanted]),
-        *(row[2] for row in [*sums, *feeds]),
-    ]
+    begins = [row[1] for row in live] + [row[1] for row in wanted]
+    begins += [row[2] for row in sums] + [row[2] for row in feeds]
     events = np.unique(ints([0, *begins]))
     classes = {row: number for number, row in enumerate(dict.fromkeys(map(_layouts, copies)))}
     return {

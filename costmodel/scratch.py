@@ -28,8 +28,9 @@ class Scratch(NamedTuple):
     `kerneljournal`.
 
     What the layout priced last cost, `priced[item]` its masks: `X_seconds` by row, `X_held` bytes
-    by row and how many of them may be on the chip, `copy_from` and `copy_to` the events between which a copy is held. `stale[term]` tells
-    of the rows to price again; see `kernelchanges`. The fifth of `noted` is 0 before all this.
+    by row and how many of them may be on the chip, `copy_from` and `copy_to` the events between
+    which a copy is held. `stale[term]` tells of the rows to price again; see `kernelchanges`. The
+    fifth of `noted` is 0 before all this.
     """
 
     mask: Ints

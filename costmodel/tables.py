@@ -60,11 +60,12 @@ class Tables(NamedTuple):
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
     partial sums of a row of partials, each at one event, what they add up to until `sum_to`,
-    `feed_*` what feeds an op whose sums are scattered. `on_chip_buffers` bytes of what is alive
-    for a short time may be on the chip (`live_short`, not what `main` returns), of what
-    collectives read or write where `on_chip_sent`. `windowed`: reduce-scatters run block by block beside their product;
-    `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
-    f32 that only products read travels in 16 bits (`edge_to_narrow`, as in `rows`).
+    `feed_*` what feeds an op whose sums are scattered. `on_chip_buffers` bytes of what is small
+    and alive for a short time may be on the chip (`live_short`: not what `main` returns), of what
+    collectives read or write where `on_chip_sent`. `windowed`: reduce-scatters run block by block
+    beside their product; `summed_whole`: the axes over which together nothing is scattered, 0 for
+    none; `narrows`: an f32 that only products read travels in 16 bits (`edge_to_narrow` and
+    `copy_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).

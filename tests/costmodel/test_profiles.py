@@ -33,6 +33,7 @@ def test_every_chip_is_complete_and_each_figure_has_its_source(name: str) -> Non
     figures |= {"stream_efficiency", "element_rate", "op_overhead", "tile"}
     figures |= {f"links.{link.name}" for link in device.links}
     figures |= {"on_chip_bytes"} if device.on_chip_bytes else set()
+    figures |= {"on_chip_buffers", "on_chip_sent"} if device.on_chip_buffers else set()
     assert figures <= set(device.sources)
     others = set(device.sources) - figures
     assert others <= {"windowed", *(f"flops.{dtype}" for dtype in device.flops)}
