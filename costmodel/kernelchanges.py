@@ -64,7 +64,6 @@ def _forget(t: Any, s: Any) -> None:
     s.stale[:] = True
     overwrite(s.priced, s.mask)
     s.delta[:] = 0.0
-    s.short[:] = 0.0
     s.live_held[:] = 0.0
     s.copy_held[:] = 0.0
     s.sum_held[:] = 0.0

@@ -16,11 +16,8 @@ from costmodel.dependencies import FEEDS, KINDS, LIVES, SUMS
 from costmodel.kernelchanges import is_stale
 from costmodel.kerneljournal import BASE, COPY, FEED, LIVE, SUM, SUMMED, note
 from costmodel.kernelmoves import MANY, in_blocks, is_narrow, same
+from costmodel.memorytables import SOON
 
-SMALL = 0.25
-"""What may be on the chip has at most this part of what there is for buffers."""
-SOON = 64
-"""For so many positions of the schedule it may stay there."""
 MANY_BLOCKS, FEW_BLOCKS = 6.0, 3.0
 """How many blocks of sums there are at once while they are sent, both ways round and one way:
 those that are made, that come, and that are added up."""
@@ -33,20 +30,19 @@ def _hold(
 ) -> None:  # fmt: skip
     """Count `size` bytes over the events [first, last] instead of those `held` for the row.
 
-    They may be on the chip where each `piece` of them is small, and they are not there for long.
+    They may be on the chip where each `piece` of them is small.
     """
-    soon = t.event_position[last + 1] - t.event_position[first] <= SOON
-    short = size if soon and piece <= SMALL * t.on_chip_buffers else 0.0
+    short = size if piece <= t.on_chip_piece else 0.0
     if size > 0.0:
         place = 1 if short > 0.0 else 0
         note(s.journal, s.noted, table, row, place, first, last, 1.0, size, 0.0)
     if size != held[row, 0]:
-        s.delta[first] += size - held[row, 0]
-        s.delta[last + 1] -= size - held[row, 0]
+        s.delta[first, 0] += size - held[row, 0]
+        s.delta[last + 1, 0] -= size - held[row, 0]
         held[row, 0] = size
     if short != held[row, 1]:
-        s.short[first] += short - held[row, 1]
-        s.short[last + 1] -= short - held[row, 1]
+        s.delta[first, 1] += short - held[row, 1]
+        s.delta[last + 1, 1] -= short - held[row, 1]
         held[row, 1] = short
 
 
@@ -93,7 +89,9 @@ def _add_copies(t: Any, s: Any) -> None:
                     narrow = narrow and is_narrow(t, t.copy_narrow[other])
             s.copy_from[row], s.copy_to[row] = begin, end
             size = s.local[t.copy_tensor[row]] * (0.5 if narrow else 1.0)
-            _hold(t, s, s.copy_held, COPY, row, begin, end, size, _sent(t, size))
+            soon = t.event_position[end + 1] - t.event_position[begin] <= SOON
+            piece = _sent(t, size) if soon else np.inf
+            _hold(t, s, s.copy_held, COPY, row, begin, end, size, piece)
 
 
 @inner
@@ -123,7 +121,8 @@ def _add_sums(t: Any, s: Any) -> None:
                 size, piece = min(whole, left * (MANY_BLOCKS if many else FEW_BLOCKS)), left
         at, to = t.sum_at[k], t.sum_to[k]
         _hold(t, s, s.sum_held, SUM, k, at, at, size, _sent(t, piece))
-        _hold(t, s, s.summed_held, SUMMED, k, at, to, summed, _sent(t, summed))
+        piece = _sent(t, summed) if t.sum_short[k] else np.inf
+        _hold(t, s, s.summed_held, SUMMED, k, at, to, summed, piece)
 
 
 @inner
@@ -160,7 +159,7 @@ def peak_bytes(t: Any, s: Any) -> float:
     _add_feeds(t, s)
     peak, alive, short = 0.0, 0.0, 0.0
     for event in range(len(s.delta)):
-        alive += s.delta[event]
-        short += s.short[event]
+        alive += s.delta[event, 0]
+        short += s.delta[event, 1]
         peak = max(peak, alive - min(short, t.on_chip_buffers))
     return base + peak

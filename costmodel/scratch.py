@@ -21,8 +21,8 @@ class Scratch(NamedTuple):
     `mask[item]` is the set of axes on an item as bits, `shards[item]` their product, `used[unit]`
     the axes that a unit has given away; `local[tensor]` bytes on one device;
     `leader` of each layout that uses want the first that is the same in this state, -1 where it is
-    that of the value; `delta[event]` change of the bytes alive, `short[event]` of those that may be
-    on the chip; `reduced[row]` the
+    that of the value; `delta[event]` change of the bytes alive, and of those that may be on
+    the chip; `reduced[row]` the
     axes over which a row of the partials has partial sums. `journal` [entries, columns],
     where it has any, tells what was added up, and `noted` how far it is written; see
     `kerneljournal`.
@@ -39,7 +39,6 @@ class Scratch(NamedTuple):
     local: Floats
     leader: Ints
     delta: Floats
-    short: Floats
     reduced: Ints
     priced: Ints
     stale: NDArray[np.bool_]
@@ -74,8 +73,7 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         used=np.zeros(len(tables.unit_start) - 1, dtype=np.int64),
         local=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
         leader=np.zeros(len(tables.kind_tensor), dtype=np.int64),
-        delta=np.zeros(len(tables.event_position) + 1, dtype=np.float64),
-        short=np.zeros(len(tables.event_position) + 1, dtype=np.float64),
+        delta=np.zeros((len(tables.event_position) + 1, 2)),
         reduced=np.zeros(len(tables.part_weight), dtype=np.int64),
         priced=np.zeros(items, dtype=np.int64),
         stale=np.zeros(int(tables.term_first[-1]), dtype=np.bool_),

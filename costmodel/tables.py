@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
@@ -38,6 +39,9 @@ PLACING = 0.29
 BESIDE = 0.7
 """What handling an element costs that a product has just made on a TPU, over loading it as well."""
 
+SMALL = 0.25
+"""What may be on the chip has at most this part of what there is for buffers."""
+
 
 class Tables(NamedTuple):
     """Arrays for the kernels; `X_start` has one entry more than there are X.
@@ -60,12 +64,12 @@ class Tables(NamedTuple):
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
     partial sums of a row of partials, each at one event, what they add up to until `sum_to`,
-    `feed_*` what feeds an op whose sums are scattered. `on_chip_buffers` bytes of what is small
-    and alive for a short time may be on the chip (`live_short`: not what `main` returns), of what
-    collectives read or write where `on_chip_sent`. `windowed`: reduce-scatters run block by block
-    beside their product; `summed_whole`: the axes over which together nothing is scattered, 0 for
-    none; `narrows`: an f32 that only products read travels in 16 bits (`edge_to_narrow` and
-    `copy_narrow`, as in `rows`).
+    `feed_*` what feeds an op whose sums are scattered. `on_chip_buffers` bytes of what is alive
+    for a short time (`X_short`; not what `main` returns) in pieces of up to `on_chip_piece` may be
+    on the chip, of what collectives read or write where `on_chip_sent`. `windowed`: reduce-scatters
+    run block by block beside their product; `summed_whole`: the axes over which together nothing is
+    scattered, 0 for none; `narrows`: an f32 that only products read travels in 16 bits
+    (`edge_to_narrow` and `copy_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
@@ -139,11 +143,12 @@ class Tables(NamedTuple):
     live_from: Ints
     live_to: Ints
     live_width: Floats
-    live_short: Ints
+    live_short: NDArray[np.bool_]
     sum_row: Ints
     sum_tensor: Ints
     sum_at: Ints
     sum_to: Ints
+    sum_short: NDArray[np.bool_]
     sum_stored: Ints
     feed_row: Ints
     feed_tensor: Ints
@@ -180,6 +185,7 @@ class Tables(NamedTuple):
     overhead: float
     on_chip: float
     on_chip_buffers: float
+    on_chip_piece: float
     on_chip_sent: bool
     feeding: float
     beside: float
@@ -225,6 +231,7 @@ def _build(
         overhead=device.op_overhead,
         on_chip=float(device.on_chip_bytes),
         on_chip_buffers=float(device.on_chip_buffers),
+        on_chip_piece=SMALL * device.on_chip_buffers,
         on_chip_sent=device.on_chip_sent,
         feeding=FEEDING if policy.around else 1.0,
         beside=BESIDE if policy.around else 1.0,

@@ -14,8 +14,10 @@ from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.explain import explain
 from costmodel.kerneljournal import Entry
-from costmodel.kernelmemory import FEW_BLOCKS, MANY_BLOCKS, SMALL, SOON
+from costmodel.kernelmemory import FEW_BLOCKS, MANY_BLOCKS
+from costmodel.memorytables import SOON
 from costmodel.mesh import Mesh
+from costmodel.tables import SMALL
 from examples import gemma
 from search.actions import action_space
 from tests.costmodel.test_explain import assert_adds_up
@@ -86,7 +88,7 @@ def test_a_state_costs_the_same_whatever_was_priced_before(
         cost = evaluator.cost(state, used)
         assert cost == evaluator.cost(state, evaluator.new_scratch())
     evaluator.cost(states[-1], fresh)
-    for name in ("delta", "short", "sum_held", "summed_held"):
+    for name in ("delta", "sum_held", "summed_held"):
         assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
 
 
