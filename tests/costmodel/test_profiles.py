@@ -106,6 +106,11 @@ MISTAKES = {
         "reserved_bytes = 17179869184",
         "less than memory_bytes",
     ),
+    "chip": (
+        "on_chip_buffers = 117440512",
+        "on_chip_buffers = 134217729",
+        "has to be at most on_chip_bytes",
+    ),
     "topology": ('topology = "torus"', 'topology = "star"', "one of torus, switch, ring"),
     "dims": ("dims = [16, 16]", "dims = []", "one to three lengths"),
     "links": ("links = 4", "links = 5", "two for each of dims"),
