@@ -21,7 +21,7 @@ from analysis.types import itemsize
 from costmodel.devices import Device
 from costmodel.kernelmerge import Kernel, Root, merge_roots
 from costmodel.reductions import merge_reductions
-from costmodel.roles import EXPENSIVE, LAYOUT, Role, role
+from costmodel.roles import CHEAP, EXPENSIVE, LAYOUT, Role, role
 
 MAX_SOURCES = 24
 """A fusion that would read more values than this is cut, as compilers cut theirs."""
@@ -73,13 +73,15 @@ class Fusion:
 class _Inputs:
     """What computing a fused value needs: uses of stored values, and contractions inside it.
 
-    `expensive` where costly arithmetic is inside, `light` where there is none at all.
+    `expensive` where costly arithmetic is inside, `light` where there is none at all, `cheap`
+    where the rest is.
     """
 
     uses: frozenset[int]
     contractions: frozenset[int]
     expensive: bool = False
     light: bool = True
+    cheap: bool = True
 
 
 def fuse(program: Program, policy: Policy = TPU) -> Fusion:
@@ -249,6 +251,18 @@ class _Fuser:
         read = sum(min(self._bytes(source), own) for source in sources)
         return users * read <= read + (users + 1) * own
 
+    def _is_repeated(self, value: int, needs: _Inputs) -> bool:
+        """Whether a GPU's products compute an operand inside: an f32, cheaply, of one tensor.
+
+        Vectors that are spread over it may come to that.
+        """
+        if not needs.cheap or self._program.dtype(value) != "f32":
+            return False
+        own = self._bytes(value)
+        sources = {self._program.sources[use] for use in needs.uses}
+        large = [source for source in sources if 2.0 * self._bytes(source) >= own]
+        return len(large) <= 1 and all(self._bytes(source) <= own for source in large)
+
     def _absorbs(self, value: int, use: int, needs: _Inputs) -> bool:
         """Whether the op of a use can compute the value inside itself.
 
@@ -260,7 +274,7 @@ class _Fuser:
         if kind in (Role.NOTHING, Role.OPAQUE) or program.op_trips[op] != program.op_trips[home]:
             return False
         if kind is Role.CONTRACTION and not self._policy.around and not needs.light:
-            return False
+            return program.kind(op) == "stablehlo.dot_general" and self._is_repeated(value, needs)
         return kind is not Role.UPDATE or use != program.op_uses[op]
 
 
@@ -279,6 +293,7 @@ def _gather(
     contractions: set[int] = {op} if kind is Role.CONTRACTION else set()
     name = program.kind(op)
     expensive, light = name in EXPENSIVE, name in LAYOUT
+    cheap = light or name in CHEAP
     for use in program.uses_of(op):
         value = program.sources[use]
         if written[value]:
@@ -289,7 +304,8 @@ def _gather(
             contractions |= inner.contractions
             expensive |= inner.expensive
             light &= inner.light
-    return _Inputs(frozenset(uses), frozenset(contractions), expensive, light)
+            cheap &= inner.cheap
+    return _Inputs(frozenset(uses), frozenset(contractions), expensive, light, cheap)
 
 
 def _schedule(program: Program, roots: list[Root]) -> Ints:

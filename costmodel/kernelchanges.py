@@ -67,6 +67,7 @@ def _forget(t: Any, s: Any) -> None:
     s.live_held[:] = 0.0
     s.copy_held[:] = 0.0
     s.sum_held[:] = 0.0
+    s.summed_held[:] = 0.0
     s.feed_held[:] = 0.0
     s.noted[4] = 1
     for tensor in range(len(t.tensor_itemsize)):

@@ -41,6 +41,8 @@ class Entry(IntEnum):
     FLOOR = 11
     """What computation lacks of the time that main memory takes for arguments and results, the
     part of one tensor of them (row of floors)."""
+    SUMMED = 12
+    """Memory of what partial sums add up to, where nothing else stores it (row of sums)."""
 
 
 class Bound(IntEnum):
@@ -54,11 +56,13 @@ class Bound(IntEnum):
 TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS = range(8)
 """The columns of the journal. `kind` and `detail` are a bound, a collective and its axes, or the
 first and last position of memory; `size` is bytes; all three are counted `count` times."""
-COLUMNS = 8
+COLUMNS, SHORT = 8, PLACE
+"""Of memory the place is 1 where it may be on the chip."""
 
-ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, FEED, LOCAL, FLOOR = (
+ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, FEED, LOCAL, FLOOR, SUMMED = (
     int(entry) for entry in Entry
 )
+MEMORY = (BASE, LIVE, COPY, SUM, SUMMED, FEED)
 
 
 @inner

@@ -43,7 +43,7 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
 
 
 @inner
-def _in_blocks(t: Any, s: Any, row: int, axes: int, size: float) -> bool:
+def in_blocks(t: Any, s: Any, row: int, axes: int, size: float) -> bool:
     """Whether the sums of a row of partials are scattered block by block beside their product.
 
     Two devices have nothing to gain from it, nor four that are no line, nor has what takes much
@@ -67,7 +67,7 @@ def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) ->
 
     Between many devices one half of them goes each way round, at the same time.
     """
-    if not _in_blocks(t, s, row, axes, size):
+    if not in_blocks(t, s, row, axes, size):
         return float(collective(t, s, REDUCE_SCATTER, axes, size, weight))
     block, blocks = size / t.axes_shards[axes], weight * (t.axes_shards[axes] + 0.5)
     hop, rate = t.axes_alpha[COLLECTIVE_PERMUTE, axes, 0], t.axes_beta[COLLECTIVE_PERMUTE, axes, 0]
@@ -236,7 +236,7 @@ def unfused_sums(t: Any, s: Any) -> float:
                 weight, place = t.part_weight[row], k - t.part_result_start[row]
                 whole, left = s.local[t.part_computed[k]], s.local[t.part_defined[k]]
                 passes = t.part_passes[row] * left
-                if left < whole and _in_blocks(t, s, row, s.reduced[row], whole):
+                if left < whole and in_blocks(t, s, row, s.reduced[row], whole):
                     passes += 2.0 * whole
                 if passes == 0.0:
                     continue
@@ -248,9 +248,9 @@ def unfused_sums(t: Any, s: Any) -> float:
 
 
 @inner
-def is_narrow(t: Any, k: int) -> bool:
-    """Whether what a use wants travels in 16 bits."""
-    return bool(t.edge_to_narrow[k] > (0 if t.narrows else 1))
+def is_narrow(t: Any, width: int) -> bool:
+    """Whether what a use wants in this width travels in 16 bits."""
+    return bool(width > (0 if t.narrows else 1))
 
 
 @inner
@@ -271,10 +271,10 @@ def edges(t: Any, s: Any) -> float:
             if same(t, s, source, target):
                 continue
             known = False
-            narrow = is_narrow(t, k)
+            narrow = is_narrow(t, t.edge_to_narrow[k])
             for j in range(first, last):
                 if j != k and same(t, s, t.edge_to[j], target):
-                    known, narrow = known or j < k, narrow and is_narrow(t, j)
+                    known, narrow = known or j < k, narrow and is_narrow(t, t.edge_to_narrow[j])
             if not known:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
                 width = 0.5 if narrow else 1.0

@@ -13,19 +13,21 @@ from costmodel.columns import flat, ints
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
-from costmodel.rows import Edges
+from costmodel.rows import Edges, narrowed, travel_width
 from costmodel.turned import copied_beside, inside_kernels
 
 Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
 Held = tuple[int, int, int, float]
 """The same, and the part of its bytes that it is stored in."""
-Feed = tuple[int, int, int]
-"""(row of the op among the partials, tensor that it reads, position)."""
-Sum = tuple[int, int, int, bool]
-"""(row of the op, tensor as computed, position, whether the result is stored in any case)."""
-Copy = tuple[int, list[Live]]
-"""(tensor of a value, what its uses want: each in a layout and over positions of its own)."""
+Feed = tuple[int, int, int, float]
+"""(row of the op among the partials, tensor that it reads, position, the part of its bytes)."""
+Sum = tuple[int, int, int, int, bool]
+"""(row of the op, tensor as computed, position, last position at which what they add up to is
+read, whether that is stored in any case)."""
+Copy = tuple[int, list[tuple[int, int, int, int]]]
+"""(tensor of a value, what its uses want: each in a layout, over positions of its own, and in what
+width it travels, as in `rows`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,8 @@ class Intervals:
     `live` are buffers by the value that stands for each, `beside` what a compiler
     keeps besides because of the way that elements lie in memory. For a moment each there are
     `sums` by op, the partial sums before they are added up over devices, and `feeds` by use: what
-    a contraction whose sums are scattered cannot compute inside itself.
+    a contraction whose sums are scattered cannot compute inside itself. `returned` buffers are
+    results of the program.
     """
 
     base: Counter[int]
@@ -44,6 +47,7 @@ class Intervals:
     copies: list[Copy]
     sums: dict[int, Sum]
     feeds: dict[int, Feed]
+    returned: set[int]
     positions: int
 
 
@@ -60,6 +64,7 @@ def live_intervals(
     spans = _buffer_spans(program, fusion, first, last)
     inside = inside_kernels(program, fusion) if fusion.policy.around else set()
     taken = {*arguments, *reused, *inside}
+    low, high = _roots_of_ops(program, fusion)
     live = {
         value: (int(layouts.value_tensor[value]), *span, 0.5 if fusion.narrow[value] else 1.0)
         for value, span in spans.items()
@@ -72,25 +77,54 @@ def live_intervals(
             (value, (int(layouts.value_tensor[value]), *span, width))
             for value, span, width in copied_beside(program, fusion)
         ],
-        copies=_copies(program, layouts, fusion, wanted),
-        sums=_sums(program, layouts, fusion, part_of, inside),
+        copies=_copies(program, layouts, wanted, low, high),
+        sums=_sums(program, layouts, fusion, part_of, inside, high),
         feeds=_feeds(program, layouts, fusion, part_of),
+        returned={value for value, row in live.items() if row[2] == program.ops},
         positions=program.ops + 1,
     )
 
 
 def _sums(
-    program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int], inside: set[int]
+    program: Program,
+    layouts: Layouts,
+    fusion: Fusion,
+    rows: dict[int, int],
+    inside: set[int],
+    high: list[int],
 ) -> dict[int, Sum]:
-    """Partial sums, and whether the result is stored where there are none to add up."""
+    """Partial sums, and whether the result is stored where there are none to add up.
+
+    Where it is not, what they add up to stays until something is computed of it, or less where
+    that is written over it.
+    """
     unstored = {program.makers[value] for value in inside}
+    over = _written_over(program, fusion)
     found = {}
     for op, row in rows.items():
         values = program.values_of(op)
         if len(values) == 1:
             tensor = int(layouts.result_tensor[values[0]])
             stored = bool(fusion.written[values[0]]) and op not in unstored
-            found[op] = (row, tensor, int(fusion.position[op]), stored)
+            at = int(fusion.position[op]) if stored else min(int(fusion.position[op]), high[op])
+            end = high[op] - (op in over)
+            found[op] = (row, tensor, at, max(at, end), stored or end < at)
+    return found
+
+
+def _written_over(program: Program, fusion: Fusion) -> set[int]:
+    """Fused products over whose result, once added up, what is made of it is written.
+
+    Not what is written over a donated argument instead.
+    """
+    found, kept = set(), _reusing_results(program)
+    for root in fusion.roots:
+        values = set(program.values_of(root.op)) - kept
+        made = [value for value in values if not fusion.narrow[value]]
+        for op in root.contractions:
+            product = program.values_of(op)[0]
+            if op != root.op and any(_alike(program, product, value) for value in made):
+                found.add(op)
     return found
 
 
@@ -100,7 +134,8 @@ def _feeds(
     """What contractions compute inside themselves, with the row of their partial sums.
 
     Where those are scattered a TPU sends the sums while it multiplies, block by block, and every
-    block needs the whole operand in memory. On a GPU there are none: it stores them in any case.
+    block needs the whole operand in memory, in the 16 bits that its matrix unit takes. On a GPU
+    there are none: it stores them in any case.
     """
     found = {}
     for op, row in rows.items():
@@ -109,7 +144,8 @@ def _feeds(
                 value = program.sources[use]
                 if not fusion.written[value] and not fusion.light[value]:
                     at = int(fusion.position[op])
-                    found[use] = (row, int(layouts.use_tensor[use]), at)
+                    part = 0.5 if program.dtype(value) == "f32" else 1.0
+                    found[use] = (row, int(layouts.use_tensor[use]), at, part)
     return found
 
 
@@ -184,15 +220,16 @@ def _alike(program: Program, one: int, other: int) -> bool:
     return bool(same_type) and program.shape(one) == program.shape(other)
 
 
-def _copies(program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges) -> list[Copy]:
-    low, high = _roots_of_ops(program, fusion)
-    copies = []
+def _copies(
+    program: Program, layouts: Layouts, wanted: Edges, low: list[int], high: list[int]
+) -> list[Copy]:
+    copies, joined = [], narrowed(program)
     for value, targets in wanted.items():
         copied = []
         for tensor, (_, uses) in targets.items():
             users = {program.user(use) for use in uses}
             span = (min(low[op] for op in users), max(high[op] for op in users))
-            copied.append((tensor, *span))
+            copied.append((tensor, *span, travel_width(program, value, uses, joined)))
         copies.append((int(layouts.value_tensor[value]), copied))
     return copies
 

@@ -302,11 +302,11 @@ def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
 def edge_rows(program: Program, layouts: Layouts, wanted: Edges) -> Rows[EdgeRow]:
     """Values with uses that may want another layout; the sources are the values."""
     rows: Rows[EdgeRow] = Rows()
-    narrowed = _narrowed(program)
+    joined = narrowed(program)
     for value, targets in wanted.items():
         row = tuple(
             sorted(
-                (tensor, trips, _width(program, value, uses, narrowed))
+                (tensor, trips, travel_width(program, value, uses, joined))
                 for tensor, (trips, uses) in targets.items()
             )
         )
@@ -315,14 +315,14 @@ def edge_rows(program: Program, layouts: Layouts, wanted: Edges) -> Rows[EdgeRow
     return rows
 
 
-def _width(program: Program, value: int, uses: list[int], narrowed: set[int]) -> int:
-    """One of `WIDE` and those after it."""
+def travel_width(program: Program, value: int, uses: list[int], narrowed: set[int]) -> int:
+    """In which width a value travels to these uses: one of `WIDE` and those after it."""
     if {program.user(use) for use in uses} <= narrowed and program.dtype(value) == "f32":
         return NARROW
     return NARROW_WHERE_TOLD if _is_narrow(program, value, uses) else WIDE
 
 
-def _narrowed(program: Program) -> set[int]:
+def narrowed(program: Program) -> set[int]:
     """Concatenations that nothing reads but converts to 16 bits: XLA converts what they join."""
     if CONCATENATE not in program.names:
         return set()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints
-from costmodel.kerneljournal import BASE, COLUMNS, COPY, DETAIL, FEED, KIND, LIVE, SUM, TABLE
+from costmodel.kerneljournal import COLUMNS, DETAIL, KIND, MEMORY, TABLE
 from costmodel.tables import Tables
 
 LINE = 256
@@ -21,14 +21,16 @@ class Scratch(NamedTuple):
     `mask[item]` is the set of axes on an item as bits, `shards[item]` their product, `used[unit]`
     the axes that a unit has given away; `local[tensor]` bytes on one device;
     `leader` of each layout that uses want the first that is the same in this state, -1 where it is
-    that of the value; `delta[event]` change of the bytes alive; `reduced[row]` the
+    that of the value; `delta[event]` change of the bytes alive, and of those that may be on
+    the chip; `reduced[row]` the
     axes over which a row of the partials has partial sums. `journal` [entries, columns],
     where it has any, tells what was added up, and `noted` how far it is written; see
     `kerneljournal`.
 
     What the layout priced last cost, `priced[item]` its masks: `X_seconds` by row, `X_held` bytes
-    by row, `copy_from` and `copy_to` the events between which a copy is held. `stale[term]` tells
-    of the rows to price again; see `kernelchanges`. The fifth of `noted` is 0 before all this.
+    by row and how many of them may be on the chip, `copy_from` and `copy_to` the events between
+    which a copy is held. `stale[term]` tells of the rows to price again; see `kernelchanges`. The
+    fifth of `noted` is 0 before all this.
     """
 
     mask: Ints
@@ -51,6 +53,7 @@ class Scratch(NamedTuple):
     copy_from: Ints
     copy_to: Ints
     sum_held: Floats
+    summed_held: Floats
     feed_held: Floats
     journal: Floats
     noted: Ints
@@ -70,7 +73,7 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         used=np.zeros(len(tables.unit_start) - 1, dtype=np.int64),
         local=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
         leader=np.zeros(len(tables.kind_tensor), dtype=np.int64),
-        delta=np.zeros(len(tables.event_position) + 1, dtype=np.float64),
+        delta=np.zeros((len(tables.event_position) + 1, 2)),
         reduced=np.zeros(len(tables.part_weight), dtype=np.int64),
         priced=np.zeros(items, dtype=np.int64),
         stale=np.zeros(int(tables.term_first[-1]), dtype=np.bool_),
@@ -80,12 +83,13 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         edge_seconds=np.zeros(len(tables.edge_weight)),
         local_seconds=np.zeros(len(tables.edge_weight)),
         halo_seconds=np.zeros(len(tables.halo_weight)),
-        live_held=np.zeros(len(tables.live_tensor)),
-        copy_held=np.zeros(copies),
+        live_held=np.zeros((len(tables.live_tensor), 2)),
+        copy_held=np.zeros((copies, 2)),
         copy_from=np.zeros(copies, dtype=np.int64),
         copy_to=np.zeros(copies, dtype=np.int64),
-        sum_held=np.zeros(len(tables.sum_row)),
-        feed_held=np.zeros(len(tables.feed_row)),
+        sum_held=np.zeros((len(tables.sum_row), 2)),
+        summed_held=np.zeros((len(tables.sum_row), 2)),
+        feed_held=np.zeros((len(tables.feed_row), 2)),
         journal=np.zeros((entries, COLUMNS)),
         noted=apart(5, np.int64),
     )
@@ -103,7 +107,7 @@ def entries(tables: Tables) -> int:
         + len(tables.base_tensor)
         + len(tables.live_tensor)
         + len(tables.copy_tensor)
-        + len(tables.sum_row)
+        + 2 * len(tables.sum_row)
         + len(tables.feed_row)
         + len(tables.floor_tensor)
     )
@@ -111,7 +115,7 @@ def entries(tables: Tables) -> int:
 
 def positioned(journal: Floats, event_position: Ints) -> Floats:
     """The journal with memory from and to positions of the schedule instead of events."""
-    memory = np.isin(journal[:, TABLE], (BASE, LIVE, COPY, SUM, FEED))
+    memory = np.isin(journal[:, TABLE], MEMORY)
     told = journal.copy()
     told[memory, KIND] = event_position[journal[memory, KIND].astype(np.int64)]
     told[memory, DETAIL] = event_position[journal[memory, DETAIL].astype(np.int64) + 1] - 1

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
@@ -38,6 +39,9 @@ PLACING = 0.29
 BESIDE = 0.7
 """What handling an element costs that a product has just made on a TPU, over loading it as well."""
 
+SMALL = 0.25
+"""What may be on the chip has at most this part of what there is for buffers."""
+
 
 class Tables(NamedTuple):
     """Arrays for the kernels; `X_start` has one entry more than there are X.
@@ -59,10 +63,13 @@ class Tables(NamedTuple):
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
-    partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
-    scattered. `windowed`: reduce-scatters run block by block beside their product;
-    `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
-    f32 that only products read travels in 16 bits (`edge_to_narrow`, as in `rows`).
+    partial sums of a row of partials, each at one event, what they add up to until `sum_to`,
+    `feed_*` what feeds an op whose sums are scattered. `on_chip_buffers` bytes of what is alive
+    for a short time (`X_short`; not what `main` returns) in pieces of up to `on_chip_piece` may be
+    on the chip, of what collectives read or write where `on_chip_sent`. `windowed`: reduce-scatters
+    run block by block beside their product; `summed_whole`: the axes over which together nothing is
+    scattered, 0 for none; `narrows`: an f32 that only products read travels in 16 bits
+    (`edge_to_narrow` and `copy_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
@@ -136,13 +143,17 @@ class Tables(NamedTuple):
     live_from: Ints
     live_to: Ints
     live_width: Floats
+    live_short: NDArray[np.bool_]
     sum_row: Ints
     sum_tensor: Ints
     sum_at: Ints
+    sum_to: Ints
+    sum_short: NDArray[np.bool_]
     sum_stored: Ints
     feed_row: Ints
     feed_tensor: Ints
     feed_at: Ints
+    feed_width: Floats
     kind_source: Ints
     kind_start: Ints
     kind_tensor: Ints
@@ -151,6 +162,7 @@ class Tables(NamedTuple):
     copy_tensor: Ints
     copy_from: Ints
     copy_to: Ints
+    copy_narrow: Ints
     event_position: Ints
     floor_tensor: Ints
     floor_count: Floats
@@ -172,6 +184,9 @@ class Tables(NamedTuple):
     element_rate: float
     overhead: float
     on_chip: float
+    on_chip_buffers: float
+    on_chip_piece: float
+    on_chip_sent: bool
     feeding: float
     beside: float
     floored: bool
@@ -215,6 +230,9 @@ def _build(
         element_rate=device.element_rate,
         overhead=device.op_overhead,
         on_chip=float(device.on_chip_bytes),
+        on_chip_buffers=float(device.on_chip_buffers),
+        on_chip_piece=SMALL * device.on_chip_buffers,
+        on_chip_sent=device.on_chip_sent,
         feeding=FEEDING if policy.around else 1.0,
         beside=BESIDE if policy.around else 1.0,
         floored=True,

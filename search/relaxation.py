@@ -10,7 +10,8 @@ the choice is let off: the order of decisions; of a kernel that reads tensors of
 units, all but one term of the roofline; operands that a product reads again, and what runs behind a
 product because its sums are partial; of a value gathered for several uses, all but one use;
 partial sums that may be added to others before they are reduced; memory that depends on two units
-(copies, stored sums, operands of block-wise sums).
+(copies, stored sums, operands of block-wise sums), and which of the rest the chip itself can hold:
+it is let off as much as that holds at most.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 from analysis.program import Floats, Ints
 from costmodel.evaluator import Action, State
+from costmodel.kernelmemory import FEW_BLOCKS
 from costmodel.kernelroots import streamed
 from search.kernel_units import halos, reshards
 from search.pairwise.instance import Instance, Piece
@@ -56,7 +58,10 @@ class Relaxation:
         self._halos()
 
     def instance(self) -> Instance:
-        """The instance; its limit is the memory of a device, above which C(s) has a price."""
+        """The instance; its limit is the memory of a device, above which C(s) has a price.
+
+        That is main memory, and all that the chip itself may hold of what is alive.
+        """
         reward = self._problem.reward
         tables = [table / reward.seconds for table in self._pairs.values()]
         edges = list(self._pairs)
@@ -72,7 +77,7 @@ class Relaxation:
             pieces=(*self._pieces(), *(() for _ in free)),
             edges=tuple(edges),
             tables=tuple(tables),
-            limit=reward.memory,
+            limit=reward.memory + self._t.on_chip_buffers,
             excess=reward.penalty / reward.peak,
         )
 
@@ -316,7 +321,10 @@ class Relaxation:
             items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
             reduced = self._axes(items, self._tensor_unit[tensor])
             if reduced is not None:
-                add(self._tensor_unit[tensor], at, at + 1, (reduced > 0) * self._local[tensor])
+                # of what may be sent block by block there are at least some blocks
+                few = FEW_BLOCKS / t.axes_shards[reduced] if t.windowed else 1.0
+                usage = (reduced > 0) * np.minimum(few, 1.0) * self._local[tensor]
+                add(self._tensor_unit[tensor], at, at + 1, usage)
         return [
             tuple(Piece(low=low, high=high, usage=usage) for (low, high), usage in spans.items())
             for spans in found

@@ -225,8 +225,9 @@ def test_equal_products_that_run_together_are_told_apart() -> None:
     rows, columns = (0, 0), (0, 1)
     told = assert_adds_up(evaluator, priced.state((columns, 0), (rows, 0)))
     fed = {one.uses: one.bytes for one in told.alive if one.why is Entry.FEED}
-    # an eighth of the columns of the sines, whole in memory because the sums are scattered
-    assert fed == {(found.feeds[0],): 32 * 4 * 4, (found.feeds[1],): 32 * 4 * 2}
+    # an eighth of the columns of the sines, whole in memory because the sums are scattered, and
+    # in 16 bits
+    assert fed == {(found.feeds[0],): 32 * 4 * 2, (found.feeds[1],): 32 * 4 * 2}
 
 
 @pytest.mark.parametrize(
