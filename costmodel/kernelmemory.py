@@ -62,7 +62,8 @@ def _add_copies(t: Any, s: Any) -> None:
                     begin = min(begin, t.copy_from[other])
                     end = max(end, t.copy_to[other])
             s.copy_from[row], s.copy_to[row] = begin, end
-            _hold(s, s.copy_held, COPY, row, begin, end, s.local[t.copy_tensor[row]])
+            size = t.copy_count[group] * s.local[t.copy_tensor[row]]
+            _hold(s, s.copy_held, COPY, row, begin, end, size)
 
 
 @inner

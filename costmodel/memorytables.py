@@ -44,6 +44,7 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
         "kind_start": starts([tensors for _, tensors in classes]),
         "kind_tensor": flat([tensors for _, tensors in classes]),
         "copy_kind": ints([classes[_layouts(row)] for row in copies]),
+        "copy_count": np.ones(len(copies)),
         "copy_start": starts([rows for _, rows in copies]),
         "copy_tensor": ints([row[0] for row in wanted]),
         "copy_from": _at(events, [row[1] for row in wanted]),

@@ -58,7 +58,8 @@ class Tables(NamedTuple):
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
-    of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
+    of a value's resharded copies (`kind_*` the layouts of it and of what its uses want,
+    `copy_count` such values), `sum_*`
     partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
     scattered. `windowed`: reduce-scatters run block by block beside their product;
     `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
@@ -147,6 +148,7 @@ class Tables(NamedTuple):
     kind_start: Ints
     kind_tensor: Ints
     copy_kind: Ints
+    copy_count: Floats
     copy_start: Ints
     copy_tensor: Ints
     copy_from: Ints
