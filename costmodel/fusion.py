@@ -10,7 +10,6 @@ one fusion with several results, as optimizer updates do.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,10 +56,11 @@ class Fusion:
     whether its 32 bits are stored as 16.
 
     `kernels` are what is launched; `position[op]` is when an op's fusion runs: its index in the
-    schedule.
+    schedule. `bytes` are those of every value.
     """
 
     policy: Policy
+    bytes: list[float]
     written: Bools
     light: Bools
     narrow: Bools
@@ -101,8 +101,7 @@ class _Fuser:
         self._roles = [role(name) for name in program.names]
         self._users = _users(program)
         self._op_of_use = program.users
-        self._shapes = program.shapes
-        self._itemsize = [itemsize(dtype) for dtype in program.dtypes]
+        self._bytes = _value_bytes(program)
         self._written = np.zeros(program.values, dtype=np.bool_)
         self._inputs: dict[int, _Inputs] = {}
         self._stored = self._chain_ends()
@@ -120,6 +119,7 @@ class _Fuser:
             kernels = merge_reductions(program, kernels)
         return Fusion(
             policy=self._policy,
+            bytes=self._bytes,
             written=self._written,
             light=self._light_values(),
             narrow=self._narrow_values(),
@@ -163,9 +163,6 @@ class _Fuser:
     def _role(self, op: int) -> Role:
         return self._roles[self._program.op_name[op]]
 
-    def _bytes(self, value: int) -> float:
-        return math.prod(self._shapes[value]) * self._itemsize[self._program.value_type[value]]
-
     def _chain_ends(self) -> set[int]:
         """For each contraction the value behind it that is stored: the last of the narrowest."""
         program, stored, taken = self._program, set(), set()
@@ -192,8 +189,8 @@ class _Fuser:
             return chain[-1]
         if not self._policy.around:
             return chain[0]
-        narrowest = min(self._bytes(value) for value in chain)
-        return [value for value in chain if self._bytes(value) == narrowest][-1]
+        narrowest = min(self._bytes[value] for value in chain)
+        return [value for value in chain if self._bytes[value] == narrowest][-1]
 
     def _light(self, values: list[int]) -> bool:
         """Whether the ops that made these values do no arithmetic."""
@@ -215,7 +212,7 @@ class _Fuser:
         made = program.values_of(op)
         if self._role(op) is not Role.FUSIBLE or len(made) != 1:
             return None
-        same = math.prod(self._shapes[made[0]]) == math.prod(self._shapes[value])
+        same = program.elements[made[0]] == program.elements[value]
         return made[0] if same else None
 
     def _place(self, op: int, kind: Role, needs: _Inputs) -> bool:
@@ -244,9 +241,9 @@ class _Fuser:
 
     def _cheaper_again(self, value: int, needs: _Inputs, users: int) -> bool:
         """Whether reading the inputs once for each user moves no more than storing the value."""
-        own = self._bytes(value)
+        own = self._bytes[value]
         sources = {self._program.sources[use] for use in needs.uses}
-        read = sum(min(self._bytes(source), own) for source in sources)
+        read = sum(min(self._bytes[source], own) for source in sources)
         return users * read <= read + (users + 1) * own
 
     def _absorbs(self, value: int, use: int, needs: _Inputs) -> bool:
@@ -262,6 +259,13 @@ class _Fuser:
         if kind is Role.CONTRACTION and not self._policy.around and not needs.light:
             return False
         return kind is not Role.UPDATE or use != program.op_uses[op]
+
+
+def _value_bytes(program: Program) -> list[float]:
+    """The bytes of every value, of elements that may be of less than one."""
+    sizes = np.array([itemsize(dtype) for dtype in program.dtypes])[program.value_type]
+    found: list[float] = (np.array(program.elements, dtype=np.float64) * sizes).tolist()
+    return found
 
 
 def _users(program: Program) -> list[list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import NamedTuple, TypeVar
 
@@ -122,7 +121,7 @@ def _operands(
     for use in program.uses_of(op):
         value, tensor = program.sources[use], int(layouts.use_tensor[use])
         _, uses = wanted.get(value, {}).get(tensor, (0.0, []))
-        width = _bytes_read(program, fusion, value) / _bytes(program, value)
+        width = _bytes_read(program, fusion, value) / max(fusion.bytes[value], 1.0)
         moved = 0.5 if uses and _is_narrow(program, value, uses) else width
         computed = not (fusion.written[value] or fusion.light[value])
         found.append((int(layouts.value_tensor[value]), tensor, width, moved, computed))
@@ -142,22 +141,19 @@ def _beside(
 
 def _bytes_read(program: Program, fusion: Fusion, value: int) -> float:
     """What a product reads of memory for an operand: all that it is computed of inside."""
-    found, left, own = dict[int, float](), [value], math.prod(program.shape(value))
+    found, left, own = dict[int, float](), [value], program.elements[value]
     while left:
         source = left.pop()
         if source in found or program.constant[source]:
             continue
-        op, found[source] = int(program.value_op[source]), 0.0
+        op, found[source] = program.makers[source], 0.0
         if fusion.written[source] or op < 0 or role(program.kind(op)) is Role.CONTRACTION:
-            part = min(own / max(math.prod(program.shape(source)), 1), 1.0)
-            found[source] = _bytes(program, source) * part * (0.5 if fusion.narrow[source] else 1.0)
+            part = min(own / max(program.elements[source], 1), 1.0)
+            size = max(fusion.bytes[source], 1.0)
+            found[source] = size * part * (0.5 if fusion.narrow[source] else 1.0)
         else:
-            left += [int(program.use_value[use]) for use in program.uses_of(op)]
+            left += [program.sources[use] for use in program.uses_of(op)]
     return sum(found.values())
-
-
-def _bytes(program: Program, value: int) -> float:
-    return max(math.prod(program.shape(value)) * itemsize(program.dtype(value)), 1.0)
 
 
 def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[int]:
@@ -228,10 +224,10 @@ def passes(program: Program, fusion: Fusion) -> dict[int, float]:
     for root in fusion.roots:
         values = program.values_of(root.op)
         if len(root.contractions) == 1 and root.op != root.contractions[0] and len(values) == 1:
-            dot, size = root.contractions[0], _bytes(program, values[0])
-            sources = {int(program.use_value[use]) for use in root.reads}
-            operands = {int(program.use_value[use]) for use in program.uses_of(dot)}
-            read = sum(_bytes(program, value) >= size for value in sources - operands)
+            dot, size = root.contractions[0], max(fusion.bytes[values[0]], 1.0)
+            sources = {program.sources[use] for use in root.reads}
+            operands = {program.sources[use] for use in program.uses_of(dot)}
+            read = sum(max(fusion.bytes[value], 1.0) >= size for value in sources - operands)
             found[dot] = 2.0 + read if values[0] in returned else 0.0
     return found
 

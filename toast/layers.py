@@ -8,8 +8,9 @@ the weight that they are of.
 
 from __future__ import annotations
 
-import math
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 
 from analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Program
 from toast.dataflow import PASSING, Dataflow
@@ -32,9 +33,9 @@ class Layers:
         self._program = program
         self._names = _group_names(program)
         self._state = _state_arguments(program)
-        self._elements = [math.prod(program.shape(item.value)) for item in program.arguments]
+        self._elements = [program.elements[item.value] for item in program.arguments]
         self._held = {argument.value: n for n, argument in enumerate(program.arguments)}
-        self._weight = [self._own(op) for op in range(program.ops)]
+        self._weight = self._own()
         self._from_gradients()
         self._from_operands()
 
@@ -49,19 +50,31 @@ class Layers:
             return self._names[self._held[value]]
         return self.of_op(self._program.makers[value])
 
-    def _own(self, op: int) -> int:
-        """The chief argument that an op reads; forms of an argument are passed on in `_held`."""
-        program = self._program
-        if program.kind(op) in (ARGUMENT, LOOP_BEGIN, LOOP_END):
-            self._carry(op)
-            return -1
-        operands = [program.sources[use] for use in program.uses_of(op)]
-        read = [self._held[value] for value in operands if value in self._held]
-        if program.kind(op) in PASSING and operands and operands[0] in self._held:
-            for value in program.values_of(op):
-                self._held[value] = self._held[operands[0]]
-        ranked = [n for n in read if self._elements[n] > 1]
-        return max(ranked, key=lambda n: (n in self._state, self._elements[n]), default=-1)
+    def _own(self) -> list[int]:
+        """The chief argument that each op reads, or -1; forms of arguments come into `_held`."""
+        program, held = self._program, self._held
+        passing = set(program.ops_named(*PASSING))
+        carrying = set(program.ops_named(ARGUMENT, LOOP_BEGIN, LOOP_END))
+        found = [-1] * program.ops
+        for op, read in self._reading(carrying):
+            if op in carrying:
+                self._carry(op)
+                continue
+            first = program.sources[program.uses_of(op)[0]]
+            if op in passing and first in held:
+                held.update(dict.fromkeys(program.values_of(op), held[first]))
+            ranked = [n for n in read if self._elements[n] > 1]
+            found[op] = max(ranked, key=lambda n: (n in self._state, self._elements[n]), default=-1)
+        return found
+
+    def _reading(self, carrying: set[int]) -> Iterator[tuple[int, list[int]]]:
+        """In order, the ops that are `carrying` or read forms of arguments, and these."""
+        program, held = self._program, self._held
+        sources, starts = program.sources, program.op_uses.tolist()
+        for op, (first, end) in enumerate(pairwise(starts)):
+            read = [held[value] for value in sources[first:end] if value in held]
+            if read or op in carrying:
+                yield op, read
 
     def _carry(self, op: int) -> None:
         """A loop's body holds the arguments that it was begun with."""
@@ -75,15 +88,19 @@ class Layers:
 
     def _from_gradients(self) -> None:
         """What ends, through ops that keep its elements, in the update of a weight is its own."""
-        program = self._program
-        target: dict[int, int] = {}
+        program, weight, target = self._program, self._weight, dict[int, int]()
+        elementwise = set(program.ops_named(*_ELEMENTWISE))
+        keeping = elementwise | set(program.ops_named(*PASSING))
         for op in range(program.ops - 1, -1, -1):
             own = [target[value] for value in program.values_of(op) if value in target]
-            if own and self._weight[op] not in self._state:
-                self._weight[op] = own[0]
+            if own and weight[op] not in self._state:
+                weight[op] = own[0]
+            updates = op in elementwise and weight[op] in self._state
+            if not updates and not (own and op in keeping):
+                continue
             for use in program.uses_of(op):
                 value = program.sources[use]
-                found = self._updates(op, value)
+                found = self._updates(op, value) if updates else -1
                 if found < 0 and own and self._keeps(op, value):
                     found = own[0]
                 if found >= 0:
@@ -91,33 +108,27 @@ class Layers:
 
     def _updates(self, op: int, value: int) -> int:
         """The argument of state that an op combines a value of its shape with, or -1."""
-        program = self._program
-        if program.kind(op) not in _ELEMENTWISE:
-            return -1
-        found = self._weight[op]
-        if found not in self._state or value in self._held:
+        program, found = self._program, self._weight[op]
+        if value in self._held:
             return -1
         of = program.arguments[found].value
         return found if program.shape(of) == program.shape(value) else -1
 
     def _keeps(self, op: int, value: int) -> bool:
+        """Whether the only result of an op has as many elements as a value."""
         program = self._program
-        made, kind = program.values_of(op), program.kind(op)
-        if len(made) != 1 or not (kind in _ELEMENTWISE or kind in PASSING):
-            return False
-        return math.prod(program.shape(made[0])) == math.prod(program.shape(value))
+        made, elements = program.values_of(op), program.elements
+        return len(made) == 1 and elements[made[0]] == elements[value]
 
     def _from_operands(self) -> None:
         """What is left follows the operand that was made last."""
-        program = self._program
-        for op in range(program.ops):
-            if self._weight[op] < 0:
-                homes = sorted(
-                    (program.makers[program.sources[use]] for use in program.uses_of(op)),
-                    reverse=True,
-                )
-                known = (self._weight[home] for home in homes if self._weight[home] >= 0)
-                self._weight[op] = next(known, -1)
+        program, weight = self._program, self._weight
+        makers, sources, starts = program.makers, program.sources, program.op_uses.tolist()
+        for op, (first, end) in enumerate(pairwise(starts)):
+            if weight[op] < 0:
+                homes = [makers[value] for value in sources[first:end]]
+                last = max((home for home in homes if weight[home] >= 0), default=op)
+                weight[op] = weight[last]
 
 
 def _state_arguments(program: Program) -> frozenset[int]:

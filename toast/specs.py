@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.facts import CONSTRAINT
+from analysis.names import Bools
+from analysis.program import ARGUMENT
 from costmodel.evaluator import Action, Evaluator, Refined
 from toast.axisorder import axis_orders
 from toast.guards import guarded_ops
@@ -122,17 +124,26 @@ class Specs:
         that it is told both.
         """
         program, layouts = self._program, self._layouts
+        told = self._is_moved()
+        told[[*left, *(value for op in guarded for value in program.values_of(op))]] = True
+        by_module = [n for n, name in enumerate(program.names) if name in (ARGUMENT, CONSTRAINT)]
+        told &= ~program.constant & ~np.isin(program.op_name[program.value_op], by_module)
         found = []
-        for value in np.flatnonzero(~program.constant).tolist():
-            op = program.makers[value]
-            if program.kind(op) in ("argument", CONSTRAINT):
-                continue
-            spec = self.value(value)
-            computed = self.tensor(int(layouts.result_tensor[value]))
-            guard = op in guarded
-            if computed != spec or guard or value in left:
-                through = (computed, *stations(computed, spec)) if computed != spec else ()
-                found.append(Pin(value=value, spec=spec, through=through))
+        for value in np.flatnonzero(told).tolist():
+            spec, computed = self.value(value), self.tensor(int(layouts.result_tensor[value]))
+            through = (computed, *stations(computed, spec)) if computed != spec else ()
+            found.append(Pin(value=value, spec=spec, through=through))
+        return found
+
+    def _is_moved(self) -> Bools:
+        """For each value whether its op makes it in another layout than it is kept in."""
+        layouts, count = self._layouts, len(self._layouts.tensors)
+        numbers = layouts.result_tensor * count + layouts.value_tensor
+        pairs, place = np.unique(numbers, return_inverse=True)
+        moved = [self.tensor(pair // count) != self.tensor(pair % count) for pair in pairs.tolist()]
+        found = np.array(moved, dtype=np.bool_)[place]
+        for value, spec in self._given_values.items():
+            found[value] = self.tensor(int(layouts.result_tensor[value])) != spec
         return found
 
     def _uses(self) -> list[Pin]:
