@@ -18,6 +18,7 @@ from analysis.program import Ints, Program
 from analysis.types import itemsize
 from costmodel.columns import floats, ints
 from costmodel.devices import Device
+from costmodel.flops import Sides, product_sides
 from costmodel.kernelfusion import Bools, Graph, Needs, fuse_values
 from costmodel.kernelmerge import Kernel, Root, merge_roots
 from costmodel.reductions import merge_reductions
@@ -55,10 +56,11 @@ class Fusion:
     whether its 32 bits are stored as 16.
 
     `kernels` are what is launched; `position[op]` is when an op's fusion runs: its index in the
-    schedule. `bytes` are those of every value.
+    schedule. `bytes` are those of every value, `sides` of every matrix product as in `flops`.
     """
 
     policy: Policy
+    sides: dict[int, Sides]
     bytes: list[float]
     written: Bools
     light: Bools
@@ -100,6 +102,7 @@ class _Fuser:
             kernels = merge_reductions(program, kernels)
         return Fusion(
             policy=self._policy,
+            sides=product_sides(program),
             bytes=self._bytes,
             written=self._written,
             light=program.constant | (~needs.written & needs.light[program.value_op]),

@@ -203,3 +203,22 @@ def fuse_values(g: Any, n: Any) -> bool:
             n.written[value] = not (g.constant[value] or _fuses(g, n, value))
             n.root[op] |= n.written[value]
     return True
+
+
+@entry
+def spread_spans(
+    uses: Ints, source: Ints, fused: Bools, stored: Bools, position: Ints, low: Ints, high: Ints
+) -> None:
+    """Of each op the earliest (`low`) and the latest position of the fusions that compute it.
+
+    `uses` are starts by op; by use `source` is the op that makes what it takes and `fused` tells
+    whether that is not written; `stored` are ops that write, `position` when an op's fusion runs.
+    """
+    for op in range(len(uses) - 2, -1, -1):
+        if stored[op] or low[op] > high[op]:
+            low[op] = min(low[op], position[op])
+            high[op] = max(high[op], position[op])
+        for use in range(uses[op], uses[op + 1]):
+            if fused[use]:
+                low[source[use]] = min(low[source[use]], low[op])
+                high[source[use]] = max(high[source[use]], high[op])

@@ -18,7 +18,6 @@ from costmodel.collectives import collective_tables
 from costmodel.columns import flat, floats, ints, starts
 from costmodel.dependencies import dependency_columns
 from costmodel.devices import Device
-from costmodel.flops import product_sides
 from costmodel.fusion import policy_of
 from costmodel.layouts import Layouts
 from costmodel.listing import Listing
@@ -317,8 +316,7 @@ def _passes(program: Program, listing: Listing) -> Floats:
     """The mean over the ops of each row of partials; others than matrix products have two."""
     found = np.zeros(len(listing.partials))
     for op, row in listing.part_of.items():
-        two = 0.0 if product_sides(program, op) else 2.0
-        found[row] += listing.passes.get(op, two) * program.op_trips[op]
+        found[row] += listing.passes.get(op, 2.0) * program.op_trips[op]
     return found / np.array(list(listing.partials.values()))
 
 

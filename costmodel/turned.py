@@ -12,7 +12,7 @@ from collections import Counter
 
 from analysis.program import ARGUMENT, Program
 from analysis.types import itemsize
-from costmodel.flops import BATCH, product_sides
+from costmodel.flops import BATCH
 from costmodel.fusion import Fusion
 from costmodel.kernelmerge import Kernel
 from costmodel.roles import Role, role
@@ -139,7 +139,7 @@ def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
     starts, uses = program.readers
     found = {}
     for op in (dot for root in fusion.roots for dot in root.contractions):
-        sides = product_sides(program, op)
+        sides = fusion.sides.get(op, ())
         value, transposed = program.values_of(op)[0], not fusion.policy.around
         batch = sum(side == BATCH and size > 1 for side, size in sides)
         turns = bool(sides) and len(program.shape(value)) - batch != 2
