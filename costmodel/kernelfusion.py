@@ -222,3 +222,30 @@ def spread_spans(
             if fused[use]:
                 low[source[use]] = min(low[source[use]], low[op])
                 high[source[use]] = max(high[source[use]], high[op])
+
+
+@entry
+def read_inside(
+    operands: Ints, uses: Ints, source: Ints, maker: Ints, ends: Bools, constant: Bools,
+    elements: Floats, size: Floats, stamp: Ints, stack: Ints, spent: Floats,
+) -> None:  # fmt: skip
+    """Bytes that a product reads for each of its operands: `size` of what they are computed of.
+
+    That goes back as far as values that are `ends`. What has more elements than the operand is
+    read for as many as that has. `stamp` (by value, -1) and `stack` are working arrays.
+    """
+    for k in range(len(operands)):
+        own = elements[operands[k]]
+        stack[0], depth = operands[k], 1
+        while depth > 0:
+            depth -= 1
+            value = stack[depth]
+            if stamp[value] == k or constant[value]:
+                continue
+            stamp[value], op = k, maker[value]
+            if ends[value]:
+                spent[k] += size[value] * min(own / max(elements[value], 1.0), 1.0)
+                continue
+            for use in range(uses[op], uses[op + 1]):
+                stack[depth] = source[use]
+                depth += 1

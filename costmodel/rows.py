@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from analysis.program import FactorKind, Program
 from analysis.types import itemsize
 from costmodel.addends import SCATTER, added_up
-from costmodel.columns import ints
+from costmodel.columns import floats, ints
 from costmodel.flops import BATCH, Sides
 from costmodel.fusion import Fusion
+from costmodel.kernelfusion import read_inside
 from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
@@ -126,12 +127,9 @@ class _Operands:
         self._layouts = layouts
         self._wanted = wanted
         self._widths = _Widths(program)
-        self._bytes = [max(size, 1.0) for size in fusion.bytes]
-        self._inside = ~(fusion.written | fusion.light)
-        self._stored = np.where(fusion.narrow, 0.5, 1.0).tolist()
-        contractions = _of_role(program, Role.CONTRACTION)[program.value_op]
-        self._ends = (fusion.written | contractions).tolist()
-        self._constant = program.constant.tolist()
+        self._bytes = np.maximum(floats(fusion.bytes), 1.0)
+        self._inside = (~(fusion.written | fusion.light)).tolist()
+        self._read = self._bytes_read(fusion)
 
     def of(self, op: int) -> tuple[Operand, ...]:
         """The operands of a contraction."""
@@ -139,28 +137,33 @@ class _Operands:
         for use in program.uses_of(op):
             value, tensor = program.sources[use], int(layouts.use_tensor[use])
             _, uses = self._wanted.get(value, {}).get(tensor, (0.0, []))
-            width = self._bytes_read(value) / self._bytes[value]
+            width = self._read[value]
             moved = 0.5 if uses and self._widths.is_narrow(value, uses) else width
             stored = int(layouts.value_tensor[value])
-            found.append((stored, tensor, width, moved, bool(self._inside[value])))
+            found.append((stored, tensor, width, moved, self._inside[value]))
         return tuple(found)
 
-    def _bytes_read(self, value: int) -> float:
-        """What a product reads of memory for an operand: all that it is computed of inside."""
-        program, elements = self._program, self._program.elements
-        found, left, own = dict[int, float](), [value], elements[value]
-        while left:
-            source = left.pop()
-            if source in found or self._constant[source]:
-                continue
-            found[source] = 0.0
-            if self._ends[source]:
-                part = min(own / max(elements[source], 1), 1.0)
-                found[source] = self._bytes[source] * part * self._stored[source]
-            else:
-                uses = program.uses_of(program.makers[source])
-                left += program.sources[uses.start : uses.stop]
-        return sum(found.values())
+    def _bytes_read(self, fusion: Fusion) -> dict[int, float]:
+        """Over an operand's own bytes, what a product reads for it: all that it is computed of."""
+        program = self._program
+        products = _of_role(program, Role.CONTRACTION)
+        operands = np.unique(program.use_value[products[ints(program.users)]])
+        spent = np.zeros(len(operands))
+        read_inside(
+            operands,
+            program.op_uses,
+            program.use_value,
+            program.value_op,
+            fusion.written | products[program.value_op],
+            program.constant,
+            floats(program.elements),
+            self._bytes * np.where(fusion.narrow, 0.5, 1.0),
+            np.full(program.values, -1),
+            np.zeros(1 + int(np.diff(program.op_uses)[program.value_op].sum()), dtype=np.int64),
+            spent,
+        )
+        own = self._bytes[operands]
+        return dict(zip(operands.tolist(), (spent / own).tolist(), strict=True))
 
 
 def _beside(
