@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Program
 from toast.dataflow import PASSING, Dataflow
@@ -55,29 +54,33 @@ class Layers:
         program, held = self._program, self._held
         passing = set(program.ops_named(*PASSING))
         carrying = set(program.ops_named(ARGUMENT, LOOP_BEGIN, LOOP_END))
-        found = [-1] * program.ops
-        for op, read in self._reading(carrying):
+        starts, sources = program.op_uses.tolist(), program.sources
+        found, reading = [-1] * program.ops, bytearray(program.ops)
+        for value in held:
+            self._mark_users(reading, value)
+        for op in _marked(reading):
             if op in carrying:
-                self._carry(op)
+                for value in self._carry(op):
+                    self._mark_users(reading, value)
                 continue
-            first = program.sources[program.uses_of(op)[0]]
-            if op in passing and first in held:
-                held.update(dict.fromkeys(program.values_of(op), held[first]))
+            operands = sources[starts[op] : starts[op + 1]]
+            read = [held[value] for value in operands if value in held]
+            if op in passing and operands[0] in held:
+                for value in program.values_of(op):
+                    held[value] = held[operands[0]]
+                    self._mark_users(reading, value)
             ranked = [n for n in read if self._elements[n] > 1]
             found[op] = max(ranked, key=lambda n: (n in self._state, self._elements[n]), default=-1)
         return found
 
-    def _reading(self, carrying: set[int]) -> Iterator[tuple[int, list[int]]]:
-        """In order, the ops that are `carrying` or read forms of arguments, and these."""
-        program, held = self._program, self._held
-        sources, starts = program.sources, program.op_uses.tolist()
-        for op, (first, end) in enumerate(pairwise(starts)):
-            read = [held[value] for value in sources[first:end] if value in held]
-            if read or op in carrying:
-                yield op, read
+    def _mark_users(self, flags: bytearray, value: int) -> None:
+        """Flag the ops that take a value."""
+        starts, uses = self._program.readers
+        for use in uses[starts[value] : starts[value + 1]].tolist():
+            flags[self._program.users[use]] = 1
 
-    def _carry(self, op: int) -> None:
-        """A loop's body holds the arguments that it was begun with."""
+    def _carry(self, op: int) -> Iterator[int]:
+        """The values of a loop's body that hold the arguments that it was begun with."""
         program = self._program
         operands, values = program.uses_of(op), program.values_of(op)
         if program.kind(op) == LOOP_BEGIN and operands:
@@ -85,13 +88,17 @@ class Layers:
                 source = program.sources[operands[place % len(operands)]]
                 if source in self._held:
                     self._held[value] = self._held[source]
+                    yield value
 
     def _from_gradients(self) -> None:
         """What ends, through ops that keep its elements, in the update of a weight is its own."""
         program, weight, target = self._program, self._weight, dict[int, int]()
         elementwise = set(program.ops_named(*_ELEMENTWISE))
         keeping = elementwise | set(program.ops_named(*PASSING))
-        for op in range(program.ops - 1, -1, -1):
+        waiting = bytearray(program.ops)
+        for op in elementwise:
+            waiting[op] = weight[op] in self._state
+        for op in _marked(waiting, backwards=True):
             own = [target[value] for value in program.values_of(op) if value in target]
             if own and weight[op] not in self._state:
                 weight[op] = own[0]
@@ -105,6 +112,7 @@ class Layers:
                     found = own[0]
                 if found >= 0:
                     target.setdefault(value, found)
+                    waiting[program.makers[value]] = 1
 
     def _updates(self, op: int, value: int) -> int:
         """The argument of state that an op combines a value of its shape with, or -1."""
@@ -124,11 +132,22 @@ class Layers:
         """What is left follows the operand that was made last."""
         program, weight = self._program, self._weight
         makers, sources, starts = program.makers, program.sources, program.op_uses.tolist()
-        for op, (first, end) in enumerate(pairwise(starts)):
+        for op in range(program.ops):
             if weight[op] < 0:
-                homes = [makers[value] for value in sources[first:end]]
-                last = max((home for home in homes if weight[home] >= 0), default=op)
+                last = op
+                for value in sources[starts[op] : starts[op + 1]]:
+                    home = makers[value]
+                    if weight[home] >= 0 and (home > last or last == op):
+                        last = home
                 weight[op] = weight[last]
+
+
+def _marked(flags: bytearray, *, backwards: bool = False) -> Iterator[int]:
+    """The places of flags from the first to the last, or backwards; more may be set on the way."""
+    at = flags.rfind(1) if backwards else flags.find(1)
+    while at >= 0:
+        yield at
+        at = flags.rfind(1, 0, at) if backwards else flags.find(1, at + 1)
 
 
 def _state_arguments(program: Program) -> frozenset[int]:
@@ -147,15 +166,15 @@ def _state_arguments(program: Program) -> frozenset[int]:
 def _group_names(program: Program) -> list[str]:
     """The name of each argument's group; that of moments is their weight's."""
     flow = Dataflow(program)
+    feeding = [flow.feeds_contraction(argument.value) for argument in program.arguments]
     weights: dict[tuple[object, ...], int] = {}
-    for number, argument in enumerate(program.arguments):
-        if flow.feeds_contraction(argument.value):
+    for number, feeds in enumerate(feeding):
+        if feeds:
             for key in _keys(program, number):
                 weights.setdefault(key, number)
     found = []
-    for number, argument in enumerate(program.arguments):
-        own = flow.feeds_contraction(argument.value)
-        chiefs = [weights[key] for key in _keys(program, number) if key in weights and not own]
+    for number, own in enumerate(feeding):
+        chiefs = [] if own else [weights[k] for k in _keys(program, number) if k in weights]
         found.append(pattern(program.arguments[chiefs[0] if chiefs else number].name))
     return found
 

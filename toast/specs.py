@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.facts import CONSTRAINT
 from analysis.names import Bools
-from analysis.program import ARGUMENT
+from analysis.program import ARGUMENT, Ints
 from costmodel.evaluator import Action, Evaluator, Refined
 from toast.axisorder import axis_orders
 from toast.guards import guarded_ops
@@ -137,18 +137,33 @@ class Specs:
 
     def _is_moved(self) -> Bools:
         """For each value whether its op makes it in another layout than it is kept in."""
-        layouts, count = self._layouts, len(self._layouts.tensors)
-        numbers = layouts.result_tensor * count + layouts.value_tensor
-        pairs, place = np.unique(numbers, return_inverse=True)
-        moved = [self.tensor(pair // count) != self.tensor(pair % count) for pair in pairs.tolist()]
-        found = np.array(moved, dtype=np.bool_)[place]
+        layouts = self._layouts
+        found = self._differ(layouts.result_tensor, layouts.value_tensor)
         for value, spec in self._given_values.items():
             found[value] = self.tensor(int(layouts.result_tensor[value])) != spec
         return found
 
+    def _differ(self, some: Ints, others: Ints) -> Bools:
+        """For each pair of tensors whether they are laid out otherwise."""
+        count = len(self._layouts.tensors)
+        pairs, place = np.unique(some * count + others, return_inverse=True)
+        differ = [
+            self.tensor(pair // count) != self.tensor(pair % count) for pair in pairs.tolist()
+        ]
+        return np.array(differ, dtype=np.bool_)[place]
+
+    def _moving(self) -> set[int]:
+        """The values that a use may want in another layout than they are kept in."""
+        program, layouts = self._program, self._layouts
+        moved = self._differ(layouts.value_tensor[program.use_value], layouts.use_tensor)
+        given = [program.sources[use] for use in self._given_uses]
+        return {*program.use_value[moved].tolist(), *given, *self._given_values}
+
     def _uses(self) -> list[Pin]:
-        found = []
+        found, moving = [], self._moving()
         for value, targets in self._wanted.items():
+            if value not in moving:
+                continue
             spec = self.value(value)
             by_spec: dict[str, tuple[Spec, list[int]]] = {}
             for _, uses in targets.values():
