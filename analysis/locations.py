@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from analysis.load import Source
 
 _FILE = re.compile(r'"([^"]+)":(\d+):\d+')
 _FRAME = re.compile(r'"([^"]+)"\("[^"]+":\d+')
@@ -37,15 +38,15 @@ class Location:
 
 
 class Locations:
-    """The locations of ops by number. Equal ones, as repeated layers have, are read once."""
+    """The locations of a module's ops by number. Equal ones, as layers have, are read once."""
 
-    def __init__(self, handles: Sequence[Any]) -> None:
-        self._handles = handles
+    def __init__(self, source: Source) -> None:
+        self._source = source  # without its module, handles of ops lead nowhere
         self._known: dict[Any, Location] = {}
 
     def __getitem__(self, op: int) -> Location:
         """The location of an op."""
-        location = self._handles[op].location
+        location = self._source.handles[op].location
         found = self._known.get(location.attr)
         if found is None:
             found = self._known[location.attr] = Location.parse(str(location))

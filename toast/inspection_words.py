@@ -44,7 +44,7 @@ class Words:
     """Speaks of the ops and names of one analysed module."""
 
     def __init__(self, source: Source, analysis: Analysis) -> None:
-        self.locations = Locations(source.handles)
+        self.locations = Locations(source)
         self._program: Program = source.program
         self._conflicts = analysis.conflicts
         self._flow = Dataflow(source.program)

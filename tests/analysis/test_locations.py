@@ -27,7 +27,7 @@ def test_what_a_location_does_not_say_is_empty() -> None:
 
 def test_layers_have_equal_locations() -> None:
     source = load(gemma.lower(gemma.PRESETS["tiny"]).as_text(debug_info=True).encode())
-    locations = Locations(source.handles)
+    locations = Locations(source)
     each = [locations[op] for op in range(source.program.ops)]
     distinct = {id(location) for location in each}
     assert len(distinct) < source.program.ops / 2

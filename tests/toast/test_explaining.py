@@ -39,7 +39,7 @@ def test_each_product_belongs_to_the_weight_that_it_reads_or_whose_gradient_it_m
     found: dict[str, set[str]] = {}
     for op in range(program.ops):
         if program.kind(op) == "stablehlo.dot_general":
-            equation = Locations(source.handles)[op].label.split("jvp(")[1].split(")")[0]
+            equation = Locations(source)[op].label.split("jvp(")[1].split(")")[0]
             found.setdefault(equation, set()).add(layers.of_op(op).split("'")[-2])
     assert found["bsd,dnh->bsnh"] == {"query"}
     assert found["btd,dh->bth"] == {"key", "value"}
