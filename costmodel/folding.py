@@ -58,13 +58,22 @@ def _corners(alive: Words) -> Ints:
     window = np.diff(alive, axis=0, prepend=np.zeros((1, 2), dtype=np.uint64))
     for level in range(WINDOWS):
         order = np.argsort(window[:, 0], kind="stable")
-        before, here, after = order[:-2], order[1:-1], order[2:]
-        line = (alive[before] + alive[after] == np.uint64(2) * alive[here]).all(axis=1)
-        chosen[here[line & (alive[before] != alive[here]).any(axis=1)]] = False
+        one, next_one = order[:-1], order[1:]
+        for here, other in ((one, next_one), (next_one, one)):
+            chosen[_halfway(alive, here, other)] = False
         shifted = np.zeros_like(window)
         shifted[1 << level :] = window[: -(1 << level)]
         window = window + _mixed(np.array([level]), _PHASE) * shifted
     return np.flatnonzero(chosen)
+
+
+def _halfway(alive: Words, here: Ints, other: Ints) -> Ints:
+    """Those of `here` whose vector is halfway between that of `other` and one as far before it."""
+    mirrored = 2 * here - other
+    there = (mirrored >= 0) & (mirrored < len(alive))
+    here, other, mirrored = here[there], other[there], mirrored[there]
+    line = (alive[mirrored] + alive[other] == np.uint64(2) * alive[here]).all(axis=1)
+    return here[line & (alive[other] != alive[here]).any(axis=1)]
 
 
 def _alive(t: Tables, events: int) -> Words:

@@ -89,6 +89,7 @@ def test_a_shared_copy_is_at_most_one_for_each_use(device: str, picks: tuple[int
         kind_start=count,
         kind_tensor=tables.copy_tensor,
         copy_kind=count[:-1],
+        copy_count=np.ones(len(tables.copy_tensor)),
         copy_start=count,
         copy_from=np.repeat(np.minimum.reduceat(tables.copy_from, starts), each),
         copy_to=np.repeat(np.maximum.reduceat(tables.copy_to, starts), each),
