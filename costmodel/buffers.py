@@ -24,10 +24,10 @@ class Slot:
 def loop_slots(program: Program) -> Iterator[Slot]:
     """The slots of every loop, inner loops first."""
     open_loops: list[int] = []
-    for op in range(program.ops):
+    for op in program.ops_named(LOOP_BEGIN, LOOP_END):
         if program.kind(op) == LOOP_BEGIN:
             open_loops.append(op)
-        elif program.kind(op) == LOOP_END:
+        else:
             begin = open_loops.pop()
             carried = len(program.uses_of(begin))
             inside, results = program.values_of(begin), program.values_of(op)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.program import Ints
 
@@ -133,6 +132,7 @@ def _through(others: Ints, pairs: Ints) -> Ints:
 
 def _by_unit(pairs: Ints, units: int) -> tuple[Ints, Ints]:
     """(starts, numbers): for each unit the numbers that are paired with it, each once."""
-    found: NDArray[np.int64] = np.unique(pairs[pairs[:, 1] >= 0][:, ::-1], axis=0)
-    starts = np.searchsorted(found[:, 0], np.arange(units + 1)).astype(np.int64)
-    return starts, np.ascontiguousarray(found[:, 1])
+    width = int(pairs[:, 0].max(initial=0)) + 1
+    kept = pairs[pairs[:, 1] >= 0]
+    of, numbers = np.divmod(np.unique(kept[:, 1] * width + kept[:, 0]), width)
+    return np.searchsorted(of, np.arange(units + 1)).astype(np.int64), numbers

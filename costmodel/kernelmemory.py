@@ -82,15 +82,18 @@ def _add_copies(t: Any, s: Any) -> None:
             if s.leader[kind + place] != place:
                 continue
             begin, end, narrow = t.copy_from[row], t.copy_to[row], is_narrow(t, t.copy_narrow[row])
+            at, until = t.copy_begin[row], t.copy_end[row]
             for other in range(row + 1, last):
                 if s.leader[kind + other - first] == place:
                     begin = min(begin, t.copy_from[other])
                     end = max(end, t.copy_to[other])
+                    at = min(at, t.copy_begin[other])
+                    until = max(until, t.copy_end[other])
                     narrow = narrow and is_narrow(t, t.copy_narrow[other])
             s.copy_from[row], s.copy_to[row] = begin, end
             size = s.local[t.copy_tensor[row]] * (0.5 if narrow else 1.0)
-            soon = t.event_position[end + 1] - t.event_position[begin] <= SOON
-            piece = _sent(t, size) if soon else np.inf
+            piece = _sent(t, size) if until - at <= SOON else np.inf
+            size *= t.copy_count[group]
             _hold(t, s, s.copy_held, COPY, row, begin, end, size, piece)
 
 
@@ -119,10 +122,10 @@ def _add_sums(t: Any, s: Any) -> None:
             if left < whole and in_blocks(t, s, row, s.reduced[row], whole):
                 many = t.axes_shards[s.reduced[row]] >= MANY
                 size, piece = min(whole, left * (MANY_BLOCKS if many else FEW_BLOCKS)), left
-        at, to = t.sum_at[k], t.sum_to[k]
-        _hold(t, s, s.sum_held, SUM, k, at, at, size, _sent(t, piece))
+        at, to, count = t.sum_at[k], t.sum_to[k], t.sum_count[k]
+        _hold(t, s, s.sum_held, SUM, k, at, t.sum_last[k], count * size, _sent(t, piece))
         piece = _sent(t, summed) if t.sum_short[k] else np.inf
-        _hold(t, s, s.summed_held, SUMMED, k, at, to, summed, piece)
+        _hold(t, s, s.summed_held, SUMMED, k, at, to, count * summed, piece)
 
 
 @inner
@@ -153,6 +156,7 @@ def peak_bytes(t: Any, s: Any) -> float:
             continue
         size = s.local[t.live_tensor[row]] * t.live_width[row]
         piece = size if t.live_short[row] else np.inf
+        size *= t.live_count[row]
         _hold(t, s, s.live_held, LIVE, row, t.live_from[row], t.live_to[row], size, piece)
     _add_copies(t, s)
     _add_sums(t, s)

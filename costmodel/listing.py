@@ -56,7 +56,7 @@ def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device
     """The rows of a program as its layouts and its fusion make them."""
     seconds = contraction_seconds(program, device)
     wanted = edges(program, layouts)
-    partials, part_of = partial_rows(program, layouts)
+    partials, part_of = partial_rows(program, layouts, fusion.sides)
     return Listing(
         seconds=seconds,
         wanted=wanted,

@@ -11,9 +11,10 @@ from analysis.program import Ints, Program
 from costmodel.buffers import Buffers
 from costmodel.columns import flat, ints
 from costmodel.fusion import Fusion
+from costmodel.kernelfusion import spread_spans
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
-from costmodel.rows import Edges, narrowed, travel_width
+from costmodel.rows import Edges, Widths
 from costmodel.turned import copied_beside, inside_kernels
 
 Live = tuple[int, int, int]
@@ -223,29 +224,30 @@ def _alike(program: Program, one: int, other: int) -> bool:
 def _copies(
     program: Program, layouts: Layouts, wanted: Edges, low: list[int], high: list[int]
 ) -> list[Copy]:
-    copies, joined = [], narrowed(program)
+    widths, tensor_of, users = Widths(program), layouts.value_tensor.tolist(), program.users
+    copies = []
     for value, targets in wanted.items():
         copied = []
         for tensor, (_, uses) in targets.items():
-            users = {program.user(use) for use in uses}
-            span = (min(low[op] for op in users), max(high[op] for op in users))
-            copied.append((tensor, *span, travel_width(program, value, uses, joined)))
-        copies.append((int(layouts.value_tensor[value]), copied))
+            ops = [users[use] for use in uses]
+            span = (min([low[op] for op in ops]), max([high[op] for op in ops]))
+            copied.append((tensor, *span, widths.of(value, uses)))
+        copies.append((tensor_of[value], copied))
     return copies
 
 
 def _roots_of_ops(program: Program, fusion: Fusion) -> tuple[list[int], list[int]]:
     """For each op the earliest and the latest position of the fusions that compute it."""
-    low, high = [program.ops] * program.ops, [-1] * program.ops
-    stored, position = {root.op for root in fusion.roots}, fusion.position.tolist()
-    sources, makers, written = program.sources, program.makers, fusion.written.tolist()
-    for op in range(program.ops - 1, -1, -1):
-        if op in stored or low[op] > high[op]:
-            low[op] = min(low[op], position[op])
-            high[op] = max(high[op], position[op])
-        for use in program.uses_of(op):
-            if not written[sources[use]]:
-                source = makers[sources[use]]
-                low[source] = min(low[source], low[op])
-                high[source] = max(high[source], high[op])
-    return low, high
+    low, high = np.full(program.ops, program.ops), np.full(program.ops, -1)
+    stored = np.zeros(program.ops, dtype=np.bool_)
+    stored[[root.op for root in fusion.roots]] = True
+    spread_spans(
+        program.op_uses,
+        program.value_op[program.use_value],
+        ~fusion.written[program.use_value],
+        stored,
+        fusion.position,
+        low,
+        high,
+    )
+    return low.tolist(), high.tolist()

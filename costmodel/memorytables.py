@@ -32,6 +32,7 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
         _at(events, [row[1] for row in live]),
         _at(events, [row[2] for row in live]),
     )
+    copy_from, copy_to = (_at(events, [row[k] for row in wanted]) for k in (1, 2))
     sum_at, sum_to = _at(events, [row[2] for row in sums]), _at(events, [row[3] for row in sums])
     classes = {row: number for number, row in enumerate(dict.fromkeys(map(_layouts, copies)))}
     return {
@@ -41,11 +42,14 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
         "live_from": live_from,
         "live_to": live_to,
         "live_width": floats([row[3] for row in live]),
+        "live_count": np.ones(len(live)),
         "live_short": _short(bounds, live_from, live_to) & inner,
         "sum_row": ints([row[0] for row in sums]),
         "sum_tensor": ints([row[1] for row in sums]),
         "sum_at": sum_at,
+        "sum_last": sum_at,
         "sum_to": sum_to,
+        "sum_count": np.ones(len(sums)),
         "sum_short": _short(bounds, sum_at, sum_to),
         "sum_stored": ints([row[4] for row in sums]),
         "feed_row": ints([row[0] for row in feeds]),
@@ -56,10 +60,13 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
         "kind_start": starts([tensors for _, tensors in classes]),
         "kind_tensor": flat([tensors for _, tensors in classes]),
         "copy_kind": ints([classes[_layouts(row)] for row in copies]),
+        "copy_count": np.ones(len(copies)),
         "copy_start": starts([rows for _, rows in copies]),
         "copy_tensor": ints([row[0] for row in wanted]),
-        "copy_from": _at(events, [row[1] for row in wanted]),
-        "copy_to": _at(events, [row[2] for row in wanted]),
+        "copy_from": copy_from,
+        "copy_to": copy_to,
+        "copy_begin": bounds[copy_from],
+        "copy_end": bounds[copy_to + 1],
         "copy_narrow": ints([row[3] for row in wanted]),
         "event_position": bounds,
     }

@@ -19,7 +19,6 @@ from costmodel.collectives import collective_tables
 from costmodel.columns import flat, floats, ints, starts
 from costmodel.dependencies import dependency_columns
 from costmodel.devices import Device
-from costmodel.flops import product_sides
 from costmodel.fusion import policy_of
 from costmodel.layouts import Layouts
 from costmodel.listing import Listing
@@ -62,10 +61,11 @@ class Tables(NamedTuple):
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
-    of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
-    partial sums of a row of partials, each at one event, what they add up to until `sum_to`,
-    `feed_*` what feeds an op whose sums are scattered. `on_chip_buffers` bytes of what is alive
-    for a short time (`X_short`; not what `main` returns) in pieces of up to `on_chip_piece` may be
+    of a value's resharded copies (`kind_*` the layouts of it and of what its uses want;
+    `copy_begin` and `copy_end` positions), `sum_*` partial sums of a row of partials, each at one
+    event, what they add up to until `sum_to`, `feed_*` what feeds an op whose sums are scattered,
+    `X_count` of what is alike. `on_chip_buffers` bytes of what is alive briefly (`X_short`;
+    not what `main` returns) in pieces of up to `on_chip_piece` may be
     on the chip, of what collectives read or write where `on_chip_sent`. `windowed`: reduce-scatters
     run block by block beside their product; `summed_whole`: the axes over which together nothing is
     scattered, 0 for none; `narrows`: an f32 that only products read travels in 16 bits
@@ -144,10 +144,13 @@ class Tables(NamedTuple):
     live_to: Ints
     live_width: Floats
     live_short: NDArray[np.bool_]
+    live_count: Floats
     sum_row: Ints
     sum_tensor: Ints
     sum_at: Ints
+    sum_last: Ints
     sum_to: Ints
+    sum_count: Floats
     sum_short: NDArray[np.bool_]
     sum_stored: Ints
     feed_row: Ints
@@ -158,10 +161,13 @@ class Tables(NamedTuple):
     kind_start: Ints
     kind_tensor: Ints
     copy_kind: Ints
+    copy_count: Floats
     copy_start: Ints
     copy_tensor: Ints
     copy_from: Ints
     copy_to: Ints
+    copy_begin: Ints
+    copy_end: Ints
     copy_narrow: Ints
     event_position: Ints
     floor_tensor: Ints
@@ -333,8 +339,7 @@ def _passes(program: Program, listing: Listing) -> Floats:
     """The mean over the ops of each row of partials; others than matrix products have two."""
     found = np.zeros(len(listing.partials))
     for op, row in listing.part_of.items():
-        two = 0.0 if product_sides(program, op) else 2.0
-        found[row] += listing.passes.get(op, two) * program.op_trips[op]
+        found[row] += listing.passes.get(op, 2.0) * program.op_trips[op]
     return found / np.array(list(listing.partials.values()))
 
 

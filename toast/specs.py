@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.facts import CONSTRAINT
+from analysis.names import Bools
+from analysis.program import ARGUMENT, Ints
 from costmodel.evaluator import Action, Evaluator, Refined
 from toast.axisorder import axis_orders
 from toast.guards import guarded_ops
@@ -122,22 +124,46 @@ class Specs:
         that it is told both.
         """
         program, layouts = self._program, self._layouts
+        told = self._is_moved()
+        told[[*left, *(value for op in guarded for value in program.values_of(op))]] = True
+        by_module = [n for n, name in enumerate(program.names) if name in (ARGUMENT, CONSTRAINT)]
+        told &= ~program.constant & ~np.isin(program.op_name[program.value_op], by_module)
         found = []
-        for value in np.flatnonzero(~program.constant).tolist():
-            op = program.makers[value]
-            if program.kind(op) in ("argument", CONSTRAINT):
-                continue
-            spec = self.value(value)
-            computed = self.tensor(int(layouts.result_tensor[value]))
-            guard = op in guarded
-            if computed != spec or guard or value in left:
-                through = (computed, *stations(computed, spec)) if computed != spec else ()
-                found.append(Pin(value=value, spec=spec, through=through))
+        for value in np.flatnonzero(told).tolist():
+            spec, computed = self.value(value), self.tensor(int(layouts.result_tensor[value]))
+            through = (computed, *stations(computed, spec)) if computed != spec else ()
+            found.append(Pin(value=value, spec=spec, through=through))
         return found
 
+    def _is_moved(self) -> Bools:
+        """For each value whether its op makes it in another layout than it is kept in."""
+        layouts = self._layouts
+        found = self._differ(layouts.result_tensor, layouts.value_tensor)
+        for value, spec in self._given_values.items():
+            found[value] = self.tensor(int(layouts.result_tensor[value])) != spec
+        return found
+
+    def _differ(self, some: Ints, others: Ints) -> Bools:
+        """For each pair of tensors whether they are laid out otherwise."""
+        count = len(self._layouts.tensors)
+        pairs, place = np.unique(some * count + others, return_inverse=True)
+        differ = [
+            self.tensor(pair // count) != self.tensor(pair % count) for pair in pairs.tolist()
+        ]
+        return np.array(differ, dtype=np.bool_)[place]
+
+    def _moving(self) -> set[int]:
+        """The values that a use may want in another layout than they are kept in."""
+        program, layouts = self._program, self._layouts
+        moved = self._differ(layouts.value_tensor[program.use_value], layouts.use_tensor)
+        given = [program.sources[use] for use in self._given_uses]
+        return {*program.use_value[moved].tolist(), *given, *self._given_values}
+
     def _uses(self) -> list[Pin]:
-        found = []
+        found, moving = [], self._moving()
         for value, targets in self._wanted.items():
+            if value not in moving:
+                continue
             spec = self.value(value)
             by_spec: dict[str, tuple[Spec, list[int]]] = {}
             for _, uses in targets.values():

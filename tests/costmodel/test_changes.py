@@ -117,7 +117,7 @@ def two_products() -> Evaluator:
 def test_only_rows_of_changed_units_are_priced_again() -> None:
     evaluator = two_products()
     scratch = evaluator.new_scratch()
-    analysis, tables = evaluator.analysis, evaluator.tables
+    analysis, tables = evaluator.analysis, evaluator.folded
     evaluator.cost((), scratch)
     evaluator.cost((Action(group=argument_group(analysis, 2, 0), axis=0),), scratch)
     first = tables.term_first

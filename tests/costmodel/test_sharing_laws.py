@@ -89,9 +89,12 @@ def test_a_shared_copy_is_at_most_one_for_each_use(device: str, picks: tuple[int
         kind_start=count,
         kind_tensor=tables.copy_tensor,
         copy_kind=count[:-1],
+        copy_count=np.ones(len(tables.copy_tensor)),
         copy_start=count,
         copy_from=np.repeat(np.minimum.reduceat(tables.copy_from, starts), each),
         copy_to=np.repeat(np.maximum.reduceat(tables.copy_to, starts), each),
+        copy_begin=np.repeat(np.minimum.reduceat(tables.copy_begin, starts), each),
+        copy_end=np.repeat(np.maximum.reduceat(tables.copy_end, starts), each),
     )
     none = tables._replace(copy_kind=count[:0], copy_start=count[:1])
     _, shared = priced(evaluator, tables, state)

@@ -48,7 +48,7 @@ def _padding_of(evaluator: Evaluator, *state: Action) -> float:
 def test_the_sides_of_a_product() -> None:
     program = _product(2, 24, 40, 56).analysis.program
     (op,) = (op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
-    assert sorted(product_sides(program, op)) == sorted(
+    assert sorted(product_sides(program)[op]) == sorted(
         [(BATCH, 2), (LEFT, 24), (CONTRACTED, 40), (RIGHT, 56)]
     )
 

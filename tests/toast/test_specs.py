@@ -168,3 +168,31 @@ def test_the_axis_that_stays_leads() -> None:
     assert specs.value(argument) == [["b", "a"], []]
     (sums,) = [pin for pin in specs.pins() if pin.through]
     assert (sums.through, sums.spec) == (([["b"], []],), [["b", "a"], []]), "a is only added"
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_pins_are_where_layouts_differ_and_nowhere_else(given: bool) -> None:
+    evaluator = evaluator_of(gemma.lower(gemma.PRESETS["tiny"]).as_text().encode(), MESH)
+    program, layouts = evaluator.analysis.program, evaluator.layouts
+    for state in random_states(evaluator, 4):
+        value, use = program.sources[0], len(program.users) - 1
+        values = {value: [["a"]] + [[] for _ in program.shape(value)[1:]]} if given else {}
+        taken = program.sources[use]
+        uses = {use: [["b"]] + [[] for _ in program.shape(taken)[1:]]} if given else {}
+        specs = Specs(evaluator, state, values=values, uses=uses)
+        wanted = {
+            (value, str(specs.use(some[0])))
+            for value, targets in evaluator.listing.wanted.items()
+            for _, some in targets.values()
+            if specs.use(some[0]) != specs.value(value)
+        }
+        moved = {
+            value
+            for value in np.flatnonzero(~program.constant).tolist()
+            if program.kind(program.makers[value]) != "argument"
+            and specs.tensor(int(layouts.result_tensor[value])) != specs.value(value)
+        }
+        left = {value for value, _ in wanted if program.kind(program.makers[value]) != "argument"}
+        pins = specs.pins()
+        assert {(pin.value, str(pin.spec)) for pin in pins if pin.uses} == wanted
+        assert {pin.value for pin in pins if not pin.uses} == moved | left
