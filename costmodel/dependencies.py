@@ -48,6 +48,7 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
         (_rows(c["part_item_start"]), item_unit[c["part_item"]]),
         (_rows(c["part_result_start"]), tensor_unit[c["part_computed"]]),
         (_rows(c["part_result_start"]), tensor_unit[c["part_defined"]]),
+        (_rows(c["part_feed_start"]), tensor_unit[c["part_feed"]]),
     )
     edge_rows, kind_rows = _rows(c["edge_to_start"]), _rows(c["kind_start"])
     numbered = [np.arange(len(c[name])) for name in _SINGLE]
@@ -81,8 +82,10 @@ def _of_roots(c: Columns, tensor_unit: Ints) -> Ints:
     dots = _rows(c["root_dot_start"])
     return _pairs(
         (_rows(c["root_tensor_start"]), tensor_unit[c["root_tensor"]]),
+        (_rows(c["root_tensor_start"]), tensor_unit[c["root_whole"]]),
         (_beside_rows(c), tensor_unit[c["beside_tensor"]]),
         (_rows(c["root_copied_start"]), tensor_unit[c["root_copied"]]),
+        (_rows(c["root_spread_start"]), tensor_unit[c["spread_tensor"]]),
         (dots, c["dot_unit"]),
         (dots, tensor_unit[c["dot_sums"]]),
         (np.repeat(dots, 4), tensor_unit[c["dot_operand"].ravel()]),

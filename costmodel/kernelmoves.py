@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.compiled import inner
 from costmodel.dependencies import EDGES, HALOS, PARTIALS
-from costmodel.kernelchanges import is_stale, total
+from costmodel.kernelchanges import is_stale, streamed, total
 from costmodel.kerneljournal import (
     EDGE,
     HALO,
@@ -23,8 +23,12 @@ ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 MANY = 8
 """From so many devices on a product sends its sums block by block in both directions."""
-MANY_HIDDEN, FEW_HIDDEN = 0.4, 0.6
+MANY_HIDDEN, FEW_HIDDEN = 0.34, 0.6
 """The least part of that sending that multiplying has to hide, for many devices and for fewer."""
+
+
+BEGUN = 1.5
+"""How often each element of sums is handled where they are scattered block by block."""
 
 
 @inner
@@ -43,16 +47,35 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
 
 
 @inner
+def _axes_on(t: Any, s: Any, dim: int) -> int:
+    """The axes on a dimension of a tensor, as bits."""
+    item = t.dim_item[dim]
+    return int(s.mask[item]) if item >= 0 else 0
+
+
+@inner
+def _grows(t: Any, s: Any, row: int, axes: int) -> bool:
+    """Whether a dimension of a product's result that is sharded already takes more axes."""
+    k = t.part_result_start[row]
+    a, b = t.tensor_start[t.part_computed[k]], t.tensor_start[t.part_defined[k]]
+    for d in range(t.tensor_start[t.part_computed[k] + 1] - a):
+        have, want = _axes_on(t, s, a + d), _axes_on(t, s, b + d)
+        if have & want and want & ~have & axes:
+            return True
+    return False
+
+
+@inner
 def _in_blocks(t: Any, s: Any, row: int, axes: int, size: float) -> bool:
     """Whether the sums of a row of partials are scattered block by block beside their product.
 
     Two devices have nothing to gain from it, nor four that are no line, nor has what takes much
-    longer to send than to multiply.
+    longer to send than to multiply. A dimension that is sharded already is scattered in one piece.
     """
     n = t.axes_shards[axes]
     if row < 0 or not t.windowed or n < 4 or (n < MANY and not t.axes_straight[axes]):
         return False
-    if not t.part_product[row]:
+    if not t.part_product[row] or _grows(t, s, row, axes):
         return False
     multiply, unit = t.part_seconds[row], t.part_unit[row]
     for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
@@ -76,13 +99,6 @@ def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) ->
         seconds /= 2.0
     note_collective(s.journal, s.noted, REDUCE_SCATTER, axes, weight, blocks * block, seconds)
     return float(seconds)
-
-
-@inner
-def _axes_on(t: Any, s: Any, dim: int) -> int:
-    """The axes on a dimension of a tensor, as bits."""
-    item = t.dim_item[dim]
-    return int(s.mask[item]) if item >= 0 else 0
 
 
 @inner
@@ -235,16 +251,49 @@ def unfused_sums(t: Any, s: Any) -> float:
             for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
                 weight, place = t.part_weight[row], k - t.part_result_start[row]
                 whole, left = s.local[t.part_computed[k]], s.local[t.part_defined[k]]
-                passes = t.part_passes[row] * left
+                moved = t.part_passes[row] * left
+                spent, bound = moved / t.bandwidth, BYTES
                 if left < whole and _in_blocks(t, s, row, s.reduced[row], whole):
-                    passes += 2.0 * whole
-                if passes == 0.0:
+                    adding, added = _adding(t, s, t.part_computed[k], s.reduced[row])
+                    feeding, fed = _feeding(t, s, row)
+                    spent, moved, bound = spent + adding + feeding, moved + added + fed, ELEMENTS
+                if spent == 0.0:
                     continue
-                moved = weight * passes
-                spent = moved / t.bandwidth
-                note(s.journal, s.noted, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
+                moved, spent = weight * moved, weight * spent
+                note(s.journal, s.noted, UNFUSED, row, place, bound, 0, weight, moved, spent)
                 s.stored_seconds[row] += spent
     return total(s.stored_seconds)
+
+
+@inner
+def _adding(t: Any, s: Any, tensor: int, axes: int) -> tuple[float, float]:
+    """Seconds to add up sums that are scattered block by block, and the bytes that they move.
+
+    Two blocks are multiplied at a time, and added to what has come of them so far, one of them
+    begins anew where it is the first: three kernels for two blocks, over all sums and a half.
+    """
+    size = s.local[tensor]
+    handled = size / max(t.tensor_itemsize[tensor], 1.0) / t.element_rate
+    moved = size * streamed(t.on_chip, size)
+    launched = BEGUN * t.axes_shards[axes] * t.overhead
+    return BEGUN * (handled + moved / t.bandwidth) + launched, 2.0 * BEGUN * moved
+
+
+@inner
+def _feeding(t: Any, s: Any, row: int) -> tuple[float, float]:
+    """Seconds to make in memory what a product would compute inside itself, and bytes moved.
+
+    All its blocks need that, so a kernel of its own makes it.
+    """
+    seconds, bytes_moved = 0.0, 0.0
+    for k in range(t.part_feed_start[row], t.part_feed_start[row + 1]):
+        tensor, count = t.part_feed[k], t.part_feed_count[k]
+        size = s.local[tensor]
+        moved = 2.0 * size * streamed(t.on_chip, size)
+        handled = size / max(t.tensor_itemsize[tensor], 1.0)
+        seconds += count * (max(handled / t.element_rate, moved / t.bandwidth) + t.overhead)
+        bytes_moved += count * moved
+    return seconds, bytes_moved
 
 
 @inner

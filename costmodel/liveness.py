@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.program import Ints, Program
-from costmodel.buffers import Buffers
+from costmodel.buffers import Buffers, alike, reusing_results
 from costmodel.columns import flat, ints
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
@@ -56,7 +56,7 @@ def live_intervals(
     """
     first, last = _spans(program, fusion)
     arguments = {argument.value for argument in program.arguments}
-    reused = _reusing_results(program)
+    reused = reusing_results(program)
     spans = _buffer_spans(program, fusion, first, last)
     inside = inside_kernels(program, fusion) if fusion.policy.around else set()
     taken = {*arguments, *reused, *inside}
@@ -130,7 +130,7 @@ def _buffer_spans(
 ) -> dict[int, tuple[int, int]]:
     """First and last position of each buffer, by the value that stands for it."""
     buffers = Buffers(program, last)
-    reused = _reusing_results(program)
+    reused = reusing_results(program)
     last = _handed_over(program, fusion, last)
     spans: dict[int, tuple[int, int]] = {}
     begins, ends = first.tolist(), last.tolist()
@@ -156,32 +156,11 @@ def _handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
         at = fusion.position[root.op]
         for value in program.values_of(root.op):
             for source in sorted(free):
-                if first[source] < last[source] == at and _alike(program, source, value):
+                if first[source] < last[source] == at and alike(program, source, value):
                     ends[source] = at - 1
                     free.remove(source)
                     break
     return ends
-
-
-def _reusing_results(program: Program) -> set[int]:
-    """Values returned in the buffer of a donated argument."""
-    values = [program.sources[result.use] for result in program.results]
-    taken = {argument.aliases for argument in program.arguments if argument.aliases >= 0}
-    reused = {values[index] for index in taken}
-    for argument in program.arguments:
-        if not argument.donated or argument.aliases >= 0:
-            continue
-        for index, value in enumerate(values):
-            if index not in taken and _alike(program, argument.value, value):
-                taken.add(index)
-                reused.add(value)
-                break
-    return reused
-
-
-def _alike(program: Program, one: int, other: int) -> bool:
-    same_type = program.value_type[one] == program.value_type[other]
-    return bool(same_type) and program.shape(one) == program.shape(other)
 
 
 def _copies(program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges) -> list[Copy]:

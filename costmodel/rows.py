@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,34 +12,9 @@ from analysis.program import FactorKind, Program
 from analysis.types import itemsize
 from costmodel.flops import BATCH, product_sides
 from costmodel.fusion import Fusion
-from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
 from costmodel.roles import LAYOUT, Role, role
-from costmodel.turned import copied_values
 
-Operand = tuple[int, int, float, float, bool]
-
-
-class Dot(NamedTuple):
-    """A contraction: its unit, the tensor made, seconds of the whole, (side, size) of each factor.
-
-    `operands` are (tensor stored, tensor read, bytes in memory relative to the operand's own of
-    what it is computed of, and of the operand where it is brought there from another layout, if
-    arithmetic makes it inside).
-    """
-
-    unit: int
-    made: int
-    seconds: float
-    sides: tuple[tuple[int, int], ...]
-    operands: tuple[Operand, ...]
-
-
-RootRow = tuple[
-    tuple[int, ...], tuple[int, ...], tuple[Dot, ...], tuple[tuple[int, ...], ...], tuple[int, ...]
-]
-"""(tensors written, tensors read, contractions, for reductions beside them what they may read,
-tensors copied to another memory layout or back) of a kernel."""
 PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int, int]
 """(items, (computed, defined) tensor of each result, what makes it, row summed before, how many
 of the first dimensions of a product are of a batch)."""
@@ -83,110 +58,6 @@ CONCATENATE = "stablehlo.concatenate"
 UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
 
 
-def root_rows(
-    program: Program,
-    layouts: Layouts,
-    fusion: Fusion,
-    seconds: dict[int, float],
-    wanted: Edges,
-) -> Rows[RootRow]:
-    """Kernels; the sources are their numbers."""
-    rows: Rows[RootRow] = Rows()
-    turned = copied_values(program, fusion)
-    for number, kernel in enumerate(fusion.kernels):
-        if role(program.kind(kernel.ops[0])) is Role.NOTHING:
-            continue
-        read = tuple(sorted(_read(program, layouts, kernel)))
-        written = tuple(sorted(_written(program, layouts, fusion, kernel)))
-        dots = tuple(
-            Dot(
-                unit=int(layouts.op_unit[op]),
-                made=int(layouts.result_tensor[program.values_of(op)[0]]),
-                seconds=seconds[op],
-                sides=product_sides(program, op),
-                operands=_operands(program, layouts, fusion, wanted, op),
-            )
-            for op in kernel.contractions
-        )
-        beside = _beside(program, layouts, wanted, kernel) if dots else ()
-        copied = tuple(sorted(int(layouts.value_tensor[v]) for v in turned.get(number, ())))
-        row = (written, read, dots, beside, copied)
-        rows.add(row, float(program.op_trips[kernel.ops[0]]), number)
-    return rows
-
-
-def _operands(
-    program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges, op: int
-) -> tuple[Operand, ...]:
-    found = []
-    for use in program.uses_of(op):
-        value, tensor = program.sources[use], int(layouts.use_tensor[use])
-        _, uses = wanted.get(value, {}).get(tensor, (0.0, []))
-        width = _bytes_read(program, fusion, value) / _bytes(program, value)
-        moved = 0.5 if uses and _is_narrow(program, value, uses) else width
-        computed = not (fusion.written[value] or fusion.light[value])
-        found.append((int(layouts.value_tensor[value]), tensor, width, moved, computed))
-    return tuple(found)
-
-
-def _beside(
-    program: Program, layouts: Layouts, wanted: Edges, kernel: Kernel
-) -> tuple[tuple[int, ...], ...]:
-    """For each reduction of a kernel the tensors of its operand, as others want it as well."""
-    uses = [program.op_uses[op] for op in kernel.ops if role(program.kind(op)) is Role.REDUCE]
-    return tuple(
-        (int(layouts.use_tensor[use]), *sorted(wanted.get(int(program.use_value[use]), ())))
-        for use in uses
-    )
-
-
-def _bytes_read(program: Program, fusion: Fusion, value: int) -> float:
-    """What a product reads of memory for an operand: all that it is computed of inside."""
-    found, left, own = dict[int, float](), [value], math.prod(program.shape(value))
-    while left:
-        source = left.pop()
-        if source in found or program.constant[source]:
-            continue
-        op, found[source] = int(program.value_op[source]), 0.0
-        if fusion.written[source] or op < 0 or role(program.kind(op)) is Role.CONTRACTION:
-            part = min(own / max(math.prod(program.shape(source)), 1), 1.0)
-            found[source] = _bytes(program, source) * part * (0.5 if fusion.narrow[source] else 1.0)
-        else:
-            left += [int(program.use_value[use]) for use in program.uses_of(op)]
-    return sum(found.values())
-
-
-def _bytes(program: Program, value: int) -> float:
-    return max(math.prod(program.shape(value)) * itemsize(program.dtype(value)), 1.0)
-
-
-def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[int]:
-    """Tensors that a kernel reads; of what is only sliced, the slice that comes out."""
-    read = []
-    for use in kernel.reads:
-        op = program.user(use)
-        kind = program.kind(op)
-        sliced = kind in SLICING or kind in UPDATING
-        if not (sliced and use == program.op_uses[op]):
-            read.append(int(layouts.use_tensor[use]))
-        elif kind in SLICING:
-            read.append(int(layouts.result_tensor[program.values_of(op)[0]]))
-    return read
-
-
-def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel) -> list[int]:
-    """Tensors that a kernel writes; of what is updated in place, the update."""
-    found = []
-    for op in kernel.ops:
-        kind = program.kind(op)
-        if kind in UPDATING:
-            found.append(int(layouts.use_tensor[int(program.op_uses[op]) + UPDATING[kind]]))
-        else:
-            values = [value for value in program.values_of(op) if fusion.written[value]]
-            found += [int(layouts.value_tensor[value]) for value in values]
-    return found
-
-
 def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow], dict[int, int]]:
     """Ops with reduction factors, as rows; the row of each op by its number of appearance.
 
@@ -228,12 +99,17 @@ def passes(program: Program, fusion: Fusion) -> dict[int, float]:
     for root in fusion.roots:
         values = program.values_of(root.op)
         if len(root.contractions) == 1 and root.op != root.contractions[0] and len(values) == 1:
-            dot, size = root.contractions[0], _bytes(program, values[0])
+            dot, size = root.contractions[0], bytes_of(program, values[0])
             sources = {int(program.use_value[use]) for use in root.reads}
             operands = {int(program.use_value[use]) for use in program.uses_of(dot)}
-            read = sum(_bytes(program, value) >= size for value in sources - operands)
+            read = sum(bytes_of(program, value) >= size for value in sources - operands)
             found[dot] = 2.0 + read if values[0] in returned else 0.0
     return found
+
+
+def bytes_of(program: Program, value: int) -> float:
+    """Bytes of the whole of a value, at least one."""
+    return max(math.prod(program.shape(value)) * itemsize(program.dtype(value)), 1.0)
 
 
 def _batched(program: Program, op: int) -> int:
@@ -319,7 +195,7 @@ def _width(program: Program, value: int, uses: list[int], narrowed: set[int]) ->
     """One of `WIDE` and those after it."""
     if {program.user(use) for use in uses} <= narrowed and program.dtype(value) == "f32":
         return NARROW
-    return NARROW_WHERE_TOLD if _is_narrow(program, value, uses) else WIDE
+    return NARROW_WHERE_TOLD if is_narrow(program, value, uses) else WIDE
 
 
 def _narrowed(program: Program) -> set[int]:
@@ -337,7 +213,7 @@ def _narrowed(program: Program) -> set[int]:
     return found
 
 
-def _is_narrow(program: Program, value: int, uses: list[int]) -> bool:
+def is_narrow(program: Program, value: int, uses: list[int]) -> bool:
     """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
     kinds = {role(program.kind(program.user(use))) for use in uses}
     return kinds == {Role.CONTRACTION} and program.dtype(value) == "f32"

@@ -45,15 +45,17 @@ class Tables(NamedTuple):
     Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
     to a unit; `touch_*`: colour group -> units that have it. Tensors: `tensor_itemsize` bytes, per
     dimension `dim_size` and `dim_item`. Roots: a kernel with weight, tensors written (the first
-    `root_writes`) and read, the reductions of what a product of it makes (`beside_tensor` what each
-    may read), `root_copied` tensors copied to another memory layout or back, and contractions
+    `root_writes`) and read, each a part of `root_whole` in memory, the reductions of what a product of it makes (`beside_tensor` what each
+    may read), `root_copied` tensors copied to another memory layout or buffer, or back,
+    `spread_tensor` buffers of which a part along `spread_item` is updated, and contractions
     (`dot_unit`, what it makes in `dot_sums`, seconds of the whole on one device; of a matrix
     product by factor the side, `flops.BATCH` and others, and the size; of its operands
     `dot_operand`, `dot_width` and `dot_computed`, whether arithmetic inside makes them).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
     product on one device, the row that they are added to before that, `part_passes` over what is
-    made of them once they are added up, `part_batch` dimensions of a batch.
+    made of them once they are added up, `part_batch` dimensions of a batch, tensors `part_feed`
+    that a product computes inside itself, and in how many of the row's products.
     Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
@@ -89,6 +91,7 @@ class Tables(NamedTuple):
     root_writes: Ints
     root_tensor_start: Ints
     root_tensor: Ints
+    root_whole: Ints
     root_dot_start: Ints
     dot_unit: Ints
     dot_sums: Ints
@@ -101,6 +104,9 @@ class Tables(NamedTuple):
     beside_tensor: Ints
     root_copied_start: Ints
     root_copied: Ints
+    root_spread_start: Ints
+    spread_item: Ints
+    spread_tensor: Ints
     side_start: Ints
     side_of: Ints
     side_size: Ints
@@ -119,6 +125,9 @@ class Tables(NamedTuple):
     part_before: Ints
     part_passes: Floats
     part_batch: Ints
+    part_feed_start: Ints
+    part_feed: Ints
+    part_feed_count: Floats
     edge_weight: Floats
     edge_from: Ints
     edge_given: Ints
@@ -308,6 +317,21 @@ def _partial_columns(program: Program, listing: Listing, layouts: Layouts) -> di
         "part_before": ints([row[3] for row in rows]),
         "part_batch": ints([row[4] for row in rows]),
         "part_passes": _passes(program, listing),
+        **_feeding(program, listing),
+    }
+
+
+def _feeding(program: Program, listing: Listing) -> dict[str, Any]:
+    """What the products of each row of partials compute of their operands inside themselves."""
+    weights = list(listing.partials.values())
+    found: list[dict[int, float]] = [{} for _ in weights]
+    for use, (row, tensor, _) in listing.intervals.feeds.items():
+        part = float(program.op_trips[program.user(use)]) / weights[row]
+        found[row][tensor] = found[row].get(tensor, 0.0) + part
+    return {
+        "part_feed_start": starts([list(fed) for fed in found]),
+        "part_feed": flat([list(fed) for fed in found]),
+        "part_feed_count": floats([count for fed in found for count in fed.values()]),
     }
 
 
