@@ -8,7 +8,8 @@ from analysis.compiled import inner
 from costmodel.dependencies import FEEDS, KINDS, LIVES, SUMS
 from costmodel.kernelchanges import is_stale
 from costmodel.kerneljournal import BASE, COPY, FEED, LIVE, SUM, note
-from costmodel.kernelmoves import MANY, same
+from costmodel.kernelblocks import MANY
+from costmodel.kernelmoves import same
 
 
 @inner

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.compiled import inner
+from costmodel.collectives import Kind
 from costmodel.dependencies import EDGES, HALOS, PARTIALS
-from costmodel.kernelchanges import is_stale, streamed, total
+from costmodel.kernelblocks import MANY, REDUCE_SCATTER, axes_on, block_by_block, in_blocks
+from costmodel.kernelchanges import is_stale, total
 from costmodel.kerneljournal import (
     EDGE,
     HALO,
@@ -19,16 +21,8 @@ from costmodel.kerneljournal import (
     note_collective,
 )
 
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5)
+ALL_REDUCE, ALL_GATHER, _, ALL_TO_ALL, COLLECTIVE_PERMUTE = (int(kind) for kind in Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
-MANY = 8
-"""From so many devices on a product sends its sums block by block in both directions."""
-MANY_HIDDEN, FEW_HIDDEN = 0.34, 0.6
-"""The least part of that sending that multiplying has to hide, for many devices and for fewer."""
-
-
-BEGUN = 1.5
-"""How often each element of sums is handled where they are scattered block by block."""
 
 
 @inner
@@ -47,50 +41,12 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
 
 
 @inner
-def _axes_on(t: Any, s: Any, dim: int) -> int:
-    """The axes on a dimension of a tensor, as bits."""
-    item = t.dim_item[dim]
-    return int(s.mask[item]) if item >= 0 else 0
-
-
-@inner
-def _grows(t: Any, s: Any, row: int, axes: int) -> bool:
-    """Whether a dimension of a product's result that is sharded already takes more axes."""
-    k = t.part_result_start[row]
-    a, b = t.tensor_start[t.part_computed[k]], t.tensor_start[t.part_defined[k]]
-    for d in range(t.tensor_start[t.part_computed[k] + 1] - a):
-        have, want = _axes_on(t, s, a + d), _axes_on(t, s, b + d)
-        if have & want and want & ~have & axes:
-            return True
-    return False
-
-
-@inner
-def _in_blocks(t: Any, s: Any, row: int, axes: int, size: float) -> bool:
-    """Whether the sums of a row of partials are scattered block by block beside their product.
-
-    Two devices have nothing to gain from it, nor four that are no line, nor has what takes much
-    longer to send than to multiply. A dimension that is sharded already is scattered in one piece.
-    """
-    n = t.axes_shards[axes]
-    if row < 0 or not t.windowed or n < 4 or (n < MANY and not t.axes_straight[axes]):
-        return False
-    if not t.part_product[row] or _grows(t, s, row, axes):
-        return False
-    multiply, unit = t.part_seconds[row], t.part_unit[row]
-    for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
-        multiply /= s.shards[i]
-    send = t.axes_alpha[REDUCE_SCATTER, axes, 0] + t.axes_beta[REDUCE_SCATTER, axes, 0] * size
-    return bool(multiply >= (FEW_HIDDEN if n < MANY else MANY_HIDDEN) * send)
-
-
-@inner
 def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) -> float:
     """Seconds of a reduce-scatter; block by block, of n + 1/2 permutes between n devices.
 
     Between many devices one half of them goes each way round, at the same time.
     """
-    if not _in_blocks(t, s, row, axes, size):
+    if not in_blocks(t, s, row, axes, size):
         return float(collective(t, s, REDUCE_SCATTER, axes, size, weight))
     block, blocks = size / t.axes_shards[axes], weight * (t.axes_shards[axes] + 0.5)
     hop, rate = t.axes_alpha[COLLECTIVE_PERMUTE, axes, 0], t.axes_beta[COLLECTIVE_PERMUTE, axes, 0]
@@ -107,7 +63,7 @@ def _changes(t: Any, s: Any, source: int, target: int) -> tuple[int, int, int]:
     a, b = t.tensor_start[source], t.tensor_start[target]
     lost, before, after, come = 0, 0, 0, 0
     for d in range(t.tensor_start[source + 1] - a):
-        have, want = _axes_on(t, s, a + d), _axes_on(t, s, b + d)
+        have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
         lost |= have & ~want
         come |= want & ~have
         before |= have
@@ -127,7 +83,7 @@ def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> 
     scattered, wanting, grown, again = 0, 0, 0, 0
     batch = t.part_batch[row] if row >= 0 else 0
     for d in range(t.tensor_start[source + 1] - a):
-        have, want = _axes_on(t, s, a + d), _axes_on(t, s, b + d)
+        have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
         taken = want & ~have & reduced
         if taken:
             scattered |= taken
@@ -189,7 +145,7 @@ def same(t: Any, s: Any, source: int, target: int) -> bool:
     """Whether two tensors of one shape are laid out alike."""
     a, b = t.tensor_start[source], t.tensor_start[target]
     for d in range(t.tensor_start[source + 1] - a):
-        if _axes_on(t, s, a + d) != _axes_on(t, s, b + d):
+        if axes_on(t, s, a + d) != axes_on(t, s, b + d):
             return False
     return True
 
@@ -253,47 +209,15 @@ def unfused_sums(t: Any, s: Any) -> float:
                 whole, left = s.local[t.part_computed[k]], s.local[t.part_defined[k]]
                 moved = t.part_passes[row] * left
                 spent, bound = moved / t.bandwidth, BYTES
-                if left < whole and _in_blocks(t, s, row, s.reduced[row], whole):
-                    adding, added = _adding(t, s, t.part_computed[k], s.reduced[row])
-                    feeding, fed = _feeding(t, s, row)
-                    spent, moved, bound = spent + adding + feeding, moved + added + fed, ELEMENTS
+                if left < whole and in_blocks(t, s, row, s.reduced[row], whole):
+                    adding, added = block_by_block(t, s, row, s.reduced[row])
+                    spent, moved, bound = spent + adding, moved + added, ELEMENTS
                 if spent == 0.0:
                     continue
                 moved, spent = weight * moved, weight * spent
                 note(s.journal, s.noted, UNFUSED, row, place, bound, 0, weight, moved, spent)
                 s.stored_seconds[row] += spent
     return total(s.stored_seconds)
-
-
-@inner
-def _adding(t: Any, s: Any, tensor: int, axes: int) -> tuple[float, float]:
-    """Seconds to add up sums that are scattered block by block, and the bytes that they move.
-
-    Two blocks are multiplied at a time, and added to what has come of them so far, one of them
-    begins anew where it is the first: three kernels for two blocks, over all sums and a half.
-    """
-    size = s.local[tensor]
-    handled = size / max(t.tensor_itemsize[tensor], 1.0) / t.element_rate
-    moved = size * streamed(t.on_chip, size)
-    launched = BEGUN * t.axes_shards[axes] * t.overhead
-    return BEGUN * (handled + moved / t.bandwidth) + launched, 2.0 * BEGUN * moved
-
-
-@inner
-def _feeding(t: Any, s: Any, row: int) -> tuple[float, float]:
-    """Seconds to make in memory what a product would compute inside itself, and bytes moved.
-
-    All its blocks need that, so a kernel of its own makes it.
-    """
-    seconds, bytes_moved = 0.0, 0.0
-    for k in range(t.part_feed_start[row], t.part_feed_start[row + 1]):
-        tensor, count = t.part_feed[k], t.part_feed_count[k]
-        size = s.local[tensor]
-        moved = 2.0 * size * streamed(t.on_chip, size)
-        handled = size / max(t.tensor_itemsize[tensor], 1.0)
-        seconds += count * (max(handled / t.element_rate, moved / t.bandwidth) + t.overhead)
-        bytes_moved += count * moved
-    return seconds, bytes_moved
 
 
 @inner
@@ -345,7 +269,7 @@ def _gathered(t: Any, s: Any, source: int, target: int) -> int:
     """Along how many dimensions `target` has less axes than `source`."""
     a, b, found = t.tensor_start[source], t.tensor_start[target], 0
     for d in range(t.tensor_start[source + 1] - a):
-        found += 1 if _axes_on(t, s, a + d) & ~_axes_on(t, s, b + d) else 0
+        found += 1 if axes_on(t, s, a + d) & ~axes_on(t, s, b + d) else 0
     return found
 
 

@@ -17,7 +17,9 @@ FLOPS = ("bf16", "f16", "f32", "f64", "i8")
 """The element types whose peak a profile must give."""
 
 _HINT = "Compare it with a file under costmodel/chips, or write a new one with `toast calibrate`."
-_MAY_BE_ZERO = frozenset({"reserved_bytes", "op_overhead", "latency", "wrap", "on_chip_bytes"})
+_MAY_BE_ZERO = frozenset(
+    {"reserved_bytes", "op_overhead", "latency", "wrap", "on_chip_bytes", "windowed"}
+)
 _SHARES = frozenset({"matmul_efficiency", "stream_efficiency", "efficiency"})
 _WORDS: dict[Any, tuple[type, str]] = {
     str: (str, "text"),

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from analysis.program import Program
+from costmodel.blocks import CUTTING, origin
 from costmodel.buffers import loop_copies
 from costmodel.flops import product_sides
 from costmodel.fusion import Fusion
 from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
-from costmodel.roles import LAYOUT, Role, role
+from costmodel.roles import Role, role
 from costmodel.rows import SLICING, UPDATING, Edges, Rows, bytes_of, is_narrow
 from costmodel.turned import copied_values
 
-CUTTING = frozenset({"stablehlo.dynamic_slice", "stablehlo.slice"})
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
 
 Operand = tuple[int, int, float, float, bool]
@@ -124,23 +124,9 @@ def _operands(
         _, uses = wanted.get(value, {}).get(tensor, (0.0, []))
         width = _bytes_read(program, fusion, value) / bytes_of(program, value)
         moved = 0.5 if uses and is_narrow(program, value, uses) else width
-        computed = _is_computed(program, fusion, value)
+        computed, _ = origin(program, layouts, fusion, value)
         found.append((int(layouts.value_tensor[value]), tensor, width, moved, computed))
     return tuple(found)
-
-
-def _is_computed(program: Program, fusion: Fusion, value: int) -> bool:
-    """Whether arithmetic makes a value inside a kernel; cutting a slice of what is stored is none.
-
-    Its elements come from memory as those of the whole do.
-    """
-    while not (fusion.written[value] or fusion.light[value]):
-        op = program.makers[value]
-        kind = program.kind(op)
-        if kind not in CUTTING and kind not in LAYOUT:
-            return True
-        value = program.sources[program.op_uses[op]]
-    return False
 
 
 def _beside(

@@ -54,23 +54,23 @@ class Tables(NamedTuple):
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
     product on one device, the row that they are added to before that, `part_passes` over what is
-    made of them once they are added up, `part_batch` dimensions of a batch, tensors `part_feed`
-    that a product computes inside itself, and in how many of the row's products.
+    made of them once they are added up, `part_batch` dimensions of a batch, `block_*` as in
+    `blocks`.
     Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
     partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
-    scattered. `windowed`: reduce-scatters run block by block beside their product;
+    scattered. `windowed`: from so many devices on reduce-scatters run block by block beside
+    their product, 0 for never;
     `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
     f32 that only products read travels in 16 bits (`edge_to_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
-    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices, `axes_straight`
-    whether they are a line, and, by kind of collective, `axes_wire`, `axes_alpha` and `axes_beta`
-    as in `collectives`.
+    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
+    collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
     """
 
     item_fixed: Ints
@@ -125,9 +125,11 @@ class Tables(NamedTuple):
     part_before: Ints
     part_passes: Floats
     part_batch: Ints
-    part_feed_start: Ints
-    part_feed: Ints
-    part_feed_count: Floats
+    block_operand: Ints
+    block_whole: Ints
+    block_dims: Ints
+    block_made: Floats
+    block_cut: Floats
     edge_weight: Floats
     edge_from: Ints
     edge_given: Ints
@@ -168,12 +170,11 @@ class Tables(NamedTuple):
     unit_term: Ints
     unit_tensor_start: Ints
     unit_tensor: Ints
-    windowed: bool
+    windowed: int
     summed_whole: int
     narrows: bool
     axis_size: Ints
     axes_shards: Ints
-    axes_straight: Ints
     axes_wire: Floats
     axes_alpha: Floats
     axes_beta: Floats
@@ -218,7 +219,7 @@ def _build(
         **_mesh_columns(mesh, device, columns["item_fixed"]),
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
-        windowed=policy.around and device.windowed,
+        windowed=device.windowed if policy.around else 0,
         narrows=policy.around,
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
@@ -247,7 +248,6 @@ def _mesh_columns(mesh: Mesh, device: Device, fixed: Ints) -> dict[str, Any]:
         "summed_whole": 0 if device.windowed else (1 << len(mesh.axes)) - 1,
         "axis_size": ints([axis.size for axis in mesh.axes]),
         "axes_shards": collectives.shards,
-        "axes_straight": collectives.straight,
         "axes_wire": collectives.wire,
         "axes_alpha": collectives.alpha,
         "axes_beta": collectives.beta,
@@ -317,21 +317,11 @@ def _partial_columns(program: Program, listing: Listing, layouts: Layouts) -> di
         "part_before": ints([row[3] for row in rows]),
         "part_batch": ints([row[4] for row in rows]),
         "part_passes": _passes(program, listing),
-        **_feeding(program, listing),
-    }
-
-
-def _feeding(program: Program, listing: Listing) -> dict[str, Any]:
-    """What the products of each row of partials compute of their operands inside themselves."""
-    weights = list(listing.partials.values())
-    found: list[dict[int, float]] = [{} for _ in weights]
-    for use, (row, tensor, _) in listing.intervals.feeds.items():
-        part = float(program.op_trips[program.user(use)]) / weights[row]
-        found[row][tensor] = found[row].get(tensor, 0.0) + part
-    return {
-        "part_feed_start": starts([list(fed) for fed in found]),
-        "part_feed": flat([list(fed) for fed in found]),
-        "part_feed_count": floats([count for fed in found for count in fed.values()]),
+        "block_operand": listing.blocks.operand,
+        "block_whole": listing.blocks.whole,
+        "block_dims": listing.blocks.dims,
+        "block_made": listing.blocks.made,
+        "block_cut": listing.blocks.cut,
     }
 
 
