@@ -76,8 +76,8 @@ class Device:
     columns) of its matrix unit; `links` are the networks from the fastest and smallest to the
     slowest and largest. `on_chip_bytes` is memory in which the compiler keeps whole tensors between
     kernels, 0 where it does not. `device_kinds` is what JAX calls it; `sources` has a text for each
-    figure. `windowed` tells of a TPU from how many devices on its compiler sends sums block by block
-    beside their product, 0 for never.
+    figure. `windowed` tells of a TPU between how many devices or more its compiler sends sums block
+    by block beside their product, 0 for never.
     """
 
     name: str

@@ -35,7 +35,7 @@ def _multiplying(t: Any, s: Any, row: int) -> float:
 
 @inner
 def _taking(t: Any, s: Any, row: int, axes: int) -> tuple[int, bool]:
-    """The dimensions of a product's result that take axes, as bits, and if one had others before."""
+    """Which dimensions of a product's result take axes, as bits, and if one had others before."""
     k, dims, grows = t.part_result_start[row], 0, False
     a, b = t.tensor_start[t.part_computed[k]], t.tensor_start[t.part_defined[k]]
     for d in range(t.tensor_start[t.part_computed[k] + 1] - a):

@@ -6,9 +6,9 @@ from typing import Any
 
 from analysis.compiled import inner
 from costmodel.dependencies import FEEDS, KINDS, LIVES, SUMS
+from costmodel.kernelblocks import MANY
 from costmodel.kernelchanges import is_stale
 from costmodel.kerneljournal import BASE, COPY, FEED, LIVE, SUM, note
-from costmodel.kernelblocks import MANY
 from costmodel.kernelmoves import same
 
 

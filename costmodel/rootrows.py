@@ -150,7 +150,9 @@ def _bytes_read(program: Program, fusion: Fusion, value: int) -> float:
         op, found[source] = int(program.value_op[source]), 0.0
         if fusion.written[source] or op < 0 or role(program.kind(op)) is Role.CONTRACTION:
             part = min(own / max(math.prod(program.shape(source)), 1), 1.0)
-            found[source] = bytes_of(program, source) * part * (0.5 if fusion.narrow[source] else 1.0)
+            found[source] = (
+                bytes_of(program, source) * part * (0.5 if fusion.narrow[source] else 1.0)
+            )
         else:
             left += [int(program.use_value[use]) for use in program.uses_of(op)]
     return sum(found.values())
@@ -184,5 +186,3 @@ def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel)
             tensors = (int(layouts.value_tensor[value]) for value in values)
             found += [(tensor, tensor) for tensor in tensors]
     return found
-
-

@@ -45,12 +45,12 @@ class Tables(NamedTuple):
     Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
     to a unit; `touch_*`: colour group -> units that have it. Tensors: `tensor_itemsize` bytes, per
     dimension `dim_size` and `dim_item`. Roots: a kernel with weight, tensors written (the first
-    `root_writes`) and read, each a part of `root_whole` in memory, the reductions of what a product of it makes (`beside_tensor` what each
-    may read), `root_copied` tensors copied to another memory layout or buffer, or back,
-    `spread_tensor` buffers of which a part along `spread_item` is updated, and contractions
-    (`dot_unit`, what it makes in `dot_sums`, seconds of the whole on one device; of a matrix
-    product by factor the side, `flops.BATCH` and others, and the size; of its operands
-    `dot_operand`, `dot_width` and `dot_computed`, whether arithmetic inside makes them).
+    `root_writes`) and read, each a part of `root_whole` in memory, the reductions of what a product
+    of it makes (`beside_tensor` what each may read), `root_copied` tensors copied to another memory
+    layout or buffer, or back, `spread_tensor` buffers of which a part along `spread_item` is
+    updated, and contractions (`dot_unit`, what it makes in `dot_sums`, seconds of the whole on one
+    device; of a matrix product by factor the side, `flops.BATCH` and others, and the size; of its
+    operands `dot_operand`, `dot_width` and `dot_computed`, whether arithmetic inside makes them).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
     product on one device, the row that they are added to before that, `part_passes` over what is

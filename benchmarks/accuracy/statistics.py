@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from benchmarks.accuracy.records import Record
 from costmodel.collectives import Kind, collective_tables
 from costmodel.devices import Device, find
-from costmodel.kernelmoves import MANY
+from costmodel.kernelblocks import MANY
 from costmodel.mesh import Mesh
 from toast.judge import Collective, Target, Verdict
 

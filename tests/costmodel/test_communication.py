@@ -84,6 +84,8 @@ LONG, SHORT = 65536, 2048
         (TPU, 4, "bf16", LONG, 4.5),
         (TPU, 4, "f32", LONG, 4.5),
         (TPU, 4, "f32", SHORT, 3),
+        ("tpu-v5p", 8, "f32", LONG, 8.5),
+        ("tpu-v5p", 4, "f32", LONG, 3),
         (TPU, 2, "bf16", LONG, 1),
         ("tpu-v3", 4, "f32", LONG, 3),
         (GPU, 8, "f32", LONG, 7),
@@ -99,6 +101,19 @@ def test_a_tpu_scatters_the_sums_of_a_product_block_by_block(
     sent = priced.sent((X_K, 0), (X_M, 0))
     block = 4096 * 4096 * {"f32": 4, "bf16": 2}[dtype] / n
     assert sent == {("REDUCE_SCATTER", (0,)): pytest.approx(blocks * block)}
+
+
+@pytest.mark.parametrize(("first", "blocks"), [("columns", 8.5), ("rows", 7)])
+def test_sums_are_scattered_in_one_piece_along_a_dimension_that_is_sharded(
+    first: str, blocks: float
+) -> None:
+    """Rows that are over two devices take eight more; with the columns over two they are whole."""
+    x, w, y = "x:4096x65536xbf16", "w:65536x4096xbf16", "y:4096x4096xbf16"
+    priced = Priced(main(f"{x} {w}", [product(y, x, w)], y), "a=2,b=8", TPU)
+    kept = X_M if first == "rows" else W_N
+    sent = priced.sent((kept, 0), (X_K, 1), (X_M, 1))
+    block = 4096 * 2048 * 2 / 8
+    assert sent == {("REDUCE_SCATTER", (1,)): pytest.approx(blocks * block)}
 
 
 def test_a_tpu_v3_sums_whole_what_would_be_scattered_over_all_devices() -> None:

@@ -147,7 +147,7 @@ def test_wide_gathers_and_scatters_in_one_piece_bound_the_tpus(picks: tuple[int,
     evaluator, state = training_step(TPU), state_of(TPU, picks)
     communication = evaluator.cost(state).communication
     wide, _ = priced(evaluator, evaluator.tables._replace(narrows=False), state)
-    whole, _ = priced(evaluator, evaluator.tables._replace(windowed=False), state)
+    whole, _ = priced(evaluator, evaluator.tables._replace(windowed=0), state)
     assert whole <= communication <= wide
 
 

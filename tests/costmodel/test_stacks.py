@@ -10,8 +10,8 @@ from costmodel.buffers import loop_copies
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.explain import KernelTime, explain
-from costmodel.kerneljournal import Bound
 from costmodel.kernelchanges import streamed
+from costmodel.kerneljournal import Bound
 from costmodel.mesh import Mesh
 from costmodel.tables import FEEDING, TURNING
 from tests.costmodel.texts import GPU, TPU
@@ -179,9 +179,7 @@ def test_an_update_at_an_unknown_place_of_a_split_dimension_handles_the_whole_bu
     assert extra == pytest.approx(local / DEVICE.element_rate)
 
 
-@pytest.mark.parametrize(
-    ("part", "known", "dim"), [(1, False, 1), (1, True, 0), (4096, False, 0)]
-)
+@pytest.mark.parametrize(("part", "known", "dim"), [(1, False, 1), (1, True, 0), (4096, False, 0)])
 def test_other_updates_handle_what_they_write(part: int, known: bool, dim: int) -> None:
     """Along whole dimensions, at a place that every device knows, or of all rows at once."""
     data = update(4096, part, known=known)

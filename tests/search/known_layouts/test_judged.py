@@ -67,18 +67,9 @@ CASES: dict[str, tuple[Step, str, tuple[Choice, ...]]] = {
 }
 
 
-KNOWN = {
-    "data parallel": pytest.mark.xfail(
-        strict=True,
-        raises=AssertionError,
-        reason="products of 512 x 2048 take longer in blocks of their scattered sums than we price",
-    )
-}
-
-
 @pytest.mark.nightly
 @pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu, from the `aot` extra, is not installed")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=KNOWN.get(name, ())) for name in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_the_plan_is_as_fast_as_the_named_layout(name: str) -> None:
     step, mesh, choices = CASES[name]
     plan = plan_step(step, mesh)
