@@ -20,6 +20,7 @@ from costmodel.kerneljournal import (
     note,
     note_collective,
 )
+from costmodel.kernelorders import remember
 
 ALL_REDUCE, ALL_GATHER, _, ALL_TO_ALL, COLLECTIVE_PERMUTE = (int(kind) for kind in Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
@@ -182,12 +183,14 @@ def partials(t: Any, s: Any) -> float:
         s.reduced[row] = reduced
         for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
             computed, defined = t.part_computed[k], t.part_defined[k]
+            s.turn_seconds[k] = 0.0
             if reduced and _is_added(t, s, row):
                 continue
             if reduced or not same(t, s, computed, defined):
                 mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
                 weight = t.part_weight[row]
                 spent += reshard(t, s, computed, defined, reduced, row, 1.0, weight)
+                remember(t, s, k, row, computed, defined, 1.0, weight)
         s.part_seconds[row] = spent
     return total(s.part_seconds)
 
@@ -240,7 +243,8 @@ def edges(t: Any, s: Any) -> float:
         first, last = t.edge_to_start[row], t.edge_to_start[row + 1]
         s.local_seconds[row], rounded = 0.0, False
         for k in range(first, last):
-            target = t.edge_to[k]
+            target, move = t.edge_to[k], len(t.part_computed) + k
+            s.turn_seconds[move] = 0.0
             if same(t, s, source, target):
                 continue
             known = False
@@ -255,6 +259,7 @@ def edges(t: Any, s: Any) -> float:
                 sending = reshard(t, s, source, target, 0, -1, width, weight)
                 spent += sending
                 if sending > 0.0:
+                    remember(t, s, move, row, source, target, width, weight)
                     if width < 1.0 and t.edge_given[row] and not rounded:
                         rounded = True
                         _round(t, s, row, k - first, weight)
