@@ -27,7 +27,7 @@ def permuted(priced: Priced, *actions: tuple[tuple[int, int], int]) -> dict[tupl
 
 @pytest.mark.parametrize(("device", "width"), [(TPU, 2), (GPU, 4)])
 def test_two_products_that_gather_different_axes_of_one_dimension(device: str, width: int) -> None:
-    """x's rows are over both axes; each product has its columns over one, which leaves them."""
+    """The rows of x are over both axes; each product has its columns over one of these."""
     priced = Priced(MODULE, "a=2,b=2", device)
     both = ((U_COLUMNS, 0), (V_COLUMNS, 1), (X_ROWS, 0), (X_ROWS, 1))
     sent = permuted(priced, *both)
