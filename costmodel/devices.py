@@ -77,7 +77,8 @@ class Device:
     slowest and largest. `on_chip_bytes` is memory in which the compiler keeps whole tensors between
     kernels, 0 where it does not. `device_kinds` is what JAX calls it; `sources` has a text for each
     figure. `windowed` tells of a TPU between how many devices or more its compiler sends sums block
-    by block beside their product, 0 for never.
+    by block beside their product, 0 for never; `early` whether it sums whole what would be
+    scattered over all devices, and stores what is reduced as the product made it.
     """
 
     name: str
@@ -97,7 +98,8 @@ class Device:
     sources: dict[str, str]
     device_kinds: tuple[str, ...] = ()
     on_chip_bytes: int = 0
-    windowed: int = 4
+    windowed: int = 0
+    early: bool = False
 
     @property
     def plannable_bytes(self) -> int:

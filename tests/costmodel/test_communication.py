@@ -10,7 +10,7 @@ import pytest
 
 from costmodel.collectives import Kind
 from costmodel.evaluator import Action
-from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product, sums
+from tests.costmodel.texts import GPU, TPU, Priced, blockwise, main, maps, moves, product, sums
 
 X_M, X_K, W_N = (0, 0), (0, 1), (1, 1)
 """Dimensions of the arguments of `y[m, n] = x[m, k] w[k, n]`."""
@@ -76,31 +76,37 @@ LONG, SHORT = 65536, 2048
 
 
 @pytest.mark.parametrize(
-    ("device", "n", "dtype", "contracted", "blocks"),
+    ("least", "n", "dtype", "contracted", "blocks"),
     [
-        (TPU, 8, "f32", LONG, 8.5),
-        (TPU, 8, "bf16", LONG, 8.5),
-        (TPU, 8, "f32", SHORT, 7),
-        (TPU, 4, "bf16", LONG, 4.5),
-        (TPU, 4, "f32", LONG, 4.5),
-        (TPU, 4, "f32", SHORT, 3),
-        ("tpu-v5p", 8, "f32", LONG, 8.5),
-        ("tpu-v5p", 4, "f32", LONG, 3),
-        (TPU, 2, "bf16", LONG, 1),
-        ("tpu-v3", 4, "f32", LONG, 3),
-        (GPU, 8, "f32", LONG, 7),
-        (GPU, 8, "bf16", LONG, 7),
+        (4, 8, "f32", LONG, 8.5),
+        (4, 8, "bf16", LONG, 8.5),
+        (4, 8, "f32", SHORT, 7),
+        (4, 4, "bf16", LONG, 4.5),
+        (4, 4, "f32", LONG, 4.5),
+        (4, 4, "f32", SHORT, 3),
+        (8, 8, "f32", LONG, 8.5),
+        (8, 4, "f32", LONG, 3),
+        (4, 2, "bf16", LONG, 1),
+        (0, 8, "f32", LONG, 7),
     ],
 )
-def test_a_tpu_scatters_the_sums_of_a_product_block_by_block(
-    device: str, n: int, dtype: str, contracted: int, blocks: float
+def test_the_sums_of_a_product_are_scattered_block_by_block(
+    least: int, n: int, dtype: str, contracted: int, blocks: float
 ) -> None:
     """The result is n blocks; n + 1/2 are sent where they go one by one, else n - 1."""
     x, w, y = f"x:4096x{contracted}x{dtype}", f"w:{contracted}x4096x{dtype}", f"y:4096x4096x{dtype}"
-    priced = Priced(main(f"{x} {w}", [product(y, x, w)], y), f"a={n},b=2", device)
+    priced = blockwise(main(f"{x} {w}", [product(y, x, w)], y), f"a={n},b=2", least)
     sent = priced.sent((X_K, 0), (X_M, 0))
     block = 4096 * 4096 * {"f32": 4, "bf16": 2}[dtype] / n
     assert sent == {("REDUCE_SCATTER", (0,)): pytest.approx(blocks * block)}
+
+
+@pytest.mark.parametrize("device", [TPU, "tpu-v5p", GPU])
+def test_no_chip_is_said_to_send_sums_block_by_block(device: str) -> None:
+    """Modules that pin what sums are computed as make XLA scatter them in one piece."""
+    x, w, y = "x:4096x65536xf32", "w:65536x4096xf32", "y:4096x4096xf32"
+    priced = Priced(main(f"{x} {w}", [product(y, x, w)], y), "a=8", device)
+    assert priced.sent((X_K, 0), (X_M, 0)) == {("REDUCE_SCATTER", (0,)): 4096 * 4096 * 4 * 7 / 8}
 
 
 @pytest.mark.parametrize(("first", "blocks"), [("columns", 8.5), ("rows", 7)])
@@ -109,7 +115,7 @@ def test_sums_are_scattered_in_one_piece_along_a_dimension_that_is_sharded(
 ) -> None:
     """Rows that are over two devices take eight more; with the columns over two they are whole."""
     x, w, y = "x:4096x65536xbf16", "w:65536x4096xbf16", "y:4096x4096xbf16"
-    priced = Priced(main(f"{x} {w}", [product(y, x, w)], y), "a=2,b=8", TPU)
+    priced = blockwise(main(f"{x} {w}", [product(y, x, w)], y), "a=2,b=8")
     kept = X_M if first == "rows" else W_N
     sent = priced.sent((kept, 0), (X_K, 1), (X_M, 1))
     block = 4096 * 2048 * 2 / 8
@@ -150,7 +156,7 @@ def test_a_lookup_in_a_table_sharded_over_two_axes_is_summed_whole(device: str) 
 def test_blocks_take_as_long_as_their_permutes_one_half_each_way_round() -> None:
     shapes = "x:2048x65536xf32", "w:65536x2048xf32", "y:2048x2048xf32"
     x, w, y = shapes
-    priced = Priced(main(f"{x} {w}", [product(y, x, w)], y), "a=8", TPU)
+    priced = blockwise(main(f"{x} {w}", [product(y, x, w)], y), "a=8")
     tables = priced.evaluator.tables
     alpha, beta = (
         float(table[Kind.COLLECTIVE_PERMUTE, 1, 0])

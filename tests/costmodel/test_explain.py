@@ -17,7 +17,7 @@ from costmodel.kernels import step_seconds
 from costmodel.mesh import Mesh
 from costmodel.origins import trace
 from tests.costmodel.test_laws import STATES, gemma_evaluator
-from tests.costmodel.texts import TPU, Priced, main, maps, moves, product
+from tests.costmodel.texts import blockwise, main, maps, moves, product
 from tests.laws.chains import Text
 from tests.laws.programs import picks, programs
 from tests.laws.states import prepared, state_of
@@ -215,7 +215,7 @@ def test_equal_products_that_run_together_are_told_apart() -> None:
         moves("convert", f"v:{b}", f"w:{f}"),
         product(f"q:{f}", f"t:{b}", f"v:{b}"),
     ]
-    priced = Priced(main(f"x:{f} w:{f}", lines, f"p:{f} q:{f}"), "a=8", TPU)
+    priced = blockwise(main(f"x:{f} w:{f}", lines, f"p:{f} q:{f}"), "a=8")
     evaluator, program = priced.evaluator, priced.evaluator.analysis.program
     assert evaluator.tables.sum_row.tolist() == [0, 0]
     found = trace(program, evaluator.layouts, evaluator.listing)

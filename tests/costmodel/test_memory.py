@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product, sums
+from tests.costmodel.texts import GPU, TPU, Priced, blockwise, main, maps, moves, product, sums
 from tests.modules import value_named
 
 S, V = "64x64xf32", "64x1xf32"
@@ -205,7 +205,8 @@ def feeding(op: str, device: str, made: str = H, devices: int = 2) -> Priced:
     before = H.replace("f32", "bf16") if op == "convert" else H
     fed = made.replace("h:", "t:")
     lines = [moves(op, fed, before), product(Y, fed, W)]
-    return Priced(main(f"{before} {W}", lines, Y), f"a={devices}", device)
+    module, mesh = main(f"{before} {W}", lines, Y), f"a={devices}"
+    return blockwise(module, mesh) if device == TPU else Priced(module, mesh, device)
 
 
 def test_a_tpu_stores_what_feeds_a_product_whose_sums_are_scattered() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
+from costmodel.mesh import Mesh
 from tests.modules import argument_group, evaluator_of
 
 TPU, GPU = "tpu-v5e", "a100-40gb"
@@ -82,3 +86,11 @@ class Priced:
         """(kind, axes) -> bytes on the wire of each device."""
         rows = self.evaluator.collectives(self.state(*actions))
         return {(row.kind.name, row.axes): row.bytes for row in rows}
+
+
+def blockwise(module: bytes, mesh: str, least: int = 4) -> Priced:
+    """For a TPU whose compiler sends sums block by block between so many devices or more."""
+    priced = Priced(module, mesh, TPU)
+    device = replace(find(TPU), windowed=least)
+    priced.evaluator = Evaluator(priced.evaluator.analysis, Mesh.parse(mesh), device)
+    return priced
