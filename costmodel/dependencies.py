@@ -48,8 +48,6 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
         (_rows(c["part_item_start"]), item_unit[c["part_item"]]),
         (_rows(c["part_result_start"]), tensor_unit[c["part_computed"]]),
         (_rows(c["part_result_start"]), tensor_unit[c["part_defined"]]),
-        (_paired(c["block_operand"]), tensor_unit[c["block_operand"].ravel()]),
-        (_paired(c["block_whole"]), tensor_unit[c["block_whole"].ravel()]),
     )
     edge_rows, kind_rows = _rows(c["edge_to_start"]), _rows(c["kind_start"])
     numbered = [np.arange(len(c[name])) for name in _SINGLE]
@@ -108,11 +106,6 @@ def _tensor_units(columns: Columns, item_unit: Ints) -> Ints:
 def _rows(starts: Ints) -> Ints:
     """The row of each entry of a flat column with these starts."""
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-
-
-def _paired(column: Ints) -> Ints:
-    """The row of each entry of a column [rows, 2], flattened."""
-    return np.repeat(np.arange(len(column)), 2)
 
 
 def _beside_rows(c: Columns) -> Ints:

@@ -96,3 +96,10 @@ def streamed(on_chip: float, size: float) -> float:
     if on_chip == 0.0:
         return 1.0
     return min(max((size / on_chip - 0.25) / 0.75, 0.0), 1.0)
+
+
+@inner
+def axes_on(t: Any, s: Any, dim: int) -> int:
+    """The axes on a dimension of a tensor, as bits."""
+    item = t.dim_item[dim]
+    return int(s.mask[item]) if item >= 0 else 0

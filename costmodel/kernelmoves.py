@@ -7,8 +7,7 @@ from typing import Any
 from analysis.compiled import inner
 from costmodel.collectives import Kind
 from costmodel.dependencies import EDGES, HALOS, PARTIALS
-from costmodel.kernelblocks import MANY, REDUCE_SCATTER, axes_on, block_by_block, in_blocks
-from costmodel.kernelchanges import is_stale, total
+from costmodel.kernelchanges import axes_on, is_stale, total
 from costmodel.kerneljournal import (
     EDGE,
     HALO,
@@ -22,7 +21,7 @@ from costmodel.kerneljournal import (
 )
 from costmodel.kernelorders import remember
 
-ALL_REDUCE, ALL_GATHER, _, ALL_TO_ALL, COLLECTIVE_PERMUTE = (int(kind) for kind in Kind)
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = map(int, Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 
 
@@ -39,23 +38,6 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
     seconds *= weight
     note_collective(s.journal, s.noted, kind, axes, weight, weight * wire, seconds)
     return seconds
-
-
-@inner
-def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) -> float:
-    """Seconds of a reduce-scatter; block by block, of n + 1/2 permutes between n devices.
-
-    Between many devices one half of them goes each way round, at the same time.
-    """
-    if not in_blocks(t, s, row, axes, size):
-        return float(collective(t, s, REDUCE_SCATTER, axes, size, weight))
-    block, blocks = size / t.axes_shards[axes], weight * (t.axes_shards[axes] + 0.5)
-    hop, rate = t.axes_alpha[COLLECTIVE_PERMUTE, axes, 0], t.axes_beta[COLLECTIVE_PERMUTE, axes, 0]
-    seconds = blocks * (hop + rate * block)
-    if t.axes_shards[axes] >= MANY:
-        seconds /= 2.0
-    note_collective(s.journal, s.noted, REDUCE_SCATTER, axes, weight, blocks * block, seconds)
-    return float(seconds)
 
 
 @inner
@@ -121,7 +103,7 @@ def reshard(
     size = s.local[source] * width
     seconds = 0.0
     if scattered:
-        seconds += _scatter(t, s, row, scattered, size, weight)
+        seconds += collective(t, s, REDUCE_SCATTER, scattered, size, weight)
         size /= t.axes_shards[scattered]
     summed = reduced & ~scattered
     sliced &= ~scattered
@@ -197,10 +179,10 @@ def partials(t: Any, s: Any) -> float:
 
 @inner
 def unfused_sums(t: Any, s: Any) -> float:
-    """Seconds to add up partial sums, or to compute from them what would have been made inside.
+    """Seconds to compute from sums over devices what a product would have made inside.
 
-    A product writes its sums as it writes any result. What is scattered block by block is added to
-    in memory; of the rest a pass of its own reads what the collective made, where no other does.
+    A product writes its sums as it writes any result; a pass of its own reads what the collective
+    made of them, where no other does.
     """
     for row in range(len(t.part_weight)):
         if not is_stale(t, s, PARTIALS, row):
@@ -209,16 +191,11 @@ def unfused_sums(t: Any, s: Any) -> float:
         if s.reduced[row]:
             for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
                 weight, place = t.part_weight[row], k - t.part_result_start[row]
-                whole, left = s.local[t.part_computed[k]], s.local[t.part_defined[k]]
-                moved = t.part_passes[row] * left
-                spent, bound = moved / t.bandwidth, BYTES
-                if left < whole and in_blocks(t, s, row, s.reduced[row], whole):
-                    adding, added = block_by_block(t, s, row, s.reduced[row])
-                    spent, moved, bound = spent + adding, moved + added, ELEMENTS
-                if spent == 0.0:
+                moved = weight * t.part_passes[row] * s.local[t.part_defined[k]]
+                if moved == 0.0:
                     continue
-                moved, spent = weight * moved, weight * spent
-                note(s.journal, s.noted, UNFUSED, row, place, bound, 0, weight, moved, spent)
+                spent = moved / t.bandwidth
+                note(s.journal, s.noted, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
                 s.stored_seconds[row] += spent
     return total(s.stored_seconds)
 

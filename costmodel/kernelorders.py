@@ -11,7 +11,7 @@ from typing import Any
 
 from analysis.compiled import inner
 from costmodel.collectives import Kind
-from costmodel.kernelblocks import axes_on
+from costmodel.kernelchanges import axes_on
 from costmodel.kerneljournal import EDGE, PARTIAL, mark, note_collective
 
 PERMUTE = int(Kind.COLLECTIVE_PERMUTE)

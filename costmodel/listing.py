@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
-
 from analysis.program import Program
-from costmodel.blocks import Blocks, block_rows
 from costmodel.devices import Device
 from costmodel.floors import floor_rows
 from costmodel.flops import contraction_seconds
@@ -47,7 +44,6 @@ class Listing:
     roots: Rows[RootRow]
     partials: Counter[PartialRow]
     part_of: dict[int, int]
-    blocks: Blocks
     edges: Rows[EdgeRow]
     halos: Rows[HaloRow]
     floors: Rows[int]
@@ -66,7 +62,6 @@ def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device
         roots=root_rows(program, layouts, fusion, seconds, wanted),
         partials=partials,
         part_of=part_of,
-        blocks=block_rows(program, layouts, fusion, part_of, np.array(list(partials.values()))),
         edges=edge_rows(program, layouts, wanted),
         halos=halo_rows(program, layouts),
         floors=floor_rows(program, layouts, fusion),

@@ -7,17 +7,18 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from analysis.program import Program
-from costmodel.blocks import CUTTING, origin
 from costmodel.buffers import loop_copies
 from costmodel.flops import product_sides
 from costmodel.fusion import Fusion
 from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
-from costmodel.roles import Role, role
+from costmodel.roles import LAYOUT, Role, role
 from costmodel.rows import SLICING, UPDATING, Edges, Rows, bytes_of, is_narrow
 from costmodel.turned import copied_values
 
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
+CUTTING = frozenset({"stablehlo.dynamic_slice", "stablehlo.slice"})
+"""Ops that cut a part out of what they read."""
 
 Operand = tuple[int, int, float, float, bool]
 
@@ -124,7 +125,7 @@ def _operands(
         _, uses = wanted.get(value, {}).get(tensor, (0.0, []))
         width = _bytes_read(program, fusion, value) / bytes_of(program, value)
         moved = 0.5 if uses and is_narrow(program, value, uses) else width
-        computed, _ = origin(program, layouts, fusion, value)
+        computed = _is_computed(program, fusion, value)
         found.append((int(layouts.value_tensor[value]), tensor, width, moved, computed))
     return tuple(found)
 
@@ -186,3 +187,16 @@ def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel)
             tensors = (int(layouts.value_tensor[value]) for value in values)
             found += [(tensor, tensor) for tensor in tensors]
     return found
+
+
+def _is_computed(program: Program, fusion: Fusion, value: int) -> bool:
+    """Whether arithmetic makes a value inside its reader.
+
+    Cutting is no arithmetic: the elements come from memory as those of the whole do.
+    """
+    while not (fusion.written[value] or program.constant[value]):
+        op = program.makers[value]
+        if program.kind(op) not in CUTTING and program.kind(op) not in LAYOUT:
+            return True
+        value = program.sources[program.op_uses[op]]
+    return False

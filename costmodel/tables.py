@@ -52,10 +52,9 @@ class Tables(NamedTuple):
     device; of a matrix product by factor the side, `flops.BATCH` and others, and the size; of its
     operands `dot_operand`, `dot_width` and `dot_computed`, whether arithmetic inside makes them).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
-    of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
-    product on one device, the row that they are added to before that, `part_passes` over what is
-    made of them once they are added up, `part_batch` dimensions of a batch, `block_*` as in
-    `blocks`.
+    of each result, whether it is a product's or a lookup's, the row that they are added to before
+    that, `part_passes` over what is made of them once they are added up, `part_batch` dimensions of
+    a batch.
     Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
@@ -120,16 +119,9 @@ class Tables(NamedTuple):
     part_defined: Ints
     part_product: Ints
     part_lookup: Ints
-    part_unit: Ints
-    part_seconds: Floats
     part_before: Ints
     part_passes: Floats
     part_batch: Ints
-    block_operand: Ints
-    block_whole: Ints
-    block_dims: Ints
-    block_made: Floats
-    block_cut: Floats
     edge_weight: Floats
     edge_from: Ints
     edge_given: Ints
@@ -207,7 +199,7 @@ def _build(
         | _fixed_columns(layouts)
         | _tensor_columns(layouts)
         | root_columns(listing.roots)
-        | _partial_columns(analysis.program, listing, layouts)
+        | _partial_columns(analysis.program, listing)
         | _edge_columns(listing.edges)
         | _halo_columns(listing.halos)
         | memory_columns(listing.intervals)
@@ -299,10 +291,9 @@ def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _partial_columns(program: Program, listing: Listing, layouts: Layouts) -> dict[str, Any]:
-    rows, seconds = listing.partials, listing.seconds
+def _partial_columns(program: Program, listing: Listing) -> dict[str, Any]:
+    rows = listing.partials
     results = [row[1] for row in rows]
-    ops = {row: op for op, row in listing.part_of.items()}
     return {
         "part_weight": floats(list(rows.values())),
         "part_item_start": starts([row[0] for row in rows]),
@@ -312,16 +303,9 @@ def _partial_columns(program: Program, listing: Listing, layouts: Layouts) -> di
         "part_defined": ints([b for row in results for _, b in row]),
         "part_product": ints([row[2] == PRODUCT for row in rows]),
         "part_lookup": ints([row[2] == LOOKUP for row in rows]),
-        "part_unit": ints([int(layouts.op_unit[ops[row]]) for row in range(len(rows))]),
-        "part_seconds": floats([seconds.get(ops[row], 0.0) for row in range(len(rows))]),
         "part_before": ints([row[3] for row in rows]),
         "part_batch": ints([row[4] for row in rows]),
         "part_passes": _passes(program, listing),
-        "block_operand": listing.blocks.operand,
-        "block_whole": listing.blocks.whole,
-        "block_dims": listing.blocks.dims,
-        "block_made": listing.blocks.made,
-        "block_cut": listing.blocks.cut,
     }
 
 
