@@ -78,10 +78,9 @@ class Held:
     """Memory that one value takes over the positions [first, last] of the schedule.
 
     `why` is `BASE` (an argument), `LIVE` (a buffer, `value` stands for it), `COPY` (resharded for
-    `uses`), `SUM` (partial sums), `SUMMED` (what they add up to) or `FEED` (an operand that is
-    written for a use). `tensor` numbers `layouts.tensors`, `shape` is that of one device; the
-    elements may be narrower, and of sums that are sent block by block there are some blocks.
-    `short` where it is small and short-lived enough for the memory on the chip.
+    `uses`), `SUM` (partial sums) or `SUMMED` (what they add up to). `tensor` numbers
+    `layouts.tensors`, `shape` is that of one device; the elements may be narrower. `short` where
+    it is small and short-lived enough for the memory on the chip.
     """
 
     value: int
@@ -232,9 +231,6 @@ class _Explainer:
         elif why is Entry.COPY:
             tensor, (value, uses) = int(tables.copy_tensor[number]), origins.copies[number]
             values = [value]
-        elif why is Entry.FEED:
-            tensor, uses = int(tables.feed_tensor[number]), (origins.feeds[number],)
-            values = [self._program.sources[uses[0]]]
         else:
             tensor = int(tables.sum_tensor[number])
             if why is Entry.SUMMED:

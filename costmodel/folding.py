@@ -28,7 +28,7 @@ Words = NDArray[np.uint64]
 """Projections [number, 2]; sums wrap around, which keeps equations between them true."""
 
 _SEEDS = np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], dtype=np.uint64)
-_LIVE, _SUM, _SUMMED, _FEED, _COPY, _PHASE = range(6)
+_LIVE, _SUM, _SUMMED, _COPY, _PHASE = range(5)
 PRIME = 1_000_003
 WINDOWS = 7
 """Events are alike where what changed before them is, over 1, 2, 4, and so on changes."""
@@ -37,7 +37,7 @@ WINDOWS = 7
 def fold(t: Tables) -> Tables:
     """The same tables with the memory rows of the events where a peak can be, and no others."""
     kept = peak_events(t)
-    columns = _live(t, kept) | _sums(t, kept) | _feeds(t, kept) | _copies(t, kept)
+    columns = _live(t, kept) | _sums(t, kept) | _copies(t, kept)
     columns["event_position"] = np.append(t.event_position[:-1][kept], t.event_position[-1])
     folded = t._replace(**columns)
     return folded._replace(**dependency_columns(folded._asdict()))
@@ -48,7 +48,7 @@ def peak_events(t: Tables) -> Ints:
     events = len(t.event_position) - 1
     ends = np.zeros(events, dtype=np.bool_)
     summed = t.sum_to[t.sum_stored == 0]
-    for column in (t.live_to, t.sum_at, summed, t.feed_at, t.copy_to):
+    for column in (t.live_to, t.sum_at, summed, t.copy_to):
         ends[column] = True
     ends[-1] = True  # what nothing ends at holds no more than what follows
     last = np.flatnonzero(ends)
@@ -90,8 +90,6 @@ def _alive(t: Tables, events: int) -> Words:
     summed = t.sum_stored == 0
     words = _mixed(t.sum_row, _SUMMED, t.sum_short)[summed]
     _hold(change, t.sum_at[summed], t.sum_to[summed], words)
-    feeds = _mixed(t.feed_row, _FEED, t.feed_tensor, _bits(t.feed_width))
-    _hold(change, t.feed_at, t.feed_at, feeds)
     for groups, rows in _by_count(t):
         fixed = np.concatenate([t.copy_kind[groups, None], _alike(t, rows)], axis=1)
         _hold_copies(change, _hashed(fixed), t.copy_from[rows], t.copy_to[rows])
@@ -212,14 +210,6 @@ def _sums(t: Tables, kept: Ints) -> dict[str, Any]:
         "sum_short": t.sum_short[at],
         "sum_count": count,
     }
-
-
-def _feeds(t: Tables, kept: Ints) -> dict[str, Any]:
-    """Operands at the events that are kept."""
-    low, high = _between(kept, t.feed_at, t.feed_at)
-    there = low <= high
-    names = ("feed_row", "feed_tensor", "feed_width")
-    return {"feed_at": low[there]} | {name: getattr(t, name)[there] for name in names}
 
 
 def _copies(t: Tables, kept: Ints) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def policy_of(device: Device) -> Policy:
     """How the compiler for a device fuses; processors as GPUs do."""
     if device.kind != "tpu":
         return GPU
-    return TPU if device.windowed else EARLY_TPU
+    return EARLY_TPU if device.early else TPU
 
 
 class _Fuser:

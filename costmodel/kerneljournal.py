@@ -33,15 +33,13 @@ class Entry(IntEnum):
     """Memory of a resharded copy."""
     SUM = 8
     """Memory of partial sums."""
-    FEED = 9
-    """Memory of an operand that a contraction whose sums are scattered needs whole."""
-    LOCAL = 10
+    LOCAL = 9
     """A kernel around a gather: one that rounds an argument to 16 bits before it, one that puts in
     place what came along two dimensions (row of edges, place among `edge_to`)."""
-    FLOOR = 11
+    FLOOR = 10
     """What computation lacks of the time that main memory takes for arguments and results, the
     part of one tensor of them (row of floors)."""
-    SUMMED = 12
+    SUMMED = 11
     """Memory of what partial sums add up to, where nothing else stores it (row of sums)."""
 
 
@@ -59,10 +57,10 @@ first and last position of memory; `size` is bytes; all three are counted `count
 COLUMNS, SHORT = 8, PLACE
 """Of memory the place is 1 where it may be on the chip."""
 
-ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, FEED, LOCAL, FLOOR, SUMMED = (
+ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED = (
     int(entry) for entry in Entry
 )
-MEMORY = (BASE, LIVE, COPY, SUM, SUMMED, FEED)
+MEMORY = (BASE, LIVE, COPY, SUM, SUMMED)
 
 
 @inner

@@ -12,15 +12,11 @@ from typing import Any
 import numpy as np
 
 from analysis.compiled import inner
-from costmodel.dependencies import FEEDS, KINDS, LIVES, SUMS
+from costmodel.dependencies import KINDS, LIVES, SUMS
 from costmodel.kernelchanges import is_stale
-from costmodel.kerneljournal import BASE, COPY, FEED, LIVE, SUM, SUMMED, note
-from costmodel.kernelmoves import MANY, in_blocks, is_narrow, same
+from costmodel.kerneljournal import BASE, COPY, LIVE, SUM, SUMMED, note
+from costmodel.kernelmoves import is_narrow, same
 from costmodel.memorytables import SOON
-
-MANY_BLOCKS, FEW_BLOCKS = 6.0, 3.0
-"""How many blocks of sums there are at once while they are sent, both ways round and one way:
-those that are made, that come, and that are added up."""
 
 
 @inner
@@ -107,40 +103,22 @@ def _sent(t: Any, piece: float) -> float:
 def _add_sums(t: Any, s: Any) -> None:
     """Partial sums that are scattered live beside the result; others are summed in place.
 
-    Of those that are sent block by block there are never more than a few blocks. A result that
-    would have been fused away is stored to be summed, until something is computed of it.
+    A result that would have been fused away is stored to be summed, until something is computed
+    of it.
     """
     for k in range(len(t.sum_row)):
         if not is_stale(t, s, SUMS, k):
             continue
         row, whole = t.sum_row[k], s.local[t.sum_tensor[k]]
         left = s.local[t.part_defined[t.part_result_start[row]]]
-        size, piece, summed = 0.0, whole, 0.0
+        size, summed = 0.0, 0.0
         if s.reduced[row]:
             size = whole if left < whole else 0.0
             summed = 0.0 if t.sum_stored[k] else left
-            if left < whole and in_blocks(t, s, row, s.reduced[row], whole):
-                many = t.axes_shards[s.reduced[row]] >= MANY
-                size, piece = min(whole, left * (MANY_BLOCKS if many else FEW_BLOCKS)), left
         at, to, count = t.sum_at[k], t.sum_to[k], t.sum_count[k]
-        _hold(t, s, s.sum_held, SUM, k, at, t.sum_last[k], count * size, _sent(t, piece))
+        _hold(t, s, s.sum_held, SUM, k, at, t.sum_last[k], count * size, _sent(t, whole))
         piece = _sent(t, summed) if t.sum_short[k] else np.inf
         _hold(t, s, s.summed_held, SUMMED, k, at, to, count * summed, piece)
-
-
-@inner
-def _add_feeds(t: Any, s: Any) -> None:
-    """What feeds a product that sends its sums to many devices block by block."""
-    for k in range(len(t.feed_row) if t.windowed else 0):
-        if not is_stale(t, s, FEEDS, k):
-            continue
-        row, size = t.feed_row[k], s.local[t.feed_tensor[k]] * t.feed_width[k]
-        result = t.part_result_start[row]
-        scattered = s.local[t.part_computed[result]] > s.local[t.part_defined[result]]
-        if not scattered or t.axes_shards[s.reduced[row]] < MANY:
-            size = 0.0
-        at = t.feed_at[k]
-        _hold(t, s, s.feed_held, FEED, k, at, at, size, _sent(t, size))
 
 
 @inner
@@ -160,7 +138,6 @@ def peak_bytes(t: Any, s: Any) -> float:
         _hold(t, s, s.live_held, LIVE, row, t.live_from[row], t.live_to[row], size, piece)
     _add_copies(t, s)
     _add_sums(t, s)
-    _add_feeds(t, s)
     peak, alive, short = 0.0, 0.0, 0.0
     for event in range(len(s.delta)):
         alive += s.delta[event, 0]

@@ -15,19 +15,18 @@ from costmodel.flops import contraction_seconds
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.liveness import Intervals, live_intervals
+from costmodel.rootrows import RootRow, root_rows
 from costmodel.rows import (
     EdgeRow,
     Edges,
     HaloRow,
     PartialRow,
-    RootRow,
     Rows,
     edge_rows,
     edges,
     halo_rows,
     partial_rows,
     passes,
-    root_rows,
 )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.program import Ints, Program
-from costmodel.buffers import Buffers
+from costmodel.buffers import Buffers, alike, reusing_results
 from costmodel.columns import flat, ints
 from costmodel.fusion import Fusion
 from costmodel.kernelfusion import spread_spans
@@ -21,8 +21,6 @@ Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
 Held = tuple[int, int, int, float]
 """The same, and the part of its bytes that it is stored in."""
-Feed = tuple[int, int, int, float]
-"""(row of the op among the partials, tensor that it reads, position, the part of its bytes)."""
 Sum = tuple[int, int, int, int, bool]
 """(row of the op, tensor as computed, position, last position at which what they add up to is
 read, whether that is stored in any case)."""
@@ -37,8 +35,7 @@ class Intervals:
 
     `live` are buffers by the value that stands for each, `beside` what a compiler
     keeps besides because of the way that elements lie in memory. For a moment each there are
-    `sums` by op, the partial sums before they are added up over devices, and `feeds` by use: what
-    a contraction whose sums are scattered cannot compute inside itself. `returned` buffers are
+    `sums` by op, the partial sums before they are added up over devices. `returned` buffers are
     results of the program.
     """
 
@@ -47,7 +44,6 @@ class Intervals:
     beside: list[tuple[int, Held]]
     copies: list[Copy]
     sums: dict[int, Sum]
-    feeds: dict[int, Feed]
     returned: set[int]
     positions: int
 
@@ -61,7 +57,7 @@ def live_intervals(
     """
     first, last = _spans(program, fusion)
     arguments = {argument.value for argument in program.arguments}
-    reused = _reusing_results(program)
+    reused = reusing_results(program)
     spans = _buffer_spans(program, fusion, first, last)
     inside = inside_kernels(program, fusion) if fusion.policy.around else set()
     taken = {*arguments, *reused, *inside}
@@ -80,7 +76,6 @@ def live_intervals(
         ],
         copies=_copies(program, layouts, wanted, low, high),
         sums=_sums(program, layouts, fusion, part_of, inside, high),
-        feeds=_feeds(program, layouts, fusion, part_of),
         returned={value for value, row in live.items() if row[2] == program.ops},
         positions=program.ops + 1,
     )
@@ -118,35 +113,14 @@ def _written_over(program: Program, fusion: Fusion) -> set[int]:
 
     Not what is written over a donated argument instead.
     """
-    found, kept = set(), _reusing_results(program)
+    found, kept = set(), set(reusing_results(program))
     for root in fusion.roots:
         values = set(program.values_of(root.op)) - kept
         made = [value for value in values if not fusion.narrow[value]]
         for op in root.contractions:
             product = program.values_of(op)[0]
-            if op != root.op and any(_alike(program, product, value) for value in made):
+            if op != root.op and any(alike(program, product, value) for value in made):
                 found.add(op)
-    return found
-
-
-def _feeds(
-    program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int]
-) -> dict[int, Feed]:
-    """What contractions compute inside themselves, with the row of their partial sums.
-
-    Where those are scattered a TPU sends the sums while it multiplies, block by block, and every
-    block needs the whole operand in memory, in the 16 bits that its matrix unit takes. On a GPU
-    there are none: it stores them in any case.
-    """
-    found = {}
-    for op, row in rows.items():
-        if role(program.kind(op)) is Role.CONTRACTION:
-            for use in program.uses_of(op):
-                value = program.sources[use]
-                if not fusion.written[value] and not fusion.light[value]:
-                    at = int(fusion.position[op])
-                    part = 0.5 if program.dtype(value) == "f32" else 1.0
-                    found[use] = (row, int(layouts.use_tensor[use]), at, part)
     return found
 
 
@@ -167,7 +141,7 @@ def _buffer_spans(
 ) -> dict[int, tuple[int, int]]:
     """First and last position of each buffer, by the value that stands for it."""
     buffers = Buffers(program, last)
-    reused = _reusing_results(program)
+    reused = reusing_results(program)
     last = _handed_over(program, fusion, last)
     spans: dict[int, tuple[int, int]] = {}
     begins, ends = first.tolist(), last.tolist()
@@ -193,32 +167,11 @@ def _handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
         at = fusion.position[root.op]
         for value in program.values_of(root.op):
             for source in sorted(free):
-                if first[source] < last[source] == at and _alike(program, source, value):
+                if first[source] < last[source] == at and alike(program, source, value):
                     ends[source] = at - 1
                     free.remove(source)
                     break
     return ends
-
-
-def _reusing_results(program: Program) -> set[int]:
-    """Values returned in the buffer of a donated argument."""
-    values = [program.sources[result.use] for result in program.results]
-    taken = {argument.aliases for argument in program.arguments if argument.aliases >= 0}
-    reused = {values[index] for index in taken}
-    for argument in program.arguments:
-        if not argument.donated or argument.aliases >= 0:
-            continue
-        for index, value in enumerate(values):
-            if index not in taken and _alike(program, argument.value, value):
-                taken.add(index)
-                reused.add(value)
-                break
-    return reused
-
-
-def _alike(program: Program, one: int, other: int) -> bool:
-    same_type = program.value_type[one] == program.value_type[other]
-    return bool(same_type) and program.shape(one) == program.shape(other)
 
 
 def _copies(

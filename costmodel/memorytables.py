@@ -22,10 +22,10 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
     inner = np.zeros(len(live), dtype=np.bool_)
     inner[: len(intervals.live)] = [v not in intervals.returned for v in intervals.live]
     copies = intervals.copies
-    sums, feeds = intervals.sums.values(), intervals.feeds.values()
+    sums = intervals.sums.values()
     wanted = [row for _, rows in copies for row in rows]
     begins = [row[1] for row in live] + [row[1] for row in wanted]
-    begins += [row[2] for row in sums] + [row[2] for row in feeds]
+    begins += [row[2] for row in sums]
     events = np.unique(ints([0, *begins]))
     bounds = np.append(events, intervals.positions)
     live_from, live_to = (
@@ -52,10 +52,6 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
         "sum_count": np.ones(len(sums)),
         "sum_short": _short(bounds, sum_at, sum_to),
         "sum_stored": ints([row[4] for row in sums]),
-        "feed_row": ints([row[0] for row in feeds]),
-        "feed_tensor": ints([row[1] for row in feeds]),
-        "feed_at": _at(events, [row[2] for row in feeds]),
-        "feed_width": floats([row[3] for row in feeds]),
         "kind_source": ints([source for source, _ in classes]),
         "kind_start": starts([tensors for _, tensors in classes]),
         "kind_tensor": flat([tensors for _, tensors in classes]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,38 +12,12 @@ from numpy.typing import NDArray
 from analysis.program import FactorKind, Program
 from analysis.types import itemsize
 from costmodel.addends import SCATTER, added_up
-from costmodel.columns import floats, ints
+from costmodel.columns import ints
 from costmodel.flops import BATCH, Sides
 from costmodel.fusion import Fusion
-from costmodel.kernelfusion import read_inside
-from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
-from costmodel.turned import copied_values
 
-Operand = tuple[int, int, float, float, bool]
-
-
-class Dot(NamedTuple):
-    """A contraction: its unit, the tensor made, seconds of the whole, (side, size) of each factor.
-
-    `operands` are (tensor stored, tensor read, bytes in memory relative to the operand's own of
-    what it is computed of, and of the operand where it is brought there from another layout, if
-    arithmetic makes it inside).
-    """
-
-    unit: int
-    made: int
-    seconds: float
-    sides: tuple[tuple[int, int], ...]
-    operands: tuple[Operand, ...]
-
-
-RootRow = tuple[
-    tuple[int, ...], tuple[int, ...], tuple[Dot, ...], tuple[tuple[int, ...], ...], tuple[int, ...]
-]
-"""(tensors written, tensors read, contractions, for reductions beside them what they may read,
-tensors copied to another memory layout or back) of a kernel."""
 PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int, int]
 """(items, (computed, defined) tensor of each result, what makes it, row summed before, how many
 of the first dimensions of a product are of a batch)."""
@@ -84,124 +58,6 @@ SLICING = frozenset(
 )
 CONCATENATE = "stablehlo.concatenate"
 UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
-
-
-def root_rows(
-    program: Program,
-    layouts: Layouts,
-    fusion: Fusion,
-    seconds: dict[int, float],
-    wanted: Edges,
-) -> Rows[RootRow]:
-    """Kernels; the sources are their numbers."""
-    rows: Rows[RootRow] = Rows()
-    turned = copied_values(program, fusion)
-    operands = _Operands(program, layouts, fusion, wanted)
-    for number, kernel in enumerate(fusion.kernels):
-        if role(program.kind(kernel.ops[0])) is Role.NOTHING:
-            continue
-        read = tuple(sorted(_read(program, layouts, kernel)))
-        written = tuple(sorted(_written(program, layouts, fusion, kernel)))
-        dots = tuple(
-            Dot(
-                unit=int(layouts.op_unit[op]),
-                made=int(layouts.result_tensor[program.values_of(op)[0]]),
-                seconds=seconds[op],
-                sides=fusion.sides.get(op, ()),
-                operands=operands.of(op),
-            )
-            for op in kernel.contractions
-        )
-        beside = _beside(program, layouts, wanted, kernel) if dots else ()
-        copied = tuple(sorted(int(layouts.value_tensor[v]) for v in turned.get(number, ())))
-        row = (written, read, dots, beside, copied)
-        rows.add(row, float(program.op_trips[kernel.ops[0]]), number)
-    return rows
-
-
-class _Operands:
-    """What the contractions of a program read, and in what width things travel."""
-
-    def __init__(self, program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges) -> None:
-        self._program = program
-        self._layouts = layouts
-        self._wanted = wanted
-        self._widths = Widths(program)
-        self._bytes = np.maximum(floats(fusion.bytes), 1.0)
-        self._inside = (~(fusion.written | fusion.light)).tolist()
-        self._read = self._bytes_read(fusion)
-
-    def of(self, op: int) -> tuple[Operand, ...]:
-        """The operands of a contraction."""
-        program, layouts, found = self._program, self._layouts, []
-        for use in program.uses_of(op):
-            value, tensor = program.sources[use], int(layouts.use_tensor[use])
-            _, uses = self._wanted.get(value, {}).get(tensor, (0.0, []))
-            width = self._read[value]
-            moved = 0.5 if uses and self._widths.is_narrow(value, uses) else width
-            stored = int(layouts.value_tensor[value])
-            found.append((stored, tensor, width, moved, self._inside[value]))
-        return tuple(found)
-
-    def _bytes_read(self, fusion: Fusion) -> dict[int, float]:
-        """Over an operand's own bytes, what a product reads for it: all that it is computed of."""
-        program = self._program
-        products = _of_role(program, Role.CONTRACTION)
-        operands = np.unique(program.use_value[products[ints(program.users)]])
-        spent = np.zeros(len(operands))
-        read_inside(
-            operands,
-            program.op_uses,
-            program.use_value,
-            program.value_op,
-            fusion.written | products[program.value_op],
-            program.constant,
-            floats(program.elements),
-            self._bytes * np.where(fusion.narrow, 0.5, 1.0),
-            np.full(program.values, -1),
-            np.zeros(1 + int(np.diff(program.op_uses)[program.value_op].sum()), dtype=np.int64),
-            spent,
-        )
-        own = self._bytes[operands]
-        return dict(zip(operands.tolist(), (spent / own).tolist(), strict=True))
-
-
-def _beside(
-    program: Program, layouts: Layouts, wanted: Edges, kernel: Kernel
-) -> tuple[tuple[int, ...], ...]:
-    """For each reduction of a kernel the tensors of its operand, as others want it as well."""
-    uses = [program.op_uses[op] for op in kernel.ops if role(program.kind(op)) is Role.REDUCE]
-    return tuple(
-        (int(layouts.use_tensor[use]), *sorted(wanted.get(int(program.use_value[use]), ())))
-        for use in uses
-    )
-
-
-def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[int]:
-    """Tensors that a kernel reads; of what is only sliced, the slice that comes out."""
-    read = []
-    for use in kernel.reads:
-        op = program.user(use)
-        kind = program.kind(op)
-        sliced = kind in SLICING or kind in UPDATING
-        if not (sliced and use == program.op_uses[op]):
-            read.append(int(layouts.use_tensor[use]))
-        elif kind in SLICING:
-            read.append(int(layouts.result_tensor[program.values_of(op)[0]]))
-    return read
-
-
-def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel) -> list[int]:
-    """Tensors that a kernel writes; of what is updated in place, the update."""
-    found = []
-    for op in kernel.ops:
-        kind = program.kind(op)
-        if kind in UPDATING:
-            found.append(int(layouts.use_tensor[int(program.op_uses[op]) + UPDATING[kind]]))
-        else:
-            values = [value for value in program.values_of(op) if fusion.written[value]]
-            found += [int(layouts.value_tensor[value]) for value in values]
-    return found
 
 
 def partial_rows(
@@ -279,7 +135,7 @@ def edge_rows(program: Program, layouts: Layouts, wanted: Edges) -> Rows[EdgeRow
     """Values with uses that may want another layout; the sources are the values."""
     rows: Rows[EdgeRow] = Rows()
     widths, tensor_of = Widths(program), layouts.value_tensor.tolist()
-    given = _of_role(program, Role.NOTHING)[program.value_op].tolist()
+    given = of_role(program, Role.NOTHING)[program.value_op].tolist()
     for value, targets in wanted.items():
         row = tuple(
             sorted(
@@ -295,7 +151,7 @@ class Widths:
 
     def __init__(self, program: Program) -> None:
         user = ints(program.users)
-        self._to_product = _of_role(program, Role.CONTRACTION)[user].tolist()
+        self._to_product = of_role(program, Role.CONTRACTION)[user].tolist()
         self._narrowed = np.isin(user, list(narrowed(program))).tolist()
         wide = np.array([dtype == "f32" for dtype in program.dtypes], dtype=np.bool_)
         self._f32 = wide[program.value_type].tolist()
@@ -311,7 +167,7 @@ class Widths:
         return self._f32[value] and all(self._to_product[use] for use in uses)
 
 
-def _of_role(program: Program, wanted: Role) -> NDArray[np.bool_]:
+def of_role(program: Program, wanted: Role) -> NDArray[np.bool_]:
     """For each op whether it is of a role."""
     named = np.array([role(name) is wanted for name in program.names], dtype=np.bool_)
     return named[program.op_name]

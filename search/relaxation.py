@@ -22,8 +22,7 @@ import numpy as np
 
 from analysis.program import Floats, Ints
 from costmodel.evaluator import Action, State
-from costmodel.kernelmemory import FEW_BLOCKS
-from costmodel.kernelroots import streamed
+from costmodel.kernelchanges import streamed
 from search.kernel_units import halos, reshards
 from search.pairwise.instance import Instance, Piece
 from search.problem import Problem
@@ -163,12 +162,12 @@ class Relaxation:
         first, last = int(t.root_tensor_start[root]), int(t.root_tensor_start[root + 1])
         dots = range(int(t.root_dot_start[root]), int(t.root_dot_start[root + 1]))
         tensors = [int(tensor) for tensor in t.root_tensor[first:last]]
+        wholes = [int(tensor) for tensor in t.root_whole[first:last]]
         handled = tensors[: int(t.root_writes[root])] if dots else tensors
         feeding, beside = (t.feeding, t.beside) if dots else (1.0, 1.0)
         moved = [
-            (self._tensor_unit[x], self._local[x] * part * feeding / t.bandwidth)
-            for x in tensors
-            for part in [np.array([streamed(t.on_chip, size) for size in self._local[x]])]
+            (self._tensor_unit[x], self._local[x] * self._streamed(x, whole) * feeding)
+            for x, whole in zip(tensors, wholes, strict=True)
         ]
         arithmetic = [
             (unit, t.dot_seconds[dot] / self._units[unit].shards.prod(axis=1))
@@ -178,6 +177,12 @@ class Relaxation:
         each = {x: beside / max(t.tensor_itemsize[x], 1) / t.element_rate for x in handled}
         elements = [[(self._tensor_unit[x], self._local[x] * each[x])] for x in handled]
         return [moved, arithmetic, *elements]
+
+    def _streamed(self, tensor: int, whole: int) -> Floats:
+        """Seconds a byte of a part of `whole` under each strategy of its own unit."""
+        parts = np.array([streamed(self._t.on_chip, size) for size in self._local[whole]])
+        apart = self._tensor_unit[tensor] != self._tensor_unit[whole]
+        return (parts.min() if apart else parts) / self._t.bandwidth
 
     def _at_reference(self, term: list[tuple[int, Floats]]) -> float:
         reference = [*self._reference, 0]
@@ -321,9 +326,7 @@ class Relaxation:
             items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
             reduced = self._axes(items, self._tensor_unit[tensor])
             if reduced is not None:
-                # of what may be sent block by block there are at least some blocks
-                few = FEW_BLOCKS / t.axes_shards[reduced] if t.windowed else 1.0
-                usage = (reduced > 0) * np.minimum(few, 1.0) * self._local[tensor]
+                usage = (reduced > 0) * self._local[tensor]
                 add(self._tensor_unit[tensor], at, at + 1, usage)
         return [
             tuple(Piece(low=low, high=high, usage=usage) for (low, high), usage in spans.items())

@@ -43,7 +43,6 @@ _FIXED: dict[Entry, Reason] = {
     Entry.COPY: "resharded_copy",
     Entry.SUM: "partial_sum",
     Entry.SUMMED: "partial_sum",
-    Entry.FEED: "temporary",
 }
 
 

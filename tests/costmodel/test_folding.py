@@ -24,7 +24,7 @@ from tests.modules import evaluator_of
 FEW = settings(deadline=None, max_examples=40)
 DEVICES = st.sampled_from([TPU, GPU])
 PICKS = st.lists(st.integers(0, 10_000), max_size=8).map(tuple)
-MEMORY = ("live_tensor", "sum_row", "feed_row", "copy_kind", "copy_tensor", "event_position")
+MEMORY = ("live_tensor", "sum_row", "copy_kind", "copy_tensor", "event_position")
 
 
 @cache
@@ -126,7 +126,6 @@ def repeated(
         for rows, width in ((buffers, 3), (moments, 2), (spans, 3))
     )
     results = t.part_computed[t.part_result_start[added[0]]]
-    none = np.zeros(0, dtype=np.int64)
     changed = t._replace(
         live_tensor=held[0].copy(),
         live_from=held[1].copy(),
@@ -142,10 +141,6 @@ def repeated(
         sum_short=added[0] % 3 != 1,
         sum_count=np.ones(len(added[0])),
         sum_stored=added[0] % 2,
-        feed_row=none,
-        feed_tensor=none,
-        feed_at=none,
-        feed_width=np.zeros(0),
         copy_kind=np.array(kinds, dtype=np.int64),
         copy_count=np.ones(len(kinds)),
         copy_start=np.array(counts, dtype=np.int64),

@@ -36,7 +36,7 @@ def stored(lines: list[str], results: str, policy: Policy) -> list[str]:
 def test_each_kind_of_device_has_its_policy() -> None:
     known = catalogue()
     assert policy_of(known["tpu-v3"]) == EARLY_TPU
-    later = {device.kind: policy_of(device) for device in known.values() if device.windowed}
+    later = {device.kind: policy_of(device) for device in known.values() if not device.early}
     assert later == {"tpu": TPU, "gpu": GPU, "cpu": GPU}
 
 

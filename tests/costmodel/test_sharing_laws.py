@@ -145,13 +145,12 @@ def test_sums_that_are_added_up_send_at_most_what_each_would(
 
 @given(PICKS)
 @FEW
-def test_wide_gathers_and_scatters_in_one_piece_bound_the_tpus(picks: tuple[int, ...]) -> None:
-    """Narrow gathers send less than wide ones, block-wise scatters more than those in one piece."""
+def test_wide_gathers_bound_the_tpus(picks: tuple[int, ...]) -> None:
+    """Narrow gathers send less than wide ones."""
     evaluator, state = training_step(TPU), state_of(TPU, picks)
     communication = evaluator.cost(state).communication
     wide, _ = priced(evaluator, evaluator.tables._replace(narrows=False), state)
-    whole, _ = priced(evaluator, evaluator.tables._replace(windowed=False), state)
-    assert whole <= communication <= wide
+    assert communication <= wide
 
 
 MAPS = st.sampled_from(["sine", "tanh", "negate", "exponential", "add", "multiply", "maximum"])

@@ -14,8 +14,8 @@ from analysis.load import load
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
+from costmodel.kernelchanges import streamed
 from costmodel.kernelroots import _product as kernel_of_products
-from costmodel.kernelroots import streamed
 from costmodel.mesh import Mesh
 
 DEVICE = find("tpu-v5e")
