@@ -61,18 +61,9 @@ def find_conflicts(program: Program, colours: Colours) -> Conflicts:
 
 def clashing(names: Ints, colours: Colours) -> list[tuple[int, int]]:
     """Pairs of names of one colour among the names of one tensor, in order of dimension."""
-    if len(names) < 2:
-        return []
-    kinds = colours.colour[names]
-    seen = [int(kind) for name, kind in zip(names, kinds, strict=True) if name >= 0 and kind >= 0]
-    if len(seen) == len(set(seen)):
-        return []
-    pairs = combinations(range(len(names)), 2)
-    return [
-        (int(names[i]), int(names[j]))
-        for i, j in pairs
-        if names[i] >= 0 and names[j] >= 0 and kinds[i] >= 0 and kinds[i] == kinds[j]
-    ]
+    named = zip(names.tolist(), colours.colour[names].tolist(), strict=True)
+    coloured = [(name, kind) for name, kind in named if name >= 0 and kind >= 0]
+    return [(one, other) for (one, a), (other, b) in combinations(coloured, 2) if a == b]
 
 
 def _conflicts(program: Program, colours: Colours) -> list[Conflict]:

@@ -85,10 +85,10 @@ def _numbered(keys: list[Hashable]) -> Ints:
 def _untie_meeting(program: Program, colours: Colours, group: Ints) -> Ints:
     op = factor_ops(program)
     used = (colours.colour >= 0) & ~_in(program, TRANSFERS)
-    rows = np.unique(np.stack([op[used], colours.colour[used]], axis=1), axis=0)
-    groups = group[rows[:, 1]] if len(rows) else rows[:, 0]
-    pairs, counts = np.unique(np.stack([rows[:, 0], groups], axis=1), axis=0, return_counts=True)
-    meeting = set(pairs[counts > 1, 1].tolist())
+    width = max(colours.count, 1)
+    op, colour = np.divmod(np.unique(op[used] * width + colours.colour[used]), width)
+    pairs, counts = np.unique(op * width + group[colour], return_counts=True)
+    meeting = set((pairs[counts > 1] % width).tolist())
     keys: list[Hashable] = [
         (int(g), colour if g in meeting else -1) for colour, g in enumerate(group.tolist())
     ]

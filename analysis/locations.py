@@ -1,29 +1,53 @@
-"""Where in somebody's source an op comes from, read off its MLIR location."""
+"""Where in somebody's source ops come from, read off their MLIR locations."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
+
+from analysis.load import Source
 
 _FILE = re.compile(r'"([^"]+)":(\d+):\d+')
 _FRAME = re.compile(r'"([^"]+)"\("[^"]+":\d+')
 _LABEL = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
 
 
-def label(handle: Any) -> str:
-    """The name stack of an op, such as `jit(step)/jvp(bsd,dnh->bsnh)/dot_general`, or ''."""
-    match = _LABEL.match(str(handle.location))
-    return match[1] if match else ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """What one location says.
+
+    `label` is the name stack, such as `jit(step)/jvp(bsd,dnh->bsnh)/dot_general`, `line`
+    (`file.py:99`) and `function` (`attention`) those of the innermost frame; '' where there is
+    none.
+    """
+
+    label: str
+    line: str
+    function: str
+
+    @classmethod
+    def parse(cls, text: str) -> Location:
+        """Read a location as MLIR writes it."""
+        label, line, frame = _LABEL.match(text), _FILE.search(text), _FRAME.search(text)
+        return cls(
+            label=label[1] if label else "",
+            line=f"{line[1]}:{line[2]}" if line else "",
+            function=frame[1] if frame else "",
+        )
 
 
-def source_line(handle: Any) -> str:
-    """`file.py:99` of the innermost frame, or '' where the module has no debug information."""
-    for path, line in _FILE.findall(str(handle.location)):
-        return f"{path}:{line}"
-    return ""
+class Locations:
+    """The locations of a module's ops by number. Equal ones, as layers have, are read once."""
 
+    def __init__(self, source: Source) -> None:
+        self._source = source  # without its module, handles of ops lead nowhere
+        self._known: dict[Any, Location] = {}
 
-def function(handle: Any) -> str:
-    """The function of the innermost frame, such as `attention`, or ''."""
-    match = _FRAME.search(str(handle.location))
-    return match[1] if match else ""
+    def __getitem__(self, op: int) -> Location:
+        """The location of an op."""
+        location = self._source.handles[op].location
+        found = self._known.get(location.attr)
+        if found is None:
+            found = self._known[location.attr] = Location.parse(str(location))
+        return found

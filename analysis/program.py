@@ -12,6 +12,7 @@ a definition or a use carries the name of its major-most factor, or -1 where it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -119,6 +120,12 @@ class Program:
         """The name of an op, such as `stablehlo.add`."""
         return self._kinds[op]
 
+    def ops_named(self, *names: str) -> list[int]:
+        """The ops of these names, in order."""
+        numbers = [number for number, name in enumerate(self.names) if name in names]
+        found: list[int] = np.flatnonzero(np.isin(self.op_name, numbers)).tolist()
+        return found
+
     def uses_of(self, op: int) -> range:
         """The uses of an op, one per operand."""
         return range(self._uses[op], self._uses[op + 1])
@@ -163,6 +170,19 @@ class Program:
         """The op that defines each value, as `value_op`."""
         found: list[int] = self.value_op.tolist()
         return found
+
+    @cached_property
+    def readers(self) -> tuple[Ints, Ints]:
+        """(starts, uses): the uses of each value, one value after another."""
+        counts = np.bincount(self.use_value, minlength=self.values)
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return starts, np.argsort(self.use_value, kind="stable")
+
+    @cached_property
+    def elements(self) -> list[int]:
+        """The number of elements of every value."""
+        known = {shape: math.prod(shape) for shape in set(self.shapes)}
+        return [known[shape] for shape in self.shapes]
 
     def def_names(self, value: int) -> Ints:
         """The name of each dimension of a value at its definition, -1 for none."""

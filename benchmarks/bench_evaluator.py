@@ -119,7 +119,7 @@ def rollouts(problem: Problem, threads: int) -> float:
 
 def kernels(problem: Problem) -> dict[str, float]:
     """Seconds of each kernel in one evaluation from scratch: those of many runs, without Python."""
-    tables, scratch = problem.evaluator.tables, problem.evaluator.new_scratch()
+    tables, scratch = problem.evaluator.folded, problem.evaluator.new_scratch()
     problem.evaluator.cost(problem.actions[:5], scratch)
     found = {}
     for name, kernel in KERNELS.items():

@@ -24,10 +24,10 @@ class Slot:
 def loop_slots(program: Program) -> Iterator[Slot]:
     """The slots of every loop, inner loops first."""
     open_loops: list[int] = []
-    for op in range(program.ops):
+    for op in program.ops_named(LOOP_BEGIN, LOOP_END):
         if program.kind(op) == LOOP_BEGIN:
             open_loops.append(op)
-        elif program.kind(op) == LOOP_END:
+        else:
             begin = open_loops.pop()
             carried = len(program.uses_of(begin))
             inside, results = program.values_of(begin), program.values_of(op)
@@ -108,3 +108,40 @@ def _updated(program: Program) -> dict[int, int]:
         for op in range(program.ops)
         if roles[program.op_name[op]] is Role.UPDATE and len(program.values_of(op)) == 1
     }
+
+
+def alike(program: Program, one: int, other: int) -> bool:
+    """Whether two values are of one shape and type."""
+    same_type = program.value_type[one] == program.value_type[other]
+    return bool(same_type) and program.shape(one) == program.shape(other)
+
+
+def reusing_results(program: Program) -> dict[int, int]:
+    """Values returned in the buffer of a donated argument, and the value of that."""
+    values = [program.sources[result.use] for result in program.results]
+    told = {argument.aliases: argument.value for argument in program.arguments}
+    reused = {values[index]: value for index, value in told.items() if index >= 0}
+    for argument in program.arguments:
+        if not argument.donated or argument.aliases >= 0:
+            continue
+        for index, value in enumerate(values):
+            if index not in told and alike(program, argument.value, value):
+                told[index] = argument.value
+                reused[value] = argument.value
+                break
+    return reused
+
+
+def loop_copies(program: Program) -> dict[int, list[int]]:
+    """Results of loops that are copied to an argument's buffer behind the loop, by its end.
+
+    The loop, or what follows, reads the argument, so what it makes is in a buffer of its own.
+    """
+    reused = reusing_results(program)
+    last = {value: program.user(use) for use, value in enumerate(program.sources)}
+    found: dict[int, list[int]] = {}
+    for slot in loop_slots(program):
+        argument = reused.get(slot.result, slot.init)
+        if argument != slot.init and last.get(argument, -1) >= slot.begin:
+            found.setdefault(program.makers[slot.result], []).append(slot.result)
+    return found

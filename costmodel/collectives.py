@@ -44,12 +44,10 @@ class CollectiveTables(NamedTuple):
     """For each set of axes (bit a is axis a): devices, and for each kind of collective its cost.
 
     `shards` [sets]; `wire` [kinds, sets] bytes on the wire of one device per byte; `alpha` and
-    `beta` [kinds, sets, algorithms]; an algorithm that is not there repeats the last. `straight`
-    [sets] tells whether the devices of a set follow each other along one dimension of one network.
+    `beta` [kinds, sets, algorithms]; an algorithm that is not there repeats the last.
     """
 
     shards: Ints
-    straight: Ints
     wire: Floats
     alpha: Floats
     beta: Floats
@@ -80,7 +78,6 @@ def collective_tables(mesh: Mesh, device: Device) -> CollectiveTables:
     wire = [[wire_factor(kind, int(n)) for n in shards] for kind in Kind]
     return CollectiveTables(
         shards=shards,
-        straight=np.array([len(each) == 1 == len(each[0].pieces) for each in levels], np.int64),
         wire=np.array(wire, dtype=np.float64),
         alpha=np.ascontiguousarray(costs[..., 0]),
         beta=np.ascontiguousarray(costs[..., 1]),

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.program import Ints
 
-ROOTS, PARTIALS, EDGES, HALOS, LIVES, KINDS, SUMS, FEEDS = range(8)
+ROOTS, PARTIALS, EDGES, HALOS, LIVES, KINDS, SUMS = range(7)
 
 Columns = dict[str, Any]
 
@@ -51,7 +50,7 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
     )
     edge_rows, kind_rows = _rows(c["edge_to_start"]), _rows(c["kind_start"])
     numbered = [np.arange(len(c[name])) for name in _SINGLE]
-    edge, halo, live, kind, added, feed = numbered
+    edge, halo, live, kind, added = numbered
     edges = _pairs((edge, tensor_unit[c["edge_from"]]), (edge_rows, tensor_unit[c["edge_to"]]))
     return [
         (len(c["root_weight"]), _of_roots(c, tensor_unit)),
@@ -72,7 +71,6 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
             ),
         ),
         (len(added), _summed(c["sum_row"], c["sum_tensor"], partials, tensor_unit)),
-        (len(feed), _summed(c["feed_row"], c["feed_tensor"], partials, tensor_unit)),
     ]
 
 
@@ -81,15 +79,17 @@ def _of_roots(c: Columns, tensor_unit: Ints) -> Ints:
     dots = _rows(c["root_dot_start"])
     return _pairs(
         (_rows(c["root_tensor_start"]), tensor_unit[c["root_tensor"]]),
+        (_rows(c["root_tensor_start"]), tensor_unit[c["root_whole"]]),
         (_beside_rows(c), tensor_unit[c["beside_tensor"]]),
         (_rows(c["root_copied_start"]), tensor_unit[c["root_copied"]]),
+        (_rows(c["root_spread_start"]), tensor_unit[c["spread_tensor"]]),
         (dots, c["dot_unit"]),
         (dots, tensor_unit[c["dot_sums"]]),
         (np.repeat(dots, 4), tensor_unit[c["dot_operand"].ravel()]),
     )
 
 
-_SINGLE = ("edge_weight", "halo_weight", "live_tensor", "kind_source", "sum_row", "feed_row")
+_SINGLE = ("edge_weight", "halo_weight", "live_tensor", "kind_source", "sum_row")
 
 
 def _tensor_units(columns: Columns, item_unit: Ints) -> Ints:
@@ -133,6 +133,7 @@ def _through(others: Ints, pairs: Ints) -> Ints:
 
 def _by_unit(pairs: Ints, units: int) -> tuple[Ints, Ints]:
     """(starts, numbers): for each unit the numbers that are paired with it, each once."""
-    found: NDArray[np.int64] = np.unique(pairs[pairs[:, 1] >= 0][:, ::-1], axis=0)
-    starts = np.searchsorted(found[:, 0], np.arange(units + 1)).astype(np.int64)
-    return starts, np.ascontiguousarray(found[:, 1])
+    width = int(pairs[:, 0].max(initial=0)) + 1
+    kept = pairs[pairs[:, 1] >= 0]
+    of, numbers = np.divmod(np.unique(kept[:, 1] * width + kept[:, 0]), width)
+    return np.searchsorted(of, np.arange(units + 1)).astype(np.int64), numbers

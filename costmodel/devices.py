@@ -76,8 +76,10 @@ class Device:
     columns) of its matrix unit; `links` are the networks from the fastest and smallest to the
     slowest and largest. `on_chip_bytes` is memory in which the compiler keeps whole tensors between
     kernels, 0 where it does not. `device_kinds` is what JAX calls it; `sources` has a text for each
-    figure. `windowed` tells of a TPU whether its compiler sends sums block by block beside their
-    product.
+    figure. `early` tells of a TPU whether its compiler sums whole what would be scattered over all
+    devices, and stores what is reduced as the product made it. `on_chip_buffers` is how much of
+    `on_chip_bytes` the compiler gives to what kernels leave for others, `on_chip_sent` whether
+    collectives may read and write there.
     """
 
     name: str
@@ -97,7 +99,9 @@ class Device:
     sources: dict[str, str]
     device_kinds: tuple[str, ...] = ()
     on_chip_bytes: int = 0
-    windowed: bool = True
+    early: bool = False
+    on_chip_buffers: int = 0
+    on_chip_sent: bool = False
 
     @property
     def plannable_bytes(self) -> int:

@@ -14,6 +14,7 @@ from analysis.pauses import collector_paused
 from analysis.program import Floats, Ints
 from costmodel.collectives import Kind
 from costmodel.devices import Device
+from costmodel.folding import fold
 from costmodel.fusion import Fusion, fuse, policy_of
 from costmodel.kerneljournal import (
     COUNT,
@@ -150,6 +151,9 @@ class Evaluator:
     Thread-safe when every thread brings its own `Scratch`. `overlap` as in `Cost`. Where `floored`,
     computation takes at least as long as main memory takes for arguments and results (`floors`);
     a compiler's estimate knows no such floor.
+
+    `tables` are all rows, of which a journal tells; `folded` have the same prices and only those
+    memory rows that decide a peak (`folding`), which is what states are priced by.
     """
 
     def __init__(
@@ -178,7 +182,8 @@ class Evaluator:
         self.tables: Tables = build_tables(
             self.analysis, self.mesh, self.device, layouts, self.listing
         )._replace(floored=self._floored)
-        self._scratches = [new_scratch(self.tables)]
+        self.folded: Tables = fold(self.tables)
+        self._scratches = [self.new_scratch()]
 
     def on(self, mesh: Mesh, pins: Pins) -> Evaluator:
         """The same for another mesh; only where the pins are others are the tables made again."""
@@ -189,7 +194,8 @@ class Evaluator:
                 other._lay_out(lay_out(self.analysis, pins))
         else:
             other.tables = on_mesh(self.tables, mesh, self.device)
-            other._scratches = [new_scratch(other.tables)]
+            other.folded = on_mesh(self.folded, mesh, self.device)
+            other._scratches = [other.new_scratch()]
         return other
 
     def marked(self, marks: Marks) -> Evaluator:
@@ -202,8 +208,8 @@ class Evaluator:
         return finer
 
     def new_scratch(self) -> Scratch:
-        """Working arrays for one thread."""
-        return new_scratch(self.tables)
+        """Working arrays for one thread that prices by the folded tables."""
+        return new_scratch(self.folded)
 
     def cost(self, state: Sequence[Action | Refinement], scratch: Scratch | None = None) -> Cost:
         """What a state costs; the layout itself stays in the scratch arrays.
@@ -212,7 +218,7 @@ class Evaluator:
         """
         arrays = scratch or self._scratches[0]
         (_, count), *columns = self._columns([state])
-        compute, communication, peak, key = evaluate(self.tables, arrays, *columns, int(count))
+        compute, communication, peak, key = evaluate(self.folded, arrays, *columns, int(count))
         return Cost(
             compute=compute,
             communication=communication,
@@ -239,7 +245,7 @@ class Evaluator:
         def work(part: int) -> None:
             a, b = bounds[part], bounds[part + 1]
             scratch = self._scratches[part]
-            evaluate_many(self.tables, scratch, starts[a : b + 1], *columns, costs[a:b], keys[a:b])
+            evaluate_many(self.folded, scratch, starts[a : b + 1], *columns, costs[a:b], keys[a:b])
 
         others = [threading.Thread(target=work, args=(part,)) for part in range(1, threads)]
         for thread in others:
@@ -270,7 +276,8 @@ class Evaluator:
     def journal(self, state: Sequence[Action | Refinement]) -> tuple[Scratch, Floats]:
         """The arrays of a state and the entries of its journal; see `kerneljournal`."""
         scratch = new_scratch(self.tables, entries(self.tables))
-        self.cost(state, scratch)
+        (_, count), *columns = self._columns([state])
+        evaluate(self.tables, scratch, *columns, int(count))
         journal = scratch.journal[: int(scratch.noted[0])]
         return scratch, positioned(journal, self.tables.event_position)
 

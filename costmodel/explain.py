@@ -7,7 +7,7 @@ kernels its computation, of collectives its communication, of what is alive at t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from costmodel.kerneljournal import (
     COUNT,
     DETAIL,
     KIND,
+    MEMORY,
     PLACE,
     ROW,
     SECONDS,
+    SHORT,
     SIZE,
     TABLE,
     Bound,
@@ -30,7 +32,6 @@ from costmodel.origins import Origins, trace
 
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
 _KERNELS = (Entry.ROOT, Entry.UNFUSED, Entry.LOCAL, Entry.FLOOR)
-_MEMORY = (Entry.BASE, Entry.LIVE, Entry.COPY, Entry.SUM, Entry.FEED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +78,9 @@ class Held:
     """Memory that one value takes over the positions [first, last] of the schedule.
 
     `why` is `BASE` (an argument), `LIVE` (a buffer, `value` stands for it), `COPY` (resharded for
-    `uses`), `SUM` (partial sums) or `FEED` (an operand that is written for a use). `tensor` numbers
-    `layouts.tensors`, `shape` is that of one device.
+    `uses`), `SUM` (partial sums) or `SUMMED` (what they add up to). `tensor` numbers
+    `layouts.tensors`, `shape` is that of one device; the elements may be narrower. `short` where
+    it is small and short-lived enough for the memory on the chip.
     """
 
     value: int
@@ -89,15 +91,17 @@ class Held:
     bytes: float
     first: int
     last: int
+    short: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """`held` is all memory, `alive` what of it there is at the peak, largest first.
+    """`held` is all memory, `alive` what of it is in main memory at the peak, largest first.
 
-    `timeline[p]` are the bytes at position p of the schedule; the last position is the end of the
-    step, where its results are all that is left. `position` is the first at which the peak is
-    reached.
+    `on_chip` bytes of what is held at the peak are on the chip: the smallest of the short-lived,
+    as many as its compiler gives to buffers. `timeline[p]` are the bytes in main memory at
+    position p of the schedule; the last position is the end of the step, where its results are all
+    that is left. `position` is the first at which the peak is reached.
     """
 
     cost: Cost
@@ -105,6 +109,7 @@ class Explanation:
     collectives: tuple[CollectiveTime, ...]
     held: tuple[Held, ...]
     alive: tuple[Held, ...]
+    on_chip: float
     timeline: Floats
     position: int
 
@@ -125,21 +130,27 @@ class _Explainer:
         self._edges = evaluator.listing.wanted
 
     def run(self) -> Explanation:
-        held = tuple(one for row in self._of(_MEMORY) for one in self._held(row))
+        held = tuple(one for row in self._of(MEMORY) for one in self._held(row))
         timeline = self._timeline()
         position = int(np.argmax(timeline))
-        alive = [one for one in held if one.first <= position <= one.last]
+        there = [one for one in held if one.first <= position <= one.last]
+        on_chip = self._on_chip(sum(one.bytes for one in there if one.short))
         return Explanation(
             cost=self._cost,
             kernels=tuple(self._kernel(row) for row in self._of(_KERNELS)),
             collectives=tuple(self._collective(row) for row in self._of(_COLLECTIVES)),
             held=held,
-            alive=tuple(sorted(alive, key=lambda one: -one.bytes)),
+            alive=tuple(sorted(_in_main_memory(there, on_chip), key=lambda one: -one.bytes)),
+            on_chip=on_chip,
             timeline=timeline,
             position=position,
         )
 
-    def _of(self, tables: tuple[Entry, ...]) -> list[Floats]:
+    def _on_chip(self, short: float) -> float:
+        """How many bytes of what is short-lived are on the chip."""
+        return min(short, self._tables.on_chip_buffers)
+
+    def _of(self, tables: tuple[int, ...]) -> list[Floats]:
         return list(self._journal[np.isin(self._journal[:, TABLE], tables)])
 
     def _kernel(self, row: Floats) -> KernelTime:
@@ -220,11 +231,11 @@ class _Explainer:
         elif why is Entry.COPY:
             tensor, (value, uses) = int(tables.copy_tensor[number]), origins.copies[number]
             values = [value]
-        elif why is Entry.FEED:
-            tensor, uses = int(tables.feed_tensor[number]), (origins.feeds[number],)
-            values = [self._program.sources[uses[0]]]
         else:
             tensor = int(tables.sum_tensor[number])
+            if why is Entry.SUMMED:
+                row_of_sums = int(tables.sum_row[number])
+                tensor = int(tables.part_defined[tables.part_result_start[row_of_sums]])
             values = [self._results(origins.sums[number])[0]]
         return [
             Held(
@@ -236,6 +247,7 @@ class _Explainer:
                 bytes=float(row[SIZE]) / len(values),
                 first=int(row[KIND]),
                 last=int(row[DETAIL]),
+                short=bool(row[SHORT]),
             )
             for value in values
         ]
@@ -248,8 +260,25 @@ class _Explainer:
 
     def _timeline(self) -> Floats:
         """Bytes at each position, from the journal."""
-        memory = self._journal[np.isin(self._journal[:, TABLE], _MEMORY)]
+        memory = self._journal[np.isin(self._journal[:, TABLE], MEMORY)]
+        short = self._alive(memory[memory[:, SHORT] > 0.0])
+        return self._alive(memory) - np.minimum(short, self._tables.on_chip_buffers)
+
+    def _alive(self, memory: Floats) -> Floats:
+        """Bytes of these entries of the journal at each position."""
         change = np.zeros(self._tables.event_position[-1] + 2)
         np.add.at(change, memory[:, KIND].astype(np.int64), memory[:, SIZE])
         np.subtract.at(change, memory[:, DETAIL].astype(np.int64) + 1, memory[:, SIZE])
-        return np.cumsum(change)[: self._tables.event_position[-1]]
+        found: Floats = np.cumsum(change)[: self._tables.event_position[-1]]
+        return found
+
+
+def _in_main_memory(held: list[Held], on_chip: float) -> list[Held]:
+    """What is not on the chip, where `on_chip` bytes of the smallest of the short-lived are."""
+    found = [one for one in held if not one.short]
+    for one in sorted((one for one in held if one.short), key=lambda one: one.bytes):
+        there = min(one.bytes, on_chip)
+        on_chip -= there
+        if there < one.bytes:
+            found.append(replace(one, bytes=one.bytes - there))
+    return found

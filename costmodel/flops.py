@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from analysis.program import Program
 from costmodel.devices import Device
 from costmodel.roles import Role, role
@@ -34,26 +36,31 @@ BATCH, LEFT, RIGHT, CONTRACTED = range(4)
 """Which operands of a matrix product a factor stands in: both and the result, or as named."""
 
 
-def product_sides(program: Program, op: int) -> tuple[tuple[int, int], ...]:
-    """(side, size) of each factor of a matrix product; nothing for other contractions."""
-    if program.kind(op) not in ("stablehlo.dot_general", "stablehlo.dot"):
-        return ()
-    left, right = (set(program.use_names(use).tolist()) for use in program.uses_of(op))
-    made = set(program.def_names(program.values_of(op)[0]).tolist())
-    sides = {
-        (True, True, True): BATCH,
-        (True, True, False): CONTRACTED,
-        (True, False, True): LEFT,
-        (False, True, True): RIGHT,
-    }
-    return tuple(
-        (sides.get((name in left, name in right, name in made), BATCH), size)
-        for name, size in zip(
-            program.factors_of(op),
-            program.factor_size[list(program.factors_of(op))].tolist(),
-            strict=True,
-        )
-    )
+Sides = tuple[tuple[int, int], ...]
+"""(side, size) of each factor of a matrix product."""
+
+
+def product_sides(program: Program) -> dict[int, Sides]:
+    """The sides of the factors of every matrix product, by op; other contractions have none."""
+    ops = program.ops_named("stablehlo.dot_general", "stablehlo.dot")
+    in_left, in_right, made = (np.zeros(len(program.factor_size), dtype=np.bool_) for _ in range(3))
+    starts = program.op_uses[ops]
+    for flags, dims, names, first in (
+        (in_left, program.use_dims, program.use_name, starts),
+        (in_right, program.use_dims, program.use_name, starts + 1),
+        (made, program.value_dims, program.dim_name, program.op_values[ops]),
+    ):
+        for a, b in zip(dims[first].tolist(), dims[first + 1].tolist(), strict=True):
+            flags[names[a:b][names[a:b] >= 0]] = True
+    sides = np.full(len(made), BATCH)
+    for side, *there in (
+        (CONTRACTED, True, True, False),
+        (LEFT, True, False, True),
+        (RIGHT, False, True, True),
+    ):
+        sides[(in_left == there[0]) & (in_right == there[1]) & (made == there[2])] = side
+    pairs = list(zip(sides.tolist(), program.factor_size.tolist(), strict=True))
+    return {op: tuple(pairs[name] for name in program.factors_of(op)) for op in ops}
 
 
 def contraction_seconds(program: Program, device: Device) -> dict[int, float]:

@@ -10,23 +10,22 @@ one fusion with several results, as optimizer updates do.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.program import Ints, Program
 from analysis.types import itemsize
+from costmodel.columns import floats, ints
 from costmodel.devices import Device
+from costmodel.flops import Sides, product_sides
+from costmodel.kernelfusion import Bools, Graph, Needs, fuse_values
 from costmodel.kernelmerge import Kernel, Root, merge_roots
 from costmodel.reductions import merge_reductions
-from costmodel.roles import EXPENSIVE, LAYOUT, Role, role
+from costmodel.roles import CHEAP, EXPENSIVE, LAYOUT, Role, role
 
 MAX_SOURCES = 24
 """A fusion that would read more values than this is cut, as compilers cut theirs."""
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,29 +56,18 @@ class Fusion:
     whether its 32 bits are stored as 16.
 
     `kernels` are what is launched; `position[op]` is when an op's fusion runs: its index in the
-    schedule.
+    schedule. `bytes` are those of every value, `sides` of every matrix product as in `flops`.
     """
 
     policy: Policy
+    sides: dict[int, Sides]
+    bytes: list[float]
     written: Bools
     light: Bools
     narrow: Bools
     roots: tuple[Root, ...]
     kernels: tuple[Kernel, ...]
     position: Ints
-
-
-@dataclass(slots=True)
-class _Inputs:
-    """What computing a fused value needs: uses of stored values, and contractions inside it.
-
-    `expensive` where costly arithmetic is inside, `light` where there is none at all.
-    """
-
-    uses: frozenset[int]
-    contractions: frozenset[int]
-    expensive: bool = False
-    light: bool = True
 
 
 def fuse(program: Program, policy: Policy = TPU) -> Fusion:
@@ -91,7 +79,7 @@ def policy_of(device: Device) -> Policy:
     """How the compiler for a device fuses; processors as GPUs do."""
     if device.kind != "tpu":
         return GPU
-    return TPU if device.windowed else EARLY_TPU
+    return EARLY_TPU if device.early else TPU
 
 
 class _Fuser:
@@ -101,38 +89,61 @@ class _Fuser:
         self._roles = [role(name) for name in program.names]
         self._users = _users(program)
         self._op_of_use = program.users
-        self._shapes = program.shapes
-        self._itemsize = [itemsize(dtype) for dtype in program.dtypes]
-        self._written = np.zeros(program.values, dtype=np.bool_)
-        self._inputs: dict[int, _Inputs] = {}
+        self._bytes = _value_bytes(program)
         self._stored = self._chain_ends()
 
     def run(self) -> Fusion:
-        program, roots = self._program, []
-        for op in range(program.ops):
-            kind = self._role(op)
-            needs = _gather(program, op, self._written, self._inputs, kind)
-            if self._place(op, kind, needs) or kind is Role.NOTHING:
-                reads, dots = tuple(sorted(needs.uses)), tuple(sorted(needs.contractions))
-                roots.append(Root(op=op, reads=reads, contractions=dots))
+        program = self._program
+        needs = self._needs()
+        self._written = needs.written
+        roots = _roots(needs)
         kernels = merge_roots(program, roots, self._roles)
         if self._policy.around:
             kernels = merge_reductions(program, kernels)
         return Fusion(
             policy=self._policy,
+            sides=product_sides(program),
+            bytes=self._bytes,
             written=self._written,
-            light=self._light_values(),
+            light=program.constant | (~needs.written & needs.light[program.value_op]),
             narrow=self._narrow_values(),
             roots=tuple(roots),
             kernels=tuple(kernels),
             position=_schedule(program, roots),
         )
 
-    def _light_values(self) -> Bools:
-        light = self._program.constant.copy()
-        for value, needs in self._inputs.items():
-            light[value] |= needs.light
-        return light
+    def _needs(self) -> Needs:
+        """Which values are written, and what computing the others needs."""
+        program, policy = self._program, self._policy
+        stored = np.zeros(program.values, dtype=np.bool_)
+        stored[list(self._stored)] = True
+        starts, readers = program.readers
+        graph = Graph(
+            role=ints(self._roles)[program.op_name],
+            costly=_named(program, EXPENSIVE),
+            layout=_named(program, LAYOUT),
+            cheap=_named(program, CHEAP | LAYOUT),
+            matrix=_named(program, frozenset({"stablehlo.dot_general"})),
+            trips=program.op_trips,
+            uses=program.op_uses,
+            values=program.op_values,
+            source=program.use_value,
+            user=ints(program.users),
+            maker=program.value_op,
+            reader_start=starts,
+            reader=readers,
+            bytes=floats(self._bytes),
+            single=np.array([dtype == "f32" for dtype in program.dtypes])[program.value_type],
+            constant=program.constant,
+            stored=stored,
+            around=policy.around,
+            repeats=policy.repeats,
+            most=MAX_SOURCES,
+        )
+        room = 4 * len(program.use_value) + program.ops
+        while not fuse_values(graph, found := _new_needs(program, room)):
+            room *= 2
+        return found
 
     def _narrow_values(self) -> Bools:
         """What only products and the reductions beside it read, a TPU rounds as it stores it.
@@ -163,9 +174,6 @@ class _Fuser:
     def _role(self, op: int) -> Role:
         return self._roles[self._program.op_name[op]]
 
-    def _bytes(self, value: int) -> float:
-        return math.prod(self._shapes[value]) * self._itemsize[self._program.value_type[value]]
-
     def _chain_ends(self) -> set[int]:
         """For each contraction the value behind it that is stored: the last of the narrowest."""
         program, stored, taken = self._program, set(), set()
@@ -192,8 +200,8 @@ class _Fuser:
             return chain[-1]
         if not self._policy.around:
             return chain[0]
-        narrowest = min(self._bytes(value) for value in chain)
-        return [value for value in chain if self._bytes(value) == narrowest][-1]
+        narrowest = min(self._bytes[value] for value in chain)
+        return [value for value in chain if self._bytes[value] == narrowest][-1]
 
     def _light(self, values: list[int]) -> bool:
         """Whether the ops that made these values do no arithmetic."""
@@ -215,53 +223,15 @@ class _Fuser:
         made = program.values_of(op)
         if self._role(op) is not Role.FUSIBLE or len(made) != 1:
             return None
-        same = math.prod(self._shapes[made[0]]) == math.prod(self._shapes[value])
+        same = program.elements[made[0]] == program.elements[value]
         return made[0] if same else None
 
-    def _place(self, op: int, kind: Role, needs: _Inputs) -> bool:
-        """Fuse each value of an op or have it written; True where one is written."""
-        program, stores = self._program, False
-        for value in program.values_of(op):
-            if program.constant[value] or self._fuses(value, kind, needs):
-                self._inputs[value] = needs
-            else:
-                self._written[value] = stores = True
-        return stores
 
-    def _fuses(self, value: int, kind: Role, needs: _Inputs) -> bool:
-        if kind not in (Role.FUSIBLE, Role.CONTRACTION) or value in self._stored:
-            return False
-        users = self._users[value]
-        if not users or not all(self._absorbs(value, use, needs) for use in users):
-            return False
-        if needs.contractions:
-            return True
-        if len(needs.uses) > MAX_SOURCES:
-            return False
-        if needs.expensive and len(users) > 1 and not self._policy.repeats:
-            return False
-        return self._cheaper_again(value, needs, len({self._op_of_use[use] for use in users}))
-
-    def _cheaper_again(self, value: int, needs: _Inputs, users: int) -> bool:
-        """Whether reading the inputs once for each user moves no more than storing the value."""
-        own = self._bytes(value)
-        sources = {self._program.sources[use] for use in needs.uses}
-        read = sum(min(self._bytes(source), own) for source in sources)
-        return users * read <= read + (users + 1) * own
-
-    def _absorbs(self, value: int, use: int, needs: _Inputs) -> bool:
-        """Whether the op of a use can compute the value inside itself.
-
-        Not across the border of a loop, and not where it is the buffer that the op updates.
-        """
-        program = self._program
-        op, home = self._op_of_use[use], program.makers[value]
-        kind = self._role(op)
-        if kind in (Role.NOTHING, Role.OPAQUE) or program.op_trips[op] != program.op_trips[home]:
-            return False
-        if kind is Role.CONTRACTION and not self._policy.around and not needs.light:
-            return False
-        return kind is not Role.UPDATE or use != program.op_uses[op]
+def _value_bytes(program: Program) -> list[float]:
+    """The bytes of every value, of elements that may be of less than one."""
+    sizes = np.array([itemsize(dtype) for dtype in program.dtypes])[program.value_type]
+    found: list[float] = (np.array(program.elements, dtype=np.float64) * sizes).tolist()
+    return found
 
 
 def _users(program: Program) -> list[list[int]]:
@@ -272,24 +242,53 @@ def _users(program: Program) -> list[list[int]]:
     return users
 
 
-def _gather(
-    program: Program, op: int, written: Bools, inputs: dict[int, _Inputs], kind: Role
-) -> _Inputs:
-    uses: set[int] = set()
-    contractions: set[int] = {op} if kind is Role.CONTRACTION else set()
-    name = program.kind(op)
-    expensive, light = name in EXPENSIVE, name in LAYOUT
-    for use in program.uses_of(op):
-        value = program.sources[use]
-        if written[value]:
-            uses.add(use)
-        elif value in inputs:
-            inner = inputs[value]
-            uses |= inner.uses
-            contractions |= inner.contractions
-            expensive |= inner.expensive
-            light &= inner.light
-    return _Inputs(frozenset(uses), frozenset(contractions), expensive, light)
+def _named(program: Program, names: frozenset[str]) -> Bools:
+    """For each op whether its name is one of these."""
+    return np.array([name in names for name in program.names], dtype=np.bool_)[program.op_name]
+
+
+def _new_needs(program: Program, room: int) -> Needs:
+    """Room for what `fuse_values` finds."""
+    ops, uses, values = program.ops, len(program.use_value), program.values
+
+    def flags(count: int) -> Bools:
+        return np.zeros(count, dtype=np.bool_)
+
+    def numbers(count: int) -> Ints:
+        return np.zeros(count, dtype=np.int64)
+
+    return Needs(
+        written=flags(values),
+        root=flags(ops),
+        use_start=numbers(ops),
+        use_end=numbers(ops),
+        use=numbers(room),
+        dot_start=numbers(ops),
+        dot_end=numbers(ops),
+        dot=numbers(room),
+        expensive=flags(ops),
+        light=flags(ops),
+        cheap=flags(ops),
+        use_stamp=numbers(uses),
+        value_stamp=numbers(values),
+        dot_stamp=numbers(ops),
+    )
+
+
+def _roots(needs: Needs) -> list[Root]:
+    """The ops that write, with what they read."""
+    ops = np.flatnonzero(needs.root)
+    uses, dots = (
+        pool[: ends[-1] if len(ends) else 0].tolist()
+        for pool, ends in ((needs.use, needs.use_end), (needs.dot, needs.dot_end))
+    )
+    bounds = (needs.use_start, needs.use_end, needs.dot_start, needs.dot_end)
+    return [
+        Root(op=op, reads=tuple(uses[a:b]), contractions=tuple(dots[c:d]))
+        for op, a, b, c, d in zip(
+            ops.tolist(), *(bound[ops].tolist() for bound in bounds), strict=True
+        )
+    ]
 
 
 def _schedule(program: Program, roots: list[Root]) -> Ints:

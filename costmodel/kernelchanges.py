@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.compiled import inner
+from analysis.compiled import entry, inner
 from analysis.program import Floats, Ints
 
 
@@ -67,7 +67,7 @@ def _forget(t: Any, s: Any) -> None:
     s.live_held[:] = 0.0
     s.copy_held[:] = 0.0
     s.sum_held[:] = 0.0
-    s.feed_held[:] = 0.0
+    s.summed_held[:] = 0.0
     s.noted[4] = 1
     for tensor in range(len(t.tensor_itemsize)):
         _measure(t, s, tensor)
@@ -85,3 +85,21 @@ def _measure(t: Any, s: Any, tensor: int) -> None:
         else:
             size *= t.dim_size[d]
     s.local[tensor] = size
+
+
+@entry
+def streamed(on_chip: float, size: float) -> float:
+    """The part of a tensor that comes from memory and does not wait on the chip.
+
+    All up to a quarter of the on-chip memory waits there, nothing from the whole of it on.
+    """
+    if on_chip == 0.0:
+        return 1.0
+    return min(max((size / on_chip - 0.25) / 0.75, 0.0), 1.0)
+
+
+@inner
+def axes_on(t: Any, s: Any, dim: int) -> int:
+    """The axes on a dimension of a tensor, as bits."""
+    item = t.dim_item[dim]
+    return int(s.mask[item]) if item >= 0 else 0

@@ -33,14 +33,14 @@ class Entry(IntEnum):
     """Memory of a resharded copy."""
     SUM = 8
     """Memory of partial sums."""
-    FEED = 9
-    """Memory of an operand that a contraction whose sums are scattered needs whole."""
-    LOCAL = 10
+    LOCAL = 9
     """A kernel around a gather: one that rounds an argument to 16 bits before it, one that puts in
     place what came along two dimensions (row of edges, place among `edge_to`)."""
-    FLOOR = 11
+    FLOOR = 10
     """What computation lacks of the time that main memory takes for arguments and results, the
     part of one tensor of them (row of floors)."""
+    SUMMED = 11
+    """Memory of what partial sums add up to, where nothing else stores it (row of sums)."""
 
 
 class Bound(IntEnum):
@@ -54,11 +54,13 @@ class Bound(IntEnum):
 TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS = range(8)
 """The columns of the journal. `kind` and `detail` are a bound, a collective and its axes, or the
 first and last position of memory; `size` is bytes; all three are counted `count` times."""
-COLUMNS = 8
+COLUMNS, SHORT = 8, PLACE
+"""Of memory the place is 1 where it may be on the chip."""
 
-ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, FEED, LOCAL, FLOOR = (
+ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED = (
     int(entry) for entry in Entry
 )
+MEMORY = (BASE, LIVE, COPY, SUM, SUMMED)
 
 
 @inner

@@ -1,24 +1,45 @@
-"""Kernels for memory: what is alive when, and how much that is at most."""
+"""Kernels for memory: what is alive when, and how much that is at most.
+
+A compiler with memory on the chip to give away (`on_chip_buffers`) keeps there what is small and
+soon read for the last time: main memory holds what is left of that. Where collectives may not
+read or write there, their sides are not part of it, and results of the program never are.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from analysis.compiled import inner
-from costmodel.dependencies import FEEDS, KINDS, LIVES, SUMS
+from costmodel.dependencies import KINDS, LIVES, SUMS
 from costmodel.kernelchanges import is_stale
-from costmodel.kerneljournal import BASE, COPY, FEED, LIVE, SUM, note
-from costmodel.kernelmoves import MANY, same
+from costmodel.kerneljournal import BASE, COPY, LIVE, SUM, SUMMED, note
+from costmodel.kernelmoves import is_narrow, same
+from costmodel.memorytables import SOON
 
 
 @inner
-def _hold(s: Any, held: Any, table: int, row: int, first: int, last: int, size: float) -> None:
-    """Count `size` bytes over the events [first, last] instead of those `held` for the row."""
+def _hold(
+    t: Any, s: Any, held: Any, table: int, row: int,
+    first: int, last: int, size: float, piece: float,
+) -> None:  # fmt: skip
+    """Count `size` bytes over the events [first, last] instead of those `held` for the row.
+
+    They may be on the chip where each `piece` of them is small.
+    """
+    short = size if piece <= t.on_chip_piece else 0.0
     if size > 0.0:
-        note(s.journal, s.noted, table, row, 0, first, last, 1.0, size, 0.0)
-    s.delta[first] += size - held[row]
-    s.delta[last + 1] -= size - held[row]
-    held[row] = size
+        place = 1 if short > 0.0 else 0
+        note(s.journal, s.noted, table, row, place, first, last, 1.0, size, 0.0)
+    if size != held[row, 0]:
+        s.delta[first, 0] += size - held[row, 0]
+        s.delta[last + 1, 0] -= size - held[row, 0]
+        held[row, 0] = size
+    if short != held[row, 1]:
+        s.delta[first, 1] += short - held[row, 1]
+        s.delta[last + 1, 1] -= short - held[row, 1]
+        held[row, 1] = short
 
 
 @inner
@@ -52,48 +73,57 @@ def _add_copies(t: Any, s: Any) -> None:
         kind = t.kind_start[t.copy_kind[group]]
         for row in range(first, last):
             place = row - first
-            if s.copy_held[row] > 0.0:
-                _hold(s, s.copy_held, COPY, row, s.copy_from[row], s.copy_to[row], 0.0)
+            if s.copy_held[row, 0] > 0.0:
+                _hold(t, s, s.copy_held, COPY, row, s.copy_from[row], s.copy_to[row], 0.0, 0.0)
             if s.leader[kind + place] != place:
                 continue
-            begin, end = t.copy_from[row], t.copy_to[row]
+            begin, end, narrow = t.copy_from[row], t.copy_to[row], is_narrow(t, t.copy_narrow[row])
+            at, until = t.copy_begin[row], t.copy_end[row]
             for other in range(row + 1, last):
                 if s.leader[kind + other - first] == place:
                     begin = min(begin, t.copy_from[other])
                     end = max(end, t.copy_to[other])
+                    at = min(at, t.copy_begin[other])
+                    until = max(until, t.copy_end[other])
+                    narrow = narrow and is_narrow(t, t.copy_narrow[other])
             s.copy_from[row], s.copy_to[row] = begin, end
-            _hold(s, s.copy_held, COPY, row, begin, end, s.local[t.copy_tensor[row]])
+            size = s.local[t.copy_tensor[row]] * (0.5 if narrow else 1.0)
+            piece = _sent(t, size) if until - at <= SOON else np.inf
+            size *= t.copy_count[group]
+            _hold(t, s, s.copy_held, COPY, row, begin, end, size, piece)
+
+
+@inner
+def _sent(t: Any, piece: float) -> float:
+    """How large a piece counts that a collective reads or writes."""
+    return piece if t.on_chip_sent else np.inf
 
 
 @inner
 def _add_sums(t: Any, s: Any) -> None:
     """Partial sums that are scattered live beside the result; others are summed in place.
 
-    A result that would have been fused away is stored to be summed.
-    Beside them lives what feeds a product that sends its sums to many devices block by block.
+    A result that would have been fused away is stored to be summed, until something is computed
+    of it.
     """
     for k in range(len(t.sum_row)):
         if not is_stale(t, s, SUMS, k):
             continue
-        row, size = t.sum_row[k], s.local[t.sum_tensor[k]]
-        defined = s.local[t.part_defined[t.part_result_start[row]]]
-        if not s.reduced[row] or (t.sum_stored[k] and size <= defined):
-            size = 0.0
-        _hold(s, s.sum_held, SUM, k, t.sum_at[k], t.sum_at[k], size)
-    for k in range(len(t.feed_row) if t.windowed else 0):
-        if not is_stale(t, s, FEEDS, k):
-            continue
-        row, size = t.feed_row[k], s.local[t.feed_tensor[k]]
-        result = t.part_result_start[row]
-        scattered = s.local[t.part_computed[result]] > s.local[t.part_defined[result]]
-        if not scattered or t.axes_shards[s.reduced[row]] < MANY:
-            size = 0.0
-        _hold(s, s.feed_held, FEED, k, t.feed_at[k], t.feed_at[k], size)
+        row, whole = t.sum_row[k], s.local[t.sum_tensor[k]]
+        left = s.local[t.part_defined[t.part_result_start[row]]]
+        size, summed = 0.0, 0.0
+        if s.reduced[row]:
+            size = whole if left < whole else 0.0
+            summed = 0.0 if t.sum_stored[k] else left
+        at, to, count = t.sum_at[k], t.sum_to[k], t.sum_count[k]
+        _hold(t, s, s.sum_held, SUM, k, at, t.sum_last[k], count * size, _sent(t, whole))
+        piece = _sent(t, summed) if t.sum_short[k] else np.inf
+        _hold(t, s, s.summed_held, SUMMED, k, at, to, count * summed, piece)
 
 
 @inner
 def peak_bytes(t: Any, s: Any) -> float:
-    """The most bytes alive at once on one device."""
+    """The most bytes that main memory holds at once on one device."""
     base, last = 0.0, len(t.event_position) - 2
     for row in range(len(t.base_tensor)):
         size = t.base_count[row] * s.local[t.base_tensor[row]]
@@ -103,12 +133,14 @@ def peak_bytes(t: Any, s: Any) -> float:
         if not is_stale(t, s, LIVES, row):
             continue
         size = s.local[t.live_tensor[row]] * t.live_width[row]
-        _hold(s, s.live_held, LIVE, row, t.live_from[row], t.live_to[row], size)
+        piece = size if t.live_short[row] else np.inf
+        size *= t.live_count[row]
+        _hold(t, s, s.live_held, LIVE, row, t.live_from[row], t.live_to[row], size, piece)
     _add_copies(t, s)
     _add_sums(t, s)
-    peak = 0.0
-    alive = 0.0
+    peak, alive, short = 0.0, 0.0, 0.0
     for event in range(len(s.delta)):
-        alive += s.delta[event]
-        peak = max(peak, alive)
+        alive += s.delta[event, 0]
+        short += s.delta[event, 1]
+        peak = max(peak, alive - min(short, t.on_chip_buffers))
     return base + peak

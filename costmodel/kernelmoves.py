@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.compiled import inner
+from costmodel.collectives import Kind
 from costmodel.dependencies import EDGES, HALOS, PARTIALS
-from costmodel.kernelchanges import is_stale, total
+from costmodel.kernelchanges import axes_on, is_stale, total
 from costmodel.kerneljournal import (
     EDGE,
     HALO,
@@ -18,13 +19,10 @@ from costmodel.kerneljournal import (
     note,
     note_collective,
 )
+from costmodel.kernelorders import remember
 
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = range(5)
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = map(int, Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
-MANY = 8
-"""From so many devices on a product sends its sums block by block in both directions."""
-MANY_HIDDEN, FEW_HIDDEN = 0.4, 0.6
-"""The least part of that sending that multiplying has to hide, for many devices and for fewer."""
 
 
 @inner
@@ -43,55 +41,12 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
 
 
 @inner
-def _in_blocks(t: Any, s: Any, row: int, axes: int, size: float) -> bool:
-    """Whether the sums of a row of partials are scattered block by block beside their product.
-
-    Two devices have nothing to gain from it, nor four that are no line, nor has what takes much
-    longer to send than to multiply.
-    """
-    n = t.axes_shards[axes]
-    if row < 0 or not t.windowed or n < 4 or (n < MANY and not t.axes_straight[axes]):
-        return False
-    if not t.part_product[row]:
-        return False
-    multiply, unit = t.part_seconds[row], t.part_unit[row]
-    for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
-        multiply /= s.shards[i]
-    send = t.axes_alpha[REDUCE_SCATTER, axes, 0] + t.axes_beta[REDUCE_SCATTER, axes, 0] * size
-    return bool(multiply >= (FEW_HIDDEN if n < MANY else MANY_HIDDEN) * send)
-
-
-@inner
-def _scatter(t: Any, s: Any, row: int, axes: int, size: float, weight: float) -> float:
-    """Seconds of a reduce-scatter; block by block, of n + 1/2 permutes between n devices.
-
-    Between many devices one half of them goes each way round, at the same time.
-    """
-    if not _in_blocks(t, s, row, axes, size):
-        return float(collective(t, s, REDUCE_SCATTER, axes, size, weight))
-    block, blocks = size / t.axes_shards[axes], weight * (t.axes_shards[axes] + 0.5)
-    hop, rate = t.axes_alpha[COLLECTIVE_PERMUTE, axes, 0], t.axes_beta[COLLECTIVE_PERMUTE, axes, 0]
-    seconds = blocks * (hop + rate * block)
-    if t.axes_shards[axes] >= MANY:
-        seconds /= 2.0
-    note_collective(s.journal, s.noted, REDUCE_SCATTER, axes, weight, blocks * block, seconds)
-    return float(seconds)
-
-
-@inner
-def _axes_on(t: Any, s: Any, dim: int) -> int:
-    """The axes on a dimension of a tensor, as bits."""
-    item = t.dim_item[dim]
-    return int(s.mask[item]) if item >= 0 else 0
-
-
-@inner
 def _changes(t: Any, s: Any, source: int, target: int) -> tuple[int, int, int]:
     """Axes that vanish, that move from one dimension to another, and that come."""
     a, b = t.tensor_start[source], t.tensor_start[target]
     lost, before, after, come = 0, 0, 0, 0
     for d in range(t.tensor_start[source + 1] - a):
-        have, want = _axes_on(t, s, a + d), _axes_on(t, s, b + d)
+        have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
         lost |= have & ~want
         come |= want & ~have
         before |= have
@@ -111,7 +66,7 @@ def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> 
     scattered, wanting, grown, again = 0, 0, 0, 0
     batch = t.part_batch[row] if row >= 0 else 0
     for d in range(t.tensor_start[source + 1] - a):
-        have, want = _axes_on(t, s, a + d), _axes_on(t, s, b + d)
+        have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
         taken = want & ~have & reduced
         if taken:
             scattered |= taken
@@ -148,7 +103,7 @@ def reshard(
     size = s.local[source] * width
     seconds = 0.0
     if scattered:
-        seconds += _scatter(t, s, row, scattered, size, weight)
+        seconds += collective(t, s, REDUCE_SCATTER, scattered, size, weight)
         size /= t.axes_shards[scattered]
     summed = reduced & ~scattered
     sliced &= ~scattered
@@ -173,7 +128,7 @@ def same(t: Any, s: Any, source: int, target: int) -> bool:
     """Whether two tensors of one shape are laid out alike."""
     a, b = t.tensor_start[source], t.tensor_start[target]
     for d in range(t.tensor_start[source + 1] - a):
-        if _axes_on(t, s, a + d) != _axes_on(t, s, b + d):
+        if axes_on(t, s, a + d) != axes_on(t, s, b + d):
             return False
     return True
 
@@ -210,22 +165,24 @@ def partials(t: Any, s: Any) -> float:
         s.reduced[row] = reduced
         for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
             computed, defined = t.part_computed[k], t.part_defined[k]
+            s.turn_seconds[k] = 0.0
             if reduced and _is_added(t, s, row):
                 continue
             if reduced or not same(t, s, computed, defined):
                 mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
                 weight = t.part_weight[row]
                 spent += reshard(t, s, computed, defined, reduced, row, 1.0, weight)
+                remember(t, s, k, row, computed, defined, 1.0, weight)
         s.part_seconds[row] = spent
     return total(s.part_seconds)
 
 
 @inner
 def unfused_sums(t: Any, s: Any) -> float:
-    """Seconds to add up partial sums, or to compute from them what would have been made inside.
+    """Seconds to compute from sums over devices what a product would have made inside.
 
-    A product writes its sums as it writes any result. What is scattered block by block is added to
-    in memory; of the rest a pass of its own reads what the collective made, where no other does.
+    A product writes its sums as it writes any result; a pass of its own reads what the collective
+    made of them, where no other does.
     """
     for row in range(len(t.part_weight)):
         if not is_stale(t, s, PARTIALS, row):
@@ -234,13 +191,9 @@ def unfused_sums(t: Any, s: Any) -> float:
         if s.reduced[row]:
             for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
                 weight, place = t.part_weight[row], k - t.part_result_start[row]
-                whole, left = s.local[t.part_computed[k]], s.local[t.part_defined[k]]
-                passes = t.part_passes[row] * left
-                if left < whole and _in_blocks(t, s, row, s.reduced[row], whole):
-                    passes += 2.0 * whole
-                if passes == 0.0:
+                moved = weight * t.part_passes[row] * s.local[t.part_defined[k]]
+                if moved == 0.0:
                     continue
-                moved = weight * passes
                 spent = moved / t.bandwidth
                 note(s.journal, s.noted, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
                 s.stored_seconds[row] += spent
@@ -248,9 +201,9 @@ def unfused_sums(t: Any, s: Any) -> float:
 
 
 @inner
-def is_narrow(t: Any, k: int) -> bool:
-    """Whether what a use wants travels in 16 bits."""
-    return bool(t.edge_to_narrow[k] > (0 if t.narrows else 1))
+def is_narrow(t: Any, width: int) -> bool:
+    """Whether what a use wants in this width travels in 16 bits."""
+    return bool(width > (0 if t.narrows else 1))
 
 
 @inner
@@ -267,14 +220,15 @@ def edges(t: Any, s: Any) -> float:
         first, last = t.edge_to_start[row], t.edge_to_start[row + 1]
         s.local_seconds[row], rounded = 0.0, False
         for k in range(first, last):
-            target = t.edge_to[k]
+            target, move = t.edge_to[k], len(t.part_computed) + k
+            s.turn_seconds[move] = 0.0
             if same(t, s, source, target):
                 continue
             known = False
-            narrow = is_narrow(t, k)
+            narrow = is_narrow(t, t.edge_to_narrow[k])
             for j in range(first, last):
                 if j != k and same(t, s, t.edge_to[j], target):
-                    known, narrow = known or j < k, narrow and is_narrow(t, j)
+                    known, narrow = known or j < k, narrow and is_narrow(t, t.edge_to_narrow[j])
             if not known:
                 weight = t.edge_weight[row] * t.edge_to_trips[k]
                 width = 0.5 if narrow else 1.0
@@ -282,6 +236,7 @@ def edges(t: Any, s: Any) -> float:
                 sending = reshard(t, s, source, target, 0, -1, width, weight)
                 spent += sending
                 if sending > 0.0:
+                    remember(t, s, move, row, source, target, width, weight)
                     if width < 1.0 and t.edge_given[row] and not rounded:
                         rounded = True
                         _round(t, s, row, k - first, weight)
@@ -296,7 +251,7 @@ def _gathered(t: Any, s: Any, source: int, target: int) -> int:
     """Along how many dimensions `target` has less axes than `source`."""
     a, b, found = t.tensor_start[source], t.tensor_start[target], 0
     for d in range(t.tensor_start[source + 1] - a):
-        found += 1 if _axes_on(t, s, a + d) & ~_axes_on(t, s, b + d) else 0
+        found += 1 if axes_on(t, s, a + d) & ~axes_on(t, s, b + d) else 0
     return found
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.compiled import entry, inner
+from analysis.compiled import inner
 from costmodel.dependencies import ROOTS
 from costmodel.flops import CONTRACTED, LEFT, RIGHT
-from costmodel.kernelchanges import is_stale, total
+from costmodel.kernelchanges import is_stale, streamed, total
 from costmodel.kerneljournal import ROOT, Bound, note
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
@@ -23,17 +23,6 @@ STAYS = 0.75
 def _tiled(size: float, tile: int) -> float:
     """A size rounded up to whole tiles, over the size."""
     return np.ceil(size / tile) * tile / size
-
-
-@entry
-def streamed(on_chip: float, size: float) -> float:
-    """The part of a tensor that comes from memory and does not wait on the chip.
-
-    All up to a quarter of the on-chip memory waits there, nothing from the whole of it on.
-    """
-    if on_chip == 0.0:
-        return 1.0
-    return min(max((size / on_chip - 0.25) / 0.75, 0.0), 1.0)
 
 
 @inner
@@ -105,6 +94,20 @@ def _copying(t: Any, s: Any, root: int) -> float:
 
 
 @inner
+def _spreading(t: Any, s: Any, root: int) -> float:
+    """Seconds to update parts of buffers along dimensions that are split over devices.
+
+    Only one of these has the place: all bring the buffer to a memory layout in which the place is
+    easy to cut out, and keep there what they had.
+    """
+    handled = 0.0
+    for k in range(t.root_spread_start[root], t.root_spread_start[root + 1]):
+        if s.shards[t.spread_item[k]] > 1:
+            handled += _elements(t, s, t.spread_tensor[k])
+    return handled / t.element_rate
+
+
+@inner
 def _beside(t: Any, s: Any, root: int) -> float:
     """Seconds of the reductions of what a kernel's product makes, run behind it.
 
@@ -159,7 +162,7 @@ def _traffic(t: Any, s: Any, root: int) -> tuple[float, float, float, float]:
         tensor = t.root_tensor[k]
         size = s.local[tensor]
         handled = _elements(t, s, tensor)
-        moved += size * streamed(t.on_chip, size)
+        moved += size * streamed(t.on_chip, s.local[t.root_whole[k]])
         elements = max(elements, handled)
         if k < first + t.root_writes[root]:
             made = max(made, handled)
@@ -191,7 +194,8 @@ def roots(t: Any, s: Any) -> float:
         if partial:
             seconds += _beside(t, s, root)
         weight = t.root_weight[root]
-        spent = weight * (seconds + _copying(t, s, root) + t.overhead)
+        seconds += _copying(t, s, root) + _spreading(t, s, root)
+        spent = weight * (seconds + t.overhead)
         note(s.journal, s.noted, ROOT, root, 0, bound, 0, weight, weight * moved, spent)
         s.root_seconds[root] = spent
     return total(s.root_seconds)

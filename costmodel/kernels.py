@@ -18,6 +18,7 @@ from costmodel.kernelchanges import mark_changes, overwrite, total
 from costmodel.kerneljournal import FLOOR, Bound, note
 from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
+from costmodel.kernelorders import reorders
 from costmodel.kernelroots import roots
 
 BYTES = int(Bound.BYTES)
@@ -129,6 +130,7 @@ def price(t: Any, s: Any) -> tuple[float, float, float]:
     mark_changes(t, s)
     compute = roots(t, s)
     communication = partials(t, s) + edges(t, s) + halos(t, s)
+    communication += reorders(t, s)
     compute += unfused_sums(t, s) + total(s.local_seconds)
     return compute + _below_floor(t, s, compute), communication, peak_bytes(t, s)
 

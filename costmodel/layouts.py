@@ -23,6 +23,9 @@ from costmodel.pins import NO_PINS, Masks, Pins
 Item = tuple[int, int, int, int, int]
 """(colour group or -1, size, set group or -1, side, axes that are on it in every state)."""
 
+Resolutions = dict[tuple[int, int], tuple[int, tuple[int, int]]]
+"""Conflict (pair of names) -> (set group, (side of the first name, side of the second))."""
+
 Unit = tuple[tuple[Item, ...], int]
 """The items, and the axes (as bits) that none of them may take."""
 
@@ -88,7 +91,8 @@ class _Interner:
     def run(self) -> Layouts:
         """Lay out one op of those that are alike, and the others as it: layers are."""
         program, out = self._program, self._out
-        alike = first_alike(program, self._group, self._apart())
+        resolved = _resolved_rows(program, self._resolution)
+        alike = first_alike(program, self._group, resolved, self._apart())
         for op in np.flatnonzero(alike == np.arange(program.ops)).tolist():
             for value in program.values_of(op):
                 out.value_tensor[value] = self._value_tensor(value)
@@ -106,12 +110,10 @@ class _Interner:
         return out
 
     def _apart(self) -> Ints:
-        """Ops that are laid out by more than their groups: in a conflict, or pinned."""
+        """Ops that are laid out by more than groups and resolutions: those that are pinned."""
         program, pins = self._program, self._pins
-        names = sorted({name for pair in self._resolution for name in pair})
-        ops = np.searchsorted(program.op_factors, ints(names), side="right") - 1
-        values = [program.makers[value] for value in (*pins.values, *pins.forbidden)]
-        return np.concatenate([ops, ints(values), ints([program.users[use] for use in pins.uses])])
+        makers = [program.makers[value] for value in (*pins.values, *pins.forbidden)]
+        return ints(makers + [program.users[use] for use in pins.uses])
 
     def mark(self, marks: Marks) -> Layouts:
         """Lay out what is marked anew."""
@@ -229,10 +231,13 @@ class _Interner:
         return number
 
 
-def first_alike(program: Program, groups: Sequence[int], apart: Ints) -> Ints:
+def first_alike(
+    program: Program, groups: Sequence[int], resolved: tuple[Ints, Ints], apart: Ints
+) -> Ints:
     """For each op the first that does the same to tensors of the same groups and types.
 
-    `groups` are those of the names; ops that are `apart` are like no other.
+    `groups` are those of the names, `resolved` rows and starts of what resolves conflicts in an op;
+    ops that are `apart` are like no other.
     """
     factors = np.repeat(np.arange(program.ops), np.diff(program.op_factors))
     group = ints(groups)[: len(factors)]
@@ -242,6 +247,7 @@ def first_alike(program: Program, groups: Sequence[int], apart: Ints) -> Ints:
         (np.stack([group, program.factor_size], axis=1), program.op_factors),
         (used, program.use_dims[program.op_uses]),
         (defined, program.value_dims[program.op_values]),
+        resolved,
     ]
     rows = [_row_bytes(column, starts) for column, starts in columns]
     numbers = program.op_signature.tolist()
@@ -250,6 +256,15 @@ def first_alike(program: Program, groups: Sequence[int], apart: Ints) -> Ints:
     first: dict[tuple[object, ...], int] = {}
     keys = zip(numbers, *rows, strict=True)
     return ints([first.setdefault(key, op) for op, key in enumerate(keys)])
+
+
+def _resolved_rows(program: Program, resolution: Resolutions) -> tuple[Ints, Ints]:
+    """Rows (two factors of an op, set group, their sides) and where those of each op begin."""
+    found = sorted((*names, group, *sides) for names, (group, sides) in resolution.items())
+    rows = np.array(found, dtype=np.int64).reshape(-1, 5)
+    op = np.searchsorted(program.op_factors, rows[:, 0], side="right") - 1
+    rows[:, :2] -= program.op_factors[op, None]
+    return rows, np.searchsorted(op, np.arange(program.ops + 1))
 
 
 def _relative(program: Program, names: Ints) -> Ints:
@@ -286,8 +301,8 @@ def _copy(layouts: Layouts) -> Layouts:
     )
 
 
-def _resolutions(analysis: Analysis) -> dict[tuple[int, int], tuple[int, tuple[int, int]]]:
-    """Conflict (pair of names) -> (set group, (side of the first name, side of the second))."""
+def _resolutions(analysis: Analysis) -> Resolutions:
+    """How each conflict is resolved."""
     conflicts, groups = analysis.conflicts, analysis.groups
     found = {}
     for conflict, which, side in zip(

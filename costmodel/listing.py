@@ -15,19 +15,18 @@ from costmodel.flops import contraction_seconds
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.liveness import Intervals, live_intervals
+from costmodel.rootrows import RootRow, root_rows
 from costmodel.rows import (
     EdgeRow,
     Edges,
     HaloRow,
     PartialRow,
-    RootRow,
     Rows,
     edge_rows,
     edges,
     halo_rows,
     partial_rows,
     passes,
-    root_rows,
 )
 
 
@@ -56,7 +55,7 @@ def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device
     """The rows of a program as its layouts and its fusion make them."""
     seconds = contraction_seconds(program, device)
     wanted = edges(program, layouts)
-    partials, part_of = partial_rows(program, layouts)
+    partials, part_of = partial_rows(program, layouts, fusion.sides)
     return Listing(
         seconds=seconds,
         wanted=wanted,

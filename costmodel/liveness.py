@@ -8,24 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.program import Ints, Program
-from costmodel.buffers import Buffers
+from costmodel.buffers import Buffers, alike, reusing_results
 from costmodel.columns import flat, ints
 from costmodel.fusion import Fusion
+from costmodel.kernelfusion import spread_spans
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
-from costmodel.rows import Edges
+from costmodel.rows import Edges, Widths
 from costmodel.turned import copied_beside, inside_kernels
 
 Live = tuple[int, int, int]
 """(tensor, first position, last position)."""
 Held = tuple[int, int, int, float]
 """The same, and the part of its bytes that it is stored in."""
-Feed = tuple[int, int, int]
-"""(row of the op among the partials, tensor that it reads, position)."""
-Sum = tuple[int, int, int, bool]
-"""(row of the op, tensor as computed, position, whether the result is stored in any case)."""
-Copy = tuple[int, list[Live]]
-"""(tensor of a value, what its uses want: each in a layout and over positions of its own)."""
+Sum = tuple[int, int, int, int, bool]
+"""(row of the op, tensor as computed, position, last position at which what they add up to is
+read, whether that is stored in any case)."""
+Copy = tuple[int, list[tuple[int, int, int, int]]]
+"""(tensor of a value, what its uses want: each in a layout, over positions of its own, and in what
+width it travels, as in `rows`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,8 @@ class Intervals:
 
     `live` are buffers by the value that stands for each, `beside` what a compiler
     keeps besides because of the way that elements lie in memory. For a moment each there are
-    `sums` by op, the partial sums before they are added up over devices, and `feeds` by use: what
-    a contraction whose sums are scattered cannot compute inside itself.
+    `sums` by op, the partial sums before they are added up over devices. `returned` buffers are
+    results of the program.
     """
 
     base: Counter[int]
@@ -43,7 +44,7 @@ class Intervals:
     beside: list[tuple[int, Held]]
     copies: list[Copy]
     sums: dict[int, Sum]
-    feeds: dict[int, Feed]
+    returned: set[int]
     positions: int
 
 
@@ -56,10 +57,11 @@ def live_intervals(
     """
     first, last = _spans(program, fusion)
     arguments = {argument.value for argument in program.arguments}
-    reused = _reusing_results(program)
+    reused = reusing_results(program)
     spans = _buffer_spans(program, fusion, first, last)
     inside = inside_kernels(program, fusion) if fusion.policy.around else set()
     taken = {*arguments, *reused, *inside}
+    low, high = _roots_of_ops(program, fusion)
     live = {
         value: (int(layouts.value_tensor[value]), *span, 0.5 if fusion.narrow[value] else 1.0)
         for value, span in spans.items()
@@ -72,44 +74,53 @@ def live_intervals(
             (value, (int(layouts.value_tensor[value]), *span, width))
             for value, span, width in copied_beside(program, fusion)
         ],
-        copies=_copies(program, layouts, fusion, wanted),
-        sums=_sums(program, layouts, fusion, part_of, inside),
-        feeds=_feeds(program, layouts, fusion, part_of),
+        copies=_copies(program, layouts, wanted, low, high),
+        sums=_sums(program, layouts, fusion, part_of, inside, high),
+        returned={value for value, row in live.items() if row[2] == program.ops},
         positions=program.ops + 1,
     )
 
 
 def _sums(
-    program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int], inside: set[int]
+    program: Program,
+    layouts: Layouts,
+    fusion: Fusion,
+    rows: dict[int, int],
+    inside: set[int],
+    high: list[int],
 ) -> dict[int, Sum]:
-    """Partial sums, and whether the result is stored where there are none to add up."""
+    """Partial sums, and whether the result is stored where there are none to add up.
+
+    Where it is not, what they add up to stays until something is computed of it, or less where
+    that is written over it.
+    """
     unstored = {program.makers[value] for value in inside}
+    over = _written_over(program, fusion)
     found = {}
     for op, row in rows.items():
         values = program.values_of(op)
         if len(values) == 1:
             tensor = int(layouts.result_tensor[values[0]])
             stored = bool(fusion.written[values[0]]) and op not in unstored
-            found[op] = (row, tensor, int(fusion.position[op]), stored)
+            at = int(fusion.position[op]) if stored else min(int(fusion.position[op]), high[op])
+            end = high[op] - (op in over)
+            found[op] = (row, tensor, at, max(at, end), stored or end < at)
     return found
 
 
-def _feeds(
-    program: Program, layouts: Layouts, fusion: Fusion, rows: dict[int, int]
-) -> dict[int, Feed]:
-    """What contractions compute inside themselves, with the row of their partial sums.
+def _written_over(program: Program, fusion: Fusion) -> set[int]:
+    """Fused products over whose result, once added up, what is made of it is written.
 
-    Where those are scattered a TPU sends the sums while it multiplies, block by block, and every
-    block needs the whole operand in memory. On a GPU there are none: it stores them in any case.
+    Not what is written over a donated argument instead.
     """
-    found = {}
-    for op, row in rows.items():
-        if role(program.kind(op)) is Role.CONTRACTION:
-            for use in program.uses_of(op):
-                value = program.sources[use]
-                if not fusion.written[value] and not fusion.light[value]:
-                    at = int(fusion.position[op])
-                    found[use] = (row, int(layouts.use_tensor[use]), at)
+    found, kept = set(), set(reusing_results(program))
+    for root in fusion.roots:
+        values = set(program.values_of(root.op)) - kept
+        made = [value for value in values if not fusion.narrow[value]]
+        for op in root.contractions:
+            product = program.values_of(op)[0]
+            if op != root.op and any(alike(program, product, value) for value in made):
+                found.add(op)
     return found
 
 
@@ -130,7 +141,7 @@ def _buffer_spans(
 ) -> dict[int, tuple[int, int]]:
     """First and last position of each buffer, by the value that stands for it."""
     buffers = Buffers(program, last)
-    reused = _reusing_results(program)
+    reused = reusing_results(program)
     last = _handed_over(program, fusion, last)
     spans: dict[int, tuple[int, int]] = {}
     begins, ends = first.tolist(), last.tolist()
@@ -156,59 +167,40 @@ def _handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
         at = fusion.position[root.op]
         for value in program.values_of(root.op):
             for source in sorted(free):
-                if first[source] < last[source] == at and _alike(program, source, value):
+                if first[source] < last[source] == at and alike(program, source, value):
                     ends[source] = at - 1
                     free.remove(source)
                     break
     return ends
 
 
-def _reusing_results(program: Program) -> set[int]:
-    """Values returned in the buffer of a donated argument."""
-    values = [program.sources[result.use] for result in program.results]
-    taken = {argument.aliases for argument in program.arguments if argument.aliases >= 0}
-    reused = {values[index] for index in taken}
-    for argument in program.arguments:
-        if not argument.donated or argument.aliases >= 0:
-            continue
-        for index, value in enumerate(values):
-            if index not in taken and _alike(program, argument.value, value):
-                taken.add(index)
-                reused.add(value)
-                break
-    return reused
-
-
-def _alike(program: Program, one: int, other: int) -> bool:
-    same_type = program.value_type[one] == program.value_type[other]
-    return bool(same_type) and program.shape(one) == program.shape(other)
-
-
-def _copies(program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges) -> list[Copy]:
-    low, high = _roots_of_ops(program, fusion)
+def _copies(
+    program: Program, layouts: Layouts, wanted: Edges, low: list[int], high: list[int]
+) -> list[Copy]:
+    widths, tensor_of, users = Widths(program), layouts.value_tensor.tolist(), program.users
     copies = []
     for value, targets in wanted.items():
         copied = []
         for tensor, (_, uses) in targets.items():
-            users = {program.user(use) for use in uses}
-            span = (min(low[op] for op in users), max(high[op] for op in users))
-            copied.append((tensor, *span))
-        copies.append((int(layouts.value_tensor[value]), copied))
+            ops = [users[use] for use in uses]
+            span = (min([low[op] for op in ops]), max([high[op] for op in ops]))
+            copied.append((tensor, *span, widths.of(value, uses)))
+        copies.append((tensor_of[value], copied))
     return copies
 
 
 def _roots_of_ops(program: Program, fusion: Fusion) -> tuple[list[int], list[int]]:
     """For each op the earliest and the latest position of the fusions that compute it."""
-    low, high = [program.ops] * program.ops, [-1] * program.ops
-    stored, position = {root.op for root in fusion.roots}, fusion.position.tolist()
-    sources, makers, written = program.sources, program.makers, fusion.written.tolist()
-    for op in range(program.ops - 1, -1, -1):
-        if op in stored or low[op] > high[op]:
-            low[op] = min(low[op], position[op])
-            high[op] = max(high[op], position[op])
-        for use in program.uses_of(op):
-            if not written[sources[use]]:
-                source = makers[sources[use]]
-                low[source] = min(low[source], low[op])
-                high[source] = max(high[source], high[op])
-    return low, high
+    low, high = np.full(program.ops, program.ops), np.full(program.ops, -1)
+    stored = np.zeros(program.ops, dtype=np.bool_)
+    stored[[root.op for root in fusion.roots]] = True
+    spread_spans(
+        program.op_uses,
+        program.value_op[program.use_value],
+        ~fusion.written[program.use_value],
+        stored,
+        fusion.position,
+        low,
+        high,
+    )
+    return low.tolist(), high.tolist()

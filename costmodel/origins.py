@@ -20,7 +20,7 @@ class Origins:
 
     `roots` are numbers of `fusion.kernels`, `partials` ops, `edges` values, `halos` uses; `base`
     the values of each row, `live` the value that stands for a buffer, `copies` a value and the
-    uses that the copy is for, `sums` an op, `feeds` a use, `floors` the ops that
+    uses that the copy is for, `sums` an op, `floors` the ops that
     read or write.
     """
 
@@ -32,7 +32,6 @@ class Origins:
     live: list[int]
     copies: list[tuple[int, tuple[int, ...]]]
     sums: list[int]
-    feeds: list[int]
     floors: Sources
 
 
@@ -55,7 +54,6 @@ def trace(program: Program, layouts: Layouts, listing: Listing) -> Origins:
             for _, uses in targets.values()
         ],
         sums=list(intervals.sums),
-        feeds=list(intervals.feeds),
         floors=_listed(listing.floors.sources),
     )
 

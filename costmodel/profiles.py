@@ -17,7 +17,9 @@ FLOPS = ("bf16", "f16", "f32", "f64", "i8")
 """The element types whose peak a profile must give."""
 
 _HINT = "Compare it with a file under costmodel/chips, or write a new one with `toast calibrate`."
-_MAY_BE_ZERO = frozenset({"reserved_bytes", "op_overhead", "latency", "wrap", "on_chip_bytes"})
+_MAY_BE_ZERO = frozenset(
+    {"reserved_bytes", "op_overhead", "latency", "wrap", "on_chip_bytes", "on_chip_buffers"}
+)
 _SHARES = frozenset({"matmul_efficiency", "stream_efficiency", "efficiency"})
 _WORDS: dict[Any, tuple[type, str]] = {
     str: (str, "text"),
@@ -57,6 +59,8 @@ class _Reader:
                 self._fail("flops", f"has no peak for {name}")
         if values["reserved_bytes"] >= values["memory_bytes"]:
             self._fail("reserved_bytes", "has to be less than memory_bytes")
+        if values.get("on_chip_buffers", 0) > values.get("on_chip_bytes", 0):
+            self._fail("on_chip_buffers", "has to be at most on_chip_bytes")
         if len(values["tile"]) != 2:
             self._fail("tile", "has to be two numbers, rows and columns")
         self._check_order(values["links"])

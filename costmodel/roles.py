@@ -69,6 +69,12 @@ EXPENSIVE = frozenset(
 )
 """Elementwise ops that a compiler for GPUs computes once and stores rather than twice."""
 
+CHEAP = frozenset(
+    f"stablehlo.{name}"
+    for name in ("add", "subtract", "multiply", "maximum", "minimum", "constant")
+)
+"""Arithmetic that a compiler for GPUs repeats wherever a matrix product reads what it makes."""
+
 LAYOUT = frozenset(
     {f"stablehlo.{name}" for name in ("convert", "reshape", "transpose", "broadcast_in_dim")}
 )

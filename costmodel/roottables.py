@@ -9,19 +9,22 @@ import numpy as np
 
 from analysis.program import Floats, Ints
 from costmodel.columns import flat, floats, ints, starts
-from costmodel.rows import Operand, RootRow, Rows
+from costmodel.rootrows import Operand, RootRow
+from costmodel.rows import Rows
 
 
 def root_columns(rows: Rows[RootRow]) -> dict[str, Any]:
     """The columns of `Tables` that computation is priced by."""
-    dots = [row[2] for row in rows]
+    dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]
-    moved, beside = [row[0] + row[1] for row in rows], [row[3] for row in rows]
+    moved, beside = [row.written + row.read for row in rows], [row.beside for row in rows]
+    spread = [row.spread for row in rows]
     return {
         "root_weight": floats(list(rows.values())),
-        "root_writes": ints([len(row[0]) for row in rows]),
+        "root_writes": ints([len(row.written) for row in rows]),
         "root_tensor_start": starts(moved),
-        "root_tensor": flat(moved),
+        "root_tensor": flat([[tensor for tensor, _ in row] for row in moved]),
+        "root_whole": flat([[whole for _, whole in row] for row in moved]),
         "root_dot_start": starts(dots),
         "dot_sums": ints([dot.made for row in dots for dot in row]),
         "dot_unit": ints([dot.unit for row in dots for dot in row]),
@@ -32,8 +35,11 @@ def root_columns(rows: Rows[RootRow]) -> dict[str, Any]:
         "root_beside_start": starts(beside),
         "beside_start": starts([tensors for row in beside for tensors in row]),
         "beside_tensor": flat([tensors for row in beside for tensors in row]),
-        "root_copied_start": starts([row[4] for row in rows]),
-        "root_copied": flat([row[4] for row in rows]),
+        "root_copied_start": starts([row.copied for row in rows]),
+        "root_copied": flat([row.copied for row in rows]),
+        "root_spread_start": starts(spread),
+        "spread_item": flat([[item for item, _ in row] for row in spread]),
+        "spread_tensor": flat([[tensor for _, tensor in row] for row in spread]),
         "side_start": starts(factors),
         "side_of": ints([side for sides in factors for side, _ in sides]),
         "side_size": ints([size for sides in factors for _, size in sides]),

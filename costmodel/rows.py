@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.program import FactorKind, Program
 from analysis.types import itemsize
-from costmodel.flops import BATCH, product_sides
+from costmodel.addends import SCATTER, added_up
+from costmodel.columns import ints
+from costmodel.flops import BATCH, Sides
 from costmodel.fusion import Fusion
-from costmodel.kernelmerge import Kernel
 from costmodel.layouts import Layouts
-from costmodel.roles import LAYOUT, Role, role
-from costmodel.turned import copied_values
+from costmodel.roles import Role, role
 
-Operand = tuple[int, int, float, float, bool]
-
-
-class Dot(NamedTuple):
-    """A contraction: its unit, the tensor made, seconds of the whole, (side, size) of each factor.
-
-    `operands` are (tensor stored, tensor read, bytes in memory relative to the operand's own of
-    what it is computed of, and of the operand where it is brought there from another layout, if
-    arithmetic makes it inside).
-    """
-
-    unit: int
-    made: int
-    seconds: float
-    sides: tuple[tuple[int, int], ...]
-    operands: tuple[Operand, ...]
-
-
-RootRow = tuple[
-    tuple[int, ...], tuple[int, ...], tuple[Dot, ...], tuple[tuple[int, ...], ...], tuple[int, ...]
-]
-"""(tensors written, tensors read, contractions, for reductions beside them what they may read,
-tensors copied to another memory layout or back) of a kernel."""
 PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int, int]
 """(items, (computed, defined) tensor of each result, what makes it, row summed before, how many
 of the first dimensions of a product are of a batch)."""
@@ -78,141 +56,37 @@ class Rows(dict[Row, float]):
 SLICING = frozenset(
     {"stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.slice", "chlo.top_k"}
 )
-SCATTER = "stablehlo.scatter"
 CONCATENATE = "stablehlo.concatenate"
 UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
 
 
-def root_rows(
-    program: Program,
-    layouts: Layouts,
-    fusion: Fusion,
-    seconds: dict[int, float],
-    wanted: Edges,
-) -> Rows[RootRow]:
-    """Kernels; the sources are their numbers."""
-    rows: Rows[RootRow] = Rows()
-    turned = copied_values(program, fusion)
-    for number, kernel in enumerate(fusion.kernels):
-        if role(program.kind(kernel.ops[0])) is Role.NOTHING:
-            continue
-        read = tuple(sorted(_read(program, layouts, kernel)))
-        written = tuple(sorted(_written(program, layouts, fusion, kernel)))
-        dots = tuple(
-            Dot(
-                unit=int(layouts.op_unit[op]),
-                made=int(layouts.result_tensor[program.values_of(op)[0]]),
-                seconds=seconds[op],
-                sides=product_sides(program, op),
-                operands=_operands(program, layouts, fusion, wanted, op),
-            )
-            for op in kernel.contractions
-        )
-        beside = _beside(program, layouts, wanted, kernel) if dots else ()
-        copied = tuple(sorted(int(layouts.value_tensor[v]) for v in turned.get(number, ())))
-        row = (written, read, dots, beside, copied)
-        rows.add(row, float(program.op_trips[kernel.ops[0]]), number)
-    return rows
-
-
-def _operands(
-    program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges, op: int
-) -> tuple[Operand, ...]:
-    found = []
-    for use in program.uses_of(op):
-        value, tensor = program.sources[use], int(layouts.use_tensor[use])
-        _, uses = wanted.get(value, {}).get(tensor, (0.0, []))
-        width = _bytes_read(program, fusion, value) / _bytes(program, value)
-        moved = 0.5 if uses and _is_narrow(program, value, uses) else width
-        computed = not (fusion.written[value] or fusion.light[value])
-        found.append((int(layouts.value_tensor[value]), tensor, width, moved, computed))
-    return tuple(found)
-
-
-def _beside(
-    program: Program, layouts: Layouts, wanted: Edges, kernel: Kernel
-) -> tuple[tuple[int, ...], ...]:
-    """For each reduction of a kernel the tensors of its operand, as others want it as well."""
-    uses = [program.op_uses[op] for op in kernel.ops if role(program.kind(op)) is Role.REDUCE]
-    return tuple(
-        (int(layouts.use_tensor[use]), *sorted(wanted.get(int(program.use_value[use]), ())))
-        for use in uses
-    )
-
-
-def _bytes_read(program: Program, fusion: Fusion, value: int) -> float:
-    """What a product reads of memory for an operand: all that it is computed of inside."""
-    found, left, own = dict[int, float](), [value], math.prod(program.shape(value))
-    while left:
-        source = left.pop()
-        if source in found or program.constant[source]:
-            continue
-        op, found[source] = int(program.value_op[source]), 0.0
-        if fusion.written[source] or op < 0 or role(program.kind(op)) is Role.CONTRACTION:
-            part = min(own / max(math.prod(program.shape(source)), 1), 1.0)
-            found[source] = _bytes(program, source) * part * (0.5 if fusion.narrow[source] else 1.0)
-        else:
-            left += [int(program.use_value[use]) for use in program.uses_of(op)]
-    return sum(found.values())
-
-
-def _bytes(program: Program, value: int) -> float:
-    return max(math.prod(program.shape(value)) * itemsize(program.dtype(value)), 1.0)
-
-
-def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[int]:
-    """Tensors that a kernel reads; of what is only sliced, the slice that comes out."""
-    read = []
-    for use in kernel.reads:
-        op = program.user(use)
-        kind = program.kind(op)
-        sliced = kind in SLICING or kind in UPDATING
-        if not (sliced and use == program.op_uses[op]):
-            read.append(int(layouts.use_tensor[use]))
-        elif kind in SLICING:
-            read.append(int(layouts.result_tensor[program.values_of(op)[0]]))
-    return read
-
-
-def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel) -> list[int]:
-    """Tensors that a kernel writes; of what is updated in place, the update."""
-    found = []
-    for op in kernel.ops:
-        kind = program.kind(op)
-        if kind in UPDATING:
-            found.append(int(layouts.use_tensor[int(program.op_uses[op]) + UPDATING[kind]]))
-        else:
-            values = [value for value in program.values_of(op) if fusion.written[value]]
-            found += [int(layouts.value_tensor[value]) for value in values]
-    return found
-
-
-def partial_rows(program: Program, layouts: Layouts) -> tuple[Counter[PartialRow], dict[int, int]]:
+def partial_rows(
+    program: Program, layouts: Layouts, sides: Mapping[int, Sides]
+) -> tuple[Counter[PartialRow], dict[int, int]]:
     """Ops with reduction factors, as rows; the row of each op by its number of appearance.
 
     Ops without one whose results are laid out differently from how they are computed are rows with
     no items. Partial sums that are added up and used nowhere else are summed over devices once:
-    all but the first of them name its row.
+    all but the first of them name its row. `sides` are those of matrix products.
     """
     rows: Counter[PartialRow] = Counter()
     numbers: dict[PartialRow, int] = {}
     of_op: dict[int, int] = {}
     reductions = _factors_by_op(program, FactorKind.REDUCTION)
     leaders = added_up(program)
-    differing = layouts.result_tensor != layouts.value_tensor
-    changing = program.value_op[differing & ~program.constant].tolist()
+    changing = program.value_op[
+        (layouts.result_tensor != layouts.value_tensor) & ~program.constant
+    ].tolist()
+    starts = (ints(layouts.unit_start)[layouts.op_unit] - program.op_factors[:-1]).tolist()
+    pairs = list(zip(layouts.result_tensor.tolist(), layouts.value_tensor.tolist(), strict=True))
+    constant, trips = program.constant.tolist(), program.op_trips.tolist()
     for op in sorted({*reductions, *changing}):
-        start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
-        items = tuple(start + name for name in reductions.get(op, ()))
-        results = tuple(
-            (int(layouts.result_tensor[value]), int(layouts.value_tensor[value]))
-            for value in program.values_of(op)
-            if not program.constant[value]
-        )
+        items = tuple(starts[op] + name for name in reductions.get(op, ()))
+        results = tuple(pairs[value] for value in program.values_of(op) if not constant[value])
         if results:
             before = of_op.get(leaders.get(op, -1), -1)
-            row = (items, results, _maker(program.kind(op)), before, _batched(program, op))
-            rows[row] += program.op_trips[op]
+            row = (items, results, _maker(program.kind(op)), before, _batched(sides.get(op, ())))
+            rows[row] += trips[op]
             of_op[op] = numbers.setdefault(row, len(numbers))
     return rows, of_op
 
@@ -224,69 +98,27 @@ def passes(program: Program, fusion: Fusion) -> dict[int, float]:
     of the program has no reader: the sums and all that it is made of are read, and it is written.
     """
     returned = {int(program.use_value[result.use]) for result in program.results}
-    found = {}
+    found = dict.fromkeys(fusion.sides, 0.0)
     for root in fusion.roots:
         values = program.values_of(root.op)
         if len(root.contractions) == 1 and root.op != root.contractions[0] and len(values) == 1:
-            dot, size = root.contractions[0], _bytes(program, values[0])
-            sources = {int(program.use_value[use]) for use in root.reads}
-            operands = {int(program.use_value[use]) for use in program.uses_of(dot)}
-            read = sum(_bytes(program, value) >= size for value in sources - operands)
+            dot, size = root.contractions[0], max(fusion.bytes[values[0]], 1.0)
+            sources = {program.sources[use] for use in root.reads}
+            operands = {program.sources[use] for use in program.uses_of(dot)}
+            read = sum(max(fusion.bytes[value], 1.0) >= size for value in sources - operands)
             found[dot] = 2.0 + read if values[0] in returned else 0.0
     return found
 
 
-def _batched(program: Program, op: int) -> int:
+def _batched(sides: Sides) -> int:
     """How many dimensions of a product are of a batch, the first of its result."""
-    if program.kind(op) != "stablehlo.dot_general":
-        return 0
-    return sum(side == BATCH and size > 1 for side, size in product_sides(program, op))
+    return sum(side == BATCH and size > 1 for side, size in sides)
 
 
 def _maker(kind: str) -> int:
     if role(kind) is Role.CONTRACTION:
         return PRODUCT
     return LOOKUP if kind == "stablehlo.gather" else OTHER
-
-
-def added_up(program: Program) -> dict[int, int]:
-    """Contraction or scatter -> an earlier one whose result is only added to its own.
-
-    As in `a + b + c`, where nothing else uses the three. Of scatters anything else may be added to
-    the sum as well: XLA makes one scatter of them.
-    """
-    uses = np.bincount(program.use_value, minlength=program.values)
-    leaves: dict[int, list[int]] = {}
-    adding = np.array([_adds_up(name) for name in program.names], dtype=np.bool_)
-    for op in np.flatnonzero(adding[program.op_name]).tolist():
-        kind = program.kind(op)
-        if role(kind) is Role.CONTRACTION or kind == SCATTER:
-            leaves[op] = [op]
-        elif kind == "stablehlo.add" or (kind in LAYOUT and len(program.uses_of(op)) == 1):
-            sources = [program.sources[use] for use in program.uses_of(op)]
-            makers = [program.makers[value] for value in sources]
-            sums = [
-                maker
-                for maker, value in zip(makers, sources, strict=True)
-                if maker in leaves
-                and uses[value] == 1
-                and program.op_trips[maker] == program.op_trips[op]
-            ]
-            if len(program.values_of(op)) != 1 or not sums:
-                continue
-            whole = len(sums) == len(makers)
-            leaves[op] = []
-            for maker in sums:
-                joining = [n for n in leaves[maker] if whole or program.kind(n) == SCATTER]
-                leaves[op] += joining
-                leaves[maker] = [n for n in leaves[maker] if n not in joining]
-    return {leaf: min(found) for found in leaves.values() for leaf in found if leaf != min(found)}
-
-
-def _adds_up(name: str) -> bool:
-    """Whether ops of this name make sums, or may pass them on."""
-    sums = role(name) is Role.CONTRACTION or name == SCATTER
-    return sums or name == "stablehlo.add" or name in LAYOUT
 
 
 def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
@@ -302,27 +134,46 @@ def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
 def edge_rows(program: Program, layouts: Layouts, wanted: Edges) -> Rows[EdgeRow]:
     """Values with uses that may want another layout; the sources are the values."""
     rows: Rows[EdgeRow] = Rows()
-    narrowed = _narrowed(program)
+    widths, tensor_of = Widths(program), layouts.value_tensor.tolist()
+    given = of_role(program, Role.NOTHING)[program.value_op].tolist()
     for value, targets in wanted.items():
         row = tuple(
             sorted(
-                (tensor, trips, _width(program, value, uses, narrowed))
-                for tensor, (trips, uses) in targets.items()
+                (tensor, trips, widths.of(value, uses)) for tensor, (trips, uses) in targets.items()
             )
         )
-        given = role(program.kind(program.makers[value])) is Role.NOTHING
-        rows.add((int(layouts.value_tensor[value]), row, given), 1.0, value)
+        rows.add((tensor_of[value], row, given[value]), 1.0, value)
     return rows
 
 
-def _width(program: Program, value: int, uses: list[int], narrowed: set[int]) -> int:
-    """One of `WIDE` and those after it."""
-    if {program.user(use) for use in uses} <= narrowed and program.dtype(value) == "f32":
-        return NARROW
-    return NARROW_WHERE_TOLD if _is_narrow(program, value, uses) else WIDE
+class Widths:
+    """In what width values travel to their uses."""
+
+    def __init__(self, program: Program) -> None:
+        user = ints(program.users)
+        self._to_product = of_role(program, Role.CONTRACTION)[user].tolist()
+        self._narrowed = np.isin(user, list(narrowed(program))).tolist()
+        wide = np.array([dtype == "f32" for dtype in program.dtypes], dtype=np.bool_)
+        self._f32 = wide[program.value_type].tolist()
+
+    def of(self, value: int, uses: list[int]) -> int:
+        """One of `WIDE` and those after it."""
+        if self._f32[value] and all(self._narrowed[use] for use in uses):
+            return NARROW
+        return NARROW_WHERE_TOLD if self.is_narrow(value, uses) else WIDE
+
+    def is_narrow(self, value: int, uses: list[int]) -> bool:
+        """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
+        return self._f32[value] and all(self._to_product[use] for use in uses)
 
 
-def _narrowed(program: Program) -> set[int]:
+def of_role(program: Program, wanted: Role) -> NDArray[np.bool_]:
+    """For each op whether it is of a role."""
+    named = np.array([role(name) is wanted for name in program.names], dtype=np.bool_)
+    return named[program.op_name]
+
+
+def narrowed(program: Program) -> set[int]:
     """Concatenations that nothing reads but converts to 16 bits: XLA converts what they join."""
     if CONCATENATE not in program.names:
         return set()
@@ -335,12 +186,6 @@ def _narrowed(program: Program) -> set[int]:
         if not converts or itemsize(program.dtype(program.values_of(user)[0])) != 2.0:
             found.discard(int(makers[use]))
     return found
-
-
-def _is_narrow(program: Program, value: int, uses: list[int]) -> bool:
-    """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
-    kinds = {role(program.kind(program.user(use))) for use in uses}
-    return kinds == {Role.CONTRACTION} and program.dtype(value) == "f32"
 
 
 def edges(program: Program, layouts: Layouts) -> Edges:

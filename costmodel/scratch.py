@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints
-from costmodel.kerneljournal import BASE, COLUMNS, COPY, DETAIL, FEED, KIND, LIVE, SUM, TABLE
+from costmodel.kerneljournal import COLUMNS, DETAIL, KIND, MEMORY, TABLE
 from costmodel.tables import Tables
 
 LINE = 256
@@ -21,14 +21,17 @@ class Scratch(NamedTuple):
     `mask[item]` is the set of axes on an item as bits, `shards[item]` their product, `used[unit]`
     the axes that a unit has given away; `local[tensor]` bytes on one device;
     `leader` of each layout that uses want the first that is the same in this state, -1 where it is
-    that of the value; `delta[event]` change of the bytes alive; `reduced[row]` the
-    axes over which a row of the partials has partial sums. `journal` [entries, columns],
+    that of the value; `delta[event]` change of the bytes alive, and of those that may be on
+    the chip; `reduced[row]` the axes over which a row of the partials has partial sums; `turn_*`
+    what each move needs of the order of axes, and `ahead` [groups, axes, axes] what it is worth to
+    a colour that one axis leads another; see `kernelorders`. `journal` [entries, columns],
     where it has any, tells what was added up, and `noted` how far it is written; see
     `kerneljournal`.
 
     What the layout priced last cost, `priced[item]` its masks: `X_seconds` by row, `X_held` bytes
-    by row, `copy_from` and `copy_to` the events between which a copy is held. `stale[term]` tells
-    of the rows to price again; see `kernelchanges`. The fifth of `noted` is 0 before all this.
+    by row and how many of them may be on the chip, `copy_from` and `copy_to` the events between
+    which a copy is held. `stale[term]` tells of the rows to price again; see `kernelchanges`. The
+    fifth of `noted` is 0 before all this.
     """
 
     mask: Ints
@@ -38,6 +41,14 @@ class Scratch(NamedTuple):
     leader: Ints
     delta: Floats
     reduced: Ints
+    turn_row: Ints
+    turn_group: Ints
+    turn_stay: Ints
+    turn_go: Ints
+    turn_count: Floats
+    turn_bytes: Floats
+    turn_seconds: Floats
+    ahead: Floats
     priced: Ints
     stale: NDArray[np.bool_]
     root_seconds: Floats
@@ -51,7 +62,7 @@ class Scratch(NamedTuple):
     copy_from: Ints
     copy_to: Ints
     sum_held: Floats
-    feed_held: Floats
+    summed_held: Floats
     journal: Floats
     noted: Ints
 
@@ -64,14 +75,24 @@ def apart(count: int, dtype: type[np.generic]) -> Any:
 def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
     """Working arrays that fit `tables`; with a journal where it is to have entries."""
     items, copies = len(tables.item_group), len(tables.copy_tensor)
+    moves = len(tables.part_computed) + len(tables.edge_to)
+    groups, axes = len(tables.touch_start) - 1, len(tables.axis_size)
     return Scratch(
         mask=np.zeros(items, dtype=np.int64),
         shards=np.ones(items, dtype=np.int64),
         used=np.zeros(len(tables.unit_start) - 1, dtype=np.int64),
         local=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
         leader=np.zeros(len(tables.kind_tensor), dtype=np.int64),
-        delta=np.zeros(len(tables.event_position) + 1, dtype=np.float64),
+        delta=np.zeros((len(tables.event_position) + 1, 2)),
         reduced=np.zeros(len(tables.part_weight), dtype=np.int64),
+        turn_row=np.zeros(moves, dtype=np.int64),
+        turn_group=np.zeros(moves, dtype=np.int64),
+        turn_stay=np.zeros(moves, dtype=np.int64),
+        turn_go=np.zeros(moves, dtype=np.int64),
+        turn_count=np.zeros(moves),
+        turn_bytes=np.zeros(moves),
+        turn_seconds=np.zeros(moves),
+        ahead=np.zeros((groups, axes, axes)),
         priced=np.zeros(items, dtype=np.int64),
         stale=np.zeros(int(tables.term_first[-1]), dtype=np.bool_),
         root_seconds=np.zeros(len(tables.root_weight)),
@@ -80,38 +101,37 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         edge_seconds=np.zeros(len(tables.edge_weight)),
         local_seconds=np.zeros(len(tables.edge_weight)),
         halo_seconds=np.zeros(len(tables.halo_weight)),
-        live_held=np.zeros(len(tables.live_tensor)),
-        copy_held=np.zeros(copies),
+        live_held=np.zeros((len(tables.live_tensor), 2)),
+        copy_held=np.zeros((copies, 2)),
         copy_from=np.zeros(copies, dtype=np.int64),
         copy_to=np.zeros(copies, dtype=np.int64),
-        sum_held=np.zeros(len(tables.sum_row)),
-        feed_held=np.zeros(len(tables.feed_row)),
+        sum_held=np.zeros((len(tables.sum_row), 2)),
+        summed_held=np.zeros((len(tables.sum_row), 2)),
         journal=np.zeros((entries, COLUMNS)),
         noted=apart(5, np.int64),
     )
 
 
 def entries(tables: Tables) -> int:
-    """How many entries one evaluation writes at most, and one: an edge or a result has up to 4."""
+    """How many entries one evaluation writes at most, and one: an edge or a result has up to 5."""
     return (
         1
         + len(tables.root_weight)
-        + 5 * len(tables.part_computed)
-        + 4 * len(tables.edge_to)
+        + 6 * len(tables.part_computed)
+        + 5 * len(tables.edge_to)
         + 2 * len(tables.edge_to)
         + len(tables.halo_weight)
         + len(tables.base_tensor)
         + len(tables.live_tensor)
         + len(tables.copy_tensor)
-        + len(tables.sum_row)
-        + len(tables.feed_row)
+        + 2 * len(tables.sum_row)
         + len(tables.floor_tensor)
     )
 
 
 def positioned(journal: Floats, event_position: Ints) -> Floats:
     """The journal with memory from and to positions of the schedule instead of events."""
-    memory = np.isin(journal[:, TABLE], (BASE, LIVE, COPY, SUM, FEED))
+    memory = np.isin(journal[:, TABLE], MEMORY)
     told = journal.copy()
     told[memory, KIND] = event_position[journal[memory, KIND].astype(np.int64)]
     told[memory, DETAIL] = event_position[journal[memory, DETAIL].astype(np.int64) + 1] - 1

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
@@ -18,7 +19,6 @@ from costmodel.collectives import collective_tables
 from costmodel.columns import flat, floats, ints, starts
 from costmodel.dependencies import dependency_columns
 from costmodel.devices import Device
-from costmodel.flops import product_sides
 from costmodel.fusion import policy_of
 from costmodel.layouts import Layouts
 from costmodel.listing import Listing
@@ -38,6 +38,9 @@ PLACING = 0.29
 BESIDE = 0.7
 """What handling an element costs that a product has just made on a TPU, over loading it as well."""
 
+SMALL = 0.25
+"""What may be on the chip has at most this part of what there is for buffers."""
+
 
 class Tables(NamedTuple):
     """Arrays for the kernels; `X_start` has one entry more than there are X.
@@ -45,30 +48,32 @@ class Tables(NamedTuple):
     Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
     to a unit; `touch_*`: colour group -> units that have it. Tensors: `tensor_itemsize` bytes, per
     dimension `dim_size` and `dim_item`. Roots: a kernel with weight, tensors written (the first
-    `root_writes`) and read, the reductions of what a product of it makes (`beside_tensor` what each
-    may read), `root_copied` tensors copied to another memory layout or back, and contractions
-    (`dot_unit`, what it makes in `dot_sums`, seconds of the whole on one device; of a matrix
-    product by factor the side, `flops.BATCH` and others, and the size; of its operands
-    `dot_operand`, `dot_width` and `dot_computed`, whether arithmetic inside makes them).
+    `root_writes`) and read, each a part of `root_whole` in memory, the reductions of what a product
+    of it makes (`beside_tensor` what each may read), `root_copied` tensors copied to another memory
+    layout or buffer, or back, `spread_tensor` buffers of which a part along `spread_item` is
+    updated, and contractions (`dot_unit`, what it makes in `dot_sums`, seconds of the whole on one
+    device; of a matrix product by factor the side, `flops.BATCH` and others, and the size; of its
+    operands `dot_operand`, `dot_width` and `dot_computed`, whether arithmetic inside makes them).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
-    of each result, whether it is a product's or a lookup's, the op's unit and seconds of the whole
-    product on one device, the row that they are added to before that, `part_passes` over what is
-    made of them once they are added up, `part_batch` dimensions of a batch.
+    of each result, whether it is a product's or a lookup's, the row that they are added to before
+    that, `part_passes` over what is made of them once they are added up, `part_batch` dimensions of
+    a batch.
     Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
     last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
-    of a value's resharded copies (`kind_*` the layouts of it and of what its uses want), `sum_*`
-    partial sums of a row of partials, each at one event, `feed_*` what feeds an op whose sums are
-    scattered. `windowed`: reduce-scatters run block by block beside their product;
-    `summed_whole`: the axes over which together nothing is scattered, 0 for none; `narrows`: an
-    f32 that only products read travels in 16 bits (`edge_to_narrow`, as in `rows`).
+    of a value's resharded copies (`kind_*` the layouts of it and of what its uses want;
+    `copy_begin` and `copy_end` positions), `sum_*` partial sums of a row of partials, each at one
+    event, what they add up to until `sum_to`, `X_count` of what is alike. `on_chip_buffers` bytes
+    of what is alive briefly (`X_short`; not what `main` returns) in pieces of up to `on_chip_piece`
+    may be on the chip, of what collectives read or write where `on_chip_sent`. `summed_whole`: the
+    axes over which together nothing is scattered, 0 for none; `narrows`: an f32 that only products
+    read travels in 16 bits (`edge_to_narrow` and `copy_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
-    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices, `axes_straight`
-    whether they are a line, and, by kind of collective, `axes_wire`, `axes_alpha` and `axes_beta`
-    as in `collectives`.
+    Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
+    collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
     """
 
     item_fixed: Ints
@@ -89,6 +94,7 @@ class Tables(NamedTuple):
     root_writes: Ints
     root_tensor_start: Ints
     root_tensor: Ints
+    root_whole: Ints
     root_dot_start: Ints
     dot_unit: Ints
     dot_sums: Ints
@@ -101,6 +107,9 @@ class Tables(NamedTuple):
     beside_tensor: Ints
     root_copied_start: Ints
     root_copied: Ints
+    root_spread_start: Ints
+    spread_item: Ints
+    spread_tensor: Ints
     side_start: Ints
     side_of: Ints
     side_size: Ints
@@ -114,8 +123,6 @@ class Tables(NamedTuple):
     part_defined: Ints
     part_product: Ints
     part_lookup: Ints
-    part_unit: Ints
-    part_seconds: Floats
     part_before: Ints
     part_passes: Floats
     part_batch: Ints
@@ -136,21 +143,28 @@ class Tables(NamedTuple):
     live_from: Ints
     live_to: Ints
     live_width: Floats
+    live_short: NDArray[np.bool_]
+    live_count: Floats
     sum_row: Ints
     sum_tensor: Ints
     sum_at: Ints
+    sum_last: Ints
+    sum_to: Ints
+    sum_count: Floats
+    sum_short: NDArray[np.bool_]
     sum_stored: Ints
-    feed_row: Ints
-    feed_tensor: Ints
-    feed_at: Ints
     kind_source: Ints
     kind_start: Ints
     kind_tensor: Ints
     copy_kind: Ints
+    copy_count: Floats
     copy_start: Ints
     copy_tensor: Ints
     copy_from: Ints
     copy_to: Ints
+    copy_begin: Ints
+    copy_end: Ints
+    copy_narrow: Ints
     event_position: Ints
     floor_tensor: Ints
     floor_count: Floats
@@ -159,12 +173,10 @@ class Tables(NamedTuple):
     unit_term: Ints
     unit_tensor_start: Ints
     unit_tensor: Ints
-    windowed: bool
     summed_whole: int
     narrows: bool
     axis_size: Ints
     axes_shards: Ints
-    axes_straight: Ints
     axes_wire: Floats
     axes_alpha: Floats
     axes_beta: Floats
@@ -172,6 +184,9 @@ class Tables(NamedTuple):
     element_rate: float
     overhead: float
     on_chip: float
+    on_chip_buffers: float
+    on_chip_piece: float
+    on_chip_sent: bool
     feeding: float
     beside: float
     floored: bool
@@ -197,7 +212,7 @@ def _build(
         | _fixed_columns(layouts)
         | _tensor_columns(layouts)
         | root_columns(listing.roots)
-        | _partial_columns(analysis.program, listing, layouts)
+        | _partial_columns(analysis.program, listing)
         | _edge_columns(listing.edges)
         | _halo_columns(listing.halos)
         | memory_columns(listing.intervals)
@@ -209,12 +224,14 @@ def _build(
         **_mesh_columns(mesh, device, columns["item_fixed"]),
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
-        windowed=policy.around and device.windowed,
         narrows=policy.around,
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
         on_chip=float(device.on_chip_bytes),
+        on_chip_buffers=float(device.on_chip_buffers),
+        on_chip_piece=SMALL * device.on_chip_buffers,
+        on_chip_sent=device.on_chip_sent,
         feeding=FEEDING if policy.around else 1.0,
         beside=BESIDE if policy.around else 1.0,
         floored=True,
@@ -235,10 +252,9 @@ def _mesh_columns(mesh: Mesh, device: Device, fixed: Ints) -> dict[str, Any]:
     products = {mask: mesh.shards(mask) for mask in np.unique(fixed).tolist()}
     return {
         "item_shards": ints([products[mask] for mask in fixed.tolist()]),
-        "summed_whole": 0 if device.windowed else (1 << len(mesh.axes)) - 1,
+        "summed_whole": (1 << len(mesh.axes)) - 1 if device.early else 0,
         "axis_size": ints([axis.size for axis in mesh.axes]),
         "axes_shards": collectives.shards,
-        "axes_straight": collectives.straight,
         "axes_wire": collectives.wire,
         "axes_alpha": collectives.alpha,
         "axes_beta": collectives.beta,
@@ -290,10 +306,9 @@ def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _partial_columns(program: Program, listing: Listing, layouts: Layouts) -> dict[str, Any]:
-    rows, seconds = listing.partials, listing.seconds
+def _partial_columns(program: Program, listing: Listing) -> dict[str, Any]:
+    rows = listing.partials
     results = [row[1] for row in rows]
-    ops = {row: op for op, row in listing.part_of.items()}
     return {
         "part_weight": floats(list(rows.values())),
         "part_item_start": starts([row[0] for row in rows]),
@@ -303,8 +318,6 @@ def _partial_columns(program: Program, listing: Listing, layouts: Layouts) -> di
         "part_defined": ints([b for row in results for _, b in row]),
         "part_product": ints([row[2] == PRODUCT for row in rows]),
         "part_lookup": ints([row[2] == LOOKUP for row in rows]),
-        "part_unit": ints([int(layouts.op_unit[ops[row]]) for row in range(len(rows))]),
-        "part_seconds": floats([seconds.get(ops[row], 0.0) for row in range(len(rows))]),
         "part_before": ints([row[3] for row in rows]),
         "part_batch": ints([row[4] for row in rows]),
         "part_passes": _passes(program, listing),
@@ -315,8 +328,7 @@ def _passes(program: Program, listing: Listing) -> Floats:
     """The mean over the ops of each row of partials; others than matrix products have two."""
     found = np.zeros(len(listing.partials))
     for op, row in listing.part_of.items():
-        two = 0.0 if product_sides(program, op) else 2.0
-        found[row] += listing.passes.get(op, two) * program.op_trips[op]
+        found[row] += listing.passes.get(op, 2.0) * program.op_trips[op]
     return found / np.array(list(listing.partials.values()))
 
 

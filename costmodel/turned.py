@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-
-from analysis.program import Program
+from analysis.program import ARGUMENT, Program
 from analysis.types import itemsize
-from costmodel.flops import BATCH, product_sides
+from costmodel.flops import BATCH
 from costmodel.fusion import Fusion
 from costmodel.kernelmerge import Kernel
 from costmodel.roles import Role, role
@@ -118,7 +116,7 @@ def _turning(program: Program, fusion: Fusion) -> dict[int, int]:
             continue
         read = {_value(program, use) for use in kernel.reads}
         made = {value for op in kernel.ops for value in program.values_of(op)}
-        dots = sorted(turned[value] for value in (read | made) & turned.keys())
+        dots = sorted(turned[value] for value in (read | made) if value in turned)
         if dots and _given(program, kernel):
             found[number] = int(fusion.position[dots[0]])
     return found
@@ -126,10 +124,10 @@ def _turning(program: Program, fusion: Fusion) -> dict[int, int]:
 
 def _given(program: Program, kernel: Kernel) -> list[int]:
     """The program's arguments of a kernel's own shape that it reads."""
-    arguments = {argument.value for argument in program.arguments}
     shape = program.shape(program.values_of(kernel.ops[0])[0])
     read = {_value(program, use) for use in kernel.reads}
-    return sorted(value for value in read & arguments if program.shape(value) == shape)
+    given = (value for value in read if program.kind(program.makers[value]) == ARGUMENT)
+    return sorted(value for value in given if program.shape(value) == shape)
 
 
 def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
@@ -138,18 +136,17 @@ def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
     On a TPU transposed products that no order of operands makes so: one of two matrices, alone or
     in batches, can be made the other way round. On a GPU convolutions.
     """
-    users = np.bincount(program.use_value, minlength=program.values)
-    only = {_value(program, use): use for use in range(len(program.use_value))}
+    starts, uses = program.readers
     found = {}
     for op in (dot for root in fusion.roots for dot in root.contractions):
-        sides = product_sides(program, op)
+        sides = fusion.sides.get(op, ())
         value, transposed = program.values_of(op)[0], not fusion.policy.around
         batch = sum(side == BATCH and size > 1 for side, size in sides)
         turns = bool(sides) and len(program.shape(value)) - batch != 2
         if turns != fusion.policy.around or (not turns and sides):
             continue
-        while not fusion.written[value] and users[value] == 1:
-            user = program.user(only[value])
+        while not fusion.written[value] and starts[value + 1] - starts[value] == 1:
+            user = program.user(int(uses[starts[value]]))
             transposed |= program.kind(user) == "stablehlo.transpose"
             value = program.values_of(user)[0]
         if transposed and fusion.written[value]:

@@ -51,7 +51,7 @@ class _Search:
         self._problem = problem
         self._settings = settings
         self._control = control
-        self._tables = problem.evaluator.tables
+        self._tables = problem.evaluator.folded
         self._rules = _rules(problem, settings)
         nodes = _node_budget(problem, settings)
         self._tree = _new_tree(problem, settings, nodes, control)

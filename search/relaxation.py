@@ -10,7 +10,8 @@ the choice is let off: the order of decisions; of a kernel that reads tensors of
 units, all but one term of the roofline; operands that a product reads again, and what runs behind a
 product because its sums are partial; of a value gathered for several uses, all but one use;
 partial sums that may be added to others before they are reduced; memory that depends on two units
-(copies, stored sums, operands of block-wise sums).
+(copies, stored sums, operands of block-wise sums), and which of the rest the chip itself can hold:
+it is let off as much as that holds at most.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from analysis.program import Floats, Ints
 from costmodel.evaluator import Action, State
-from costmodel.kernelroots import streamed
+from costmodel.kernelchanges import streamed
 from search.kernel_units import halos, reshards
 from search.pairwise.instance import Instance, Piece
 from search.problem import Problem
@@ -56,7 +57,10 @@ class Relaxation:
         self._halos()
 
     def instance(self) -> Instance:
-        """The instance; its limit is the memory of a device, above which C(s) has a price."""
+        """The instance; its limit is the memory of a device, above which C(s) has a price.
+
+        That is main memory, and all that the chip itself may hold of what is alive.
+        """
         reward = self._problem.reward
         tables = [table / reward.seconds for table in self._pairs.values()]
         edges = list(self._pairs)
@@ -72,7 +76,7 @@ class Relaxation:
             pieces=(*self._pieces(), *(() for _ in free)),
             edges=tuple(edges),
             tables=tuple(tables),
-            limit=reward.memory,
+            limit=reward.memory + self._t.on_chip_buffers,
             excess=reward.penalty / reward.peak,
         )
 
@@ -158,12 +162,12 @@ class Relaxation:
         first, last = int(t.root_tensor_start[root]), int(t.root_tensor_start[root + 1])
         dots = range(int(t.root_dot_start[root]), int(t.root_dot_start[root + 1]))
         tensors = [int(tensor) for tensor in t.root_tensor[first:last]]
+        wholes = [int(tensor) for tensor in t.root_whole[first:last]]
         handled = tensors[: int(t.root_writes[root])] if dots else tensors
         feeding, beside = (t.feeding, t.beside) if dots else (1.0, 1.0)
         moved = [
-            (self._tensor_unit[x], self._local[x] * part * feeding / t.bandwidth)
-            for x in tensors
-            for part in [np.array([streamed(t.on_chip, size) for size in self._local[x]])]
+            (self._tensor_unit[x], self._local[x] * self._streamed(x, whole) * feeding)
+            for x, whole in zip(tensors, wholes, strict=True)
         ]
         arithmetic = [
             (unit, t.dot_seconds[dot] / self._units[unit].shards.prod(axis=1))
@@ -173,6 +177,12 @@ class Relaxation:
         each = {x: beside / max(t.tensor_itemsize[x], 1) / t.element_rate for x in handled}
         elements = [[(self._tensor_unit[x], self._local[x] * each[x])] for x in handled]
         return [moved, arithmetic, *elements]
+
+    def _streamed(self, tensor: int, whole: int) -> Floats:
+        """Seconds a byte of a part of `whole` under each strategy of its own unit."""
+        parts = np.array([streamed(self._t.on_chip, size) for size in self._local[whole]])
+        apart = self._tensor_unit[tensor] != self._tensor_unit[whole]
+        return (parts.min() if apart else parts) / self._t.bandwidth
 
     def _at_reference(self, term: list[tuple[int, Floats]]) -> float:
         reference = [*self._reference, 0]
@@ -316,7 +326,8 @@ class Relaxation:
             items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
             reduced = self._axes(items, self._tensor_unit[tensor])
             if reduced is not None:
-                add(self._tensor_unit[tensor], at, at + 1, (reduced > 0) * self._local[tensor])
+                usage = (reduced > 0) * self._local[tensor]
+                add(self._tensor_unit[tensor], at, at + 1, usage)
         return [
             tuple(Piece(low=low, high=high, usage=usage) for (low, high), usage in spans.items())
             for spans in found

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-import numpy as np
-
 from analysis.program import ARGUMENT, LOOP_BEGIN, Program
 
 CONTRACTIONS = frozenset(
@@ -37,10 +35,7 @@ class Dataflow:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._uses = np.argsort(program.use_value, kind="stable")
-        counts = np.bincount(program.use_value, minlength=program.values)
-        self._start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        self._user = np.repeat(np.arange(program.ops), np.diff(program.op_uses))
+        self._start, self._uses = program.readers
         self._argument = {item.value: number for number, item in enumerate(program.arguments)}
 
     def uses(self, value: int) -> list[int]:
@@ -52,7 +47,7 @@ class Dataflow:
         """Whether a product, a convolution or a gather takes it, at most in another form."""
         program = self._program
         for use in self.uses(value):
-            op = int(self._user[use])
+            op = program.users[use]
             kind = program.kind(op)
             if kind in CONTRACTIONS:
                 return True

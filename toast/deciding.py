@@ -7,6 +7,7 @@ A decision is written `COLOUR=axis`, with its resolution order where the colour 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from analysis.analyse import Analysis
 from analysis.errors import InvalidRequest
@@ -16,9 +17,8 @@ from toast.naming import colour_names
 from toast.planfile import Decision
 
 
-def decisions(problem: Problem, state: State) -> list[Decision]:
-    """The actions in order, each with the cost after it."""
-    names = decision_names(problem.evaluator.analysis)
+def decisions(problem: Problem, state: State, names: Sequence[str]) -> list[Decision]:
+    """The actions in order, each with the cost after it; `names` are those of the colours."""
     axes = problem.evaluator.mesh.axes
     return [
         Decision(

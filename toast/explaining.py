@@ -42,7 +42,7 @@ _FIXED: dict[Entry, Reason] = {
     Entry.BASE: "argument",
     Entry.COPY: "resharded_copy",
     Entry.SUM: "partial_sum",
-    Entry.FEED: "temporary",
+    Entry.SUMMED: "partial_sum",
 }
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePath
 
 from analysis.analyse import Analysis
 from analysis.load import Source
-from analysis.locations import function, label, source_line
+from analysis.locations import Locations
 from analysis.program import Ints, Program
 from toast.dataflow import Dataflow
 
@@ -43,7 +44,7 @@ class Words:
     """Speaks of the ops and names of one analysed module."""
 
     def __init__(self, source: Source, analysis: Analysis) -> None:
-        self._source = source
+        self.locations = Locations(source)
         self._program: Program = source.program
         self._conflicts = analysis.conflicts
         self._flow = Dataflow(source.program)
@@ -52,7 +53,7 @@ class Words:
     def line(self, op: int) -> str:
         """The source line of an op, or ''; without one, the line of the module's own text."""
         if op not in self._lines:
-            found = source_line(self._source.handles[op])
+            found = self.locations[op].line
             self._lines[op] = "module" + found[1:] if found.startswith("-:") else found
         return self._lines[op]
 
@@ -73,7 +74,7 @@ class Words:
 
     def letters(self, op: int) -> dict[int, str]:
         """The einsum letter of each name of a product; empty where it came from no einsum."""
-        text = label(self._source.handles[op])
+        text = self.locations[op].label
         match = _EINSUM.search(text)
         if match is None or self._program.kind(op) != DOT or "transpose(" in text:
             return {}
@@ -86,12 +87,12 @@ class Words:
 
     def place(self, op: int) -> str:
         """The function or scope that an op is in, else its kind."""
-        name = function(self._source.handles[op])
+        name = self.locations[op].function
         if name:
             name = name.rpartition(".")[2]
         if name and not _DULL.fullmatch(name):
             return name
-        scopes = label(self._source.handles[op]).split("/")[:-1]
+        scopes = self.locations[op].label.split("/")[:-1]
         good = [scope for scope in scopes if _WORD.fullmatch(scope) and not _DULL.fullmatch(scope)]
         return good[-1] if good else self._program.kind(op).removeprefix("stablehlo.")
 
@@ -103,7 +104,7 @@ class Words:
         tensor = self.tensor(op, pair)
         dims = [self.dimension(op, name, tensor) for name in pair]
         kind = self._program.kind(op).removeprefix("stablehlo.")
-        equation = _EINSUM.search(label(self._source.handles[op]))
+        equation = _EINSUM.search(self.locations[op].label)
         what = f"{kind} {equation[0]}" if equation else kind
         roles = self._roles(op, pair)
         where = self.place(op)
@@ -128,7 +129,7 @@ class Words:
             meets = self._program.kind(conflict.op) == DOT and bool(
                 self._sides(conflict.op, conflict.names)
             )
-            backward = meets and "transpose(" in label(self._source.handles[conflict.op])
+            backward = meets and "transpose(" in self.locations[conflict.op].label
             return (not meets, backward, index)
 
         return min(members, key=rank)
@@ -181,6 +182,7 @@ def differing(first: str, second: str) -> tuple[str, str] | None:
     return pairs[-1] if pairs else None
 
 
+@lru_cache(maxsize=4096)
 def short(location: str) -> str:
     """A source line without the folders of its file."""
     return PurePath(location).name

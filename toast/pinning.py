@@ -157,9 +157,7 @@ def _of_module(source: Source, mesh: Mesh, found: Demands) -> None:
 def _constraints(source: Source, mesh: Mesh, found: Demands) -> int:
     """Pin the constraints inside the module; returns how many cannot be kept."""
     program, lost = source.program, 0
-    for op in range(program.ops):
-        if program.kind(op) != CONSTRAINT:
-            continue
+    for op in program.ops_named(CONSTRAINT):
         sharding = source.facts.constraints.get(source.handles[op])
         value = program.values_of(op)[0]
         spec = None if sharding is None else _spec(sharding, program.shape(value), mesh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -79,6 +80,7 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
     """The plan as it is written to disk."""
     problem, found, request = planned.problem, planned.found, planned.request
     memory = int(problem.reward.memory)
+    names = decision_names(problem.evaluator.analysis)
     arguments = _arguments(planned)
     costs = _costs(problem, found.decisions, memory)
     pins = records(planned.demands, _planned_layouts(planned))
@@ -97,10 +99,10 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         baselines=_baselines(problem, memory),
         collectives=_collectives(problem, found.decisions),
         decisions=[
-            *decisions(problem, found.state),
-            *refinements(problem, found, planned.say),
+            *decisions(problem, found.state, names),
+            *refinements(problem, found, planned.say, names),
         ],
-        choices=_choices(planned),
+        choices=_choices(planned, names),
         meshes=_meshes(planned, memory),
         request=request,
         search=_search_info(found, request, problem.reward.penalty, stages),
@@ -165,7 +167,7 @@ def _version(name: str) -> str:
 
 
 def _real_ops(program: Program) -> int:
-    return sum(program.kind(op) not in PSEUDO for op in range(program.ops))
+    return program.ops - len(program.ops_named(*PSEUDO))
 
 
 def _arguments(planned: Planned) -> list[Tensor]:
@@ -264,9 +266,8 @@ def _collectives(problem: Problem, state: Refined) -> list[Collective]:
     ]
 
 
-def _choices(planned: Planned) -> list[Choice]:
+def _choices(planned: Planned, names: Sequence[str]) -> list[Choice]:
     problem, chosen = planned.problem, planned.found.state
-    names = decision_names(problem.evaluator.analysis)
     axes = problem.evaluator.mesh.axes
     memory = int(problem.reward.memory)
     return [

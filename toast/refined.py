@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from costmodel.evaluator import Refined, Refinement
 from search.problem import Found, Problem
-from toast.deciding import decision_names
 from toast.planfile import Decision
 from toast.telling import Telling
 
 
-def refinements(problem: Problem, found: Found, say: Telling) -> list[Decision]:
-    """One row for each refinement, in order, with C(s) after it."""
-    names = decision_names(problem.evaluator.analysis)
+def refinements(
+    problem: Problem, found: Found, say: Telling, names: Sequence[str]
+) -> list[Decision]:
+    """One row for each refinement, in order, with C(s) after it; `names` are those of colours."""
     axes = problem.evaluator.mesh.axes
     rows = []
     before: Refined = found.state

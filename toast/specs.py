@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.facts import CONSTRAINT
+from analysis.names import Bools
+from analysis.program import ARGUMENT, Ints
 from costmodel.evaluator import Action, Evaluator, Refined
 from toast.axisorder import axis_orders
 from toast.guards import guarded_ops
@@ -46,7 +48,8 @@ class Specs:
         self._given_uses = uses or {}
         self._program = evaluator.analysis.program
         self._layouts = evaluator.layouts
-        self._wanted = evaluator.listing.wanted
+        self._listing = evaluator.listing
+        self._reduced = [items for items, *_ in evaluator.listing.partials]
         self._masks = evaluator.masks(state).tolist()
         self._names = [axis.name for axis in evaluator.mesh.axes]
         self._group = [item[0] for unit, _ in self._layouts.units for item in unit]
@@ -101,18 +104,48 @@ class Specs:
         guarded = frozenset(guarded_ops(self._program)) if any(self._masks) else frozenset()
         uses = self._uses()
         left = {pin.value for pin in uses}
-        return self._definitions(guarded, left) + uses + self._guards(guarded)
+        return self._definitions(guarded, left) + uses + self._operands(guarded)
 
-    def _guards(self, guarded: frozenset[int]) -> list[Pin]:
-        """First operands of guarded ops that are wanted as they are defined."""
+    def _operands(self, guarded: frozenset[int]) -> list[Pin]:
+        """Operands that are wanted as they are defined, where an op must be told.
+
+        Of guarded ops the first, and all of ops of which only the layout is told that their sums
+        are kept in.
+        """
         program = self._program
+        told = [program.uses_of(op).start for op in sorted(guarded)]
+        parted = {program.makers[value] for value in np.flatnonzero(self._is_moved()).tolist()}
+        for op in sorted(parted - guarded):
+            if self._is_left_to_xla(op):
+                told += program.uses_of(op)
         found = []
-        for op in sorted(guarded):
-            use = program.uses_of(op).start
+        for use in told:
             value = program.sources[use]
             if not program.constant[value] and self.use(use) == self.value(value):
                 found.append(Pin(value=value, spec=self.use(use), uses=(use,)))
         return found
+
+    def _is_left_to_xla(self, op: int) -> bool:
+        """Whether XLA, told what an op's sums are made as, would not scatter them as it can.
+
+        It sums over all axes first where not all of them come to a dimension, and where they come
+        in another order than the mesh's.
+        """
+        row = self._listing.part_of.get(op)
+        if row is None:
+            return False
+        mask = 0
+        for item in self._reduced[row]:
+            mask |= self._masks[item]
+        summed = [name for axis, name in enumerate(self._names) if mask >> axis & 1]
+        for value in self._program.values_of(op):
+            computed = self.tensor(int(self._layouts.result_tensor[value]))
+            have = {axis for axes in computed for axis in axes}
+            taken = [axis for axes in self.value(value) for axis in axes if axis in summed]
+            taken = [axis for axis in taken if axis not in have]
+            if taken and taken != summed:
+                return True
+        return False
 
     def _definitions(self, guarded: frozenset[int], left: set[int]) -> list[Pin]:
         """Pins where values are defined; `left` are those that a use wants otherwise.
@@ -122,22 +155,49 @@ class Specs:
         that it is told both.
         """
         program, layouts = self._program, self._layouts
+        told = self._is_moved()
+        told[[*left, *(value for op in guarded for value in program.values_of(op))]] = True
+        by_module = [n for n, name in enumerate(program.names) if name in (ARGUMENT, CONSTRAINT)]
+        told &= ~program.constant & ~np.isin(program.op_name[program.value_op], by_module)
         found = []
-        for value in np.flatnonzero(~program.constant).tolist():
+        for value in np.flatnonzero(told).tolist():
+            spec, computed = self.value(value), self.tensor(int(layouts.result_tensor[value]))
+            through = stations(computed, spec)
             op = program.makers[value]
-            if program.kind(op) in ("argument", CONSTRAINT):
-                continue
-            spec = self.value(value)
-            computed = self.tensor(int(layouts.result_tensor[value]))
-            guard = op in guarded
-            if computed != spec or guard or value in left:
-                through = (computed, *stations(computed, spec)) if computed != spec else ()
-                found.append(Pin(value=value, spec=spec, through=through))
+            if computed != spec and (op in guarded or not self._is_left_to_xla(op)):
+                through = (computed, *through)
+            found.append(Pin(value=value, spec=spec, through=through))
         return found
 
+    def _is_moved(self) -> Bools:
+        """For each value whether its op makes it in another layout than it is kept in."""
+        layouts = self._layouts
+        found = self._differ(layouts.result_tensor, layouts.value_tensor)
+        for value, spec in self._given_values.items():
+            found[value] = self.tensor(int(layouts.result_tensor[value])) != spec
+        return found
+
+    def _differ(self, some: Ints, others: Ints) -> Bools:
+        """For each pair of tensors whether they are laid out otherwise."""
+        count = len(self._layouts.tensors)
+        pairs, place = np.unique(some * count + others, return_inverse=True)
+        differ = [
+            self.tensor(pair // count) != self.tensor(pair % count) for pair in pairs.tolist()
+        ]
+        return np.array(differ, dtype=np.bool_)[place]
+
+    def _moving(self) -> set[int]:
+        """The values that a use may want in another layout than they are kept in."""
+        program, layouts = self._program, self._layouts
+        moved = self._differ(layouts.value_tensor[program.use_value], layouts.use_tensor)
+        given = [program.sources[use] for use in self._given_uses]
+        return {*program.use_value[moved].tolist(), *given, *self._given_values}
+
     def _uses(self) -> list[Pin]:
-        found = []
-        for value, targets in self._wanted.items():
+        found, moving = [], self._moving()
+        for value, targets in self._listing.wanted.items():
+            if value not in moving:
+                continue
             spec = self.value(value)
             by_spec: dict[str, tuple[Spec, list[int]]] = {}
             for _, uses in targets.values():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from analysis.analyse import Analysis
 from analysis.load import Source
-from analysis.locations import label
 from analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO
 from toast.explanation import Direction
 from toast.inspection_words import Words, short
@@ -18,7 +17,6 @@ class Telling:
     """Speaks of the ops and values of one loaded module."""
 
     def __init__(self, source: Source, analysis: Analysis) -> None:
-        self._source = source
         self._program = source.program
         self._words = Words(source, analysis)
         self._layers = Layers(source.program)
@@ -70,7 +68,7 @@ class Telling:
     def _direction(self, op: int) -> Direction:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:
             return ""
-        stack = label(self._source.handles[op])
+        stack = self._words.locations[op].label
         if "transpose(" in stack:
             return "backward"
         return "forward" if "jvp(" in stack else ""

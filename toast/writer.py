@@ -37,14 +37,15 @@ def write(
     """
     program = source.program
     module = source.loaded.module
+    attributes = _Shardings()
     arguments = [specs.value(argument.value) for argument in program.arguments]
     results = [specs.use(result.use) for result in program.results]
     with module.context, ir.Location.unknown():
-        _annotate(source.main, "arg_attrs", arguments)
-        _annotate(source.main, "res_attrs", results)
+        _annotate(source.main, "arg_attrs", arguments, attributes)
+        _annotate(source.main, "res_attrs", results, attributes)
         for pin in pins:
-            _constrain(source, pin)
-        _settle_constraints(source, specs, kept)
+            _constrain(source, pin, attributes)
+        _settle_constraints(source, specs, kept, attributes)
         _add_mesh(module, mesh)
         module.operation.verify()
     if source.loaded.form is Form.EXPORT:
@@ -62,6 +63,21 @@ def _add_mesh(module: ir.Module, mesh: Mesh) -> None:
     attributes["mhlo.num_replicas"] = ir.IntegerAttr.get(integer, 1)
 
 
+class _Shardings:
+    """The attributes of specs in one context: few are distinct, and each is made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, ...], ...], Any] = {}
+
+    def of(self, spec: Spec) -> Any:
+        """The `TensorShardingAttr` of a spec."""
+        key = tuple(map(tuple, spec))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = sharding(spec)
+        return found
+
+
 def sharding(spec: Spec) -> Any:
     """The `TensorShardingAttr` of a spec; every dimension closed, so XLA keeps it to the letter."""
     dimensions = [
@@ -71,42 +87,42 @@ def sharding(spec: Spec) -> Any:
     return sdy.TensorShardingAttr.get(MESH, dimensions)
 
 
-def _annotate(main: ir.Operation, name: str, specs: list[Spec]) -> None:
+def _annotate(main: ir.Operation, name: str, specs: list[Spec], attributes: _Shardings) -> None:
     given: list[Any] = [{} for _ in specs]
     if name in main.attributes:
         given = list(ir.ArrayAttr(main.attributes[name]))
     dictionaries = []
     for item, spec in zip(given, specs, strict=True):
         pairs = {key: item[key] for key in keys(item)}
-        dictionaries.append(ir.DictAttr.get(pairs | {"sdy.sharding": sharding(spec)}))
+        dictionaries.append(ir.DictAttr.get(pairs | {"sdy.sharding": attributes.of(spec)}))
     main.attributes[name] = ir.ArrayAttr.get(dictionaries)
 
 
-def _constrain(source: Source, pin: Pin) -> None:
+def _constrain(source: Source, pin: Pin, attributes: _Shardings) -> None:
     if pin.uses:
-        _constrain_uses(source, pin)
+        _constrain_uses(source, pin, attributes)
         return
     value = _handle(source, pin.value)
     users = [(use.owner, use.operand_number) for use in value.uses]
     owner = value.owner
     if isinstance(owner, ir.Block):
         with ir.InsertionPoint.at_block_begin(owner):
-            pinned = _chain(value, pin)
+            pinned = _chain(value, pin, attributes)
     else:
         with ir.InsertionPoint.after(owner.operation):
-            pinned = _chain(value, pin)
+            pinned = _chain(value, pin, attributes)
     for user, number in users:
         user.operands[number] = pinned
 
 
-def _chain(value: Any, pin: Pin) -> Any:
+def _chain(value: Any, pin: Pin, attributes: _Shardings) -> Any:
     """Constraints that take `value` to its layout, by way of the pin's stations."""
     for spec in (*pin.through, pin.spec):
-        value = sdy.ShardingConstraintOp(value, sharding(spec)).result
+        value = sdy.ShardingConstraintOp(value, attributes.of(spec)).result
     return value
 
 
-def _constrain_uses(source: Source, pin: Pin) -> None:
+def _constrain_uses(source: Source, pin: Pin, attributes: _Shardings) -> None:
     """One constraint per block, before the first op there that wants the layout.
 
     The value may itself be pinned by now: a use is rewired from whatever it reads of it.
@@ -120,19 +136,19 @@ def _constrain_uses(source: Source, pin: Pin) -> None:
         if block not in first:
             with ir.InsertionPoint(user):
                 current = user.operands[number]
-                first[block] = _chain(current, pin)
+                first[block] = _chain(current, pin, attributes)
         user.operands[number] = first[block]
 
 
-def _settle_constraints(source: Source, specs: Specs, kept: frozenset[int]) -> None:
+def _settle_constraints(
+    source: Source, specs: Specs, kept: frozenset[int], attributes: _Shardings
+) -> None:
     """Give the module's own constraints that are kept their layout, and remove the others."""
     program = source.program
-    for op in range(program.ops):
-        if program.kind(op) != CONSTRAINT:
-            continue
+    for op in program.ops_named(CONSTRAINT):
         handle, value = source.handles[op], program.values_of(op)[0]
         if value in kept:
-            handle.attributes["sharding"] = sharding(specs.value(value))
+            handle.attributes["sharding"] = attributes.of(specs.value(value))
         else:
             handle.results[0].replace_all_uses_with(handle.operands[0])
             handle.erase()

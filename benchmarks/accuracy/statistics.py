@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from benchmarks.accuracy.records import Record
 from costmodel.collectives import Kind, collective_tables
 from costmodel.devices import Device, find
-from costmodel.kernelmoves import MANY
 from costmodel.mesh import Mesh
 from toast.judge import Collective, Target, Verdict
 
@@ -16,6 +15,8 @@ Numbers = NDArray[np.float64]
 QUIET = 65536
 """Bytes on the wire below which two figures are taken to be the same."""
 CLOSE = 0.3
+MANY = 8
+"""Between so many devices or more a compiler sends permutes both ways round at once."""
 
 
 def needed_bytes(record: Record) -> int | None:

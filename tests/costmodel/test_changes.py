@@ -69,7 +69,7 @@ def test_a_scratch_holds_what_one_priced_from_scratch_holds(picks: list[list[int
     evaluator.cost(states[-1], fresh)
     for name in ("mask", "shards", "local", "reduced", "delta", "root_seconds", "part_seconds"):
         assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
-    for name in ("edge_seconds", "live_held", "copy_held", "sum_held", "feed_held"):
+    for name in ("edge_seconds", "live_held", "copy_held", "sum_held"):
         assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
 
 
@@ -117,7 +117,7 @@ def two_products() -> Evaluator:
 def test_only_rows_of_changed_units_are_priced_again() -> None:
     evaluator = two_products()
     scratch = evaluator.new_scratch()
-    analysis, tables = evaluator.analysis, evaluator.tables
+    analysis, tables = evaluator.analysis, evaluator.folded
     evaluator.cost((), scratch)
     evaluator.cost((Action(group=argument_group(analysis, 2, 0), axis=0),), scratch)
     first = tables.term_first
@@ -156,7 +156,7 @@ def terms_of(columns: dict[str, np.ndarray], unit: int) -> list[tuple[int, int]]
 
 def test_a_program_without_rows_has_no_dependencies() -> None:
     found = dependency_columns(columns_of_nothing())
-    assert found["term_first"].tolist() == [0] * 9
+    assert found["term_first"].tolist() == [0] * 8
     assert found["unit_term"].tolist() == []
     assert found["unit_tensor"].tolist() == [0, 1, 2]
     assert found["unit_tensor_start"].tolist() == [0, 1, 2, 3]

@@ -17,7 +17,7 @@ from costmodel.kernels import step_seconds
 from costmodel.mesh import Mesh
 from costmodel.origins import trace
 from tests.costmodel.test_laws import STATES, gemma_evaluator
-from tests.costmodel.texts import TPU, Priced, main, maps, moves, product
+from tests.costmodel.texts import Priced, main, maps, moves, product
 from tests.laws.chains import Text
 from tests.laws.programs import picks, programs
 from tests.laws.states import prepared, state_of
@@ -215,18 +215,17 @@ def test_equal_products_that_run_together_are_told_apart() -> None:
         moves("convert", f"v:{b}", f"w:{f}"),
         product(f"q:{f}", f"t:{b}", f"v:{b}"),
     ]
-    priced = Priced(main(f"x:{f} w:{f}", lines, f"p:{f} q:{f}"), "a=8", TPU)
+    priced = Priced(main(f"x:{f} w:{f}", lines, f"p:{f} q:{f}"), "a=8", "tpu-v5e")
     evaluator, program = priced.evaluator, priced.evaluator.analysis.program
     assert evaluator.tables.sum_row.tolist() == [0, 0]
     found = trace(program, evaluator.layouts, evaluator.listing)
     first, second = (op for op in range(program.ops) if program.kind(op).endswith("dot_general"))
     assert found.sums == [first, second]
-    assert found.feeds == [program.op_uses[first], program.op_uses[second]]
     rows, columns = (0, 0), (0, 1)
     told = assert_adds_up(evaluator, priced.state((columns, 0), (rows, 0)))
-    fed = {one.uses: one.bytes for one in told.alive if one.why is Entry.FEED}
-    # an eighth of the columns of the sines, whole in memory because the sums are scattered
-    assert fed == {(found.feeds[0],): 32 * 4 * 4, (found.feeds[1],): 32 * 4 * 2}
+    sums = {one.value: one.bytes for one in told.alive if one.why is Entry.SUM}
+    made = [program.values_of(op)[0] for op in (first, second)]
+    assert sums == {made[0]: 32 * 32 * 4, made[1]: 32 * 32 * 4}
 
 
 @pytest.mark.parametrize(

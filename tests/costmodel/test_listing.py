@@ -95,14 +95,29 @@ def test_layers_are_alike_and_what_is_apart_is_not() -> None:
     analysis = layered()
     program = analysis.program
     group = np.append(analysis.groups.of_colour, -1)[analysis.colours.colour].tolist()
-    alike = first_alike(program, group, np.zeros(0, dtype=np.int64))
+    none = np.zeros((0, 5), dtype=np.int64), np.zeros(program.ops + 1, dtype=np.int64)
+    alike = first_alike(program, group, none, none[1][:0])
     assert (alike <= np.arange(program.ops)).all()
     assert (alike[alike] == alike).all()
     assert (program.op_signature[alike] == program.op_signature).all()
     shared = np.flatnonzero(alike < np.arange(program.ops))
     assert len(shared) > program.ops / 4
-    apart = first_alike(program, group, shared[:1])
+    apart = first_alike(program, group, none, shared[:1])
     assert apart[shared[0]] == shared[0]
+
+
+def test_ops_whose_conflicts_are_resolved_otherwise_are_not_alike() -> None:
+    analysis = layered()
+    program = analysis.program
+    group = np.append(analysis.groups.of_colour, -1)[analysis.colours.colour].tolist()
+    starts = np.zeros(program.ops + 1, dtype=np.int64)
+    none = np.zeros((0, 5), dtype=np.int64)
+    alike = first_alike(program, group, (none, starts), starts[:0])
+    one = int(np.flatnonzero(alike < np.arange(program.ops))[0])
+    for ops, expected in (([one], one), ([int(alike[one]), one], int(alike[one]))):
+        rows = np.array([[0, 1, 0, 0, 1]] * len(ops), dtype=np.int64)
+        resolved = rows, np.searchsorted(ops, np.arange(program.ops + 1))
+        assert first_alike(program, group, resolved, starts[:0])[one] == expected
 
 
 def assert_equal_tables(one: Tables, other: Tables) -> None:

@@ -17,7 +17,7 @@ PRODUCT = product(f"p:{F}", X, W)
 
 
 def fused(lines: list[str], results: str, policy: Policy) -> tuple[Program, Fusion]:
-    program = program_of(main(f"{X} {W} m:{F} b:{B} c:{B}", lines, results).decode())
+    program = program_of(main(f"{X} {W} m:{F} b:{B} c:{B} row:8xf32", lines, results).decode())
     return program, fuse(program, policy)
 
 
@@ -36,7 +36,7 @@ def stored(lines: list[str], results: str, policy: Policy) -> list[str]:
 def test_each_kind_of_device_has_its_policy() -> None:
     known = catalogue()
     assert policy_of(known["tpu-v3"]) == EARLY_TPU
-    later = {device.kind: policy_of(device) for device in known.values() if device.windowed}
+    later = {device.kind: policy_of(device) for device in known.values() if not device.early}
     assert later == {"tpu": TPU, "gpu": GPU, "cpu": GPU}
 
 
@@ -92,6 +92,36 @@ def test_arithmetic_before_a_change_of_type_is_arithmetic() -> None:
     program, fusion = fused(lines, f"p:{B}", TPU)
     assert not fusion.light[value_named(program, "stablehlo.negate")]
     assert not fusion.light[value_named(program, "stablehlo.convert")]
+
+
+BIASED = [moves("broadcast_in_dim", f"c1:{F}", "row:8xf32", ", dims = [1]")]
+"""A vector over the rows of a matrix."""
+
+
+@pytest.mark.parametrize(
+    ("fed", "inside"),
+    [
+        ([maps("maximum", f"t:{F}", "x", "x")], True),
+        ([*BIASED, maps("add", f"a:{F}", "x", "c1"), maps("maximum", f"t:{F}", "a", "a")], True),
+        ([maps("multiply", f"t:{F}", "x", "m")], False),
+        ([maps("negate", f"a:{F}", "x"), maps("add", f"t:{F}", "a", "x")], False),
+        ([moves("convert", f"t:{F}", f"b:{B}")], True),
+        ([moves("convert", f"a:{F}", f"b:{B}"), maps("add", f"t:{F}", "a", "a")], True),
+    ],
+)
+def test_a_gpu_repeats_cheap_arithmetic_of_one_tensor_in_every_product(
+    fed: list[str], inside: bool
+) -> None:
+    lines = [*fed, product(f"p:{F}", f"t:{F}", W), product(f"q:{F}", W, f"t:{F}")]
+    made = stored(lines, f"p:{F} q:{F}", GPU)
+    assert made[-2:] == ["dot_general f32"] * 2
+    assert len(made) == (2 if inside else 3)
+    assert stored(lines, f"p:{F} q:{F}", TPU) == made[-2:]
+
+
+def test_a_gpu_stores_what_feeds_a_product_of_16_bits() -> None:
+    lines = [maps("maximum", f"t:{B}", "b", "b"), product(f"p:{B}", f"t:{B}", f"c:{B}")]
+    assert stored(lines, f"p:{B}", GPU) == ["maximum bf16", "dot_general bf16"]
 
 
 def test_a_gpu_stores_a_product_and_a_tpu_what_is_made_of_it() -> None:

@@ -33,9 +33,10 @@ def test_every_chip_is_complete_and_each_figure_has_its_source(name: str) -> Non
     figures |= {"stream_efficiency", "element_rate", "op_overhead", "tile"}
     figures |= {f"links.{link.name}" for link in device.links}
     figures |= {"on_chip_bytes"} if device.on_chip_bytes else set()
+    figures |= {"on_chip_buffers", "on_chip_sent"} if device.on_chip_buffers else set()
     assert figures <= set(device.sources)
     others = set(device.sources) - figures
-    assert others <= {"windowed", *(f"flops.{dtype}" for dtype in device.flops)}
+    assert others <= {"early", *(f"flops.{dtype}" for dtype in device.flops)}
     assert all(len(text) > 10 for text in device.sources.values())
     assert device.device_kinds
 
@@ -104,6 +105,11 @@ MISTAKES = {
         "reserved_bytes = 268435456",
         "reserved_bytes = 17179869184",
         "less than memory_bytes",
+    ),
+    "chip": (
+        "on_chip_buffers = 117440512",
+        "on_chip_buffers = 134217729",
+        "has to be at most on_chip_bytes",
     ),
     "topology": ('topology = "torus"', 'topology = "star"', "one of torus, switch, ring"),
     "dims": ("dims = [16, 16]", "dims = []", "one to three lengths"),

@@ -14,8 +14,8 @@ from analysis.load import load
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
+from costmodel.kernelchanges import streamed
 from costmodel.kernelroots import _product as kernel_of_products
-from costmodel.kernelroots import streamed
 from costmodel.mesh import Mesh
 
 DEVICE = find("tpu-v5e")
@@ -48,7 +48,7 @@ def _padding_of(evaluator: Evaluator, *state: Action) -> float:
 def test_the_sides_of_a_product() -> None:
     program = _product(2, 24, 40, 56).analysis.program
     (op,) = (op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
-    assert sorted(product_sides(program, op)) == sorted(
+    assert sorted(product_sides(program)[op]) == sorted(
         [(BATCH, 2), (LEFT, 24), (CONTRACTED, 40), (RIGHT, 56)]
     )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
-from tests.modules import argument_group, evaluator_of
+from costmodel.mesh import Mesh
+from tests.modules import analysed, argument_group
 
 TPU, GPU = "tpu-v5e", "a100-40gb"
 
@@ -62,10 +66,14 @@ def sums(made: str, source: str, dim: int) -> list[str]:
 
 
 class Priced:
-    """An evaluator of a module, with states given by dimensions of arguments."""
+    """An evaluator of a module, with states given by dimensions of arguments.
 
-    def __init__(self, module: bytes, mesh: str, device: str = "cpu") -> None:
-        self.evaluator: Evaluator = evaluator_of(module, mesh, device)
+    The chip itself holds `buffers` bytes: as many as a TPU has would hold all of a small module.
+    """
+
+    def __init__(self, module: bytes, mesh: str, device: str = "cpu", buffers: int = 0) -> None:
+        chip = replace(find(device), on_chip_buffers=buffers)
+        self.evaluator = Evaluator(analysed(module), Mesh.parse(mesh), chip)
 
     def state(self, *actions: tuple[Dim, int]) -> tuple[Action, ...]:
         """For each dimension of an argument the axis that shards its colour."""

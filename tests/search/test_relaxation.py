@@ -10,14 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.evaluator import State
+from costmodel.devices import find
+from costmodel.evaluator import Evaluator, State
+from costmodel.mesh import Mesh
+from examples import gemma
+from search.actions import action_space
 from search.pairwise.instance import score
 from search.pairwise.solve import solve
 from search.planners import PLANNERS
 from search.problem import Problem, Settings
 from search.progress import Control
 from search.relaxation import Relaxation
-from tests.modules import text
+from tests.modules import analysed, text
 from tests.search.problems import gemma_problem, problem_of
 
 PROVED = ("branch and bound", "linear relaxation")
@@ -48,8 +52,27 @@ def test_every_state_is_a_choice_that_costs_no_more(name: str, part: float) -> N
         assert found.cost <= problem.cost(state)[0] * (1 + 1e-9)
 
 
-def test_the_relaxation_of_a_plain_mlp_is_exact() -> None:
-    problem = problem_of(text("mlp"), "a=2,b=2")
+@pytest.mark.parametrize("buffers", [0, 2**14, 2**18, 2**25])
+def test_no_state_is_cheaper_where_the_chip_itself_holds_a_part(buffers: int) -> None:
+    data = gemma.lower(replace(gemma.PRESETS["tiny"], batch=16)).as_text(debug_info=True).encode()
+    chip = replace(find("tpu-v5e"), on_chip_buffers=buffers)
+    evaluator = Evaluator(analysed(data), Mesh.parse("data=2,model=8"), chip)
+    problem = Problem(
+        evaluator=evaluator, reward=evaluator.reward(1e12), actions=action_space(evaluator)
+    )
+    random = np.random.default_rng(5)
+    for part in (0.9, 0.5, 0.2):
+        problem = short_of_memory(problem, part)
+        relaxation = Relaxation(problem, random_state(problem, random))
+        instance = relaxation.instance()
+        for _ in range(15):
+            state = random_state(problem, random)
+            found = score(instance, relaxation.choice(state))
+            assert found.cost <= problem.cost(state)[0] * (1 + 1e-9)
+
+
+def test_the_relaxation_of_plain_products_is_exact() -> None:
+    problem = problem_of(chain([64, 32, 16], relu=False), "a=2,b=2")
     relaxation = Relaxation(problem)
     instance = relaxation.instance()
     for action in problem.actions:

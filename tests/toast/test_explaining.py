@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from analysis.locations import label
+from analysis.locations import Locations
 from costmodel.evaluator import State
 from examples import gemma
 from search.actions import action_space
@@ -39,7 +39,7 @@ def test_each_product_belongs_to_the_weight_that_it_reads_or_whose_gradient_it_m
     found: dict[str, set[str]] = {}
     for op in range(program.ops):
         if program.kind(op) == "stablehlo.dot_general":
-            equation = label(source.handles[op]).split("jvp(")[1].split(")")[0]
+            equation = Locations(source)[op].label.split("jvp(")[1].split(")")[0]
             found.setdefault(equation, set()).add(layers.of_op(op).split("'")[-2])
     assert found["bsd,dnh->bsnh"] == {"query"}
     assert found["btd,dh->bth"] == {"key", "value"}

@@ -26,7 +26,7 @@ from tests.modules import argument_group, value_named
 from tests.toast.samples import ORIGINAL, write_plan_directory
 from toast import report
 from toast.choosing import request_of
-from toast.deciding import decisions
+from toast.deciding import decision_names, decisions
 from toast.planfile import Plan
 from toast.planning import make_plan
 from toast.refined import refinements
@@ -100,10 +100,11 @@ def test_a_refinement_is_named_with_what_it_bought() -> None:
     whole = Refinement(axis=1, places=((unit_of(0), -1), (unit_of(2), 1)))
     found = Found.after(state, problem.cost(state)[0], 1, "given")
     found = replace(found, refinements=(whole,))
-    (row,) = refinements(problem, found, Telling(source, evaluator.analysis))
+    names = decision_names(evaluator.analysis)
+    (row,) = refinements(problem, found, Telling(source, evaluator.analysis), names)
     assert row.places == ["dot_general, stored: whole", "dot_general, computed: dimension 1"]
     assert row.axis == "model"
-    assert row.colour == decisions(problem, state)[1].colour
+    assert row.colour == decisions(problem, state, names)[1].colour
     assert row.cost_after == problem.value((*state, whole)) > problem.cost(state)[0]
 
 

@@ -74,7 +74,7 @@ def test_a_plan_holds_what_was_asked() -> None:
 def test_decisions_are_read_as_they_are_written(name: str) -> None:
     problem = problem_of(text(name), "a=2,b=2")
     for state in itertools.permutations(problem.actions, 2):
-        rows = decisions(problem, state)
+        rows = decisions(problem, state, decision_names(problem.evaluator.analysis))
         texts = tuple(decision_text(row.colour, row.axis, row.resolution) for row in rows)
         assert state_of(problem, texts) == state
 

@@ -14,6 +14,7 @@ from costmodel.evaluator import Action, Evaluator, State
 from examples import gemma
 from search.actions import action_space
 from tests.modules import argument_group, evaluator_of, text, value_named
+from toast import specs as specs_module
 from toast.planfile import Spec
 from toast.specs import Specs
 from toast.writer import write
@@ -168,3 +169,77 @@ def test_the_axis_that_stays_leads() -> None:
     assert specs.value(argument) == [["b", "a"], []]
     (sums,) = [pin for pin in specs.pins() if pin.through]
     assert (sums.through, sums.spec) == (([["b"], []],), [["b", "a"], []]), "a is only added"
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_pins_are_where_layouts_differ_and_nowhere_else(given: bool) -> None:
+    evaluator = evaluator_of(gemma.lower(gemma.PRESETS["tiny"]).as_text().encode(), MESH)
+    program, layouts = evaluator.analysis.program, evaluator.layouts
+    for state in random_states(evaluator, 4):
+        value, use = program.sources[0], len(program.users) - 1
+        values = {value: [["a"]] + [[] for _ in program.shape(value)[1:]]} if given else {}
+        taken = program.sources[use]
+        uses = {use: [["b"]] + [[] for _ in program.shape(taken)[1:]]} if given else {}
+        specs = Specs(evaluator, state, values=values, uses=uses)
+        wanted = {
+            (value, str(specs.use(some[0])))
+            for value, targets in evaluator.listing.wanted.items()
+            for _, some in targets.values()
+            if specs.use(some[0]) != specs.value(value)
+        }
+        moved = {
+            value
+            for value in np.flatnonzero(~program.constant).tolist()
+            if program.kind(program.makers[value]) != "argument"
+            and specs.tensor(int(layouts.result_tensor[value])) != specs.value(value)
+        }
+        left = {value for value, _ in wanted if program.kind(program.makers[value]) != "argument"}
+        pins = specs.pins()
+        told = {(pin.value, str(pin.spec)) for pin in pins if pin.uses}
+        assert wanted <= told
+        kept = {(value, str(specs.value(value))) for value, _ in told - wanted}
+        assert told - wanted <= kept, (
+            "operands of sums that are scattered in part, as they are kept"
+        )
+        assert {pin.value for pin in pins if not pin.uses} == moved | left
+
+
+SCATTERED = b"""
+func.func public @main(%x: tensor<64x32xf32>, %w: tensor<32x16xf32>) -> tensor<64x16xf32> {
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<64x32xf32>, tensor<32x16xf32>) -> tensor<64x16xf32>
+  %t = stablehlo.tanh %y : tensor<64x16xf32>
+  return %t : tensor<64x16xf32>
+}
+"""
+
+
+def scattered(contracted: tuple[int, ...], rows: tuple[int, ...]) -> tuple[Evaluator, State]:
+    """Sums over these axes, of which the rows of the result get those."""
+    evaluator = evaluator_of(SCATTERED, MESH)
+    summed, kept = (argument_group(evaluator.analysis, 0, dim) for dim in (1, 0))
+    places = [(summed, axis) for axis in contracted] + [(kept, axis) for axis in rows]
+    return evaluator, tuple(Action(group=group, axis=axis) for group, axis in places)
+
+
+def test_what_sums_are_made_as_is_told() -> None:
+    evaluator, state = scattered((0, 1), (0, 1))
+    (pin,) = Specs(evaluator, state).pins()
+    assert (pin.through, pin.spec, pin.uses) == (([[], []],), [["a", "b"], []], ())
+    assert deviating(SCATTERED, evaluator, state) == []
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["in part", "in another order"])
+def test_where_xla_would_sum_whole_the_operands_are_told(
+    reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XLA scatters what is summed over a and b where the rows get both, and a first."""
+    evaluator, state = scattered((0, 1), (0, 1) if reverse else (0,))
+    if reverse:
+        kept = argument_group(evaluator.analysis, 0, 0)
+        monkeypatch.setattr(specs_module, "axis_orders", lambda *_: {kept: [1, 0]})
+    pins = Specs(evaluator, state).pins()
+    rows = [["b", "a"] if reverse else ["a"], []]
+    assert [(pin.spec, pin.through) for pin in pins if not pin.uses] == [(rows, ())]
+    assert [pin.spec for pin in pins if pin.uses] == [[[], ["a", "b"]], [["a", "b"], []]]
+    assert deviating(SCATTERED, evaluator, state) == []

@@ -79,18 +79,21 @@ def test_batch_and_sequence_and_megatron_on_three_axes() -> None:
     """Two texts of 2,048, width 8192, on 64 TPU v5p: an axis each for texts, positions and heads.
 
     More than two texts there are not. Weights of a gigabyte a layer take long to read whole for
-    256 rows a chip, so a third axis splits them; positions take the rest, through a conflict.
+    256 rows a chip, so a third axis splits them; positions take the rest, through a conflict. What
+    each layer adds to is split along positions by the third axis too, as Megatron's sequence
+    parallelism does: what its sums are scattered to is gathered for the next product.
     """
     step = attention_forward(
         layers=2, batch=2, seq=2048, width=8192, heads=32, size=256, shared=True, hidden=32768
     )
     plan = plan_step(step, "data=2,seq=8,model=4", device="tpu-v5p")
-    assert plan.layouts("x") == {"data,seq,None"}
+    assert plan.layouts("x") == {"data,seq+model,None"}
     assert plan.layouts("['query']") == {"None,model,None"}
     assert plan.layouts("['output']") == {"model,None,None"}
     assert plan.layouts("['up']") == {"None,model"}
     assert plan.layouts("['down']") == {"model,None"}
-    assert plan.collectives()["all_reduce", ("model",)] == pytest.approx(4)
+    sent = plan.collectives()
+    assert sent["reduce_scatter", ("model",)] == sent["all_gather", ("model",)] == pytest.approx(4)
 
 
 def test_decoding_with_a_cache() -> None:

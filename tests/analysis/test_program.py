@@ -1,0 +1,26 @@
+"""What a program tells of itself: counts, users and ops by name, as a walk over it finds them."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given, settings
+
+from analysis.load import load
+from tests.laws.chains import Text
+from tests.laws.programs import programs
+
+
+@settings(deadline=None, max_examples=30)
+@given(module=programs())
+def test_what_is_kept_in_lists_is_what_the_arrays_say(module: Text) -> None:
+    program = load(module.module().encode()).program
+    starts, uses = program.readers
+    for value in range(program.values):
+        expected = [use for use, taken in enumerate(program.sources) if taken == value]
+        assert uses[starts[value] : starts[value + 1]].tolist() == expected
+    assert program.elements == [math.prod(program.shape(v)) for v in range(program.values)]
+    for name in (*program.names, "stablehlo.nothing"):
+        expected = [op for op in range(program.ops) if program.kind(op) == name]
+        assert program.ops_named(name) == expected
+    assert program.ops_named(*program.names) == list(range(program.ops))

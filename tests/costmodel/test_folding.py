@@ -1,0 +1,167 @@
+"""Folded memory rows: the same peak to the last bit in every state, and no more rows for depth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.dependencies import dependency_columns
+from costmodel.evaluator import Action, Evaluator, State
+from costmodel.folding import fold, peak_events
+from costmodel.kernels import evaluate
+from costmodel.scratch import new_scratch
+from costmodel.tables import Tables
+from examples import gemma
+from tests.costmodel.texts import GPU, TPU
+from tests.laws.states import every_action
+from tests.modules import evaluator_of
+
+FEW = settings(deadline=None, max_examples=40)
+DEVICES = st.sampled_from([TPU, GPU])
+PICKS = st.lists(st.integers(0, 10_000), max_size=8).map(tuple)
+MEMORY = ("live_tensor", "sum_row", "copy_kind", "copy_tensor", "event_position")
+
+
+@cache
+def step_of(device: str, layers: int = 4) -> Evaluator:
+    """Eight devices on an axis: sums are scattered block by block, and operands kept whole."""
+    config = replace(gemma.PRESETS["tiny"], batch=16, layers=layers)
+    return evaluator_of(gemma.lower(config).as_text().encode(), "data=2,model=8", device)
+
+
+@cache
+def actions_of(device: str) -> list[Action]:
+    return every_action(step_of(device))
+
+
+def state_of(device: str, picks: tuple[int, ...]) -> State:
+    actions = actions_of(device)
+    return tuple(actions[pick % len(actions)] for pick in picks)
+
+
+def priced(tables: Tables, state: State) -> tuple[float, float, float, int]:
+    """Seconds, bytes and the key of a state by tables, folded or not."""
+    names = ("group", "axis", "bits")
+    columns = [np.array([getattr(a, name) for a in state], dtype=np.int64) for name in names]
+    return evaluate(tables, new_scratch(tables), *columns, len(state))
+
+
+def sizes(tables: Tables) -> list[int]:
+    return [len(getattr(tables, name)) for name in MEMORY]
+
+
+@given(DEVICES, PICKS)
+@FEW
+def test_folded_rows_give_the_same_price(device: str, picks: tuple[int, ...]) -> None:
+    evaluator = step_of(device)
+    state = state_of(device, picks)
+    assert priced(evaluator.folded, state) == priced(evaluator.tables, state)
+
+
+@pytest.mark.parametrize("device", [TPU, GPU])
+def test_deeper_programs_fold_to_as_many_rows(device: str) -> None:
+    few, many = step_of(device, 4), step_of(device, 7)
+    assert sizes(few.folded) == sizes(many.folded)
+    assert all(a < b for a, b in zip(sizes(few.tables), sizes(many.tables), strict=True) if a)
+
+
+@given(
+    live=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 11), st.integers(0, 4)), max_size=9),
+    sums=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 11)), max_size=4),
+    copies=st.lists(
+        st.tuples(st.integers(0, 99), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 4)))),
+        max_size=5,
+    ),
+    times=st.integers(1, 4),
+    picks=PICKS,
+)
+@settings(deadline=None, max_examples=150)
+def test_any_rows_give_the_same_peak(
+    live: list[tuple[int, int, int]],
+    sums: list[tuple[int, int]],
+    copies: list[tuple[int, list[tuple[int, int]]]],
+    times: int,
+    picks: tuple[int, ...],
+) -> None:
+    """Rows at random events, repeated `times` as layers are, each with its successors' memory."""
+    tables = repeated(step_of(TPU).tables, live, sums, copies, times)
+    state = state_of(TPU, picks)
+    assert priced(fold(tables), state)[2] == priced(tables, state)[2]
+
+
+def repeated(
+    t: Tables,
+    live: list[tuple[int, int, int]],
+    sums: list[tuple[int, int]],
+    copies: list[tuple[int, list[tuple[int, int]]]],
+    times: int,
+) -> Tables:
+    """Tables with these memory rows in each of `times` periods of 12 events.
+
+    Of buffers every other one lives to the end, as what a backward pass reads does.
+    """
+    end = 12 * times - 1
+    buffers, moments, kinds, spans, counts = [], [], [], [], [0]
+    for turn in range(times):
+        for tensor, first, length in live:
+            at = turn * 12 + first
+            buffers.append((tensor, at, end if tensor % 2 else min(at + length, end)))
+        moments += [(row % len(t.part_weight), turn * 12 + at) for row, at in sums]
+        for pick, some in copies:
+            kind = pick % len(t.kind_source)
+            width = int(t.kind_start[kind + 1] - t.kind_start[kind])
+            wanted = (some + [(0, 0)] * width)[:width]
+            ats = [(turn * 12 + at, min(turn * 12 + at + n, end)) for at, n in wanted]
+            tensors = t.kind_tensor[t.kind_start[kind] : t.kind_start[kind + 1]].tolist()
+            kinds.append(kind)
+            spans += [(tensor, *span) for tensor, span in zip(tensors, ats, strict=True)]
+            counts.append(counts[-1] + width)
+    held, added, copied = (
+        np.array(rows, dtype=np.int64).reshape(-1, width).T
+        for rows, width in ((buffers, 3), (moments, 2), (spans, 3))
+    )
+    results = t.part_computed[t.part_result_start[added[0]]]
+    changed = t._replace(
+        live_tensor=held[0].copy(),
+        live_from=held[1].copy(),
+        live_to=held[2].copy(),
+        live_width=np.where(held[0] % 3 == 0, 0.5, 1.0),
+        live_short=held[0] % 4 != 1,
+        live_count=np.ones(len(held[0])),
+        sum_row=added[0].copy(),
+        sum_tensor=results,
+        sum_at=added[1].copy(),
+        sum_last=added[1].copy(),
+        sum_to=np.minimum(added[1] + added[0] % 5, end),
+        sum_short=added[0] % 3 != 1,
+        sum_count=np.ones(len(added[0])),
+        sum_stored=added[0] % 2,
+        copy_kind=np.array(kinds, dtype=np.int64),
+        copy_count=np.ones(len(kinds)),
+        copy_start=np.array(counts, dtype=np.int64),
+        copy_tensor=copied[0].copy(),
+        copy_from=copied[1].copy(),
+        copy_to=copied[2].copy(),
+        copy_begin=20 * copied[1],
+        copy_end=20 * copied[2] + 20,
+        copy_narrow=copied[0] % 3,
+        event_position=np.arange(end + 2),
+    )
+    return changed._replace(**dependency_columns(changed._asdict()))
+
+
+def test_what_never_ends_is_counted_at_the_last_event() -> None:
+    """Each buffer comes to the others: the only peak is where all are there."""
+    tables = repeated(step_of(TPU).tables, [(1, at, 9) for at in range(6)], [], [], 1)
+    assert peak_events(tables).tolist() == [11]
+
+
+def test_the_ends_of_a_line_are_kept_and_what_lies_between_is_not() -> None:
+    """Five periods hold one, two and so on buffers of one size while another comes and goes."""
+    tables = repeated(step_of(TPU).tables, [(1, 2, 9), (2, 4, 1)], [], [], 5)
+    assert peak_events(tables).tolist() == [5, 53, 59]

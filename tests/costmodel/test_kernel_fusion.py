@@ -1,0 +1,241 @@
+"""The kernels of fusion and liveness against the same rules written down with sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from analysis.load import load
+from analysis.program import Program
+from analysis.types import itemsize
+from costmodel import fusion as fusing
+from costmodel.devices import find
+from costmodel.evaluator import Evaluator
+from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
+from costmodel.fusion import EARLY_TPU, GPU, MAX_SOURCES, TPU, Fusion, Policy, fuse
+from costmodel.liveness import _roots_of_ops
+from costmodel.mesh import Mesh
+from costmodel.roles import CHEAP, EXPENSIVE, LAYOUT, Role, role
+from examples import gemma
+from tests.laws.chains import Text
+from tests.laws.programs import programs
+from tests.modules import analysed
+
+POLICIES = (TPU, EARLY_TPU, GPU)
+
+
+@dataclass(kw_only=True)
+class Needs:
+    """What computing a fused value needs."""
+
+    uses: set[int]
+    contractions: set[int]
+    expensive: bool
+    light: bool
+    cheap: bool
+
+
+class BySets:
+    """Fusion op by op, as its rules say."""
+
+    def __init__(self, program: Program, policy: Policy, stored: set[int]) -> None:
+        self.program, self.policy, self.stored = program, policy, stored
+        self.needs: list[Needs] = []
+        self.written: set[int] = set()
+        self.roots: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
+        self.users: dict[int, list[int]] = {}
+        for use, value in enumerate(program.sources):
+            self.users.setdefault(value, []).append(use)
+        for op in range(program.ops):
+            self.add(op)
+
+    def role(self, op: int) -> Role:
+        return role(self.program.kind(op))
+
+    def bytes(self, value: int) -> float:
+        size = itemsize(self.program.dtype(value))
+        return float(np.prod(self.program.shape(value), dtype=np.float64) * size)
+
+    def add(self, op: int) -> None:
+        program, name = self.program, self.program.kind(op)
+        dots = {op} if self.role(op) is Role.CONTRACTION else set()
+        found = Needs(
+            uses=set(),
+            contractions=dots,
+            expensive=name in EXPENSIVE,
+            light=name in LAYOUT,
+            cheap=name in CHEAP | LAYOUT,
+        )
+        for use in program.uses_of(op):
+            value = program.sources[use]
+            if value in self.written:
+                found.uses.add(use)
+            else:
+                inner = self.needs[program.makers[value]]
+                found.uses |= inner.uses
+                found.contractions |= inner.contractions
+                found.expensive |= inner.expensive
+                found.light &= inner.light
+                found.cheap &= inner.cheap
+        self.needs.append(found)
+        values = program.values_of(op)
+        stores = {v for v in values if not program.constant[v] and not self.fuses(v, found)}
+        self.written |= stores
+        if stores or self.role(op) is Role.NOTHING:
+            self.roots.append((op, tuple(sorted(found.uses)), tuple(sorted(found.contractions))))
+
+    def fuses(self, value: int, needs: Needs) -> bool:
+        program, users = self.program, self.users.get(value, [])
+        kind = self.role(program.makers[value])
+        if kind not in (Role.FUSIBLE, Role.CONTRACTION) or value in self.stored or not users:
+            return False
+        if not all(self.absorbs(value, use, needs) for use in users):
+            return False
+        if needs.contractions:
+            return True
+        costly = needs.expensive and len(users) > 1 and not self.policy.repeats
+        if len(needs.uses) > MAX_SOURCES or costly:
+            return False
+        own, count = self.bytes(value), len({program.user(use) for use in users})
+        sources = {program.sources[use] for use in needs.uses}
+        read = sum(min(self.bytes(source), own) for source in sources)
+        return count * read <= read + (count + 1) * own
+
+    def repeated(self, value: int, needs: Needs) -> bool:
+        own = self.bytes(value)
+        sizes = [self.bytes(source) for source in {self.program.sources[u] for u in needs.uses}]
+        large = [size for size in sizes if 2.0 * size >= own]
+        wide = self.program.dtype(value) != "f32"
+        return needs.cheap and not wide and len(large) <= 1 and all(s <= own for s in large)
+
+    def absorbs(self, value: int, use: int, needs: Needs) -> bool:
+        program, op = self.program, self.program.user(use)
+        kind = self.role(op)
+        same = program.op_trips[op] == program.op_trips[program.makers[value]]
+        if kind in (Role.NOTHING, Role.OPAQUE) or not same:
+            return False
+        if kind is Role.CONTRACTION and not self.policy.around and not needs.light:
+            return program.kind(op) == "stablehlo.dot_general" and self.repeated(value, needs)
+        return kind is not Role.UPDATE or use != program.uses_of(op).start
+
+
+def assert_fused_by_the_rules(program: Program, policy: Policy) -> None:
+    found = fuse(program, policy)
+    stored = fusing._Fuser(program, policy)._chain_ends()
+    expected = BySets(program, policy, stored)
+    assert set(np.flatnonzero(found.written).tolist()) == expected.written
+    assert [(r.op, r.reads, r.contractions) for r in found.roots] == expected.roots
+    for value in range(program.values):
+        inside = value not in expected.written and expected.needs[program.makers[value]].light
+        assert found.light[value] == (program.constant[value] or inside)
+
+
+@cache
+def step() -> Program:
+    return load(gemma.lower(gemma.PRESETS["tiny"]).as_text().encode()).program
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_training_step_is_fused_by_the_rules(policy: Policy) -> None:
+    assert_fused_by_the_rules(step(), policy)
+
+
+@settings(deadline=None, max_examples=60)
+@given(module=programs())
+def test_any_program_is_fused_by_the_rules(module: Text) -> None:
+    program = load(module.module().encode()).program
+    for policy in POLICIES:
+        assert_fused_by_the_rules(program, policy)
+
+
+def test_pools_that_are_too_short_are_made_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    rooms, whole = [], fuse(step())
+    make = fusing._new_needs
+
+    def short(program: Program, room: int) -> Any:
+        rooms.append(room)
+        return make(program, room // 64 + 1)
+
+    monkeypatch.setattr(fusing, "_new_needs", short)
+    found = fuse(step())
+    assert len(rooms) > 1
+    assert found.roots == whole.roots
+    assert np.array_equal(found.written, whole.written)
+
+
+def spans_by_walking(program: Program, fusion: Fusion) -> tuple[list[int], list[int]]:
+    """From the last op to the first: what is not stored is computed where its users are."""
+    low, high = [program.ops] * program.ops, [-1] * program.ops
+    stored = {root.op for root in fusion.roots}
+    for op in range(program.ops - 1, -1, -1):
+        if op in stored or low[op] > high[op]:
+            low[op] = min(low[op], int(fusion.position[op]))
+            high[op] = max(high[op], int(fusion.position[op]))
+        for use in program.uses_of(op):
+            value = program.sources[use]
+            if not fusion.written[value]:
+                maker = program.makers[value]
+                low[maker], high[maker] = min(low[maker], low[op]), max(high[maker], high[op])
+    return low, high
+
+
+@settings(deadline=None, max_examples=40)
+@given(module=programs())
+def test_an_op_runs_from_its_first_fusion_to_its_last(module: Text) -> None:
+    program = load(module.module().encode()).program
+    fusion = fuse(program)
+    assert _roots_of_ops(program, fusion) == spans_by_walking(program, fusion)
+
+
+def read_by_walking(program: Program, fusion: Fusion, value: int) -> float:
+    """All that an operand is computed of inside its product, each once."""
+    found, left, own = dict[int, float](), [value], program.elements[value]
+    while left:
+        source = left.pop()
+        if source in found or program.constant[source]:
+            continue
+        op, found[source] = program.makers[source], 0.0
+        if fusion.written[source] or role(program.kind(op)) is Role.CONTRACTION:
+            part = min(own / max(program.elements[source], 1), 1.0)
+            stored = 0.5 if fusion.narrow[source] else 1.0
+            found[source] = max(fusion.bytes[source], 1.0) * part * stored
+        else:
+            left += [program.sources[use] for use in program.uses_of(op)]
+    return sum(found.values())
+
+
+def test_operands_are_read_with_all_that_they_are_computed_of() -> None:
+    data = gemma.lower(gemma.PRESETS["tiny"]).as_text().encode()
+    evaluator = Evaluator(analysed(data), Mesh.parse("a=2"), find("tpu-v5e"))
+    program, fusion = evaluator.analysis.program, evaluator.fusion
+    unequal = 0
+    for row, numbers in evaluator.listing.roots.sources.items():
+        dots = [dot for number, _ in numbers for dot in fusion.kernels[number].contractions]
+        for dot, op in zip(row[2], dots, strict=False):
+            for operand, use in zip(dot.operands, program.uses_of(op), strict=True):
+                value = program.sources[use]
+                expected = read_by_walking(program, fusion, value) / max(fusion.bytes[value], 1.0)
+                assert operand[2] == expected
+                unequal += expected != 1.0
+    assert unequal
+
+
+@settings(deadline=None, max_examples=40)
+@given(module=programs())
+def test_the_sides_of_every_product(module: Text) -> None:
+    program = load(module.module().encode()).program
+    sides = product_sides(program)
+    assert list(sides) == program.ops_named("stablehlo.dot_general", "stablehlo.dot")
+    kinds = {(1, 1, 0): CONTRACTED, (1, 0, 1): LEFT, (0, 1, 1): RIGHT}
+    for op, found in sides.items():
+        left, right = (set(program.use_names(use).tolist()) for use in program.uses_of(op))
+        made = set(program.def_names(program.values_of(op).start).tolist())
+        for name, (side, size) in zip(program.factors_of(op), found, strict=True):
+            there = (int(name in left), int(name in right), int(name in made))
+            assert side == kinds.get(there, BATCH)
+            assert size == program.factor_size[name]

@@ -1,0 +1,192 @@
+"""What the memory on a chip takes of what is alive, and in what size things are held there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.devices import find
+from costmodel.evaluator import Action, Evaluator
+from costmodel.explain import explain
+from costmodel.kerneljournal import Entry
+from costmodel.memorytables import SOON
+from costmodel.mesh import Mesh
+from costmodel.tables import SMALL
+from examples import gemma
+from search.actions import action_space
+from tests.costmodel.test_explain import assert_adds_up
+from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
+from tests.modules import analysed
+
+SIZES = (0, 2**14, 2**18, 2**25)
+"""Bytes for buffers: none, a few small ones, a part of what is alive, all of it."""
+UNIT = 4 * 32 * 32
+
+
+@cache
+def training_step(buffers: int, sent: bool = True) -> Evaluator:
+    config = replace(gemma.PRESETS["tiny"], batch=16)
+    data = gemma.lower(config).as_text(debug_info=True).encode()
+    chip = replace(find(TPU), on_chip_buffers=buffers, on_chip_sent=sent)
+    return Evaluator(analysed(data), Mesh.parse("data=2,model=8"), chip)
+
+
+@cache
+def actions() -> tuple[Action, ...]:
+    return action_space(training_step(0))
+
+
+STATES = st.lists(st.integers(0, 10_000), max_size=6).map(
+    lambda numbers: tuple(actions()[n % len(actions())] for n in numbers)
+)
+
+
+@given(STATES)
+@settings(deadline=None, max_examples=30)
+def test_main_memory_lacks_at_most_what_is_on_the_chip(state: tuple[Action, ...]) -> None:
+    whole, *peaks = (training_step(size).cost(state).peak for size in SIZES)
+    arguments = sum(
+        one.bytes for one in explain(training_step(0), state).held if one.why is Entry.BASE
+    )
+    for size, peak in zip(SIZES[1:], peaks, strict=True):
+        assert max(whole - size, arguments) <= peak <= whole
+    assert peaks[-1] < whole
+    assert training_step(SIZES[-1], sent=False).cost(state).peak >= peaks[-1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@given(state=STATES)
+@settings(deadline=None, max_examples=10)
+def test_what_is_alive_is_in_main_memory_or_on_the_chip(
+    size: int, state: tuple[Action, ...]
+) -> None:
+    told = assert_adds_up(training_step(size), state)
+    there = [one for one in told.held if one.first <= told.position <= one.last]
+    assert sum(one.bytes for one in there) == told.cost.peak + told.on_chip
+    assert told.on_chip == min(size, sum(one.bytes for one in there if one.short))
+    for one in told.held:
+        assert not one.short or one.why is not Entry.BASE
+        assert not one.short or one.last - one.first < SOON
+    kept = [one.bytes for one in told.alive if one.short]
+    assert told.on_chip == size or not kept
+
+
+@given(states=st.lists(STATES, min_size=1, max_size=5))
+@settings(deadline=None, max_examples=20)
+def test_a_state_costs_the_same_whatever_was_priced_before(
+    states: list[tuple[Action, ...]],
+) -> None:
+    evaluator = training_step(SIZES[2])
+    used, fresh = evaluator.new_scratch(), evaluator.new_scratch()
+    for state in states:
+        cost = evaluator.cost(state, used)
+        assert cost == evaluator.cost(state, evaluator.new_scratch())
+    evaluator.cost(states[-1], fresh)
+    for name in ("delta", "sum_held", "summed_held"):
+        assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
+
+
+def chain(length: int) -> bytes:
+    """Products of what earlier ones made, added up."""
+    square = "32x32xf32"
+    lines = [product(f"a0:{square}", f"x:{square}", f"w:{square}")]
+    for n in range(length):
+        lines.append(product(f"b{n}:{square}", f"a{n}:{square}", f"w:{square}"))
+        lines.append(maps("add", f"c{n}:{square}", f"b{n}", f"a{n}"))
+        lines += [product(f"a{n + 1}:{square}", f"c{n}:{square}", f"w:{square}")]
+    return main(f"x:{square} w:{square}", lines, f"a{length}:{square}")
+
+
+def test_small_buffers_are_on_the_chip_and_results_are_not() -> None:
+    module, result = chain(2), UNIT
+    whole = Priced(module, "a=2", TPU).peak()
+    assert whole > 2 * UNIT + result
+    # all that a step makes, in 16 bits for the products, but for what it returns
+    enough = int(UNIT / 2 / SMALL)
+    assert Priced(module, "a=2", TPU, enough).peak() == 2 * UNIT + result
+    # no buffer is small enough
+    assert Priced(module, "a=2", TPU, enough - 1).peak() == whole
+
+
+def test_what_is_alive_for_long_is_not_on_the_chip() -> None:
+    square = "32x32xf32"
+    peaks = []
+    for length in (2, SOON):
+        lines = [maps("sine", f"s0:{square}", "x")]
+        lines += [product(f"a0:{square}", f"x:{square}", f"w:{square}")]
+        for n in range(length):
+            lines += [product(f"a{n + 1}:{square}", f"a{n}:{square}", f"w:{square}")]
+        lines += [product(f"z:{square}", f"a{length}:{square}", f"a0:{square}")]
+        text = main(f"x:{square} w:{square}", lines, f"z:{square}")
+        peaks.append(Priced(text, "a=2", TPU, 2**20).peak())
+    # only products read it: it is held in 16 bits
+    assert peaks == [3 * UNIT, 3.5 * UNIT]
+
+
+@pytest.mark.parametrize(("device", "width"), [(TPU, 0.5), (GPU, 1.0)])
+def test_what_is_gathered_for_products_alone_is_held_in_half_its_bytes_on_a_tpu(
+    device: str, width: float
+) -> None:
+    square = "32x32xf32"
+    lines = [moves("sine", f"s:{square}", f"x:{square}")]
+    lines += [moves("tanh", f"t:{square}", f"s:{square}")]
+    lines += [product("y:32x8xf32", f"s:{square}", "w:32x8xf32")]
+    module = main(f"x:{square} w:32x8xf32", lines, f"y:32x8xf32 t:{square}")
+    priced = Priced(module, "a=2", device)
+    program = priced.evaluator.analysis.program
+    # columns of w are over a, and so rows of x, of which the product needs all
+    told = assert_adds_up(priced.evaluator, priced.state(((1, 1), 0), ((0, 0), 0)))
+    copies = [one for one in told.held if one.why is Entry.COPY]
+    assert copies
+    for one in copies:
+        kinds = {program.kind(program.user(use)) for use in one.uses}
+        assert kinds == {"stablehlo.dot_general"}
+        assert one.bytes == 4.0 * np.prod(one.shape) * width
+
+
+def scattered(devices: int, rows: int) -> tuple[dict[Entry, float], float, float]:
+    """What is held of a large product's sums over rows of h, and the bytes of all and a part."""
+    h, w, y = f"h:{rows}x65536xf32", "w:65536x512xf32", f"y:{rows}x512xf32"
+    lines = [product(y, h, w), moves("convert", f"z:{rows}x512xbf16", y)]
+    # a line of devices, where there are four of them
+    module, mesh = main(f"{h} {w}", lines, f"z:{rows}x512xbf16"), f"b={8 // devices},a={devices}"
+    priced = Priced(module, mesh, TPU)
+    told = assert_adds_up(priced.evaluator, priced.state(((0, 1), 1), ((0, 0), 1)))
+    kinds = (Entry.SUM, Entry.SUMMED)
+    found: dict[Entry, float] = {one.why: one.bytes for one in told.held if one.why in kinds}
+    return found, 4.0 * rows * 512, 4.0 * rows * 512 / devices
+
+
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_all_sums_are_there_until_they_are_scattered(devices: int) -> None:
+    found, whole, left = scattered(devices, 8192)
+    assert found == {Entry.SUM: whole, Entry.SUMMED: left}
+
+
+def test_what_sums_add_up_to_stays_until_something_is_made_of_it() -> None:
+    """The product runs first, what is made of it only once the sum of another is there."""
+    square, half = "32x32xf32", "32x32xbf16"
+    lines = [
+        product(f"p:{square}", f"x:{square}", f"w:{square}"),
+        product(f"q:{square}", f"v:{square}", f"w:{square}"),
+        maps("sine", f"r:{square}", "q"),
+        maps("add", f"s:{square}", "p", "r"),
+        moves("convert", f"t:{half}", f"s:{square}"),
+        product(f"u:{half}", f"t:{half}", f"n:{half}"),
+        product(f"o:{half}", f"t:{half}", f"u:{half}"),
+    ]
+    given = f"x:{square} w:{square} v:{square} n:{half}"
+    priced = Priced(main(given, lines, f"o:{half}"), "a=2", TPU)
+    told = assert_adds_up(priced.evaluator, priced.state(((0, 1), 0)))
+    program = priced.evaluator.analysis.program
+    summed = {one.value: one for one in told.held if one.why is Entry.SUMMED}
+    makers = [program.makers[value] for value in summed]
+    assert [program.kind(op) for op in makers] == ["stablehlo.dot_general"] * len(makers)
+    assert any(one.last > one.first for one in summed.values())
+    for one in summed.values():
+        assert one.bytes == UNIT

@@ -1,0 +1,105 @@
+"""Permutes where moves of one colour want its axes in different orders, counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.collectives import Kind
+from costmodel.evaluator import Action
+from costmodel.explain import explain
+from tests.costmodel.texts import GPU, TPU, Priced, main, maps, product
+
+ROWS, WIDTH = 64, 32
+X = f"x:{ROWS}x{WIDTH}xf32"
+U, V = f"u:{WIDTH}x{WIDTH}xf32", f"v:{WIDTH}x{2 * WIDTH}xf32"
+P, Q = f"p:{ROWS}x{WIDTH}xf32", f"q:{ROWS}x{2 * WIDTH}xf32"
+MODULE = main(f"{X} {U} {V}", [product(P, X, U), product(Q, X, V)], f"{P} {Q}")
+X_ROWS, U_COLUMNS, V_COLUMNS = (0, 0), (1, 1), (2, 1)
+
+
+def permuted(priced: Priced, *actions: tuple[tuple[int, int], int]) -> dict[tuple[int, ...], float]:
+    """Axes -> bytes of permutes on the wire of a device."""
+    sent = priced.sent(*actions)
+    return {axes: size for (kind, axes), size in sent.items() if kind == "COLLECTIVE_PERMUTE"}
+
+
+@pytest.mark.parametrize(("device", "width"), [(TPU, 2), (GPU, 4)])
+def test_two_products_that_gather_different_axes_of_one_dimension(device: str, width: int) -> None:
+    """The rows of x are over both axes; each product has its columns over one of these."""
+    priced = Priced(MODULE, "a=2,b=2", device)
+    both = ((U_COLUMNS, 0), (V_COLUMNS, 1), (X_ROWS, 0), (X_ROWS, 1))
+    sent = permuted(priced, *both)
+    # one of the two gets its order for x; the other permutes what a device has, as wide as it goes
+    assert sent == {(0, 1): ROWS * WIDTH * width / 4}
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_moves_that_agree_on_an_order_are_not_permuted(axis: int) -> None:
+    priced = Priced(MODULE, "a=2,b=2", TPU)
+    same = ((U_COLUMNS, axis), (V_COLUMNS, axis), (X_ROWS, 0), (X_ROWS, 1))
+    assert not permuted(priced, *same)
+    assert not permuted(priced, (X_ROWS, 0), (X_ROWS, 1))
+    assert not permuted(priced, (U_COLUMNS, 0), (V_COLUMNS, 1), (X_ROWS, 0))
+
+
+def test_the_move_that_costs_less_gives_way() -> None:
+    """The wide product's order is worth more; the narrow one's result and operand are permuted."""
+    wide, narrow, x = f"{ROWS}x{64 * WIDTH}xf32", f"{ROWS}x{WIDTH}xf32", X
+    lines = [
+        product(f"p:{wide}", x, f"u:{WIDTH}x{64 * WIDTH}xf32"),
+        product(f"q:{narrow}", x, f"v:{WIDTH}x{WIDTH}xf32"),
+    ]
+    given = f"{x} u:{WIDTH}x{64 * WIDTH}xf32 v:{WIDTH}x{WIDTH}xf32"
+    priced = Priced(main(given, lines, f"p:{wide} q:{narrow}"), "a=2,b=2", GPU)
+    state = priced.state((U_COLUMNS, 0), (V_COLUMNS, 1), (X_ROWS, 0), (X_ROWS, 1))
+    program = priced.evaluator.analysis.program
+    turned = [
+        row
+        for row in explain(priced.evaluator, state).collectives
+        if row.kind is Kind.COLLECTIVE_PERMUTE
+    ]
+    assert turned
+    shapes = {program.shape(value) for row in turned for value, _, _ in row.sources}
+    assert (ROWS, 64 * WIDTH) not in shapes
+
+
+ACTIONS = st.lists(
+    st.tuples(st.sampled_from([X_ROWS, (0, 1), U_COLUMNS, V_COLUMNS]), st.integers(0, 2)),
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ACTIONS)
+def test_permutes_are_part_of_what_is_told_of_communication(
+    actions: list[tuple[tuple[int, int], int]],
+) -> None:
+    priced = Priced(MODULE, "a=2,b=2,c=2", TPU)
+    state = priced.state(*actions)
+    told = explain(priced.evaluator, state).collectives
+    cost = priced.evaluator.cost(state)
+    assert sum(row.seconds for row in told) == pytest.approx(cost.communication)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ACTIONS, ACTIONS)
+def test_the_order_of_actions_within_a_colour_does_not_matter(
+    one: list[tuple[tuple[int, int], int]], other: list[tuple[tuple[int, int], int]]
+) -> None:
+    """A scratch that has priced another state tells the same of the next one."""
+    priced = Priced(MODULE, "a=2,b=2,c=2", TPU)
+    first, second = priced.state(*one), priced.state(*other)
+    scratch = priced.evaluator.new_scratch()
+    fresh: list[tuple[tuple[Action, ...], float]] = [
+        (state, priced.evaluator.cost(state).communication) for state in (first, second)
+    ]
+    for state, seconds in (*fresh, *fresh[::-1]):
+        assert priced.evaluator.cost(state, scratch).communication == seconds
+
+
+def test_elementwise_work_needs_no_order() -> None:
+    lines = [maps("tanh", f"t:{ROWS}x{WIDTH}xf32", "x")]
+    priced = Priced(main(X, lines, f"t:{ROWS}x{WIDTH}xf32"), "a=2,b=2", TPU)
+    assert priced.sent((X_ROWS, 0), (X_ROWS, 1)) == {}

@@ -1,0 +1,197 @@
+"""Loops over stacks: what slices and updates of them cost, and what is copied behind the loop."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.buffers import loop_copies
+from costmodel.devices import find
+from costmodel.evaluator import Action, Evaluator
+from costmodel.explain import KernelTime, explain
+from costmodel.kernelchanges import streamed
+from costmodel.kerneljournal import Bound
+from costmodel.mesh import Mesh
+from costmodel.tables import FEEDING, TURNING
+from tests.costmodel.texts import GPU, TPU
+from tests.modules import analysed, argument_group
+
+DEVICE = find(TPU)
+RATE = DEVICE.bandwidth * DEVICE.stream_efficiency
+DONATED = "{tf.aliasing_output = 1 : i32}"
+
+
+def loop(layers: int, rows: int, width: int, *, given: str = "", kept: bool = True) -> bytes:
+    """`x = x @ w[i] + c[i]` in a loop that stacks each x; c is read in it where `kept`."""
+    w, c = f"tensor<{layers}x{width}x{width}xbf16>", f"tensor<{layers}x{rows}x{width}xbf16>"
+    x, one = f"tensor<{rows}x{width}xbf16>", f"tensor<1x{rows}x{width}xbf16>"
+    square = f"{width}x{width}xbf16"
+    cut = (
+        f"%ci = stablehlo.dynamic_slice %cs, %i, %z, %z, sizes = [1, {rows}, {width}]"
+        f" : ({c}, tensor<i32>, tensor<i32>, tensor<i32>) -> {one}"
+        if kept
+        else f"%ci = stablehlo.constant dense<1.0> : {one}"
+    )
+    return f"""
+func.func @main(%w: {w}, %c: {c} {given}, %x: {x}) -> ({x}, {c}) {{
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %fill = stablehlo.constant dense<0.0> : {c}
+  %r:5 = stablehlo.while(%i = %zero, %v = %x, %s = %fill, %ws = %w, %cs = {"%c" if kept else "%w"})
+    : tensor<i32>, {x}, {c}, {w}, {c if kept else w}
+  cond {{
+    %n = stablehlo.constant dense<{layers}> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }} do {{
+    %z = stablehlo.constant dense<0> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %wi = stablehlo.dynamic_slice %ws, %i, %z, %z, sizes = [1, {width}, {width}]
+      : ({w}, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x{square}>
+    %wm = stablehlo.reshape %wi : (tensor<1x{square}>) -> tensor<{square}>
+    %y = stablehlo.dot_general %v, %wm, contracting_dims = [1] x [0]
+      : ({x}, tensor<{square}>) -> {x}
+    {cut}
+    %cm = stablehlo.reshape %ci : ({one}) -> {x}
+    %u = stablehlo.add %y, %cm : {x}
+    %ur = stablehlo.reshape %u : ({x}) -> {one}
+    %t = stablehlo.dynamic_update_slice %s, %ur, %i, %z, %z
+      : ({c}, {one}, tensor<i32>, tensor<i32>, tensor<i32>) -> {c}
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %j, %y, %t, %ws, %cs : tensor<i32>, {x}, {c}, {w}, {c if kept else w}
+  }}
+  return %r#1, %r#2 : {x}, {c}
+}}
+""".encode()
+
+
+def evaluator(data: bytes, device: str = TPU, mesh: str = "a=2") -> Evaluator:
+    return Evaluator(analysed(data), Mesh.parse(mesh), find(device), floored=False)
+
+
+def kernels(found: Evaluator, kind: str, *state: Action) -> list[KernelTime]:
+    """The kernels of which some op is of a kind."""
+    program = found.analysis.program
+    return [
+        row
+        for row in explain(found, state).kernels
+        if kind in {program.kind(op) for op in row.sources[0][0]}
+    ]
+
+
+def test_a_slice_of_a_stack_is_read_from_where_the_stack_lies() -> None:
+    """A layer would wait on the chip, all of them do not: each is streamed to its product."""
+    found = evaluator(loop(64, 128, 2048))
+    layer = 2.0 * 2048 * 2048
+    assert streamed(DEVICE.on_chip_bytes, layer) == 0.0
+    assert streamed(DEVICE.on_chip_bytes, 64 * layer) == 1.0
+    (row,) = kernels(found, "stablehlo.dot_general")
+    assert row.bound is Bound.BYTES
+    assert row.seconds == pytest.approx(64 * (layer / RATE * FEEDING + DEVICE.op_overhead))
+
+
+def test_a_slice_of_a_stack_that_waits_on_the_chip_costs_no_bytes() -> None:
+    found = evaluator(loop(2, 128, 2048))
+    (row,) = kernels(found, "stablehlo.dot_general")
+    assert row.bytes == 0.0
+    # nor does cutting it cost what arithmetic on its elements would
+    assert row.seconds < 2 * 2048 * 2048 / DEVICE.element_rate
+    assert not found.tables.dot_computed.any()
+
+
+def test_a_stack_that_the_mesh_splits_may_wait_on_the_chip() -> None:
+    found = evaluator(loop(4, 128, 4096), mesh="a=8")
+    action = Action(group=argument_group(found.analysis, 0, 2), axis=0)
+    (whole,), (split,) = (kernels(found, "stablehlo.dot_general", *s) for s in ((), (action,)))
+    assert whole.bytes == pytest.approx(4 * 2.0 * 4096 * 4096)
+    assert split.bytes == 0.0
+
+
+@pytest.mark.parametrize("device", [TPU, GPU])
+def test_a_stack_made_in_a_loop_that_reads_a_donated_one_is_copied_to_its_buffer(
+    device: str,
+) -> None:
+    found = evaluator(loop(64, 4096, 512, given=DONATED), device)
+    (row,) = kernels(found, "loop_end")
+    chip, size = find(device), 2.0 * 64 * 4096 * 512
+    rate = chip.bandwidth * chip.stream_efficiency * (TURNING if device == TPU else 1.0)
+    expected = max(2 * size / rate, size / 2 / chip.element_rate) + 2 * chip.op_overhead
+    assert row.runs == 1.0
+    assert row.seconds == pytest.approx(expected)
+    assert sum(k.seconds for k in explain(found, ()).kernels) == pytest.approx(
+        found.cost(()).compute
+    )
+
+
+@pytest.mark.parametrize(("given", "kept"), [("", True), (DONATED, False)])
+def test_nothing_is_copied_to_a_buffer_that_is_free_or_not_given(given: str, kept: bool) -> None:
+    found = evaluator(loop(64, 4096, 512, given=given, kept=kept))
+    assert not kernels(found, "loop_end")
+    assert not loop_copies(found.analysis.program)
+
+
+def test_a_donated_argument_that_the_loop_carries_is_updated_in_place() -> None:
+    x = "tensor<64x64xf32>"
+    data = f"""
+func.func @main(%x: {x} {{tf.aliasing_output = 0 : i32}}) -> {x} {{
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, {x}
+  cond {{
+    %n = stablehlo.constant dense<5> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }} do {{
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %b = stablehlo.tanh %a : {x}
+    stablehlo.return %j, %b : tensor<i32>, {x}
+  }}
+  return %r#1 : {x}
+}}
+"""
+    assert not loop_copies(analysed(data.encode()).program)
+
+
+def update(rows: int, part: int, *, known: bool = False) -> bytes:
+    """A buffer of `rows` rows, of which `part` are written at a place that is given or `known`."""
+    whole, some, place = f"tensor<{rows}x64x64xf32>", f"tensor<{part}x64x64xf32>", "tensor<i32>"
+    at = "%z" if known else "%i"
+    return f"""
+func.func @main(%b: {whole} {{tf.aliasing_output = 0 : i32}}, %u: {some}, %i: {place}) -> {whole} {{
+  %z = stablehlo.constant dense<0> : {place}
+  %r = stablehlo.dynamic_update_slice %b, %u, {at}, %z, %z
+    : ({whole}, {some}, {place}, {place}, {place}) -> {whole}
+  return %r : {whole}
+}}
+""".encode()
+
+
+def update_seconds(data: bytes, dim: int | None, device: str = TPU) -> float:
+    """The update alone, its buffer's dimension over an axis."""
+    found = evaluator(data, device)
+    state = () if dim is None else (Action(group=argument_group(found.analysis, 0, dim), axis=0),)
+    return found.cost(state).compute
+
+
+def test_an_update_at_an_unknown_place_of_a_split_dimension_handles_the_whole_buffer() -> None:
+    data, local = update(4096, 1), 4096 * 64 * 64 / 2
+    extra = update_seconds(data, 0) - update_seconds(data, None)
+    assert extra == pytest.approx(local / DEVICE.element_rate)
+
+
+@pytest.mark.parametrize(("part", "known", "dim"), [(1, False, 1), (1, True, 0), (4096, False, 0)])
+def test_other_updates_handle_what_they_write(part: int, known: bool, dim: int) -> None:
+    """Along whole dimensions, at a place that every device knows, or of all rows at once."""
+    data = update(4096, part, known=known)
+    assert update_seconds(data, dim) <= update_seconds(data, None)
+
+
+def test_only_a_tpu_turns_the_buffer_for_an_update() -> None:
+    assert update_seconds(update(4096, 1), 0, GPU) <= update_seconds(update(4096, 1), None, GPU)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 8), st.sampled_from([128, 512, 2048]))
+def test_more_layers_take_longer_and_no_layer_costs_less(layers: int, width: int) -> None:
+    less, more = (evaluator(loop(n, 128, width)).cost(()).compute for n in (layers, layers + 1))
+    assert more / (layers + 1) >= less / layers * (1 - 1e-9)
