@@ -76,8 +76,8 @@ class Device:
     columns) of its matrix unit; `links` are the networks from the fastest and smallest to the
     slowest and largest. `on_chip_bytes` is memory in which the compiler keeps whole tensors between
     kernels, 0 where it does not. `device_kinds` is what JAX calls it; `sources` has a text for each
-    figure. `early` tells of a TPU whether its compiler sums whole what would be scattered over all
-    devices, and stores what is reduced as the product made it. `on_chip_buffers` is how much of
+    figure. `sums_whole` tells of a TPU whether its compiler sums whole what would be scattered over
+    all devices, `early` whether it stores what is reduced as the product made it. `on_chip_buffers` is how much of
     `on_chip_bytes` the compiler gives to what kernels leave for others, `on_chip_sent` whether
     collectives may read and write there.
     """
@@ -100,6 +100,7 @@ class Device:
     device_kinds: tuple[str, ...] = ()
     on_chip_bytes: int = 0
     early: bool = False
+    sums_whole: bool = False
     on_chip_buffers: int = 0
     on_chip_sent: bool = False
 

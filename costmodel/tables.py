@@ -252,7 +252,7 @@ def _mesh_columns(mesh: Mesh, device: Device, fixed: Ints) -> dict[str, Any]:
     products = {mask: mesh.shards(mask) for mask in np.unique(fixed).tolist()}
     return {
         "item_shards": ints([products[mask] for mask in fixed.tolist()]),
-        "summed_whole": (1 << len(mesh.axes)) - 1 if device.early else 0,
+        "summed_whole": (1 << len(mesh.axes)) - 1 if device.sums_whole else 0,
         "axis_size": ints([axis.size for axis in mesh.axes]),
         "axes_shards": collectives.shards,
         "axes_wire": collectives.wire,

