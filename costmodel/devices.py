@@ -77,9 +77,9 @@ class Device:
     slowest and largest. `on_chip_bytes` is memory in which the compiler keeps whole tensors between
     kernels, 0 where it does not. `device_kinds` is what JAX calls it; `sources` has a text for each
     figure. `sums_whole` tells of a TPU whether its compiler sums whole what would be scattered over
-    all devices, `early` whether it stores what is reduced as the product made it. `on_chip_buffers` is how much of
-    `on_chip_bytes` the compiler gives to what kernels leave for others, `on_chip_sent` whether
-    collectives may read and write there.
+    all devices, `early` whether it stores what is reduced as the product made it. `on_chip_buffers`
+    is how much of `on_chip_bytes` the compiler gives to what kernels leave for others,
+    `on_chip_sent` whether collectives may read and write there.
     """
 
     name: str
