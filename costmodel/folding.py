@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints
 from costmodel.dependencies import dependency_columns
-from costmodel.memorytables import SOON
+from costmodel.kernelmemory import SOON
 from costmodel.tables import Tables
 
 Words = NDArray[np.uint64]

@@ -16,7 +16,9 @@ from costmodel.dependencies import KINDS, LIVES, SUMS
 from costmodel.kernelchanges import is_stale
 from costmodel.kerneljournal import BASE, COPY, LIVE, SUM, SUMMED, note
 from costmodel.kernelmoves import is_narrow, same
-from costmodel.memorytables import SOON
+
+SOON = 64
+"""For so many positions of the schedule something may stay on the chip."""
 
 
 @inner

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from analysis.program import Ints
 from costmodel.columns import flat, floats, ints, starts
+from costmodel.kernelmemory import SOON
 from costmodel.liveness import Copy, Intervals
-
-SOON = 64
-"""For so many positions of the schedule something may stay on the chip."""
 
 
 def memory_columns(intervals: Intervals) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.explain import explain
 from costmodel.kerneljournal import Entry
-from costmodel.memorytables import SOON
+from costmodel.kernelmemory import SOON
 from costmodel.mesh import Mesh
 from costmodel.tables import SMALL
 from examples import gemma
