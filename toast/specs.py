@@ -128,8 +128,8 @@ class Specs:
     def _is_left_to_xla(self, op: int) -> bool:
         """Whether XLA, told what an op's sums are made as, would not scatter them as it can.
 
-        It sums over all axes first where not all of them come to a dimension, and where they come
-        in another order than the mesh's.
+        It sums over all axes first where not all of them come to a dimension, where they come in
+        another order than the mesh's, and where the dimension is sharded already.
         """
         row = self._listing.part_of.get(op)
         if row is None:
@@ -143,7 +143,11 @@ class Specs:
             have = {axis for axes in computed for axis in axes}
             taken = [axis for axes in self.value(value) for axis in axes if axis in summed]
             taken = [axis for axis in taken if axis not in have]
-            if taken and taken != summed:
+            grown = any(
+                before and set(after) & set(taken)
+                for before, after in zip(computed, self.value(value), strict=True)
+            )
+            if taken and (taken != summed or grown):
                 return True
         return False
 

@@ -134,10 +134,10 @@ def test_the_tables_name_winners_losses_and_what_failed(folder: Path) -> None:
         [cell.strip() for cell in line.split("|")[4:-1]]
         for line in tables.ahead(tables.read_matches(folder)).splitlines()[2:]
     )
-    others = ["", "500.00", "not finished", ""]
+    others = ["", "", "500.00", "not finished", ""]
     assert first == ["400.00", "300.00 (megatron)", "800.00", "1.333", *others]
     assert second[:4] == ["200.00", "400.00 (edges)", "not finished", "0.500"]
-    assert second[4:] == ["", "", "", "too large"]
+    assert second[4:] == ["", "", "", "", "too large"]
 
 
 def test_an_unfinished_plan_of_ours_is_called_so(tmp_path: Path) -> None:

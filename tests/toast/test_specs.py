@@ -167,8 +167,8 @@ def test_the_axis_that_stays_leads() -> None:
     specs = Specs(evaluator, state)
     argument = evaluator.analysis.program.arguments[0].value
     assert specs.value(argument) == [["b", "a"], []]
-    (sums,) = [pin for pin in specs.pins() if pin.through]
-    assert (sums.through, sums.spec) == (([["b"], []],), [["b", "a"], []]), "a is only added"
+    (sums,) = [pin for pin in specs.pins() if not pin.uses]
+    assert (sums.through, sums.spec) == ((), [["b", "a"], []]), "a is only added"
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -226,6 +226,17 @@ def test_what_sums_are_made_as_is_told() -> None:
     evaluator, state = scattered((0, 1), (0, 1))
     (pin,) = Specs(evaluator, state).pins()
     assert (pin.through, pin.spec, pin.uses) == (([[], []],), [["a", "b"], []], ())
+    assert deviating(SCATTERED, evaluator, state) == []
+
+
+def test_what_sums_are_made_as_is_not_told_where_the_rows_are_sharded_already() -> None:
+    evaluator, state = scattered((0,), (1, 0))
+    sums, *operands = Specs(evaluator, state).pins()
+    assert (sums.through, sums.spec, sums.uses) == ((), [["b", "a"], []], ())
+    assert [(pin.spec, len(pin.uses)) for pin in operands] == [
+        ([["b"], ["a"]], 1),
+        ([["a"], []], 1),
+    ]
     assert deviating(SCATTERED, evaluator, state) == []
 
 
