@@ -87,5 +87,6 @@ def complete(
 
 def leave(code: int) -> None:
     """End the process at once: idle threads of numba and XLA may abort an orderly shutdown."""
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
     os._exit(code)

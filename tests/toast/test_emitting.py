@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -24,8 +25,10 @@ leave(complete(work, (ValueError,), lambda reason: InvalidRequest(f"No: {{reason
 
 def run(action: str) -> tuple[int, list[dict[str, object]], str]:
     """Exit code, events, and what was left on stderr."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(action=action)],
+        env=buffered,
         capture_output=True,
         check=False,
         text=True,
