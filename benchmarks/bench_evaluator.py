@@ -42,7 +42,7 @@ from search.progress import Control
 from search.warm import warm_kernels
 
 STATES = 4_000
-ROLLOUTS = 12_000
+ROLLOUTS = 120_000
 RUNS = 2_000
 
 

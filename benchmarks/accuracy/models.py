@@ -50,14 +50,14 @@ class Size:
 
 
 SIZES: dict[str, Size] = {
-    "mlp_large": Size(gpu=12, v5e=25, tpu=8),
-    "gat": Size(gpu=12, v5e=25, tpu=8),
-    "itx_2": Size(gpu=12, v5e=25, tpu=8),
-    "itx_2_prefill": Size(gpu=12, v5e=25, tpu=6),
-    "gpt_1": Size(gpu=12, v5e=8, tpu=4),
-    "mlp_small": Size(gpu=6, v5e=4, tpu=2),
+    "mlp_large": Size(gpu=12, v5e=25, tpu=21),
+    "gat": Size(gpu=12, v5e=25, tpu=21),
+    "itx_2": Size(gpu=12, v5e=25, tpu=21),
+    "itx_2_prefill": Size(gpu=12, v5e=25, tpu=21),
+    "gpt_1": Size(gpu=12, v5e=21, tpu=4),
+    "mlp_small": Size(gpu=6, v5e=21, tpu=2),
     "t2b_scan": Size(gpu=10, v5e=4, tpu=3),
-    "gpt_2_scan": Size(gpu=10, v5e=4, tpu=3),
+    "gpt_2_scan": Size(gpu=10, v5e=21, tpu=3),
     "gemma_small": Size(gpu=12, v5e=5, tpu=2),
     "gns_2": Size(gpu=8, v5e=3, tpu=2),
     "gemma_2b_1": Size(gpu=8, v5e=3, tpu=2),
