@@ -29,13 +29,14 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float) -> float:
     """Seconds of one collective over `axes`, counted `weight` times.
 
-    `size` is the larger of what goes in and comes out on one device, in bytes.
+    `size` is the larger of what goes in and comes out on one device, in bytes. The small kernels
+    that are launched beside it, to cut, pack and put in place, are part of it.
     """
     wire = size * t.axes_wire[kind, axes]
     seconds = t.axes_alpha[kind, axes, 0] + t.axes_beta[kind, axes, 0] * size
     for k in range(1, t.axes_alpha.shape[2]):
         seconds = min(seconds, t.axes_alpha[kind, axes, k] + t.axes_beta[kind, axes, k] * size)
-    seconds *= weight
+    seconds = weight * (seconds + t.launched[kind])
     note_collective(s.journal, s.noted, kind, axes, weight, weight * wire, seconds)
     return seconds
 

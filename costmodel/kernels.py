@@ -104,20 +104,48 @@ def layout_key(s: Any) -> int:
 
 
 @inner
-def _below_floor(t: Any, s: Any, compute: float) -> float:
-    """Seconds by which computation is shorter than main memory takes for arguments and results."""
+def _crowding(t: Any, s: Any) -> tuple[float, float]:
+    """The part of arguments and results that finds no room on the chip, and bytes of what could.
+
+    The largest that fits there is fetched long before it is read; the part of the on-chip memory
+    that it fills is the part of the others that comes from main memory when it is wanted.
+    """
+    largest, fitting = 0.0, 0.0
+    for row in range(len(t.floor_tensor)):
+        size = s.local[t.floor_tensor[row]]
+        if size < t.on_chip_buffers:
+            fitting += t.floor_count[row] * size
+            largest = max(largest, size)
+    if fitting == 0.0:
+        return 0.0, 0.0
+    return largest / t.on_chip_buffers * (fitting - largest) / fitting, fitting
+
+
+@inner
+def _main_memory(t: Any, s: Any, compute: float) -> float:
+    """Seconds in which kernels wait for arguments and results, beside the time of `compute`.
+
+    They wait for what has no room on the chip, and at least until main memory has had the time to
+    fetch all arguments and to store all results.
+    """
+    if not t.floored:
+        return 0.0
     least = 0.0
     for row in range(len(t.floor_tensor)):
         least += t.floor_count[row] * s.local[t.floor_tensor[row]]
-    short = least / t.bandwidth - compute
-    if not t.floored or short <= 0.0:
-        return 0.0
+    part, fitting = _crowding(t, s)
+    waited = part * t.feeding / t.bandwidth
+    short = max(least / t.bandwidth - compute - fitting * waited, 0.0)
     for row in range(len(t.floor_tensor)):
-        count = t.floor_count[row]
-        size = count * s.local[t.floor_tensor[row]]
-        spent = short * (size / least)
-        note(s.journal, s.noted, FLOOR, row, 0, BYTES, 0, count, size, spent)
-    return short
+        count, each = t.floor_count[row], s.local[t.floor_tensor[row]]
+        size = count * each
+        crowded = size if each < t.on_chip_buffers else 0.0
+        spent = waited * crowded
+        spent += short * (size / least) if short > 0.0 else 0.0
+        if spent > 0.0:
+            moved = size if short > 0.0 else part * crowded
+            note(s.journal, s.noted, FLOOR, row, 0, BYTES, 0, count, moved, spent)
+    return short + fitting * waited
 
 
 @inner
@@ -132,7 +160,7 @@ def price(t: Any, s: Any) -> tuple[float, float, float]:
     communication = partials(t, s) + edges(t, s) + halos(t, s)
     communication += reorders(t, s)
     compute += unfused_sums(t, s) + total(s.local_seconds)
-    return compute + _below_floor(t, s, compute), communication, peak_bytes(t, s)
+    return compute + _main_memory(t, s, compute), communication, peak_bytes(t, s)
 
 
 @entry

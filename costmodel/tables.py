@@ -35,6 +35,8 @@ ROUNDING = 0.41
 """How fast a TPU rounds elements by themselves to 16 bits, over how fast it handles them."""
 PLACING = 0.29
 """How fast a TPU puts elements in place that were gathered along two dimensions at once."""
+LAUNCHED = (0.5, 0.5, 0.5, 4.0, 1.0)
+"""How many small kernels a TPU launches beside a collective, by `Kind`, in the mean."""
 BESIDE = 0.7
 """What handling an element costs that a product has just made on a TPU, over loading it as well."""
 
@@ -73,7 +75,8 @@ class Tables(NamedTuple):
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
     Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
-    collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`.
+    collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`; `launched`: the
+    seconds of the small kernels beside one of a kind.
     """
 
     item_fixed: Ints
@@ -183,6 +186,7 @@ class Tables(NamedTuple):
     bandwidth: float
     element_rate: float
     overhead: float
+    launched: Floats
     on_chip: float
     on_chip_buffers: float
     on_chip_piece: float
@@ -228,6 +232,7 @@ def _build(
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
+        launched=floats([policy.around * n * device.op_overhead for n in LAUNCHED]),
         on_chip=float(device.on_chip_bytes),
         on_chip_buffers=float(device.on_chip_buffers),
         on_chip_piece=SMALL * device.on_chip_buffers,

@@ -11,6 +11,7 @@ from costmodel.evaluator import Action, Evaluator
 from costmodel.explain import explain
 from costmodel.floors import floor_rows
 from costmodel.mesh import Mesh
+from costmodel.tables import FEEDING
 from tests.costmodel.texts import TPU, maps, moves
 from tests.costmodel.texts import main as module
 from tests.modules import analysed, argument_group
@@ -50,6 +51,32 @@ def test_the_floor_is_a_maximum() -> None:
     low, high = evaluator(data, floored=False).cost(()), evaluator(data).cost(())
     assert high.compute == max(low.compute, 2 * N * 16 / RATE)
     assert (high.communication, high.peak, high.key) == (low.communication, low.peak, low.key)
+
+
+def test_what_the_largest_leaves_no_room_for_comes_from_memory() -> None:
+    """A vector beside a matrix of half the on-chip memory: half of it is waited for."""
+    half = int(DEVICE.on_chip_buffers) // 2
+    rows = half // (4 * 128)
+    big, small = f"{rows}x128xf32", f"{N}x1xf32"
+    lines = [maps("tanh", f"v0:{big}", "x")]
+    lines += [maps("tanh", f"v{n}:{big}", f"v{n - 1}") for n in range(1, 40)]
+    lines.append(maps("tanh", f"w:{small}", "y"))
+    data = module(f"x:{big} y:{small}", lines, f"v39:{big} w:{small}")
+    low, high = evaluator(data, floored=False).cost(()), evaluator(data).cost(())
+    sizes = [2 * rows * 128 * 4, 2 * N * 4]
+    share = rows * 128 * 4 / DEVICE.on_chip_buffers
+    others = sum(sizes) - rows * 128 * 4
+    waited = share * others * FEEDING / RATE
+    assert high.compute == pytest.approx(max(low.compute + waited, sum(sizes) / RATE))
+    assert high.compute > low.compute
+
+
+def test_what_does_not_fit_on_the_chip_crowds_nothing_out() -> None:
+    rows = int(DEVICE.on_chip_buffers) // (4 * 128)
+    big = f"{rows + 1}x128xf32"
+    data = module(f"x:{big}", [maps("tanh", f"v:{big}", "x")], f"v:{big}")
+    low, high = evaluator(data, floored=False).cost(()), evaluator(data).cost(())
+    assert high.compute == pytest.approx(max(low.compute, 2 * (rows + 1) * 512 / RATE))
 
 
 @given(st.lists(st.integers(0, 1), max_size=3))

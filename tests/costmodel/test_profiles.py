@@ -89,8 +89,8 @@ def test_text_with_quotes_survives() -> None:
 MISTAKES = {
     "text": ("bandwidth = 8.19e+11", 'bandwidth = "fast"', "bandwidth has to be a number"),
     "fraction": ("memory_bytes = 17179869184", "memory_bytes = 1.5", "has to be a whole number"),
-    "bool": ("op_overhead = 1e-06", "op_overhead = true", "op_overhead has to be a number"),
-    "negative": ("op_overhead = 1e-06", "op_overhead = -1.0", "has to be zero or more"),
+    "bool": ("op_overhead = 1.2e-06", "op_overhead = true", "op_overhead has to be a number"),
+    "negative": ("op_overhead = 1.2e-06", "op_overhead = -1.0", "has to be zero or more"),
     "zero": ("element_rate = 1.07e+11", "element_rate = 0", "element_rate has to be above zero"),
     "infinite": ("element_rate = 1.07e+11", "element_rate = inf", "has to be above zero"),
     "nan": ("element_rate = 1.07e+11", "element_rate = nan", "has to be above zero"),
