@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from costmodel.evaluator import State
+from search.neighbours import Place, places
 from search.problem import CHUNK, Problem
 from search.progress import Control
-from search.tree import MAX_DEPTH
 
 MAX_EVALUATIONS = 20_000
 """States that one polish may price; a long state of a large program has more neighbours."""
 FIRST_CHUNK = 8
 MIN_GAIN = 1e-4
-"""A change must lower C(s) by this part; an action that buys less is dropped."""
+"""An action must lower C(s) by this part; one that buys less is dropped."""
+LEAST = 1e-6
+"""A change must better a state by this part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,41 +43,36 @@ def polish(
     tried a moment ago is the last to pay now. They are priced by chunks, small ones after a change,
     as what follows the next change in a chunk is priced for nothing. At most `most` are priced.
     """
-    evaluations, place, idle, size = 0, 0, 0, FIRST_CHUNK
-    neighbours = _neighbours(problem, state)
-    while idle < len(neighbours):
-        if control.stop_reason() is not None or evaluations >= most:
-            break
-        count = min(size, len(neighbours) - idle, most - evaluations)
-        around = range(place, place + count)
-        chunk = [neighbours[each % len(neighbours)] for each in around]
-        priced = problem.costs(chunk, threads)
-        evaluations += len(chunk)
+    around = places(problem)
+    evaluations, at, idle, size = 0, 0, 0, FIRST_CHUNK
+    while idle < len(around) and control.stop_reason() is None and evaluations < most:
+        chunk = _chunk(state, around, at, len(around) - idle, min(size, most - evaluations))
+        states = [each for neighbours in chunk for each in neighbours]
+        costs = iter([value for value, _ in problem.costs(states, threads)])
+        evaluations += len(states)
         size = min(2 * size, CHUNK)
-        for neighbour, (value, _) in zip(chunk, priced, strict=True):
-            place, idle = place + 1, idle + 1
-            shorter = len(neighbour) < len(state)
-            if value < cost * (1 + MIN_GAIN if shorter else 1 - MIN_GAIN):
-                state, cost, idle, size = neighbour, value, 0, FIRST_CHUNK
-                neighbours = _neighbours(problem, state)
+        for neighbours in chunk:
+            at, idle = (at + 1) % len(around), idle + 1
+            rows = zip(neighbours, islice(costs, len(neighbours)), strict=True)
+            best = min(rows, key=_worth, default=(state, cost))
+            if _worth(best) < _worth((state, cost)) * (1 - LEAST):
+                (state, cost), idle, size = best, 0, FIRST_CHUNK
                 break
     return Polished(state=state, cost=cost, evaluations=evaluations)
 
 
-def _neighbours(problem: Problem, state: State) -> list[State]:
-    """States one change away: an action dropped, moved, replaced or added."""
-    around = range(len(state))
-    fresh = [action for action in problem.actions if action not in set(state)]
-    dropped = [state[:index] + state[index + 1 :] for index in around]
-    moved = [
-        (*rest[:target], state[index], *rest[target:])
-        for index, rest in enumerate(dropped)
-        for target in around
-        if target != index
-    ]
-    replaced = [
-        (*state[:index], action, *state[index + 1 :]) for index in around for action in fresh
-    ]
-    room = fresh if len(state) < MAX_DEPTH else []
-    added = [grown for action in room for grown in ((*state, action), (action, *state))]
-    return [*dropped, *moved, *replaced, *added]
+def _worth(priced: tuple[State, float]) -> float:
+    """What is made lower: C(s), dearer for each action so that each has to pay."""
+    return priced[1] * (1 + MIN_GAIN) ** len(priced[0])
+
+
+def _chunk(state: State, around: list[Place], at: int, most: int, size: int) -> list[list[State]]:
+    """What is around a state from one place on, up to so many places or so many states."""
+    chunk, count = [], 0
+    for offset in range(most):
+        neighbours = around[(at + offset) % len(around)](state)
+        chunk.append(neighbours)
+        count += len(neighbours)
+        if count >= size:
+            break
+    return chunk
