@@ -13,12 +13,13 @@ import numpy as np
 from analysis.program import Floats, Ints
 from costmodel.evaluator import State
 from costmodel.scratch import Scratch, apart
-from search.beam import beam
+from search.beam import beam_over
+from search.forced import forced
 from search.front import new_bands
 from search.polish import polish
 from search.problem import Found, Problem, Settings, chunks
 from search.progress import Control, Progress
-from search.tied import moves, tied
+from search.tied import moves, over_all_axes
 from search.tree import MAX_DEPTH, SELECTIONS, SHAPINGS, TINY, Agent, Rules, Tree, grow
 
 CHUNK = 32
@@ -150,20 +151,25 @@ class _Search:
             self._cost, self._memory = self._measure(self._best)
 
     def _polish(self) -> None:
-        """Polish the best state."""
+        """Polish the best state, and see what comes of changes that cost at first."""
         threads = self._settings.threads
-        found = polish(self._problem, self._best, self._cost, self._control, threads)
-        self._extra += found.evaluations
-        self._take(found.state)
+        for improve in (polish, forced):
+            found = improve(self._problem, self._best, self._cost, self._control, threads)
+            self._extra += found.evaluations
+            self._take(found.state)
 
     def _second_start(self) -> None:
-        """Take what beams over actions and over moves of alike groups find, where it is better."""
-        problem, settings = self._problem, self._settings
-        width = BEAM_EVALUATIONS // (BEAM_DEPTH * len(problem.actions))
-        narrow = replace(settings, beam_width=max(1, min(width, settings.beam_width)))
-        alike = len(moves(problem)) < len(problem.actions)
-        for start in (beam, tied) if alike else (beam,):
-            found = start(problem, narrow, self._control.quiet())
+        """Take what beams over moves of alike groups find, where it is better."""
+        single = moves(self._problem)
+        joined = over_all_axes(single)
+        for steps in (joined, single) if len(joined) < len(single) else (single,):
+            width = BEAM_EVALUATIONS // (BEAM_DEPTH * len(steps))
+            narrow = replace(
+                self._settings,
+                beam_width=max(1, min(width, self._settings.beam_width)),
+                depth=MAX_DEPTH,
+            )
+            found = beam_over(steps, self._problem, narrow, self._control.quiet())
             self._extra += found.evaluations
             if found.cost < self._cost:
                 self._take(found.state)

@@ -8,7 +8,7 @@ a unit. All others commute, but for sizes that not both axes divide.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, pairwise
 
@@ -21,26 +21,31 @@ Place = Callable[[State], list[State]]
 """Makes of a state those that differ from it at one place."""
 
 
-def places(problem: Problem) -> list[Place]:
-    """Where a state of the problem can be changed: each group, groups that are alike, two axes."""
-    space = _Space(problem)
-    groups = [partial(_all, space, group) for group in space.bits]
-    alike = [partial(_alike, space, each) for each in classes(problem) if len(each) > 1]
-    axes = [partial(_exchanged, pair) for pair in combinations(space.axes, 2)]
-    return [*groups, *alike, *axes]
+class Space:
+    """The axes and the groups of a problem's actions.
 
-
-class _Space:
-    """The groups and axes of a problem: `bits` resolution orders of each group, `meet` the others
-    that stand beside it in a unit."""
+    `bits` are the resolution orders of each group, `meet` the other groups that stand beside it in
+    some unit, `alike` the sets of several groups that are alike.
+    """
 
     def __init__(self, problem: Problem) -> None:
+        self.alike = [groups for groups in classes(problem) if len(groups) > 1]
         self.axes = sorted({action.axis for action in problem.actions})
         self.bits: defaultdict[int, list[int]] = defaultdict(list)
         for action in problem.actions:
             if action.bits not in self.bits[action.group]:
                 self.bits[action.group].append(action.bits)
         self.meet = meetings(problem)
+
+    def places(self) -> list[Place]:
+        """Where a state can be changed: each group, groups that are alike, two axes."""
+        alike = [partial(_alike, self, groups) for groups in self.alike]
+        axes = [partial(_exchanged, pair) for pair in combinations(self.axes, 2)]
+        return [*self.beside(self.bits), *alike, *axes]
+
+    def beside(self, groups: Iterable[int]) -> list[Place]:
+        """The places that are single groups."""
+        return [partial(_all, self, group) for group in groups]
 
     def compete(self, one: Action, other: Action) -> bool:
         return one.axis == other.axis and other.group in self.meet[one.group]
@@ -61,7 +66,7 @@ class _Space:
                 yield (*state[:index], action, *state[index:])
 
 
-def _all(space: _Space, group: int, state: State) -> list[State]:
+def _all(space: Space, group: int, state: State) -> list[State]:
     """All that can be done with one group."""
     kinds = (_dropped, _laid, _resolved, _reordered, _handed_over)
     return _distinct(state, (s for kind in kinds for s in kind(space, group, state)))
@@ -77,26 +82,26 @@ def _mine(group: int, state: State) -> list[tuple[int, Action]]:
     return [(index, action) for index, action in enumerate(state) if action.group == group]
 
 
-def _dropped(space: _Space, group: int, state: State) -> Iterator[State]:
+def _dropped(space: Space, group: int, state: State) -> Iterator[State]:
     for index, _ in _mine(group, state):
         yield state[:index] + state[index + 1 :]
 
 
-def _laid(space: _Space, group: int, state: State) -> Iterator[State]:
+def _laid(space: Space, group: int, state: State) -> Iterator[State]:
     """A group over other axes."""
     mine = [action for _, action in _mine(group, state)]
     here = {action.axis for action in mine}
     for bits in {action.bits: None for action in mine} or space.bits[group]:
         for axes in space.targets(here):
-            yield from _over(state, {group: bits}, axes)
+            yield from over(state, {group: bits}, axes)
     for axis in space.axes:
         if axis not in here:
             for bits in space.bits[group]:
                 yield from space.inserted(state, Action(group=group, axis=axis, bits=bits))
 
 
-def _over(state: State, bits: dict[int, int], axes: set[int]) -> Iterator[State]:
-    """Groups over these axes and no others; where they are new, after the rest or before it."""
+def over(state: State, bits: Mapping[int, int], axes: set[int]) -> Iterator[State]:
+    """Groups, each with its resolution order, over these axes and no others; where they are new, after the rest or before it."""
     kept = tuple(a for a in state if a.group not in bits or a.axis in axes)
     having = {(a.group, a.axis) for a in kept}
     new = tuple(
@@ -109,7 +114,7 @@ def _over(state: State, bits: dict[int, int], axes: set[int]) -> Iterator[State]
     yield (*new, *kept)
 
 
-def _resolved(space: _Space, group: int, state: State) -> Iterator[State]:
+def _resolved(space: Space, group: int, state: State) -> Iterator[State]:
     """The conflicts of a group otherwise, on one of its axes or on all."""
     mine = _mine(group, state)
     for bits in space.bits[group] if len(space.bits[group]) > 1 else ():
@@ -119,12 +124,12 @@ def _resolved(space: _Space, group: int, state: State) -> Iterator[State]:
         yield tuple(changed.get(index, action) for index, action in enumerate(state))
 
 
-def _reordered(space: _Space, group: int, state: State) -> Iterator[State]:
+def _reordered(space: Space, group: int, state: State) -> Iterator[State]:
     for index, action in _mine(group, state):
         yield from space.inserted((*state[:index], *state[index + 1 :]), action)
 
 
-def _handed_over(space: _Space, group: int, state: State) -> Iterator[State]:
+def _handed_over(space: Space, group: int, state: State) -> Iterator[State]:
     """What a group has on an axis, or on all of its axes, to another that it meets or another axis."""
     mine, having = _mine(group, state), set(state)
     for index, action in mine:
@@ -146,11 +151,11 @@ def _handed_over(space: _Space, group: int, state: State) -> Iterator[State]:
             )
 
 
-def _alike(space: _Space, groups: Sequence[int], state: State) -> list[State]:
+def _alike(space: Space, groups: Sequence[int], state: State) -> list[State]:
     """Groups that are alike, all over the same axes."""
     bits = {group: space.bits[group][0] for group in groups}
     sets = (set(axes) for size in range(3) for axes in combinations(space.axes, size))
-    found = (s for axes in (*sets, set(space.axes)) for s in _over(state, bits, axes))
+    found = (s for axes in (*sets, set(space.axes)) for s in over(state, bits, axes))
     return _distinct(state, found)
 
 

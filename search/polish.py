@@ -1,12 +1,13 @@
-"""Local improvement of a finished state: drop, replace, move or add single actions."""
+"""Local improvement of a finished state by changes of one place; see `neighbours`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from costmodel.evaluator import State
-from search.neighbours import Place, places
+from search.neighbours import Place, Space
 from search.problem import CHUNK, Problem
 from search.progress import Control
 
@@ -36,14 +37,29 @@ def polish(
     threads: int = 1,
     most: int = MAX_EVALUATIONS,
 ) -> Polished:
-    """Take each single change that lowers C(s), over and over, until none does.
+    """Take each change of one place that lowers C(s), over and over, until none does.
 
-    An action that buys nothing is dropped, so that every decision of a plan pays. After a change
-    the neighbours of the new state are tried from where those of the old one had got to: what was
-    tried a moment ago is the last to pay now. They are priced by chunks, small ones after a change,
-    as what follows the next change in a chunk is priced for nothing. At most `most` are priced.
+    An action that buys nothing is dropped, so that every decision of a plan pays. At most about
+    `most` states are priced.
     """
-    around = places(problem)
+    return descend(problem, Space(problem).places(), state, cost, control, threads, most)
+
+
+def descend(
+    problem: Problem,
+    around: Sequence[Place],
+    state: State,
+    cost: float,
+    control: Control,
+    threads: int,
+    most: int,
+) -> Polished:
+    """The same at some places: the best change of each in turn, if it pays.
+
+    After a change the places go on from where they had got to: what was tried a moment ago is the
+    last to pay now. States are priced by chunks, small ones after a change, as what follows the
+    next change in a chunk is priced for nothing.
+    """
     evaluations, at, idle, size = 0, 0, 0, FIRST_CHUNK
     while idle < len(around) and control.stop_reason() is None and evaluations < most:
         chunk = _chunk(state, around, at, len(around) - idle, min(size, most - evaluations))
@@ -54,21 +70,21 @@ def polish(
         for neighbours in chunk:
             at, idle = (at + 1) % len(around), idle + 1
             rows = zip(neighbours, islice(costs, len(neighbours)), strict=True)
-            best = min(rows, key=_worth, default=(state, cost))
-            if _worth(best) < _worth((state, cost)) * (1 - LEAST):
+            best = min(rows, key=worth, default=(state, cost))
+            if worth(best) < worth((state, cost)) * (1 - LEAST):
                 (state, cost), idle, size = best, 0, FIRST_CHUNK
                 break
     return Polished(state=state, cost=cost, evaluations=evaluations)
 
 
-def _worth(priced: tuple[State, float]) -> float:
+def worth(priced: tuple[State, float]) -> float:
     """What is made lower: C(s), dearer for each action so that each has to pay."""
     return priced[1] * (1 + MIN_GAIN) ** len(priced[0])
 
 
-def _chunk(state: State, around: list[Place], at: int, most: int, size: int) -> list[list[State]]:
+def _chunk(state: State, around: Sequence[Place], at: int, most: int, size: int) -> list[list[State]]:
     """What is around a state from one place on, up to so many places or so many states."""
-    chunk, count = [], 0
+    chunk, count = list[list[State]](), 0
     for offset in range(most):
         neighbours = around[(at + offset) % len(around)](state)
         chunk.append(neighbours)

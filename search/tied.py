@@ -7,6 +7,7 @@ what is best for one of them is often best for all, but not for one alone.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 
 from costmodel.evaluator import Action, State
@@ -27,6 +28,14 @@ def moves(problem: Problem) -> list[State]:
     for action in problem.actions:
         found[number[action.group], action.axis, action.bits].append(action)
     return list(map(tuple, found.values()))
+
+
+def over_all_axes(single: Sequence[State]) -> list[State]:
+    """Moves over one axis, joined to moves over all axes at once: those of a mesh of one axis."""
+    joined: defaultdict[frozenset[tuple[int, int]], list[Action]] = defaultdict(list)
+    for move in single:
+        joined[frozenset((action.group, action.bits) for action in move)] += move
+    return list(map(tuple, joined.values()))
 
 
 def classes(problem: Problem) -> list[tuple[int, ...]]:
