@@ -1,8 +1,9 @@
 """Out of a state that no single change improves: what is forced, and what follows from it.
 
-Some decisions pay only after others beside them were changed as well: nodes of a graph split, and then
-whatever meets them. So a group, or all that are alike, is laid over all axes or none though it costs,
-the groups that it meets are changed as long as that pays, and the outcome is kept where it is better.
+Some decisions pay only after others beside them were changed as well: the nodes of a graph are
+split, and then whatever meets them. So a group, or all that are alike, is laid over all axes or
+none though it costs, the groups that it meets are changed as long as that pays, and the outcome is
+kept where it is better.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ def forced(
     threads: int = 1,
     most: int = MAX_EVALUATIONS,
 ) -> Polished:
-    """The state that is left when nothing that is forced pays, or about `most` states are priced."""
+    """The state that is left when nothing forced pays any more, or about `most` are priced."""
     space = Space(problem)
     units = _units(space)
     evaluations, at, idle = 0, 0, 0
     while idle < len(units) and evaluations < most and control.stop_reason() is None:
         unit = units[at]
         at, idle = (at + 1) % len(units), idle + 1
-        beside = space.beside(_beside(space, unit))
+        beside = space.places_of(_beside(space, unit))
         for starts in _starts(space, unit, state):
             costs = [value for value, _ in problem.costs(starts, threads)]
             start = min(zip(starts, costs, strict=True), key=worth)
             left = most - evaluations - len(starts)
-            found = descend(problem, beside, *start, control, threads, max(0, left))
+            found = descend(problem, space, beside, *start, control, threads, max(0, left))
             evaluations += len(starts) + found.evaluations
             if worth((found.state, found.cost)) < worth((state, cost)) * (1 - LEAST):
                 found = polish(problem, found.state, found.cost, control, threads)
@@ -57,7 +58,7 @@ def _units(space: Space) -> list[tuple[int, ...]]:
 
 def _beside(space: Space, unit: tuple[int, ...]) -> list[int]:
     """The groups that a unit meets."""
-    return list(dict.fromkeys(g for group in unit for g in space.meet[group] if g not in unit))
+    return sorted(space.near(unit).difference(unit))
 
 
 def _starts(space: Space, unit: tuple[int, ...], state: State) -> Iterator[list[State]]:

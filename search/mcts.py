@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -16,7 +17,7 @@ from costmodel.scratch import Scratch, apart
 from search.beam import beam_over
 from search.forced import forced
 from search.front import new_bands
-from search.polish import polish
+from search.polish import Polished, polish
 from search.problem import Found, Problem, Settings, chunks
 from search.progress import Control, Progress
 from search.tied import moves, over_all_axes
@@ -27,8 +28,8 @@ CHUNK = 32
 LOOK_SECONDS = 0.02
 """A chunk that takes longer than this is halved next time: a cancel is heard soon."""
 MAX_CHILD_CELLS = 1 << 25
-BEAM_EVALUATIONS, BEAM_DEPTH = 5_000, 16
-"""About as many states may the second start price; its beam is as wide as that allows."""
+BEAM_EVALUATIONS, BEAM_DEPTH = 3_000, 16
+"""So many states may a beam of the second start price; it is as wide as that allows."""
 IMPROVED = 1e-4
 """A round counts as better when the cost falls by more than this part."""
 
@@ -72,14 +73,14 @@ class _Search:
     def run(self) -> Found:
         """Rounds from the best state so far until one does not improve it.
 
-        After the first of them a beam starts from nothing, which sees pairs of decisions that the
-        trajectories may have missed; the better of the two is polished and built on.
+        After the first of them beams start from nothing, which see what trajectories may have
+        missed; the best of all is improved and built on.
         """
         reason = self._round()
         self._adopt()
         if reason is None and self._settings.helpers:
             self._second_start()
-            self._polish()
+            self._improve(polish, forced)
         while reason is None:
             before = self._cost
             reason = self._round()
@@ -88,8 +89,10 @@ class _Search:
                 reason = "converged"
             elif reason is None and self._rollouts() >= self._settings.rollouts:
                 reason = "rollouts"
-            if self._settings.helpers and (reason is None or self._cost < before):
-                self._polish()
+            if self._settings.helpers and reason is None:
+                self._improve(polish, forced)
+            elif self._settings.helpers and self._cost < before:
+                self._improve(polish)
         return Found(
             state=self._best,
             cost=self._cost,
@@ -109,6 +112,8 @@ class _Search:
         quota = min(settings.round_rollouts, settings.rollouts - self._rollouts())
         if quota <= 0:
             return "rollouts"
+        if len(self._best) >= self._rules.depth:
+            return self._control.stop_reason()  # no trajectory can be longer than this
         if settings.threads == 1:
             self._work(self._workers[0], prefix, quota)
         else:
@@ -150,11 +155,12 @@ class _Search:
             self._best = tuple(self._problem.actions[index] for index in path)
             self._cost, self._memory = self._measure(self._best)
 
-    def _polish(self) -> None:
-        """Polish the best state, and see what comes of changes that cost at first."""
-        threads = self._settings.threads
-        for improve in (polish, forced):
-            found = improve(self._problem, self._best, self._cost, self._control, threads)
+    def _improve(self, *ways: Callable[..., Polished]) -> None:
+        """Change the best state where that pays, in several ways one after another."""
+        for improve in ways:
+            found = improve(
+                self._problem, self._best, self._cost, self._control, self._settings.threads
+            )
             self._extra += found.evaluations
             self._take(found.state)
 
@@ -167,6 +173,7 @@ class _Search:
             narrow = replace(
                 self._settings,
                 beam_width=max(1, min(width, self._settings.beam_width)),
+                rollouts=BEAM_EVALUATIONS,
                 depth=MAX_DEPTH,
             )
             found = beam_over(steps, self._problem, narrow, self._control.quiet())

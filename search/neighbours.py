@@ -1,14 +1,15 @@
 """What is one change away from a state: the moves of `polish`, place by place.
 
 A change is of one colour group over one or several axes, of groups that are alike, or of two axes.
-An order is changed only where it says anything: between two actions on one axis whose groups meet in
-a unit. All others commute, but for sizes that not both axes divide.
+An order is changed only where it says anything: between two actions on one axis whose groups meet
+in a unit. All others commute, but for sizes that not both axes divide.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, pairwise
 
@@ -17,8 +18,13 @@ from search.problem import Problem
 from search.tied import classes
 from search.tree import MAX_DEPTH
 
-Place = Callable[[State], list[State]]
-"""Makes of a state those that differ from it at one place."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """`changes` makes of a state those that differ at these groups; without any, at all of them."""
+
+    groups: tuple[int, ...]
+    changes: Callable[[State], list[State]]
 
 
 class Space:
@@ -39,15 +45,24 @@ class Space:
 
     def places(self) -> list[Place]:
         """Where a state can be changed: each group, groups that are alike, two axes."""
-        alike = [partial(_alike, self, groups) for groups in self.alike]
-        axes = [partial(_exchanged, pair) for pair in combinations(self.axes, 2)]
-        return [*self.beside(self.bits), *alike, *axes]
+        alike = [
+            Place(groups=groups, changes=partial(_alike, self, groups)) for groups in self.alike
+        ]
+        pairs = combinations(self.axes, 2)
+        axes = [Place(groups=(), changes=partial(_exchanged, pair)) for pair in pairs]
+        return [*self.places_of(self.bits), *alike, *axes]
 
-    def beside(self, groups: Iterable[int]) -> list[Place]:
+    def places_of(self, groups: Iterable[int]) -> list[Place]:
         """The places that are single groups."""
-        return [partial(_all, self, group) for group in groups]
+        return [Place(groups=(g,), changes=partial(_all, self, g)) for g in groups]
+
+    def near(self, groups: Iterable[int]) -> set[int]:
+        """Groups and all that they meet."""
+        found = set(groups)
+        return found.union(*(self.meet[group] for group in found))
 
     def compete(self, one: Action, other: Action) -> bool:
+        """Whether it says anything which of two actions comes first."""
         return one.axis == other.axis and other.group in self.meet[one.group]
 
     def targets(self, axes: set[int]) -> Iterator[set[int]]:
@@ -68,7 +83,7 @@ class Space:
 
 def _all(space: Space, group: int, state: State) -> list[State]:
     """All that can be done with one group."""
-    kinds = (_dropped, _laid, _resolved, _reordered, _handed_over)
+    kinds = (_laid, _resolved, _reordered, _handed_over)
     return _distinct(state, (s for kind in kinds for s in kind(space, group, state)))
 
 
@@ -80,11 +95,6 @@ def _distinct(state: State, others: Iterator[State]) -> list[State]:
 
 def _mine(group: int, state: State) -> list[tuple[int, Action]]:
     return [(index, action) for index, action in enumerate(state) if action.group == group]
-
-
-def _dropped(space: Space, group: int, state: State) -> Iterator[State]:
-    for index, _ in _mine(group, state):
-        yield state[:index] + state[index + 1 :]
 
 
 def _laid(space: Space, group: int, state: State) -> Iterator[State]:
@@ -101,7 +111,10 @@ def _laid(space: Space, group: int, state: State) -> Iterator[State]:
 
 
 def over(state: State, bits: Mapping[int, int], axes: set[int]) -> Iterator[State]:
-    """Groups, each with its resolution order, over these axes and no others; where they are new, after the rest or before it."""
+    """Groups, each with its resolution order, over these axes and no others.
+
+    Where they are new they come after the rest, or before it.
+    """
     kept = tuple(a for a in state if a.group not in bits or a.axis in axes)
     having = {(a.group, a.axis) for a in kept}
     new = tuple(
@@ -130,7 +143,7 @@ def _reordered(space: Space, group: int, state: State) -> Iterator[State]:
 
 
 def _handed_over(space: Space, group: int, state: State) -> Iterator[State]:
-    """What a group has on an axis, or on all of its axes, to another that it meets or another axis."""
+    """What a group has on an axis, or on all of its axes, to a group that it meets or an axis."""
     mine, having = _mine(group, state), set(state)
     for index, action in mine:
         for other in space.meet[group]:

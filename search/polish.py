@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -42,11 +42,13 @@ def polish(
     An action that buys nothing is dropped, so that every decision of a plan pays. At most about
     `most` states are priced.
     """
-    return descend(problem, Space(problem).places(), state, cost, control, threads, most)
+    space = Space(problem)
+    return descend(problem, space, space.places(), state, cost, control, threads, most)
 
 
 def descend(
     problem: Problem,
+    space: Space,
     around: Sequence[Place],
     state: State,
     cost: float,
@@ -56,25 +58,37 @@ def descend(
 ) -> Polished:
     """The same at some places: the best change of each in turn, if it pays.
 
-    After a change the places go on from where they had got to: what was tried a moment ago is the
-    last to pay now. States are priced by chunks, small ones after a change, as what follows the
-    next change in a chunk is priced for nothing.
+    After a change those near it are looked at again, once the others have had their turn. States
+    are priced by chunks, small ones after a change, as what follows the next change in a chunk is
+    priced for nothing.
     """
-    evaluations, at, idle, size = 0, 0, 0, FIRST_CHUNK
-    while idle < len(around) and control.stop_reason() is None and evaluations < most:
-        chunk = _chunk(state, around, at, len(around) - idle, min(size, most - evaluations))
-        states = [each for neighbours in chunk for each in neighbours]
+    evaluations, size, waiting = 0, FIRST_CHUNK, dict.fromkeys(range(len(around)))
+    while waiting and control.stop_reason() is None and evaluations < most:
+        chunk = _chunk(state, around, waiting, min(size, most - evaluations))
+        states = [each for neighbours in chunk.values() for each in neighbours]
         costs = iter([value for value, _ in problem.costs(states, threads)])
         evaluations += len(states)
         size = min(2 * size, CHUNK)
-        for neighbours in chunk:
-            at, idle = (at + 1) % len(around), idle + 1
+        for place, neighbours in chunk.items():
+            del waiting[place]
             rows = zip(neighbours, islice(costs, len(neighbours)), strict=True)
             best = min(rows, key=worth, default=(state, cost))
             if worth(best) < worth((state, cost)) * (1 - LEAST):
-                (state, cost), idle, size = best, 0, FIRST_CHUNK
+                changed = {action.group for action in set(best[0]) ^ set(state)}
+                near = space.near(changed.union(around[place].groups))
+                waiting |= dict.fromkeys(_touched(around, near))
+                (state, cost), size = best, FIRST_CHUNK
                 break
     return Polished(state=state, cost=cost, evaluations=evaluations)
+
+
+def _touched(around: Sequence[Place], groups: set[int]) -> list[int]:
+    """The numbers of the places at which some of the groups are."""
+    return [
+        number
+        for number, place in enumerate(around)
+        if not place.groups or not groups.isdisjoint(place.groups)
+    ]
 
 
 def worth(priced: tuple[State, float]) -> float:
@@ -82,13 +96,14 @@ def worth(priced: tuple[State, float]) -> float:
     return priced[1] * (1 + MIN_GAIN) ** len(priced[0])
 
 
-def _chunk(state: State, around: Sequence[Place], at: int, most: int, size: int) -> list[list[State]]:
-    """What is around a state from one place on, up to so many places or so many states."""
-    chunk, count = list[list[State]](), 0
-    for offset in range(most):
-        neighbours = around[(at + offset) % len(around)](state)
-        chunk.append(neighbours)
-        count += len(neighbours)
+def _chunk(
+    state: State, around: Sequence[Place], waiting: Iterable[int], size: int
+) -> dict[int, list[State]]:
+    """What is around a state at the places that wait, up to about so many states."""
+    chunk, count = dict[int, list[State]](), 0
+    for number in waiting:
+        chunk[number] = around[number].changes(state)
+        count += len(chunk[number])
         if count >= size:
             break
     return chunk
