@@ -85,14 +85,14 @@ class _Search:
             before = self._cost
             reason = self._round()
             self._adopt()
+            if self._settings.helpers and self._cost < before:
+                self._improve(polish)
             if reason is None and self._cost > before * (1 - IMPROVED):
                 reason = "converged"
             elif reason is None and self._rollouts() >= self._settings.rollouts:
                 reason = "rollouts"
-            if self._settings.helpers and reason is None:
-                self._improve(polish, forced)
-            elif self._settings.helpers and self._cost < before:
-                self._improve(polish)
+            elif reason is None and self._settings.helpers:
+                self._improve(forced)
         return Found(
             state=self._best,
             cost=self._cost,
