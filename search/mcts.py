@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -17,7 +17,7 @@ from costmodel.scratch import Scratch, apart
 from search.beam import beam_over
 from search.forced import forced
 from search.front import new_bands
-from search.polish import Polished, polish
+from search.polish import MAX_EVALUATIONS, Polished, polish, worth
 from search.problem import Found, Problem, Settings, chunks
 from search.progress import Control, Progress
 from search.tied import moves, over_all_axes
@@ -30,6 +30,8 @@ LOOK_SECONDS = 0.02
 MAX_CHILD_CELLS = 1 << 25
 BEAM_EVALUATIONS, BEAM_DEPTH = 3_000, 16
 """So many states may a beam of the second start price; it is as wide as that allows."""
+START_EVALUATIONS = 3_000
+"""States that polishing of the starts prices until no further one is begun."""
 IMPROVED = 1e-4
 """A round counts as better when the cost falls by more than this part."""
 
@@ -80,7 +82,7 @@ class _Search:
         self._adopt()
         if reason is None and self._settings.helpers:
             self._second_start()
-            self._improve(polish, forced)
+            self._improve(forced)
         while reason is None:
             before = self._cost
             reason = self._round()
@@ -155,17 +157,31 @@ class _Search:
             self._best = tuple(self._problem.actions[index] for index in path)
             self._cost, self._memory = self._measure(self._best)
 
-    def _improve(self, *ways: Callable[..., Polished]) -> None:
-        """Change the best state where that pays, in several ways one after another."""
-        for improve in ways:
-            found = improve(
-                self._problem, self._best, self._cost, self._control, self._settings.threads
-            )
-            self._extra += found.evaluations
-            self._take(found.state)
+    def _improve(self, way: Callable[..., Polished]) -> None:
+        """Change the best state where that pays."""
+        found = way(self._problem, self._best, self._cost, self._control, self._settings.threads)
+        self._extra += found.evaluations
+        self._take(found.state)
 
     def _second_start(self) -> None:
-        """Take what beams over moves of alike groups find, where it is better."""
+        """Polish what the round and beams over moves of alike groups found, and take the best.
+
+        The cheapest is polished to its end. The others follow while that is quick: a dearer one
+        may have the better end.
+        """
+        starts = sorted([(self._cost, self._best), *self._beams()])
+        spent, ends = 0, list[Polished]()
+        for cost, state in dict.fromkeys(starts):
+            most = MAX_EVALUATIONS if not ends else START_EVALUATIONS - spent
+            if most > 0:
+                threads = self._settings.threads
+                ends.append(polish(self._problem, state, cost, self._control, threads, most))
+                spent += ends[-1].evaluations
+        self._extra += spent
+        self._take(min(ends, key=lambda end: worth((end.state, end.cost))).state)
+
+    def _beams(self) -> Iterator[tuple[float, State]]:
+        """What beams find over moves of alike groups: over all axes at once, over single ones."""
         single = moves(self._problem)
         joined = over_all_axes(single)
         for steps in (joined, single) if len(joined) < len(single) else (single,):
@@ -178,8 +194,7 @@ class _Search:
             )
             found = beam_over(steps, self._problem, narrow, self._control.quiet())
             self._extra += found.evaluations
-            if found.cost < self._cost:
-                self._take(found.state)
+            yield found.cost, found.state
 
     def _take(self, state: State) -> None:
         if state != self._best:
