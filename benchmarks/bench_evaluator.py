@@ -36,7 +36,7 @@ from costmodel.tables import Tables
 from examples import gemma
 from search.actions import action_space
 from search.mcts import _Search
-from search.polish import _neighbours
+from search.neighbours import Space
 from search.problem import Problem, Settings
 from search.progress import Control
 from search.warm import warm_kernels
@@ -100,7 +100,8 @@ def states_per_second(problem: Problem) -> float:
 
 def neighbours_per_second(problem: Problem) -> float:
     """The states one change away from one of five actions, on one thread."""
-    states = _neighbours(problem, problem.actions[:5])
+    five = problem.actions[:5]
+    states = [state for place in Space(problem).places() for state in place.changes(five)]
     rounds = 1 + STATES // len(states)
     started = time.perf_counter()
     for _ in range(rounds):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -13,12 +14,13 @@ import numpy as np
 from analysis.program import Floats, Ints
 from costmodel.evaluator import State
 from costmodel.scratch import Scratch, apart
-from search.beam import beam
+from search.beam import beam_over
+from search.forced import forced
 from search.front import new_bands
-from search.polish import polish
+from search.polish import MAX_EVALUATIONS, Polished, polish, worth
 from search.problem import Found, Problem, Settings, chunks
 from search.progress import Control, Progress
-from search.tied import moves, tied
+from search.tied import moves, over_all_axes
 from search.tree import MAX_DEPTH, SELECTIONS, SHAPINGS, TINY, Agent, Rules, Tree, grow
 
 CHUNK = 32
@@ -26,8 +28,10 @@ CHUNK = 32
 LOOK_SECONDS = 0.02
 """A chunk that takes longer than this is halved next time: a cancel is heard soon."""
 MAX_CHILD_CELLS = 1 << 25
-BEAM_EVALUATIONS, BEAM_DEPTH = 5_000, 16
-"""About as many states may the second start price; its beam is as wide as that allows."""
+BEAM_EVALUATIONS, BEAM_DEPTH = 3_000, 16
+"""So many states may a beam of the second start price; it is as wide as that allows."""
+START_EVALUATIONS = 3_000
+"""States that polishing of the starts prices until no further one is begun."""
 IMPROVED = 1e-4
 """A round counts as better when the cost falls by more than this part."""
 
@@ -71,24 +75,26 @@ class _Search:
     def run(self) -> Found:
         """Rounds from the best state so far until one does not improve it.
 
-        After the first of them a beam starts from nothing, which sees pairs of decisions that the
-        trajectories may have missed; the better of the two is polished and built on.
+        After the first of them beams start from nothing, which see what trajectories may have
+        missed; the best of all is improved and built on.
         """
         reason = self._round()
         self._adopt()
         if reason is None and self._settings.helpers:
             self._second_start()
-            self._polish()
+            self._improve(forced)
         while reason is None:
             before = self._cost
             reason = self._round()
             self._adopt()
+            if self._settings.helpers and self._cost < before:
+                self._improve(polish)
             if reason is None and self._cost > before * (1 - IMPROVED):
                 reason = "converged"
             elif reason is None and self._rollouts() >= self._settings.rollouts:
                 reason = "rollouts"
-            if self._settings.helpers and (reason is None or self._cost < before):
-                self._polish()
+            elif reason is None and self._settings.helpers:
+                self._improve(forced)
         return Found(
             state=self._best,
             cost=self._cost,
@@ -108,6 +114,8 @@ class _Search:
         quota = min(settings.round_rollouts, settings.rollouts - self._rollouts())
         if quota <= 0:
             return "rollouts"
+        if len(self._best) >= self._rules.depth:
+            return self._control.stop_reason()  # no trajectory can be longer than this
         if settings.threads == 1:
             self._work(self._workers[0], prefix, quota)
         else:
@@ -149,24 +157,44 @@ class _Search:
             self._best = tuple(self._problem.actions[index] for index in path)
             self._cost, self._memory = self._measure(self._best)
 
-    def _polish(self) -> None:
-        """Polish the best state."""
-        threads = self._settings.threads
-        found = polish(self._problem, self._best, self._cost, self._control, threads)
+    def _improve(self, way: Callable[..., Polished]) -> None:
+        """Change the best state where that pays."""
+        found = way(self._problem, self._best, self._cost, self._control, self._settings.threads)
         self._extra += found.evaluations
         self._take(found.state)
 
     def _second_start(self) -> None:
-        """Take what beams over actions and over moves of alike groups find, where it is better."""
-        problem, settings = self._problem, self._settings
-        width = BEAM_EVALUATIONS // (BEAM_DEPTH * len(problem.actions))
-        narrow = replace(settings, beam_width=max(1, min(width, settings.beam_width)))
-        alike = len(moves(problem)) < len(problem.actions)
-        for start in (beam, tied) if alike else (beam,):
-            found = start(problem, narrow, self._control.quiet())
+        """Polish what the round and beams over moves of alike groups found, and take the best.
+
+        The cheapest is polished to its end. The others follow while that is quick: a dearer one
+        may have the better end.
+        """
+        starts = sorted([(self._cost, self._best), *self._beams()])
+        spent, ends = 0, list[Polished]()
+        for cost, state in dict.fromkeys(starts):
+            most = MAX_EVALUATIONS if not ends else START_EVALUATIONS - spent
+            if most > 0:
+                threads = self._settings.threads
+                ends.append(polish(self._problem, state, cost, self._control, threads, most))
+                spent += ends[-1].evaluations
+        self._extra += spent
+        self._take(min(ends, key=lambda end: worth((end.state, end.cost))).state)
+
+    def _beams(self) -> Iterator[tuple[float, State]]:
+        """What beams find over moves of alike groups: over all axes at once, over single ones."""
+        single = moves(self._problem)
+        joined = over_all_axes(single)
+        for steps in (joined, single) if len(joined) < len(single) else (single,):
+            width = BEAM_EVALUATIONS // (BEAM_DEPTH * len(steps))
+            narrow = replace(
+                self._settings,
+                beam_width=max(1, min(width, self._settings.beam_width)),
+                rollouts=BEAM_EVALUATIONS,
+                depth=MAX_DEPTH,
+            )
+            found = beam_over(steps, self._problem, narrow, self._control.quiet())
             self._extra += found.evaluations
-            if found.cost < self._cost:
-                self._take(found.state)
+            yield found.cost, found.state
 
     def _take(self, state: State) -> None:
         if state != self._best:

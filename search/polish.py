@@ -1,19 +1,23 @@
-"""Local improvement of a finished state: drop, replace, move or add single actions."""
+"""Local improvement of a finished state by changes of one place; see `neighbours`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from costmodel.evaluator import State
+from search.neighbours import Place, Space
 from search.problem import CHUNK, Problem
 from search.progress import Control
-from search.tree import MAX_DEPTH
 
 MAX_EVALUATIONS = 20_000
 """States that one polish may price; a long state of a large program has more neighbours."""
 FIRST_CHUNK = 8
 MIN_GAIN = 1e-4
-"""A change must lower C(s) by this part; an action that buys less is dropped."""
+"""An action must lower C(s) by this part; one that buys less is dropped."""
+LEAST = 1e-6
+"""A change must better a state by this part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,48 +37,73 @@ def polish(
     threads: int = 1,
     most: int = MAX_EVALUATIONS,
 ) -> Polished:
-    """Take each single change that lowers C(s), over and over, until none does.
+    """Take each change of one place that lowers C(s), over and over, until none does.
 
-    An action that buys nothing is dropped, so that every decision of a plan pays. After a change
-    the neighbours of the new state are tried from where those of the old one had got to: what was
-    tried a moment ago is the last to pay now. They are priced by chunks, small ones after a change,
-    as what follows the next change in a chunk is priced for nothing. At most `most` are priced.
+    An action that buys nothing is dropped, so that every decision of a plan pays. At most about
+    `most` states are priced.
     """
-    evaluations, place, idle, size = 0, 0, 0, FIRST_CHUNK
-    neighbours = _neighbours(problem, state)
-    while idle < len(neighbours):
-        if control.stop_reason() is not None or evaluations >= most:
-            break
-        count = min(size, len(neighbours) - idle, most - evaluations)
-        around = range(place, place + count)
-        chunk = [neighbours[each % len(neighbours)] for each in around]
-        priced = problem.costs(chunk, threads)
-        evaluations += len(chunk)
+    space = Space(problem)
+    return descend(problem, space, space.places(), state, cost, control, threads, most)
+
+
+def descend(
+    problem: Problem,
+    space: Space,
+    around: Sequence[Place],
+    state: State,
+    cost: float,
+    control: Control,
+    threads: int,
+    most: int,
+) -> Polished:
+    """The same at some places: the best change of each in turn, if it pays.
+
+    After a change those near it are looked at again, once the others have had their turn. States
+    are priced by chunks, small ones after a change, as what follows the next change in a chunk is
+    priced for nothing.
+    """
+    evaluations, size, waiting = 0, FIRST_CHUNK, dict.fromkeys(range(len(around)))
+    while waiting and control.stop_reason() is None and evaluations < most:
+        chunk = _chunk(state, around, waiting, min(size, most - evaluations))
+        states = [each for neighbours in chunk.values() for each in neighbours]
+        costs = iter([value for value, _ in problem.costs(states, threads)])
+        evaluations += len(states)
         size = min(2 * size, CHUNK)
-        for neighbour, (value, _) in zip(chunk, priced, strict=True):
-            place, idle = place + 1, idle + 1
-            shorter = len(neighbour) < len(state)
-            if value < cost * (1 + MIN_GAIN if shorter else 1 - MIN_GAIN):
-                state, cost, idle, size = neighbour, value, 0, FIRST_CHUNK
-                neighbours = _neighbours(problem, state)
+        for place, neighbours in chunk.items():
+            del waiting[place]
+            rows = zip(neighbours, islice(costs, len(neighbours)), strict=True)
+            best = min(rows, key=worth, default=(state, cost))
+            if worth(best) < worth((state, cost)) * (1 - LEAST):
+                changed = {action.group for action in set(best[0]) ^ set(state)}
+                near = space.near(changed.union(around[place].groups))
+                waiting |= dict.fromkeys(_touched(around, near))
+                (state, cost), size = best, FIRST_CHUNK
                 break
     return Polished(state=state, cost=cost, evaluations=evaluations)
 
 
-def _neighbours(problem: Problem, state: State) -> list[State]:
-    """States one change away: an action dropped, moved, replaced or added."""
-    around = range(len(state))
-    fresh = [action for action in problem.actions if action not in set(state)]
-    dropped = [state[:index] + state[index + 1 :] for index in around]
-    moved = [
-        (*rest[:target], state[index], *rest[target:])
-        for index, rest in enumerate(dropped)
-        for target in around
-        if target != index
+def _touched(around: Sequence[Place], groups: set[int]) -> list[int]:
+    """The numbers of the places at which some of the groups are."""
+    return [
+        number
+        for number, place in enumerate(around)
+        if not place.groups or not groups.isdisjoint(place.groups)
     ]
-    replaced = [
-        (*state[:index], action, *state[index + 1 :]) for index in around for action in fresh
-    ]
-    room = fresh if len(state) < MAX_DEPTH else []
-    added = [grown for action in room for grown in ((*state, action), (action, *state))]
-    return [*dropped, *moved, *replaced, *added]
+
+
+def worth(priced: tuple[State, float]) -> float:
+    """What is made lower: C(s), dearer for each action so that each has to pay."""
+    return priced[1] * (1 + MIN_GAIN) ** len(priced[0])
+
+
+def _chunk(
+    state: State, around: Sequence[Place], waiting: Iterable[int], size: int
+) -> dict[int, list[State]]:
+    """What is around a state at the places that wait, up to about so many states."""
+    chunk, count = dict[int, list[State]](), 0
+    for number in waiting:
+        chunk[number] = around[number].changes(state)
+        count += len(chunk[number])
+        if count >= size:
+            break
+    return chunk

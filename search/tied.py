@@ -7,6 +7,7 @@ what is best for one of them is often best for all, but not for one alone.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 
 from costmodel.evaluator import Action, State
@@ -22,11 +23,28 @@ def tied(problem: Problem, settings: Settings, control: Control) -> Found:
 
 def moves(problem: Problem) -> list[State]:
     """The moves of all classes; a group that is like no other is moved by itself."""
-    alike: defaultdict[tuple[object, int, int], list[Action]] = defaultdict(list)
-    shapes = _shapes(problem)
+    number = {group: n for n, alike in enumerate(classes(problem)) for group in alike}
+    found: defaultdict[tuple[int, int, int], list[Action]] = defaultdict(list)
     for action in problem.actions:
-        alike[shapes[action.group], action.axis, action.bits].append(action)
-    return list(map(tuple, alike.values()))
+        found[number[action.group], action.axis, action.bits].append(action)
+    return list(map(tuple, found.values()))
+
+
+def over_all_axes(single: Sequence[State]) -> list[State]:
+    """Moves over one axis, joined to moves over all axes at once: those of a mesh of one axis."""
+    joined: defaultdict[frozenset[tuple[int, int]], list[Action]] = defaultdict(list)
+    for move in single:
+        joined[frozenset((action.group, action.bits) for action in move)] += move
+    return list(map(tuple, joined.values()))
+
+
+def classes(problem: Problem) -> list[tuple[int, ...]]:
+    """The colour groups of the actions, those that are alike together."""
+    kinds = _shapes(problem)
+    found: defaultdict[frozenset[tuple[int, ...]], dict[int, None]] = defaultdict(dict)
+    for action in problem.actions:
+        found[kinds[action.group]][action.group] = None
+    return list(map(tuple, found.values()))
 
 
 def _shapes(problem: Problem) -> dict[int, frozenset[tuple[int, ...]]]:

@@ -28,7 +28,7 @@ DEAD = -1
 PUCT, LOG = SELECTIONS.index("puct"), SHAPINGS.index("log")
 TINY = 1e-12
 """Below any C(s) of a program that has work."""
-MAX_DEPTH = 64
+MAX_DEPTH = 128
 PROBES = 64
 
 

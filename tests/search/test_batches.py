@@ -8,7 +8,8 @@ import pytest
 
 from costmodel.evaluator import State
 from search.beam import beam
-from search.polish import MIN_GAIN, _neighbours, polish
+from search.neighbours import Space
+from search.polish import LEAST, _touched, polish, worth
 from search.problem import CHUNK, Problem, Settings, chunks
 from search.progress import Control
 from search.simple import greedy
@@ -19,15 +20,19 @@ from tests.search.problems import gemma_problem, problem_of
 
 def polished_one_by_one(problem: Problem, state: State, cost: float) -> State:
     """What polishing is, without chunks."""
-    place, idle, neighbours = 0, 0, _neighbours(problem, state)
-    while idle < len(neighbours):
-        neighbour = neighbours[place % len(neighbours)]
-        priced, _ = problem.cost(neighbour)
-        place, idle = place + 1, idle + 1
-        gain = MIN_GAIN if len(neighbour) < len(state) else -MIN_GAIN
-        if priced < cost * (1 + gain):
-            state, cost, idle = neighbour, priced, 0
-            neighbours = _neighbours(problem, state)
+    space = Space(problem)
+    around = space.places()
+    waiting = dict.fromkeys(range(len(around)))
+    while waiting:
+        number = next(iter(waiting))
+        del waiting[number]
+        priced = [(other, problem.cost(other)[0]) for other in around[number].changes(state)]
+        best = min(priced, key=worth, default=(state, cost))
+        if worth(best) < worth((state, cost)) * (1 - LEAST):
+            changed = {action.group for action in set(best[0]) ^ set(state)}
+            near = space.near(changed.union(around[number].groups))
+            waiting |= dict.fromkeys(_touched(around, near))
+            state, cost = best
     return state
 
 
