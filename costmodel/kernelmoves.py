@@ -82,6 +82,20 @@ def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> 
 
 
 @inner
+def _is_behind(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> bool:
+    """Whether what of a row's sums is not scattered is summed behind the loop that adds them up.
+
+    Not where it is cut afterwards, or moved: the loop would add something else.
+    """
+    if row < 0 or t.part_behind[row] <= 1.0:
+        return False
+    gathered, moved, sliced = _changes(t, s, source, target)
+    scattered, again = _taken(t, s, source, target, reduced, row)
+    cut = sliced & reduced & ~scattered
+    return (reduced & ~scattered) != 0 and (gathered | moved | again | cut) == 0
+
+
+@inner
 def reshard(
     t: Any,
     s: Any,
@@ -110,7 +124,10 @@ def reshard(
     sliced &= ~scattered
     if sliced & ~summed:
         size /= t.axes_shards[sliced & ~summed]
-    if summed:
+    if summed and _is_behind(t, s, source, target, reduced, row):
+        times, size = weight / t.part_behind[row], size * t.part_widened[row]
+        seconds += collective(t, s, ALL_REDUCE, summed, size, times)
+    elif summed:
         seconds += collective(t, s, ALL_REDUCE, summed, size, weight)
     if again:
         seconds += collective(t, s, ALL_GATHER, again, size * t.axes_shards[again], weight)
@@ -163,7 +180,7 @@ def partials(t: Any, s: Any) -> float:
         reduced, spent = 0, 0.0
         for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
             reduced |= s.mask[t.part_item[k]]
-        s.reduced[row] = reduced
+        s.reduced[row], s.behind[row] = reduced, False
         for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
             computed, defined = t.part_computed[k], t.part_defined[k]
             s.turn_seconds[k] = 0.0
@@ -173,6 +190,8 @@ def partials(t: Any, s: Any) -> float:
                 mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
                 weight = t.part_weight[row]
                 spent += reshard(t, s, computed, defined, reduced, row, 1.0, weight)
+                whole = s.local[computed] == s.local[defined]
+                s.behind[row] = whole and _is_behind(t, s, computed, defined, reduced, row)
                 remember(t, s, k, row, computed, defined, 1.0, weight)
         s.part_seconds[row] = spent
     return total(s.part_seconds)
@@ -189,7 +208,7 @@ def unfused_sums(t: Any, s: Any) -> float:
         if not is_stale(t, s, PARTIALS, row):
             continue
         s.stored_seconds[row] = 0.0
-        if s.reduced[row]:
+        if s.reduced[row] and not s.behind[row]:
             for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
                 weight, place = t.part_weight[row], k - t.part_result_start[row]
                 moved = weight * t.part_passes[row] * s.local[t.part_defined[k]]

@@ -59,7 +59,8 @@ class Tables(NamedTuple):
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's or a lookup's, the row that they are added to before
     that, `part_passes` over what is made of them once they are added up, `part_batch` dimensions of
-    a batch.
+    a batch, `part_behind` runs of a loop behind which they may be summed, in elements that are
+    `part_widened` times as wide.
     Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
@@ -129,6 +130,8 @@ class Tables(NamedTuple):
     part_before: Ints
     part_passes: Floats
     part_batch: Ints
+    part_behind: Floats
+    part_widened: Floats
     edge_weight: Floats
     edge_from: Ints
     edge_given: Ints
@@ -216,7 +219,7 @@ def _build(
         | _fixed_columns(layouts)
         | _tensor_columns(layouts)
         | root_columns(listing.roots)
-        | _partial_columns(analysis.program, listing)
+        | _partial_columns(analysis.program, listing, policy.around)
         | _edge_columns(listing.edges)
         | _halo_columns(listing.halos)
         | memory_columns(listing.intervals)
@@ -311,7 +314,8 @@ def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _partial_columns(program: Program, listing: Listing) -> dict[str, Any]:
+def _partial_columns(program: Program, listing: Listing, widened: bool) -> dict[str, Any]:
+    """Sums behind a loop are of what it carries if `widened`, else of what the op makes."""
     rows = listing.partials
     results = [row[1] for row in rows]
     return {
@@ -325,6 +329,8 @@ def _partial_columns(program: Program, listing: Listing) -> dict[str, Any]:
         "part_lookup": ints([row[2] == LOOKUP for row in rows]),
         "part_before": ints([row[3] for row in rows]),
         "part_batch": ints([row[4] for row in rows]),
+        "part_behind": floats([row[5][0] for row in rows]),
+        "part_widened": floats([row[5][1] if widened else 1.0 for row in rows]),
         "part_passes": _passes(program, listing),
     }
 
