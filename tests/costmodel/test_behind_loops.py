@@ -154,6 +154,21 @@ def test_a_product_that_is_summed_behind_a_loop_is_not_stored() -> None:
     assert [h.bytes for h in other_sum] == [WHOLE]
 
 
+def test_what_is_added_to_a_carried_value_is_written_over_it() -> None:
+    """One buffer holds the sum at all times; what reads the value elsewhere too needs another."""
+
+    def held(body: Body) -> float:
+        priced = Priced(module(body), "a=2", TPU)
+        arguments = 4 * RUNS * ROWS * (LEFT + RIGHT)
+        return priced.peak() - arguments
+
+    counters = 64
+    assert WHOLE <= held(added_up) < WHOLE + counters
+    assert WHOLE <= held(subtracted) < WHOLE + counters
+    assert held(lambda c, x, w: (c[::-1] + gradient(x, w), None)) >= 2 * WHOLE
+    assert held(lambda c, x, w: (jnp.maximum(c, 0.0) * 2.0 + gradient(x, w), c)) >= 2 * WHOLE
+
+
 def test_what_no_loop_adds_up_is_summed_where_it_is_made() -> None:
     def step(x: Any, w: Any) -> Any:
         return gradient(x[0], w[0]) + 1.0
