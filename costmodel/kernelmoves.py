@@ -19,7 +19,7 @@ from costmodel.kerneljournal import (
     note,
     note_collective,
 )
-from costmodel.kernelorders import remember
+from costmodel.kernelorders import duration, remember, remember_scattered
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = map(int, Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
@@ -29,14 +29,10 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float) -> float:
     """Seconds of one collective over `axes`, counted `weight` times.
 
-    `size` is the larger of what goes in and comes out on one device, in bytes. The small kernels
-    that are launched beside it, to cut, pack and put in place, are part of it.
+    `size` is the larger of what goes in and comes out on one device, in bytes.
     """
     wire = size * t.axes_wire[kind, axes]
-    seconds = t.axes_alpha[kind, axes, 0] + t.axes_beta[kind, axes, 0] * size
-    for k in range(1, t.axes_alpha.shape[2]):
-        seconds = min(seconds, t.axes_alpha[kind, axes, k] + t.axes_beta[kind, axes, k] * size)
-    seconds = weight * (seconds + t.launched[kind])
+    seconds = weight * duration(t, kind, axes, size)
     note_collective(s.journal, s.noted, kind, axes, weight, weight * wire, seconds)
     return seconds
 
@@ -183,7 +179,7 @@ def partials(t: Any, s: Any) -> float:
         s.reduced[row], s.behind[row] = reduced, False
         for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
             computed, defined = t.part_computed[k], t.part_defined[k]
-            s.turn_seconds[k] = 0.0
+            s.turn_seconds[k], s.cut_axes[k] = 0.0, 0
             if reduced and _is_added(t, s, row):
                 continue
             if reduced or not same(t, s, computed, defined):
@@ -193,6 +189,8 @@ def partials(t: Any, s: Any) -> float:
                 whole = s.local[computed] == s.local[defined]
                 s.behind[row] = whole and _is_behind(t, s, computed, defined, reduced, row)
                 remember(t, s, k, row, computed, defined, 1.0, weight)
+                scattered, _ = _taken(t, s, computed, defined, reduced, row)
+                remember_scattered(t, s, k, row, scattered, reduced, s.local[computed])
         s.part_seconds[row] = spent
     return total(s.part_seconds)
 

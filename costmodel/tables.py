@@ -70,8 +70,10 @@ class Tables(NamedTuple):
     event, what they add up to until `sum_to`, `X_count` of what is alike. `on_chip_buffers` bytes
     of what is alive briefly (`X_short`; not what `main` returns) in pieces of up to `on_chip_piece`
     may be on the chip, of what collectives read or write where `on_chip_sent`. `summed_whole`: the
-    axes over which together nothing is scattered, 0 for none; `narrows`: an f32 that only products
-    read travels in 16 bits (`edge_to_narrow` and `copy_narrow`, as in `rows`).
+    axes over which together nothing is scattered, 0 for none; `sums_in_turn`: a sum over several
+    dimensions runs over the axes of the first, then of the next, and not in the mesh's order;
+    `narrows`: an f32 that only products read travels in 16 bits (`edge_to_narrow` and
+    `copy_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
@@ -180,6 +182,7 @@ class Tables(NamedTuple):
     unit_tensor_start: Ints
     unit_tensor: Ints
     summed_whole: int
+    sums_in_turn: bool
     narrows: bool
     axis_size: Ints
     axes_shards: Ints
@@ -231,6 +234,7 @@ def _build(
         **_mesh_columns(mesh, device, columns["item_fixed"]),
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
+        sums_in_turn=policy.around,
         narrows=policy.around,
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
