@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from analysis.program import LOOP_BEGIN, LOOP_END, Ints, Program
-from costmodel.roles import Role, role
+from costmodel.roles import CHEAP, Role, role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,8 @@ class Buffers:
 
     A loop's condition, body argument and result share one. Its initial value does when it is not
     needed afterwards, or when the loop only passes it on; what the body yields does when it was
-    made by updating the carried buffer. Outside loops an update takes over a buffer that dies.
+    made by updating the carried buffer, or by arithmetic that alone reads that: it is written over.
+    Outside loops an update takes over a buffer that dies.
     """
 
     def __init__(self, program: Program, last: Ints) -> None:
@@ -56,6 +59,7 @@ class Buffers:
         self._parent: dict[int, int] = {}
         self._arguments = {argument.value for argument in program.arguments}
         self._updates = _updated(program)
+        self._uses = np.bincount(program.use_value, minlength=program.values).tolist()
         self._join_updates()
         for slot in loop_slots(program):
             self._join_slot(slot)
@@ -90,8 +94,14 @@ class Buffers:
         dies = self._last[slot.init] <= slot.begin and slot.init not in self._arguments
         if passed_on or dies:
             self._join(slot.init, slot.body)
-        if self._updates_of(slot.yielded) == slot.body:
+        if self._updates_of(slot.yielded) == slot.body or self._is_written_over(slot):
             self._join(slot.body, slot.yielded)
+
+    def _is_written_over(self, slot: Slot) -> bool:
+        program, maker = self._program, self._program.makers[slot.yielded]
+        reads = [program.sources[use] for use in program.uses_of(maker)]
+        alone = slot.body in reads and self._uses[slot.body] == 1
+        return alone and program.kind(maker) in CHEAP and alike(program, slot.body, slot.yielded)
 
     def _updates_of(self, value: int) -> int:
         """The buffer that a chain of updates began with."""

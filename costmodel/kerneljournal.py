@@ -92,6 +92,18 @@ def note(
 
 
 @inner
+def replace_collective(
+    journal: Any, noted: Any, row: int, place: int, kinds: tuple[int, int], size: float,
+    seconds: float,
+) -> None:  # fmt: skip
+    """Write the second kind of collective over the first (row of partials, place in it)."""
+    for n in range(min(noted[0], len(journal))):
+        of = journal[n, TABLE] == PARTIAL and journal[n, ROW] == row and journal[n, PLACE] == place
+        if of and journal[n, KIND] == kinds[0]:
+            journal[n, KIND], journal[n, SIZE], journal[n, SECONDS] = kinds[1], size, seconds
+
+
+@inner
 def note_collective(
     journal: Any, noted: Any, kind: int, axes: int, count: float, size: float, seconds: float
 ) -> None:

@@ -106,7 +106,7 @@ def _add_sums(t: Any, s: Any) -> None:
     """Partial sums that are scattered live beside the result; others are summed in place.
 
     A result that would have been fused away is stored to be summed, until something is computed
-    of it.
+    of it. What is summed behind a loop is not.
     """
     for k in range(len(t.sum_row)):
         if not is_stale(t, s, SUMS, k):
@@ -116,7 +116,7 @@ def _add_sums(t: Any, s: Any) -> None:
         size, summed = 0.0, 0.0
         if s.reduced[row]:
             size = whole if left < whole else 0.0
-            summed = 0.0 if t.sum_stored[k] else left
+            summed = 0.0 if t.sum_stored[k] or s.behind[row] else left
         at, to, count = t.sum_at[k], t.sum_to[k], t.sum_count[k]
         _hold(t, s, s.sum_held, SUM, k, at, t.sum_last[k], count * size, _sent(t, whole))
         piece = _sent(t, summed) if t.sum_short[k] else np.inf

@@ -19,7 +19,7 @@ from costmodel.kerneljournal import (
     note,
     note_collective,
 )
-from costmodel.kernelorders import remember
+from costmodel.kernelorders import duration, remember, remember_scattered
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = map(int, Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
@@ -29,14 +29,10 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float) -> float:
     """Seconds of one collective over `axes`, counted `weight` times.
 
-    `size` is the larger of what goes in and comes out on one device, in bytes. The small kernels
-    that are launched beside it, to cut, pack and put in place, are part of it.
+    `size` is the larger of what goes in and comes out on one device, in bytes.
     """
     wire = size * t.axes_wire[kind, axes]
-    seconds = t.axes_alpha[kind, axes, 0] + t.axes_beta[kind, axes, 0] * size
-    for k in range(1, t.axes_alpha.shape[2]):
-        seconds = min(seconds, t.axes_alpha[kind, axes, k] + t.axes_beta[kind, axes, k] * size)
-    seconds = weight * (seconds + t.launched[kind])
+    seconds = weight * duration(t, kind, axes, size)
     note_collective(s.journal, s.noted, kind, axes, weight, weight * wire, seconds)
     return seconds
 
@@ -82,6 +78,20 @@ def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> 
 
 
 @inner
+def _is_behind(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> bool:
+    """Whether what of a row's sums is not scattered is summed behind the loop that adds them up.
+
+    Not where it is cut afterwards, or moved: the loop would add something else.
+    """
+    if row < 0 or t.part_behind[row] <= 1.0:
+        return False
+    gathered, moved, sliced = _changes(t, s, source, target)
+    scattered, again = _taken(t, s, source, target, reduced, row)
+    cut = sliced & reduced & ~scattered
+    return (reduced & ~scattered) != 0 and (gathered | moved | again | cut) == 0
+
+
+@inner
 def reshard(
     t: Any,
     s: Any,
@@ -110,7 +120,10 @@ def reshard(
     sliced &= ~scattered
     if sliced & ~summed:
         size /= t.axes_shards[sliced & ~summed]
-    if summed:
+    if summed and _is_behind(t, s, source, target, reduced, row):
+        times, size = weight / t.part_behind[row], size * t.part_widened[row]
+        seconds += collective(t, s, ALL_REDUCE, summed, size, times)
+    elif summed:
         seconds += collective(t, s, ALL_REDUCE, summed, size, weight)
     if again:
         seconds += collective(t, s, ALL_GATHER, again, size * t.axes_shards[again], weight)
@@ -163,17 +176,21 @@ def partials(t: Any, s: Any) -> float:
         reduced, spent = 0, 0.0
         for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
             reduced |= s.mask[t.part_item[k]]
-        s.reduced[row] = reduced
+        s.reduced[row], s.behind[row] = reduced, False
         for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
             computed, defined = t.part_computed[k], t.part_defined[k]
-            s.turn_seconds[k] = 0.0
+            s.turn_seconds[k], s.cut_axes[k] = 0.0, 0
             if reduced and _is_added(t, s, row):
                 continue
             if reduced or not same(t, s, computed, defined):
                 mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
                 weight = t.part_weight[row]
                 spent += reshard(t, s, computed, defined, reduced, row, 1.0, weight)
+                whole = s.local[computed] == s.local[defined]
+                s.behind[row] = whole and _is_behind(t, s, computed, defined, reduced, row)
                 remember(t, s, k, row, computed, defined, 1.0, weight)
+                scattered, _ = _taken(t, s, computed, defined, reduced, row)
+                remember_scattered(t, s, k, row, scattered, reduced, s.local[computed])
         s.part_seconds[row] = spent
     return total(s.part_seconds)
 
@@ -189,7 +206,7 @@ def unfused_sums(t: Any, s: Any) -> float:
         if not is_stale(t, s, PARTIALS, row):
             continue
         s.stored_seconds[row] = 0.0
-        if s.reduced[row]:
+        if s.reduced[row] and not s.behind[row]:
             for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
                 weight, place = t.part_weight[row], k - t.part_result_start[row]
                 moved = weight * t.part_passes[row] * s.local[t.part_defined[k]]

@@ -18,7 +18,7 @@ from costmodel.kernelchanges import mark_changes, overwrite, total
 from costmodel.kerneljournal import FLOOR, Bound, note
 from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
-from costmodel.kernelorders import reorders
+from costmodel.kernelorders import reorders, summed_whole
 from costmodel.kernelroots import roots
 
 BYTES = int(Bound.BYTES)
@@ -159,6 +159,7 @@ def price(t: Any, s: Any) -> tuple[float, float, float]:
     compute = roots(t, s)
     communication = partials(t, s) + edges(t, s) + halos(t, s)
     communication += reorders(t, s)
+    communication += summed_whole(t, s)
     compute += unfused_sums(t, s) + total(s.local_seconds)
     return compute + _main_memory(t, s, compute), communication, peak_bytes(t, s)
 

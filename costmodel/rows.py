@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from analysis.program import FactorKind, Program
 from analysis.types import itemsize
 from costmodel.addends import SCATTER, added_up
+from costmodel.behindloops import HERE, Behind, summed_behind
 from costmodel.columns import ints
 from costmodel.flops import BATCH, Sides
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
 
-PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int, int]
+PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int, int, Behind]
 """(items, (computed, defined) tensor of each result, what makes it, row summed before, how many
-of the first dimensions of a product are of a batch)."""
+of the first dimensions of a product are of a batch, the loop behind which it may be summed)."""
 OTHER, PRODUCT, LOOKUP = range(3)
 """What makes partial sums: a product, a gather whose indexed dimension is sharded, others."""
 EdgeRow = tuple[int, tuple[tuple[int, float, int], ...], bool]
@@ -73,7 +74,7 @@ def partial_rows(
     numbers: dict[PartialRow, int] = {}
     of_op: dict[int, int] = {}
     reductions = _factors_by_op(program, FactorKind.REDUCTION)
-    leaders = added_up(program)
+    leaders, behind = added_up(program), summed_behind(program)
     changing = program.value_op[
         (layouts.result_tensor != layouts.value_tensor) & ~program.constant
     ].tolist()
@@ -85,7 +86,8 @@ def partial_rows(
         results = tuple(pairs[value] for value in program.values_of(op) if not constant[value])
         if results:
             before = of_op.get(leaders.get(op, -1), -1)
-            row = (items, results, _maker(program.kind(op)), before, _batched(sides.get(op, ())))
+            maker, batched = _maker(program.kind(op)), _batched(sides.get(op, ()))
+            row = (items, results, maker, before, batched, behind.get(op, HERE))
             rows[row] += trips[op]
             of_op[op] = numbers.setdefault(row, len(numbers))
     return rows, of_op

@@ -22,11 +22,12 @@ class Scratch(NamedTuple):
     the axes that a unit has given away; `local[tensor]` bytes on one device;
     `leader` of each layout that uses want the first that is the same in this state, -1 where it is
     that of the value; `delta[event]` change of the bytes alive, and of those that may be on
-    the chip; `reduced[row]` the axes over which a row of the partials has partial sums; `turn_*`
-    what each move needs of the order of axes, and `ahead` [groups, axes, axes] what it is worth to
-    a colour that one axis leads another; see `kernelorders`. `journal` [entries, columns],
-    where it has any, tells what was added up, and `noted` how far it is written; see
-    `kerneljournal`.
+    the chip; `reduced[row]` the axes over which a row of the partials has partial sums, and
+    `behind[row]` whether they are summed behind a loop; `turn_*` what each move needs of the order
+    of axes, and `ahead` [groups, axes, axes] what it is worth to a colour that one axis leads
+    another, `cut_*` which sums are scattered over several axes; see `kernelorders`. `journal`
+    [entries, columns], where it has any, tells what was added up, and `noted` how far it is
+    written; see `kerneljournal`.
 
     What the layout priced last cost, `priced[item]` its masks: `X_seconds` by row, `X_held` bytes
     by row and how many of them may be on the chip, `copy_from` and `copy_to` the events between
@@ -41,6 +42,11 @@ class Scratch(NamedTuple):
     leader: Ints
     delta: Floats
     reduced: Ints
+    behind: NDArray[np.bool_]
+    cut_axes: Ints
+    cut_row: Ints
+    cut_group: Ints
+    cut_bytes: Floats
     turn_row: Ints
     turn_group: Ints
     turn_stay: Ints
@@ -85,6 +91,11 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         leader=np.zeros(len(tables.kind_tensor), dtype=np.int64),
         delta=np.zeros((len(tables.event_position) + 1, 2)),
         reduced=np.zeros(len(tables.part_weight), dtype=np.int64),
+        behind=np.zeros(len(tables.part_weight), dtype=np.bool_),
+        cut_axes=np.zeros(len(tables.part_computed), dtype=np.int64),
+        cut_row=np.zeros(len(tables.part_computed), dtype=np.int64),
+        cut_group=np.zeros(len(tables.part_computed), dtype=np.int64),
+        cut_bytes=np.zeros(len(tables.part_computed)),
         turn_row=np.zeros(moves, dtype=np.int64),
         turn_group=np.zeros(moves, dtype=np.int64),
         turn_stay=np.zeros(moves, dtype=np.int64),

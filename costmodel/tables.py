@@ -59,7 +59,8 @@ class Tables(NamedTuple):
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's or a lookup's, the row that they are added to before
     that, `part_passes` over what is made of them once they are added up, `part_batch` dimensions of
-    a batch.
+    a batch, `part_behind` runs of a loop behind which they may be summed, in elements that are
+    `part_widened` times as wide.
     Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
@@ -69,8 +70,10 @@ class Tables(NamedTuple):
     event, what they add up to until `sum_to`, `X_count` of what is alike. `on_chip_buffers` bytes
     of what is alive briefly (`X_short`; not what `main` returns) in pieces of up to `on_chip_piece`
     may be on the chip, of what collectives read or write where `on_chip_sent`. `summed_whole`: the
-    axes over which together nothing is scattered, 0 for none; `narrows`: an f32 that only products
-    read travels in 16 bits (`edge_to_narrow` and `copy_narrow`, as in `rows`).
+    axes over which together nothing is scattered, 0 for none; `sums_in_turn`: a sum over several
+    dimensions runs over the axes of the first, then of the next, and not in the mesh's order;
+    `narrows`: an f32 that only products read travels in 16 bits (`edge_to_narrow` and
+    `copy_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
@@ -129,6 +132,8 @@ class Tables(NamedTuple):
     part_before: Ints
     part_passes: Floats
     part_batch: Ints
+    part_behind: Floats
+    part_widened: Floats
     edge_weight: Floats
     edge_from: Ints
     edge_given: Ints
@@ -177,6 +182,7 @@ class Tables(NamedTuple):
     unit_tensor_start: Ints
     unit_tensor: Ints
     summed_whole: int
+    sums_in_turn: bool
     narrows: bool
     axis_size: Ints
     axes_shards: Ints
@@ -216,7 +222,7 @@ def _build(
         | _fixed_columns(layouts)
         | _tensor_columns(layouts)
         | root_columns(listing.roots)
-        | _partial_columns(analysis.program, listing)
+        | _partial_columns(analysis.program, listing, policy.around)
         | _edge_columns(listing.edges)
         | _halo_columns(listing.halos)
         | memory_columns(listing.intervals)
@@ -228,6 +234,7 @@ def _build(
         **_mesh_columns(mesh, device, columns["item_fixed"]),
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
+        sums_in_turn=policy.around,
         narrows=policy.around,
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
@@ -311,7 +318,8 @@ def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _partial_columns(program: Program, listing: Listing) -> dict[str, Any]:
+def _partial_columns(program: Program, listing: Listing, widened: bool) -> dict[str, Any]:
+    """Sums behind a loop are of what it carries if `widened`, else of what the op makes."""
     rows = listing.partials
     results = [row[1] for row in rows]
     return {
@@ -325,6 +333,8 @@ def _partial_columns(program: Program, listing: Listing) -> dict[str, Any]:
         "part_lookup": ints([row[2] == LOOKUP for row in rows]),
         "part_before": ints([row[3] for row in rows]),
         "part_batch": ints([row[4] for row in rows]),
+        "part_behind": floats([row[5][0] for row in rows]),
+        "part_widened": floats([row[5][1] if widened else 1.0 for row in rows]),
         "part_passes": _passes(program, listing),
     }
 

@@ -212,7 +212,8 @@ class Relaxation:
                 if t.part_before[row] >= 0:
                     seconds[reduced > 0] = 0.0
                 unfused = t.part_passes[row] * self._local[target] / t.bandwidth
-                seconds += (reduced > 0)[:, None] * unfused[None, :]
+                if t.part_behind[row] <= 1.0:
+                    seconds += (reduced > 0)[:, None] * unfused[None, :]
                 self._add_move(source, target, t.part_weight[row] * seconds)
 
     def _axes(self, items: Ints, unit: int) -> Ints | None:
@@ -321,7 +322,7 @@ class Relaxation:
         for (tensor, low, high), width in zip(live, t.live_width.tolist(), strict=True):
             add(self._tensor_unit[tensor], low, high + 1, width * self._local[tensor])
         for row, tensor, at, stored in _rows(t.sum_row, t.sum_tensor, t.sum_at, t.sum_stored):
-            if stored:
+            if stored or t.part_behind[row] > 1.0:
                 continue
             items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
             reduced = self._axes(items, self._tensor_unit[tensor])

@@ -49,6 +49,7 @@ class Specs:
         self._program = evaluator.analysis.program
         self._layouts = evaluator.layouts
         self._listing = evaluator.listing
+        self._in_turn = evaluator.tables.sums_in_turn
         self._reduced = [items for items, *_ in evaluator.listing.partials]
         self._masks = evaluator.masks(state).tolist()
         self._names = [axis.name for axis in evaluator.mesh.axes]
@@ -129,15 +130,17 @@ class Specs:
         """Whether XLA, told what an op's sums are made as, would not scatter them as it can.
 
         It sums over all axes first where not all of them come to a dimension, where they come in
-        another order than the mesh's, and where the dimension is sharded already.
+        another order than that in which it sums over them, or the mesh's, and where the dimension
+        is sharded already.
         """
         row = self._listing.part_of.get(op)
         if row is None:
             return False
-        mask = 0
-        for item in self._reduced[row]:
-            mask |= self._masks[item]
-        summed = [name for axis, name in enumerate(self._names) if mask >> axis & 1]
+        parts = [axes for item in self._reduced[row] if (axes := self._axes(item))]
+        summed = [axis for axes in parts for axis in axes]
+        orders = [sorted(summed, key=self._names.index)]
+        if len(parts) == 1 or self._in_turn:
+            orders.append(summed)
         for value in self._program.values_of(op):
             computed = self.tensor(int(self._layouts.result_tensor[value]))
             have = {axis for axes in computed for axis in axes}
@@ -147,7 +150,7 @@ class Specs:
                 before and set(after) & set(taken)
                 for before, after in zip(computed, self.value(value), strict=True)
             )
-            if taken and (taken != summed or grown):
+            if taken and (taken not in orders or grown):
                 return True
         return False
 

@@ -65,18 +65,78 @@ def test_the_move_that_costs_less_gives_way() -> None:
     assert (ROWS, 64 * WIDTH) not in shapes
 
 
+Y, G = f"y:{ROWS}x16xf32", f"g:{WIDTH}x16xf32"
+GRADIENT = main(f"{X} {U} {Y}", [product(P, X, U), product(G, X, Y, (0, 0))], f"{P} {G}")
+X_COLUMNS = (0, 1)
+WHOLE = WIDTH * 16 * 4
+
+
+Sent = dict[tuple[str, tuple[int, ...]], float]
+
+
+def sums(sent: Sent) -> Sent:
+    """What is added up over both axes."""
+    return {key: sent[key] for key in sent if "REDUCE" in key[0] and key[1] == (0, 1)}
+
+
+@pytest.mark.parametrize("device", [TPU, GPU])
+def test_a_sum_over_axes_in_another_order_than_the_results_is_not_scattered(device: str) -> None:
+    """The product gathers the axis of its columns: on the rows, which are summed over, it is last.
+
+    The gradient is over both axes in the mesh's order, as nothing wants another.
+    """
+    priced = Priced(GRADIENT, "a=2,b=2", device)
+    rest = ((X_ROWS, 0), (X_ROWS, 1), (X_COLUMNS, 0), (X_COLUMNS, 1))
+    in_turn = sums(priced.sent((U_COLUMNS, 1), *rest))
+    assert in_turn == {("REDUCE_SCATTER", (0, 1)): WHOLE * 3 / 4}
+    turned = sums(priced.sent((U_COLUMNS, 0), *rest))
+    assert turned == {("ALL_REDUCE", (0, 1)): 2 * WHOLE * 3 / 4}
+    # nothing is gathered of the rows: they are in the mesh's order
+    assert sums(priced.sent(*rest)) == in_turn
+
+
+def test_a_sum_in_another_order_takes_as_long_as_one_of_the_whole() -> None:
+    priced = Priced(GRADIENT, "a=2,b=2", GPU)
+    state = priced.state((U_COLUMNS, 0), (X_ROWS, 0), (X_ROWS, 1), (X_COLUMNS, 0), (X_COLUMNS, 1))
+    (told,) = (row for row in explain(priced.evaluator, state).collectives if row.axes == (0, 1))
+    (row,) = (row for row in priced.evaluator.collectives(state) if row.axes == (0, 1))
+    assert (told.kind, told.count, told.bytes) == (Kind.ALL_REDUCE, 1.0, row.bytes)
+    whole = priced.state((X_ROWS, 0), (X_ROWS, 1))
+    (same,) = priced.evaluator.collectives(whole)
+    assert row.seconds == told.seconds == same.seconds
+
+
+def over_two(batch: int, seq: int, device: str) -> Sent:
+    """What is sent of a sum over two dimensions of an axis each, scattered over both axes."""
+    x, y, g = f"x:8x{ROWS}x{WIDTH}xf32", f"y:8x{ROWS}x16xf32", f"g:{WIDTH}x16xf32"
+    line = (
+        f"%g = stablehlo.dot_general %x, %y, contracting_dims = [0, 1] x [0, 1]"
+        f" : (tensor<{x[2:]}>, tensor<{y[2:]}>) -> tensor<{g[2:]}>"
+    )
+    priced = Priced(main(f"{x} {y}", [line], g), "a=2,b=2", device)
+    return sums(priced.sent(((0, 0), batch), ((0, 1), seq), ((0, 2), 0), ((0, 2), 1)))
+
+
+def test_a_tpu_sums_over_one_dimension_after_the_other_and_a_gpu_in_the_mesh_s_order() -> None:
+    scattered = {("REDUCE_SCATTER", (0, 1)): WHOLE * 3 / 4}
+    assert over_two(0, 1, TPU) == over_two(0, 1, GPU) == scattered
+    assert over_two(1, 0, GPU) == scattered
+    assert over_two(1, 0, TPU) == {("ALL_REDUCE", (0, 1)): 2 * WHOLE * 3 / 4}
+
+
 ACTIONS = st.lists(
     st.tuples(st.sampled_from([X_ROWS, (0, 1), U_COLUMNS, V_COLUMNS]), st.integers(0, 2)),
     max_size=6,
 )
+MODULES = st.sampled_from([MODULE, GRADIENT])
 
 
 @settings(max_examples=60, deadline=None)
-@given(ACTIONS)
+@given(MODULES, ACTIONS)
 def test_permutes_are_part_of_what_is_told_of_communication(
-    actions: list[tuple[tuple[int, int], int]],
+    module: bytes, actions: list[tuple[tuple[int, int], int]]
 ) -> None:
-    priced = Priced(MODULE, "a=2,b=2,c=2", TPU)
+    priced = Priced(module, "a=2,b=2,c=2", TPU)
     state = priced.state(*actions)
     told = explain(priced.evaluator, state).collectives
     cost = priced.evaluator.cost(state)
@@ -84,12 +144,14 @@ def test_permutes_are_part_of_what_is_told_of_communication(
 
 
 @settings(max_examples=60, deadline=None)
-@given(ACTIONS, ACTIONS)
+@given(MODULES, ACTIONS, ACTIONS)
 def test_the_order_of_actions_within_a_colour_does_not_matter(
-    one: list[tuple[tuple[int, int], int]], other: list[tuple[tuple[int, int], int]]
+    module: bytes,
+    one: list[tuple[tuple[int, int], int]],
+    other: list[tuple[tuple[int, int], int]],
 ) -> None:
     """A scratch that has priced another state tells the same of the next one."""
-    priced = Priced(MODULE, "a=2,b=2,c=2", TPU)
+    priced = Priced(module, "a=2,b=2,c=2", TPU)
     first, second = priced.state(*one), priced.state(*other)
     scratch = priced.evaluator.new_scratch()
     fresh: list[tuple[tuple[Action, ...], float]] = [

@@ -240,6 +240,50 @@ def test_what_sums_are_made_as_is_not_told_where_the_rows_are_sharded_already() 
     assert deviating(SCATTERED, evaluator, state) == []
 
 
+def ordered(evaluator: Evaluator, kept: list[int], summed: list[int]) -> dict[int, list[int]]:
+    """The orders of the axes on the rows of the result and on what is summed over."""
+    dims = ((0, kept), (1, summed))
+    return {argument_group(evaluator.analysis, 0, dim): order for dim, order in dims}
+
+
+def test_what_sums_are_made_as_is_told_where_both_have_the_axes_in_one_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In whatever order: XLA scatters, in one piece and not as it multiplies."""
+    evaluator, state = scattered((0, 1), (0, 1))
+    orders = ordered(evaluator, [1, 0], [1, 0])
+    monkeypatch.setattr(specs_module, "axis_orders", lambda *_: orders)
+    (pin,) = Specs(evaluator, state).pins()
+    assert (pin.through, pin.spec, pin.uses) == (([[], []],), [["b", "a"], []], ())
+    assert deviating(SCATTERED, evaluator, state) == []
+
+
+OVER_TWO = b"""
+func.func public @main(%x: tensor<8x64x32xf32>, %w: tensor<8x64x16xf32>) -> tensor<32x16xf32> {
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [0, 1] x [0, 1]
+    : (tensor<8x64x32xf32>, tensor<8x64x16xf32>) -> tensor<32x16xf32>
+  %t = stablehlo.tanh %y : tensor<32x16xf32>
+  return %t : tensor<32x16xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(("device", "told"), [("tpu-v5e", True), ("a100-40gb", False)])
+def test_a_tpu_sums_over_one_dimension_after_the_other(
+    device: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First over b, then over a: the order of the result. A GPU sums in that of the mesh."""
+    evaluator = evaluator_of(OVER_TWO, MESH, device)
+    batch, seq, rows = (argument_group(evaluator.analysis, 0, dim) for dim in range(3))
+    state = tuple(
+        Action(group=group, axis=axis)
+        for group, axis in ((batch, 1), (seq, 0), (rows, 0), (rows, 1))
+    )
+    monkeypatch.setattr(specs_module, "axis_orders", lambda *_: {rows: [1, 0]})
+    (pin,) = (pin for pin in Specs(evaluator, state).pins() if not pin.uses)
+    assert (pin.through, pin.spec) == (([[], []],) if told else (), [["b", "a"], []])
+
+
 @pytest.mark.parametrize("reverse", [False, True], ids=["in part", "in another order"])
 def test_where_xla_would_sum_whole_the_operands_are_told(
     reverse: bool, monkeypatch: pytest.MonkeyPatch
@@ -247,8 +291,8 @@ def test_where_xla_would_sum_whole_the_operands_are_told(
     """XLA scatters what is summed over a and b where the rows get both, and a first."""
     evaluator, state = scattered((0, 1), (0, 1) if reverse else (0,))
     if reverse:
-        kept = argument_group(evaluator.analysis, 0, 0)
-        monkeypatch.setattr(specs_module, "axis_orders", lambda *_: {kept: [1, 0]})
+        orders = ordered(evaluator, [1, 0], [0, 1])
+        monkeypatch.setattr(specs_module, "axis_orders", lambda *_: orders)
     pins = Specs(evaluator, state).pins()
     rows = [["b", "a"] if reverse else ["a"], []]
     assert [(pin.spec, pin.through) for pin in pins if not pin.uses] == [(rows, ())]

@@ -31,17 +31,23 @@ HAS_LIBTPU = bool(os.environ.get("TPU_LIBRARY_PATH") or importlib.util.find_spec
 
 
 def compiled(problem: Problem, module: bytes, state: State) -> tuple[float, int]:
-    """The step time of a state by the compiler for eight TPU v5e, and the bytes of a device."""
+    """The step time of a state by the compiler for 8 or 32 TPU v5e, and the bytes of a device."""
     evaluator = problem.evaluator
     specs = Specs(evaluator, state)
     sharded = write(load(module), evaluator.mesh, specs, specs.pins())
-    verdict = judge(sharded, Target.parse("tpu-v5e:2x4"), evaluator.mesh)
+    topology = {8: "2x4", 32: "4x8"}[evaluator.mesh.devices]
+    verdict = judge(sharded, Target.parse(f"tpu-v5e:{topology}"), evaluator.mesh)
     assert verdict.compute_seconds is not None, verdict.refusal
     moving = collective_seconds(verdict.collectives, evaluator.mesh, evaluator.device)
     return verdict.compute_seconds + moving, verdict.needed_bytes or 0
 
 
 CASES: dict[str, tuple[Step, str, tuple[Choice, ...]]] = {
+    "all rows": (
+        mlp_training(layers=2, width=8192, hidden=32768, tokens=65536),
+        "data=8,model=4",
+        tuple((name, 0, axis) for name in ("['x']", "['up']") for axis in ("data", "model")),
+    ),
     "data parallel": (
         mlp_training(layers=3, width=512, hidden=2048, tokens=131072),
         "data=8",
