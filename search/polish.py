@@ -64,7 +64,7 @@ def descend(
     """
     evaluations, size, waiting = 0, FIRST_CHUNK, dict.fromkeys(range(len(around)))
     while waiting and control.stop_reason() is None and evaluations < most:
-        chunk = _chunk(state, around, waiting, min(size, most - evaluations))
+        chunk = _chunk(state, around, waiting, size, most - evaluations)
         states = [each for neighbours in chunk.values() for each in neighbours]
         costs = iter([value for value, _ in problem.costs(states, threads)])
         evaluations += len(states)
@@ -97,13 +97,13 @@ def worth(priced: tuple[State, float]) -> float:
 
 
 def _chunk(
-    state: State, around: Sequence[Place], waiting: Iterable[int], size: int
+    state: State, around: Sequence[Place], waiting: Iterable[int], size: int, most: int
 ) -> dict[int, list[State]]:
-    """What is around a state at the places that wait, up to about so many states."""
+    """What is around a state at the places that wait: about `size` states, never above `most`."""
     chunk, count = dict[int, list[State]](), 0
     for number in waiting:
-        chunk[number] = around[number].changes(state)
+        chunk[number] = around[number].changes(state)[: most - count]
         count += len(chunk[number])
-        if count >= size:
+        if count >= min(size, most):
             break
     return chunk

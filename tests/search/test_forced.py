@@ -18,7 +18,7 @@ def test_nodes_of_a_graph_are_split_together_with_what_meets_them() -> None:
     problem = problem_of(makers()["gns_2"](), "data=2,model=4")
     start = polish(problem, (), problem.cost(())[0], Control())
     again = polish(problem, start.state, start.cost, Control())
-    assert again.cost == start.cost
+    assert again.cost > start.cost * 0.99
     found = forced(problem, start.state, start.cost, Control())
     assert found.cost < start.cost * 0.95
     assert found.cost == problem.cost(found.state)[0]
@@ -31,8 +31,8 @@ def test_forcing_makes_nothing_worse_and_keeps_its_bound(most: int) -> None:
     cost, _ = problem.cost(state)
     found = forced(problem, state, cost, Control(), most=most)
     assert worth((found.state, found.cost)) <= worth((state, cost))
-    assert found.evaluations <= most + 20_000
-    assert (found.state == state) or found.cost < cost
+    assert found.evaluations <= most + 5_000
+    assert found.cost == problem.cost(found.state)[0]
     if most == 0:
         assert found.evaluations == 0
 
