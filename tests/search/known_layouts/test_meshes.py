@@ -127,23 +127,22 @@ def test_batch_and_sequence_and_megatron_on_three_axes() -> None:
 
 
 def test_decoding_with_a_cache() -> None:
-    """Batch, Megatron and multi-query: four texts of 4,096, an inference transformer of 5 B, cut.
+    """Batch, Megatron and multi-query: eight texts of 8,192, an inference transformer of 5 B, cut.
 
-    The cache has no heads, so it is split by texts; queries and hidden layers are split by columns
-    and outputs by rows over the other axis. The axis of the texts splits weights once more, along
-    what is summed: for one position each, activations are cheaper to move than weights to read.
+    The cache has no heads, so it is split by texts, over all axes; hidden layers are split by
+    columns and rows over all axes too, and so are attention's weights, along what is summed: for
+    one position each, activations are cheaper to move than weights to read.
     """
-    config = replace(itx.PRESETS["paper_5b"], layers=2, batch=4, prompt=2048, seq=2048)
+    config = replace(itx.PRESETS["paper_5b"], layers=2, batch=8, prompt=8192, seq=8192)
     plan = plan_step(itx.make_step(config), "data=4,model=2")
-    assert plan.layouts("tokens") == {"data"}
-    for name in ("key", "value"):
-        cache = {n: s for n, s in plan.arguments().items() if n.startswith("cache") and name in n}
-        assert len(cache) == 2
-        assert all(spec == [["data"], [], []] for spec in cache.values())
-    assert {layout.split(",")[1] for layout in plan.layouts("['query']")} == {"model"}
-    assert {layout.split(",")[0] for layout in plan.layouts("['output']")} == {"model"}
-    assert all("model" in layout.split(",")[1] for layout in plan.layouts("['up']"))
-    assert all("model" in layout.split(",")[0] for layout in plan.layouts("['down']"))
+    both = ["data", "model"]
+    assert plan.arguments()["tokens"] == [both]
+    cache = [spec for name, spec in plan.arguments().items() if name.startswith("cache")]
+    assert cache == [[both, [], []]] * 4
+    assert plan.layouts("['up']") == {"None,data+model"}
+    assert plan.layouts("['down']") == {"data+model,None"}
+    for name in ("query", "key", "value"):
+        assert {layout.split(",")[0] for layout in plan.layouts(f"['{name}']")} == {"data+model"}
     alone = [("tokens", 0, "data"), ("['up']", 1, "model"), ("['query']", 1, "model")]
     assert plan.found.cost < plan.price(*alone)
 
