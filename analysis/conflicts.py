@@ -25,8 +25,9 @@ class Conflict:
 class Conflicts:
     """All conflicts of a program in program order, and their compatibility sets.
 
-    `names` [conflicts, 2] are those of `all`. `set_of[i]` is the set of conflict i; resolution 0 of a set shards the first name of conflict
-    i where `side[i]` is 0, its second where it is 1. `sets` counts the sets.
+    `names` [conflicts, 2] are those of `all`. `set_of[i]` is the set of conflict i; resolution 0 of
+    a set shards the first name of conflict i where `side[i]` is 0, its second where it is 1. `sets`
+    counts the sets.
     """
 
     all: tuple[Conflict, ...]
@@ -37,7 +38,7 @@ class Conflicts:
 
 
 Boxes = tuple[Ints, Bools]
-"""Pairs of conflicts (by number) that form a box [boxes, 2], and whether the edges run crosswise."""
+"""Pairs of conflicts (by number) that form a box [n, 2], and whether the edges run crosswise."""
 
 
 def find_conflicts(program: Program, colours: Colours) -> Conflicts:
@@ -131,7 +132,9 @@ def _boxes(program: Program, table: _Table, made: Ints) -> Boxes:
     value, first, second = made[~program.constant[made[:, 0]]].T
     counts = starts[value + 1] - starts[value]
     row = np.repeat(np.arange(len(value)), counts)
-    use = readers[np.arange(len(row)) + np.repeat(starts[value] - np.cumsum(counts) + counts, counts)]
+    use = readers[
+        np.arange(len(row)) + np.repeat(starts[value] - np.cumsum(counts) + counts, counts)
+    ]
     order = np.lexsort((row, use))
     row, use = row[order], use[order]
     places = np.stack([first, second], axis=1)[row]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,8 @@ class Flow(NamedTuple):
     """By op `role`, if it is of `LAYOUT`, `trips`, starts of `uses` and of `values`.
 
     By use `source` and `user`; by value `maker`, starts into `reader`, numbers that are equal for
-    equal `shape` and `dtype`, `elements`, the `side` that is last, bytes of an element (`width`) and
-    of the whole, and if it is `constant`.
+    equal `shape` and `dtype`, `elements`, the `side` that is last, bytes of an element (`width`)
+    and of the whole, and if it is `constant`.
     """
 
     role: Ints
@@ -44,7 +45,7 @@ class Flow(NamedTuple):
 def flow_of(program: Program) -> Flow:
     """The arrays of a program."""
     starts, readers = program.readers
-    elements = program.of_shapes(np.prod, np.float64)
+    elements = program.of_shapes(math.prod, np.float64)
     width = np.array([itemsize(dtype) for dtype in program.dtypes])[program.value_type]
     return Flow(
         role=np.array([role(name) for name in program.names], dtype=np.int64)[program.op_name],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.compiled import entry, inner
-from analysis.program import Floats, Ints
+from analysis.program import Ints
 from costmodel.flow import Bools
 from costmodel.roles import Role
 
@@ -91,7 +91,9 @@ def narrow_values(f: Any, written: Bools, single: Bools, readers: Ints, narrow: 
 
 
 @entry
-def run_early(f: Any, ops: Ints, starts: Ints, reads: Ints, returned: Bools, position: Ints) -> None:
+def run_early(
+    f: Any, ops: Ints, starts: Ints, reads: Ints, returned: Bools, position: Ints
+) -> None:
     """Results of `main` run as soon as what their fusions read exists."""
     for number in range(len(ops)):
         op, latest = ops[number], -1
@@ -184,3 +186,17 @@ def _is_joined(f: Any, op: int, use: int, once: Bools, head: Ints) -> bool:
     value = f.source[use]
     maker = f.maker[value]
     return bool(head[maker] != -2 and once[value] and f.trips[maker] == f.trips[op])
+
+
+@entry
+def compute_inside(f: Any, written: Bools, passing: Bools, computed: Bools) -> None:
+    """Mark the values that arithmetic makes inside their readers.
+
+    What is only passed on, by a `passing` op, comes from where its first operand does.
+    """
+    for op in range(len(f.role)):
+        arithmetic = not passing[op]
+        if not arithmetic and f.uses[op + 1] > f.uses[op]:
+            arithmetic = computed[f.source[f.uses[op]]]
+        for value in range(f.values[op], f.values[op + 1]):
+            computed[value] = arithmetic and not (written[value] or f.constant[value])

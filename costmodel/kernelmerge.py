@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 from analysis.compiled import entry, inner
 from analysis.program import Ints
 from costmodel.flow import Bools
+from costmodel.kernelfusion import sort_few
 
 
 class Roots(NamedTuple):
-    """Ops that write, in order; with each (from `X_start` on) the uses that it reads memory through
-    and the contractions inside it, and if it is a `loop`: elementwise, without one. `number` is
-    that of an op among the roots, or -1.
+    """Ops that write, in order, with what each has from `X_start` on.
+
+    `reads` are the uses that it reads memory through, `dots` the contractions inside it; it is a
+    `loop` where it is elementwise, without one. `number` is that of an op among the roots, or -1.
     """
 
     op: Ints
@@ -28,8 +30,10 @@ class Roots(NamedTuple):
 
 
 class Merging(NamedTuple):
-    """Working arrays: by root its `group` and what comes `after` it there; by group, whose number is
-    that of its first root, the `head` (-1: none) and the `tail`. Stamps by op and by value.
+    """Working arrays: groups of roots, and stamps by op (`inside`, `seen`) and value (`read`).
+
+    By root its `group` and what comes `after` it there; by group, whose number is that of its first
+    root, the `head` (-1: none) and the `tail`.
     """
 
     group: Ints
@@ -166,7 +170,7 @@ def _write(f: Any, r: Any, m: Any, group: int, turn: int, out: Any, kernel: int)
                 out.dots[dots] = r.dots[k]
                 dots += 1
         n = m.after[n]
-    out.reads[out.read_start[kernel] : reads].sort()
-    out.dots[out.dot_start[kernel] : dots].sort()
+    sort_few(out.reads, out.read_start[kernel], reads)
+    sort_few(out.dots, out.dot_start[kernel], dots)
     out.op_start[kernel + 1], out.read_start[kernel + 1] = ops, reads
     out.dot_start[kernel + 1] = dots

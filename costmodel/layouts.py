@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from analysis.analyse import Analysis
 from analysis.program import TRANSFERS, Ints, Program
 from analysis.types import itemsize
 from costmodel.columns import ints
+from costmodel.kernelrows import distinct, distinct_rows
 from costmodel.pins import NO_PINS, Masks, Pins
 
 Item = tuple[int, int, int, int, int]
@@ -91,7 +92,7 @@ class _Interner:
     def run(self) -> Layouts:
         """Lay out one op of those that are alike, and the others as it: layers are."""
         program, out = self._program, self._out
-        resolved = _resolved_rows(program, self._resolution)
+        resolved = _resolved_rows(self._analysis)
         alike = first_alike(program, self._group, resolved, self._apart())
         for op in np.flatnonzero(alike == np.arange(program.ops)).tolist():
             for value in program.values_of(op):
@@ -239,44 +240,38 @@ def first_alike(
     `groups` are those of the names, `resolved` rows and starts of what resolves conflicts in an op;
     ops that are `apart` are like no other.
     """
-    factors = np.repeat(np.arange(program.ops), np.diff(program.op_factors))
-    group = ints(groups)[: len(factors)]
-    used = _relative(program, program.use_name)
-    defined = _relative(program, program.dim_name)
-    columns = [
-        (np.stack([group, program.factor_size], axis=1), program.op_factors),
-        (used, program.use_dims[program.op_uses]),
-        (defined, program.value_dims[program.op_values]),
-        resolved,
-    ]
-    rows = [_row_bytes(column, starts) for column, starts in columns]
-    numbers = program.op_signature.tolist()
-    for op in apart.tolist():
-        numbers[op] = -1 - op
-    first: dict[tuple[object, ...], int] = {}
-    keys = zip(numbers, *rows, strict=True)
-    return ints([first.setdefault(key, op) for op, key in enumerate(keys)])
+    group = ints(groups)[: len(program.factor_size)]
+    of_factor, _ = distinct_rows(group, program.factor_size)
+    rows, starts = resolved
+    signature = program.op_signature.copy()
+    signature[apart] = -1 - apart
+    number, first = distinct_rows(
+        signature,
+        distinct(program.op_factors, of_factor)[0],
+        distinct(program.use_dims[program.op_uses], _relative(program, program.use_name))[0],
+        distinct(program.value_dims[program.op_values], _relative(program, program.dim_name))[0],
+        distinct(starts * 5, rows.ravel())[0],
+    )
+    return first[number]
 
 
-def _resolved_rows(program: Program, resolution: Resolutions) -> tuple[Ints, Ints]:
+def _resolved_rows(analysis: Analysis) -> tuple[Ints, Ints]:
     """Rows (two factors of an op, set group, their sides) and where those of each op begin."""
-    found = sorted((*names, group, *sides) for names, (group, sides) in resolution.items())
-    rows = np.array(found, dtype=np.int64).reshape(-1, 5)
-    op = np.searchsorted(program.op_factors, rows[:, 0], side="right") - 1
-    rows[:, :2] -= program.op_factors[op, None]
-    return rows, np.searchsorted(op, np.arange(program.ops + 1))
+    program, conflicts = analysis.program, analysis.conflicts
+    first, second = conflicts.names.T
+    group = analysis.groups.of_set[conflicts.set_of]
+    order = np.lexsort((second, first))
+    op = np.searchsorted(program.op_factors, first, side="right") - 1
+    start = program.op_factors[op]
+    columns = (first - start, second - start, group, conflicts.side, 1 - conflicts.side)
+    rows = np.stack(columns, axis=1)[order]
+    return rows, np.searchsorted(op[order], np.arange(program.ops + 1)).astype(np.int64)
 
 
 def _relative(program: Program, names: Ints) -> Ints:
     """Names as numbers of their op's factors, -1 for none."""
     ops = np.searchsorted(program.op_factors, names, side="right") - 1
     return np.where(names >= 0, names - program.op_factors[ops], -1)
-
-
-def _row_bytes(column: Ints, starts: Ints) -> list[bytes]:
-    """The rows of a column between starts, to be compared."""
-    data, width = column.tobytes(), column[:1].nbytes
-    return [data[a * width : b * width] for a, b in pairwise(starts.tolist())]
 
 
 def _same(starts: Ints, alike: Ints) -> Ints:
@@ -304,9 +299,7 @@ def _copy(layouts: Layouts) -> Layouts:
 def _resolutions(analysis: Analysis) -> Resolutions:
     """How each conflict is resolved."""
     conflicts, groups = analysis.conflicts, analysis.groups
-    found = {}
-    for conflict, which, side in zip(
-        conflicts.all, conflicts.set_of.tolist(), conflicts.side.tolist(), strict=True
-    ):
-        found[conflict.names] = (int(groups.of_set[which]), (side, 1 - side))
-    return found
+    names = zip(*conflicts.names.T.tolist(), strict=True)
+    sides = zip(conflicts.side.tolist(), (1 - conflicts.side).tolist(), strict=True)
+    which = zip(groups.of_set[conflicts.set_of].tolist(), sides, strict=True)
+    return dict(zip(names, which, strict=True))
