@@ -35,7 +35,8 @@ class ProgramBuilder:
     """Collects ops, uses, values and factors in program order.
 
     `handles` keeps for each op the MLIR operation behind it (for pseudo ops the one that they
-    stand for) and is the only tie between the arrays and the module.
+    stand for), `places` the number of its location among `locations`. They are the only tie between
+    the arrays and the module.
     """
 
     def __init__(self) -> None:
@@ -64,6 +65,8 @@ class ProgramBuilder:
         self.links: list[tuple[int, int]] = []
         self.constant: list[bool] = []
         self.handles: list[Any] = []
+        self.places: list[int] = []
+        self.locations: dict[Any, int] = {}
         self.no_rule: dict[str, int] = {}
         self.warnings: list[str] = []
 
@@ -76,6 +79,8 @@ class ProgramBuilder:
         self.op_signature.append(self._signatures.setdefault(key, len(self._signatures)))
         self.op_trips.append(new.trips)
         self.handles.append(new.handle)
+        location = new.handle.location.attr
+        self.places.append(self.locations.setdefault(location, len(self.locations)))
         self.factor_size.extend(rule.sizes)
         self.factor_kind.extend(rule.kinds)
         self.factor_halo.extend(new.halos or (0,) * len(rule.sizes))

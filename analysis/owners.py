@@ -117,9 +117,9 @@ def _chief(r: Any, op: int, held: Ints) -> int:
             continue
         if found < 0 or r.state[one] > r.state[found]:
             found = one
-        elif r.state[one] == r.state[found]:
-            if r.elements[r.value[one]] > r.elements[r.value[found]]:
-                found = one
+        else:
+            larger = r.elements[r.value[one]] > r.elements[r.value[found]]
+            found = one if larger and r.state[one] == r.state[found] else found
     return int(found)
 
 

@@ -54,7 +54,7 @@ class Edges(Mapping[int, Targets]):
     @cached_property
     def _lists(self) -> tuple[list[int], list[int], list[float], list[int], list[int]]:
         columns = (self.start, self.tensor, self.trips, self.use_start, self.uses)
-        return tuple(column.tolist() for column in columns)  # type: ignore[return-value]
+        return tuple(column.tolist() for column in columns)
 
     @cached_property
     def _place(self) -> dict[int, int]:

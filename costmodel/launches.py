@@ -60,6 +60,13 @@ class Kernels(Sequence[Kernel]):
         """The first op of each."""
         return self.ops[self.op_start[:-1]]
 
+    @property
+    def heads(self) -> Ints:
+        """The first contraction of each, or of what has none the first op."""
+        found, multiplies = self.first_op.copy(), np.diff(self.dot_start) > 0
+        found[multiplies] = self.dots[self.dot_start[:-1][multiplies]]
+        return found
+
     def rows(self, starts: Ints) -> Ints:
         """The kernel of each entry of a column with these starts."""
         return np.repeat(np.arange(len(self)), np.diff(starts))

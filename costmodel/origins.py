@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from analysis.program import Program
+from analysis.program import Floats, Ints, Program
 from costmodel.layouts import Layouts
 from costmodel.listing import Listing
 from costmodel.rows import Row, Source
@@ -19,13 +19,12 @@ Sources = list[list[Source]]
 class Origins:
     """By table, in the order of its rows.
 
-    `roots` are numbers of `fusion.kernels`, `partials` ops, `edges` values, `halos` uses; `base`
-    the values of each row, `live` the value that stands for a buffer, `copies` a value and the
-    uses that the copy is for, `sums` an op, `floors` the ops that
-    read or write.
+    `roots` are numbers of `fusion.kernels`, in columns, `partials` ops, `edges` values, `halos`
+    uses; `base` the values of each row, `live` the value that stands for a buffer, `copies` a value
+    and the uses that the copy is for, `sums` an op, `floors` the ops that read or write.
     """
 
-    roots: Sources
+    roots: list[tuple[Ints, Floats]]
     partials: Sources
     edges: Sources
     halos: Sources
@@ -43,7 +42,7 @@ def trace(program: Program, layouts: Layouts, listing: Listing) -> Origins:
     for argument in program.arguments:
         base[int(layouts.value_tensor[argument.value])].append(argument.value)
     return Origins(
-        roots=_listed(listing.roots.sources),
+        roots=listing.roots.grouped(),
         partials=_partials(program, listing),
         edges=_listed(listing.edges.sources),
         halos=_listed(listing.halos.sources),

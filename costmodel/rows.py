@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from analysis.program import FactorKind, Floats, Ints, Program
 from costmodel.addends import SCATTER, added_up
 from costmodel.behindloops import HERE, Behind, summed_behind
-from costmodel.columns import ints, spans
+from costmodel.columns import floats, ints, spans
 from costmodel.flops import BATCH, Sides
 from costmodel.fusion import Fusion
 from costmodel.kernelrows import distinct, distinct_rows
@@ -53,6 +53,17 @@ class Rows(dict[Row, float]):
         found.update(zip(rows, totals.tolist(), strict=True))
         found._columns = (number, weights, sources)
         return found
+
+    def grouped(self) -> list[tuple[Ints, Floats]]:
+        """What each row stands for, and its parts of the row's weight."""
+        if self._columns is None:
+            lists = (zip(*sources, strict=True) for sources in self._sources.values())
+            return [(ints(list(numbers)), floats(list(parts))) for numbers, parts in lists]
+        number, weights, sources = self._columns
+        order = np.argsort(number, kind="stable")
+        bounds = np.cumsum(np.bincount(number, minlength=len(self)))[:-1]
+        parts = np.split(sources[order], bounds), np.split(weights[order], bounds)
+        return list(zip(*parts, strict=True))
 
     def add(self, row: Row, weight: float, source: int) -> None:
         """Count a row `weight` times more, because of `source`."""

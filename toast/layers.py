@@ -13,7 +13,7 @@ import re
 import numpy as np
 
 from analysis.owners import owners
-from analysis.program import Program
+from analysis.program import Ints, Program
 from toast.dataflow import PASSING, Dataflow
 from toast.naming import pattern
 
@@ -35,12 +35,19 @@ class Layers:
         state = np.zeros(len(program.arguments), dtype=np.bool_)
         state[list(_state_arguments(program))] = True
         self._owner, self._held = owners(program, state, PASSING, _ELEMENTWISE)
+        known: dict[str, int] = {}
+        numbers = [known.setdefault(name, len(known)) for name in (*self._names, NO_GROUP)]
+        self._numbers = np.array(numbers, dtype=np.int64)  # that of none, -1, is the last
         self._makers = program.makers
 
     def of_op(self, op: int) -> str:
         """The name of an op's layer group."""
         argument = self._owner[op]
         return self._names[argument] if argument >= 0 else NO_GROUP
+
+    def numbers(self, ops: Ints) -> Ints:
+        """The number of the layer group of each of some ops, equal for equal names."""
+        return self._numbers[self._owner[ops]]
 
     def of_value(self, value: int) -> str:
         """The name of the layer group that made a value."""

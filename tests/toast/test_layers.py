@@ -11,10 +11,10 @@ from analysis.load import load
 from analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Program
 from examples import gemma
 from examples.models import gpt, itx, t2b
-from toast.dataflow import PASSING
-from toast.layers import _ELEMENTWISE, NO_GROUP, Layers, _group_names, _state_arguments
 from tests.laws.chains import Text
 from tests.laws.programs import programs
+from toast.dataflow import PASSING
+from toast.layers import _ELEMENTWISE, NO_GROUP, Layers, _group_names, _state_arguments
 
 
 def by_walking(program: Program) -> list[int]:
