@@ -108,7 +108,8 @@ class Buffers:
         program, maker = self._program, self._program.makers[slot.yielded]
         reads = [program.sources[use] for use in program.uses_of(maker)]
         alone = slot.body in reads and self._uses[slot.body] == 1
-        return alone and program.kind(maker) in CHEAP and alike(program, slot.body, slot.yielded)
+        same = _kind(program, slot.body) == _kind(program, slot.yielded)
+        return alone and program.kind(maker) in CHEAP and same
 
     def _updates_of(self, value: int) -> int:
         """The buffer that a chain of updates began with."""

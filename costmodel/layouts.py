@@ -248,8 +248,8 @@ def first_alike(
     number, first = distinct_rows(
         signature,
         distinct(program.op_factors, of_factor)[0],
-        distinct(program.use_dims[program.op_uses], _relative(program, program.use_name))[0],
-        distinct(program.value_dims[program.op_values], _relative(program, program.dim_name))[0],
+        _placed(program, program.use_dims[program.op_uses], program.use_name),
+        _placed(program, program.value_dims[program.op_values], program.dim_name),
         distinct(starts * 5, rows.ravel())[0],
     )
     return first[number]
@@ -268,10 +268,10 @@ def _resolved_rows(analysis: Analysis) -> tuple[Ints, Ints]:
     return rows, np.searchsorted(op[order], np.arange(program.ops + 1)).astype(np.int64)
 
 
-def _relative(program: Program, names: Ints) -> Ints:
-    """Names as numbers of their op's factors, -1 for none."""
-    ops = np.searchsorted(program.op_factors, names, side="right") - 1
-    return np.where(names >= 0, names - program.op_factors[ops], -1)
+def _placed(program: Program, starts: Ints, names: Ints) -> Ints:
+    """Equal for ops whose names, from these starts on, are the same of their own factors."""
+    first = np.repeat(program.op_factors[:-1], np.diff(starts))
+    return distinct(starts, np.where(names >= 0, names - first, -1))[0]
 
 
 def _same(starts: Ints, alike: Ints) -> Ints:

@@ -25,6 +25,7 @@ from costmodel.rows import (
     partial_rows,
     passes,
 )
+from costmodel.turned import turning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +51,15 @@ def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device
     seconds = contraction_seconds(program, device)
     wanted = edges(program, layouts)
     widths = Widths(program, wanted)
+    turns = turning(program, fusion)
     partials = partial_rows(program, layouts, fusion)
     return Listing(
         wanted=wanted,
-        roots=root_rows(program, layouts, fusion, seconds, wanted, widths),
+        roots=root_rows(program, layouts, fusion, seconds, wanted, widths, turns),
         partials=partials,
         edges=edge_rows(program, layouts, wanted, widths),
         halos=halo_rows(program, layouts),
         floors=floor_rows(program, layouts, fusion),
         passes=passes(program, fusion),
-        intervals=live_intervals(program, layouts, fusion, wanted, widths, partials),
+        intervals=live_intervals(program, layouts, fusion, wanted, widths, partials, turns),
     )

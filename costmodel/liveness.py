@@ -20,7 +20,7 @@ from costmodel.kernelrows import distinct_rows
 from costmodel.layouts import Layouts
 from costmodel.roles import Role
 from costmodel.rows import Partials
-from costmodel.turned import copied_beside, inside_kernels
+from costmodel.turned import Turns, copied_beside, inside_kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +91,9 @@ def live_intervals(
     wanted: Edges,
     widths: Widths,
     partials: Partials,
+    turns: Turns,
 ) -> Intervals:
-    """Live ranges of the values that a fused program stores.
+    """Live ranges of the values that a fused program stores; `turns` as in `turned`.
 
     A result that takes over a donated argument's buffer has no memory of its own.
     """
@@ -104,7 +105,7 @@ def live_intervals(
     low, high = _roots_of_ops(program, fusion)
     return Intervals(
         base=Counter(int(layouts.value_tensor[value]) for value in arguments),
-        live=_live(program, layouts, fusion, reused, inside),
+        live=_live(program, layouts, fusion, reused, inside, turns),
         copies=_copies(program, layouts, wanted, widths, low, high),
         sums=_sums(program, layouts, fusion, partials, inside, high, reused),
         positions=program.ops + 1,
@@ -118,14 +119,19 @@ def _flags(count: int, numbers: Iterable[int]) -> Bools:
 
 
 def _live(
-    program: Program, layouts: Layouts, fusion: Fusion, reused: dict[int, int], inside: Bools
+    program: Program,
+    layouts: Layouts,
+    fusion: Fusion,
+    reused: dict[int, int],
+    inside: Bools,
+    turns: Turns,
 ) -> Held:
     """Buffers, and what is held besides."""
     values, first, last = _buffer_spans(program, fusion, reused)
     arguments = [argument.value for argument in program.arguments]
     own = ~(_flags(program.values, [*arguments, *reused]) | inside)[values]
     values, first, last = values[own], first[own], last[own]
-    beside = copied_beside(program, fusion)
+    beside = copied_beside(program, fusion, turns)
     others = ints([value for value, _, _ in beside])
     begins, ends = (ints([span[side] for _, span, _ in beside]) for side in (0, 1))
     held = np.concatenate([values, others])

@@ -20,7 +20,7 @@ from costmodel.launches import Kernel
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
 from costmodel.rows import SLICING, UPDATING, Rows, of_role
-from costmodel.turned import copied_values
+from costmodel.turned import Turns, copied_values
 
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
 CUTTING = frozenset({"stablehlo.dynamic_slice", "stablehlo.slice"})
@@ -71,13 +71,14 @@ def root_rows(
     seconds: dict[int, float],
     wanted: Edges,
     widths: Widths,
+    turns: Turns,
 ) -> Rows[RootRow]:
     """Kernels; the sources are their numbers.
 
     The row of one is made of those that do the same to the same tensors, as those of layers do.
     """
     kernels = fusion.kernels
-    turned = copied_values(program, fusion)
+    turned = copied_values(program, fusion, turns)
     working = fusion.flow.role[kernels.first_op] != Role.NOTHING
     maker = _RowMaker(program, layouts, fusion, seconds, wanted, widths, turned)
     leaving, known = loop_copies(program), dict[RootRow, int]()

@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.program import ARGUMENT, Program
 from analysis.types import itemsize
-from costmodel.flops import BATCH
+from costmodel.flops import BATCH, Sides
 from costmodel.flow import Bools
 from costmodel.fusion import Fusion
 from costmodel.launches import Kernel
@@ -41,13 +41,17 @@ def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
     return set(values[alone].tolist())
 
 
+Turns = dict[int, int]
+"""Kernels that work on what a product leaves in another memory layout, and its position."""
 Beside = tuple[int, tuple[int, int], float]
 """A value, (first, last) position and how many of its size are held besides."""
 
 
-def copied_beside(program: Program, fusion: Fusion) -> list[Beside]:
+def copied_beside(program: Program, fusion: Fusion, turns: Turns) -> list[Beside]:
     """All that is held besides the buffers of values."""
-    arguments = [(value, span, 1.0) for value, span in turned_arguments(program, fusion).items()]
+    arguments = [
+        (value, span, 1.0) for value, span in turned_arguments(program, fusion, turns).items()
+    ]
     return arguments + ([] if fusion.policy.around else _pooled(program, fusion))
 
 
@@ -71,14 +75,14 @@ def _pooled(program: Program, fusion: Fusion) -> list[Beside]:
     return found
 
 
-def turned_arguments(program: Program, fusion: Fusion) -> dict[int, tuple[int, int]]:
+def turned_arguments(program: Program, fusion: Fusion, turns: Turns) -> dict[int, tuple[int, int]]:
     """Arguments that are copied into a product's memory layout: first and last position.
 
     On a TPU all but one of those that a kernel reads: what was an argument's own buffer takes the
     next. On a GPU one, at the start.
     """
     found: dict[int, tuple[int, int]] = {}
-    for number, begin in _turning(program, fusion).items():
+    for number, begin in turns.items():
         kernel, copied = fusion.kernels[number], _given(program, fusion.kernels[number])
         around = fusion.policy.around
         end = max(int(fusion.position[op]) for op in kernel.ops)
@@ -87,7 +91,7 @@ def turned_arguments(program: Program, fusion: Fusion) -> dict[int, tuple[int, i
     return found
 
 
-def copied_values(program: Program, fusion: Fusion) -> dict[int, list[int]]:
+def copied_values(program: Program, fusion: Fusion, turns: Turns) -> dict[int, list[int]]:
     """For kernels of a TPU, by number, the values that are copied to their layout and back.
 
     Those are all that it reads of the program's arguments, and all results that it makes.
@@ -96,14 +100,14 @@ def copied_values(program: Program, fusion: Fusion) -> dict[int, list[int]]:
         return {}
     returned = {int(program.use_value[result.use]) for result in program.results}
     found = {}
-    for number in _turning(program, fusion):
+    for number in turns:
         kernel = fusion.kernels[number]
         made = {value for op in kernel.ops for value in program.values_of(op)}
         found[number] = _given(program, kernel) + sorted(made & returned)
     return found
 
 
-def _turning(program: Program, fusion: Fusion) -> dict[int, int]:
+def turning(program: Program, fusion: Fusion) -> Turns:
     """Elementwise kernels of what a product leaves in another memory layout, by number.
 
     With each the position of that product. Kernels that read no argument are left out.
@@ -119,7 +123,11 @@ def _turning(program: Program, fusion: Fusion) -> dict[int, int]:
     concerned = np.zeros(len(kernels), dtype=np.bool_)
     concerned[kernels.rows(kernels.read_start)[flags[program.use_value[kernels.reads]]]] = True
     concerned[kernels.rows(kernels.op_start)[makes[kernels.ops]]] = True
-    for number in np.flatnonzero(concerned & _elementwise(fusion)).tolist():
+    given = np.zeros(program.values, dtype=np.bool_)
+    given[[argument.value for argument in program.arguments]] = True
+    reading = np.zeros(len(kernels), dtype=np.bool_)
+    reading[kernels.rows(kernels.read_start)[given[program.use_value[kernels.reads]]]] = True
+    for number in np.flatnonzero(concerned & reading & _elementwise(fusion)).tolist():
         kernel = kernels[number]
         read = {_value(program, use) for use in kernel.reads}
         made = {value for op in kernel.ops for value in program.values_of(op)}
@@ -145,14 +153,13 @@ def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
     """
     starts, uses = program.readers
     found = {}
-    last_first = dict.fromkeys(reversed(fusion.roots.dots.tolist()))
-    for op in reversed(last_first):
-        sides = fusion.sides.get(op, ())
-        value, transposed = program.values_of(op)[0], not fusion.policy.around
-        batch = sum(side == BATCH and size > 1 for side, size in sides)
-        turns = bool(sides) and len(program.shape(value)) - batch != 2
-        if turns != fusion.policy.around or (not turns and sides):
-            continue
+    dots = np.array(list(dict.fromkeys(reversed(fusion.roots.dots.tolist()))), dtype=np.int64)
+    rank = program.of_shapes(len, np.int64)[program.op_values[dots]] if len(dots) else dots
+    turned = np.array([_beside_batch(fusion.sides.get(op, ())) for op in dots.tolist()])
+    around = fusion.policy.around
+    wanted = (turned >= 0) & (rank - turned != 2) if around else turned < 0
+    for op in reversed(dots[wanted].tolist()):
+        value, transposed = program.values_of(op)[0], not around
         while not fusion.written[value] and starts[value + 1] - starts[value] == 1:
             user = program.user(int(uses[starts[value]]))
             transposed |= program.kind(user) == "stablehlo.transpose"
@@ -160,6 +167,11 @@ def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
         if transposed and fusion.written[value]:
             found[value] = op
     return found
+
+
+def _beside_batch(sides: Sides) -> int:
+    """How many dimensions of a product are of a batch; -1 for what is no product of matrices."""
+    return sum(side == BATCH and size > 1 for side, size in sides) if sides else -1
 
 
 def _elementwise(fusion: Fusion) -> Bools:

@@ -9,6 +9,7 @@ the weight that they are of.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def _state_arguments(program: Program) -> frozenset[int]:
 def _group_names(program: Program) -> list[str]:
     """The name of each argument's group; that of moments is their weight's."""
     flow = Dataflow(program)
-    feeding = [flow.feeds_contraction(argument.value) for argument in program.arguments]
+    feeding = flow.feeding[[argument.value for argument in program.arguments]].tolist()
     weights: dict[tuple[object, ...], int] = {}
     for number, feeds in enumerate(feeding):
         if feeds:
@@ -75,18 +76,16 @@ def _group_names(program: Program) -> list[str]:
                 weights.setdefault(key, number)
     found = []
     for number, own in enumerate(feeding):
-        chiefs = [] if own else [weights[k] for k in _keys(program, number) if k in weights]
-        found.append(pattern(program.arguments[chiefs[0] if chiefs else number].name))
+        known = () if own else (weights[k] for k in _keys(program, number) if k in weights)
+        found.append(pattern(program.arguments[next(iter(known), number)].name))
     return found
 
 
-def _keys(program: Program, number: int) -> list[tuple[object, ...]]:
+def _keys(program: Program, number: int) -> Iterator[tuple[object, ...]]:
     """The path of an argument with one step left out, for each of its leading steps."""
     argument = program.arguments[number]
     steps = _STEP.findall(argument.name)
     shape = program.shape(argument.value)
-    return [
-        (shape, index, *steps[:index], *steps[index + 1 :])
-        for index, step in enumerate(steps[:-1])
-        if not any(letter.isdigit() for letter in step)
-    ]
+    for index, step in enumerate(steps[:-1]):
+        if not any(map(str.isdigit, step)):
+            yield (shape, index, *steps[:index], *steps[index + 1 :])
