@@ -118,7 +118,13 @@ def _constrain(source: Source, pin: Pin, attributes: _Shardings) -> None:
 def _chain(value: Any, pin: Pin, attributes: _Shardings) -> Any:
     """Constraints that take `value` to its layout, by way of the pin's stations."""
     for spec in (*pin.through, pin.spec):
-        value = sdy.ShardingConstraintOp(value, attributes.of(spec)).result
+        op = ir.Operation.create(  # in half the time of the op's own class
+            CONSTRAINT,
+            results=[value.type],
+            operands=[value],
+            attributes={"sharding": attributes.of(spec)},
+        )
+        value = op.results[0]
     return value
 
 
