@@ -10,7 +10,7 @@ import numpy as np
 from analysis.program import Floats, Ints
 
 
-def ints(values: Sequence[int]) -> Ints:
+def ints(values: Sequence[int] | Ints) -> Ints:
     """An array of whole numbers."""
     return np.asarray(values, dtype=np.int64)
 

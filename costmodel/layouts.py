@@ -79,7 +79,8 @@ class _Interner:
         self._program = analysis.program
         colour = analysis.colours.colour
         # no name, -1, has no group either: it reads the last entry
-        self._group = [*np.append(analysis.groups.of_colour, -1)[colour].tolist(), -1]
+        self._groups = np.append(np.append(analysis.groups.of_colour, -1)[colour], -1)
+        self._group = self._groups.tolist()
         self._resolution = _resolutions(analysis)
         self._mark = -1
         self._out = _copy(known) if known is not None else _empty(self._program)
@@ -93,7 +94,7 @@ class _Interner:
         """Lay out one op of those that are alike, and the others as it: layers are."""
         program, out = self._program, self._out
         resolved = _resolved_rows(self._analysis)
-        alike = first_alike(program, self._group, resolved, self._apart())
+        alike = first_alike(program, self._groups, resolved, self._apart())
         for op in np.flatnonzero(alike == np.arange(program.ops)).tolist():
             for value in program.values_of(op):
                 out.value_tensor[value] = self._value_tensor(value)
@@ -136,11 +137,43 @@ class _Interner:
     def _transfer(self, op: int) -> None:
         """An op that passes each tensor on by itself: the tensors do not compete for axes."""
         program, out = self._program, self._out
-        for use in program.uses_of(op):
+        uses = program.uses_of(op)
+        alike, own = self._alike_uses(uses)
+        for use in own:
             out.use_tensor[use] = self._wanted_tensor(use)
+        out.use_tensor[uses.start : uses.stop] = out.use_tensor[alike]
         for value in program.values_of(op):
             out.result_tensor[value] = out.value_tensor[value]
         out.op_unit[op] = self._unit([], [])
+
+    def _alike_uses(self, uses: range) -> tuple[Ints, list[int]]:
+        """The use that each use of a transfer is laid out as, and those that are as none before.
+
+        That is the first of a value of that shape and type whose dimensions are of those groups;
+        where two are of one it takes what resolves their conflict, where it is pinned that layout.
+        """
+        program = self._program
+        starts = program.use_dims[uses.start : uses.stop + 1]
+        groups = self._groups[program.use_name[starts[0] : starts[-1]]]
+        value = program.use_value[uses.start : uses.stop]
+        pinned = np.full(len(uses), -1)
+        apart = [use - uses.start for use in self._pins.uses if use in uses]
+        pinned[apart] = apart
+        number, first = distinct_rows(
+            program.value_shape[value],
+            program.value_type[value],
+            distinct(starts - starts[0], groups)[0],
+            pinned,
+        )
+        bounds = (starts - starts[0]).tolist()
+        single = [
+            len({*groups[bounds[n] : bounds[n + 1]].tolist()}) == bounds[n + 1] - bounds[n]
+            for n in first.tolist()
+        ]
+        places = np.arange(len(uses))
+        alike = np.where(np.array(single, dtype=np.bool_)[number], first[number], places)
+        own = np.flatnonzero(alike == places) + uses.start
+        return alike + uses.start, own.tolist()
 
     def _wanted_tensor(self, use: int) -> int:
         """A value as a transfer wants it."""
@@ -233,7 +266,7 @@ class _Interner:
 
 
 def first_alike(
-    program: Program, groups: Sequence[int], resolved: tuple[Ints, Ints], apart: Ints
+    program: Program, groups: Sequence[int] | Ints, resolved: tuple[Ints, Ints], apart: Ints
 ) -> Ints:
     """For each op the first that does the same to tensors of the same groups and types.
 

@@ -96,11 +96,15 @@ def each_by_itself() -> Iterator[None]:
     def none_alike(program: Program, *_: object) -> Ints:
         return np.arange(program.ops)
 
+    def each_use(_: object, uses: range) -> tuple[Ints, list[int]]:
+        return np.array(uses, dtype=np.int64), list(uses)
+
     def all_apart(maker: Any) -> list[Ints]:
         return [np.arange(len(maker._fusion.kernels))]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layouts_room, "first_alike", none_alike)
+        patch.setattr(layouts_room._Interner, "_alike_uses", each_use)
         patch.setattr(rows_room._RowMaker, "told", all_apart)
         yield
 
