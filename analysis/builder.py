@@ -35,12 +35,14 @@ class ProgramBuilder:
     """Collects ops, uses, values and factors in program order.
 
     `handles` keeps for each op the MLIR operation behind it (for pseudo ops the one that they
-    stand for) and is the only tie between the arrays and the module.
+    stand for), `places` the number of its location among `locations`. They are the only tie between
+    the arrays and the module.
     """
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
         self._dtypes: dict[str, int] = {}
+        self._shapes: dict[tuple[int, ...], int] = {}
         self._signatures: dict[Any, int] = {}
         self.op_name: list[int] = []
         self.op_signature: list[int] = []
@@ -54,6 +56,7 @@ class ProgramBuilder:
         self.value_op: list[int] = []
         self.value_dims = [0]
         self.value_type: list[int] = []
+        self.value_shape: list[int] = []
         self.dim_size: list[int] = []
         self.dim_name: list[int] = []
         self.factor_size: list[int] = []
@@ -62,6 +65,8 @@ class ProgramBuilder:
         self.links: list[tuple[int, int]] = []
         self.constant: list[bool] = []
         self.handles: list[Any] = []
+        self.places: list[int] = []
+        self.locations: dict[Any, int] = {}
         self.no_rule: dict[str, int] = {}
         self.warnings: list[str] = []
 
@@ -74,6 +79,8 @@ class ProgramBuilder:
         self.op_signature.append(self._signatures.setdefault(key, len(self._signatures)))
         self.op_trips.append(new.trips)
         self.handles.append(new.handle)
+        location = new.handle.location.attr
+        self.places.append(self.locations.setdefault(location, len(self.locations)))
         self.factor_size.extend(rule.sizes)
         self.factor_kind.extend(rule.kinds)
         self.factor_halo.extend(new.halos or (0,) * len(rule.sizes))
@@ -98,6 +105,7 @@ class ProgramBuilder:
     ) -> None:
         self.value_op.append(op)
         self.value_type.append(self._dtypes.setdefault(tensor.dtype, len(self._dtypes)))
+        self.value_shape.append(self._shapes.setdefault(tensor.shape, len(self._shapes)))
         self.dim_size.extend(tensor.shape)
         self.dim_name.extend(_names(dims, rule, base))
         self.value_dims.append(len(self.dim_size))
@@ -122,6 +130,7 @@ class ProgramBuilder:
         return Program(
             names=tuple(self._names),
             dtypes=tuple(self._dtypes),
+            known_shapes=tuple(self._shapes),
             op_name=ints(self.op_name),
             op_signature=ints(self.op_signature),
             op_trips=np.asarray(self.op_trips, dtype=np.float64),
@@ -134,6 +143,7 @@ class ProgramBuilder:
             value_op=ints(self.value_op),
             value_dims=ints(self.value_dims),
             value_type=ints(self.value_type),
+            value_shape=ints(self.value_shape),
             dim_size=ints(self.dim_size),
             dim_name=ints(self.dim_name),
             factor_size=ints(self.factor_size),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
-from analysis.names import Colours
+from analysis.names import Bools, Colours
 from analysis.program import Ints, Program
 from analysis.reach import Reach
-from analysis.unionfind import SidedSets
+from analysis.unionfind import sided_components
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,129 +25,132 @@ class Conflict:
 class Conflicts:
     """All conflicts of a program in program order, and their compatibility sets.
 
-    `set_of[i]` is the set of conflict i; resolution 0 of a set shards the first name of conflict
-    i where `side[i]` is 0, its second where it is 1. `sets` counts the sets.
+    `names` [conflicts, 2] are those of `all`. `set_of[i]` is the set of conflict i; resolution 0 of
+    a set shards the first name of conflict i where `side[i]` is 0, its second where it is 1. `sets`
+    counts the sets.
     """
 
     all: tuple[Conflict, ...]
+    names: Ints
     set_of: Ints
     side: Ints
     sets: int
 
 
-Box = tuple[int, int, bool]
-"""Two conflicts (by number) that form a box, and whether the edges run crosswise."""
+Boxes = tuple[Ints, Bools]
+"""Pairs of conflicts (by number) that form a box [n, 2], and whether the edges run crosswise."""
 
 
 def find_conflicts(program: Program, colours: Colours) -> Conflicts:
     """Find conflicts, join those that form a box with no path across."""
-    found = _conflicts(program, colours)
-    number = {conflict.names: i for i, conflict in enumerate(found)}
-    sides = SidedSets(range(len(found)))
-    reach = Reach(program, colours)
-    for left, right, crosswise in _boxes(program, number):
-        if reach.compatible(found[left].names, found[right].names, crosswise):
-            sides.join(left, right, opposite=crosswise)
-    roots = [sides.find(i) for i in range(len(found))]
-    index = {root: i for i, root in enumerate(dict.fromkeys(root for root, _ in roots))}
+    made = _clashes(program.value_dims, program.dim_name, colours)
+    names, ops = _conflicts(program, colours, made)
+    table = _Table(names, len(program.factor_size))
+    found = (_boxes(program, table, made), _linked_boxes(program, table))
+    boxes, crosswise = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    across = Reach(program, colours).across(names[boxes[:, 0]], names[boxes[:, 1]], crosswise)
+    root, side, _ = sided_components(len(names), boxes[~across], crosswise[~across])
+    sets, set_of = np.unique(root, return_inverse=True)
+    of = (names.tolist(), colours.colour[names[:, 0]].tolist(), ops.tolist())
     return Conflicts(
-        all=tuple(found),
-        set_of=np.array([index[root] for root, _ in roots], dtype=np.int64),
-        side=np.array([side for _, side in roots], dtype=np.int64),
-        sets=len(index),
+        all=tuple(
+            Conflict(names=(first, second), colour=colour, op=op)
+            for (first, second), colour, op in zip(*of, strict=True)
+        ),
+        names=names,
+        set_of=set_of.astype(np.int64),
+        side=side,
+        sets=len(sets),
     )
 
 
-def clashing(names: Ints, colours: Colours) -> list[tuple[int, int]]:
-    """Pairs of names of one colour among the names of one tensor, in order of dimension."""
-    named = zip(names.tolist(), colours.colour[names].tolist(), strict=True)
-    coloured = [(name, kind) for name, kind in named if name >= 0 and kind >= 0]
-    return [(one, other) for (one, a), (other, b) in combinations(coloured, 2) if a == b]
+def _clashes(starts: Ints, names: Ints, colours: Colours) -> Ints:
+    """Rows (tensor, two places of `names`): dimensions of one colour, in order."""
+    kinds = np.where(names >= 0, colours.colour[names], -1)
+    ranks = np.diff(starts)
+    tensor = np.repeat(np.arange(len(ranks)), ranks)
+    found = [np.zeros((0, 3), dtype=np.int64)]
+    for apart in range(1, int(ranks.max(initial=1))):
+        here, there = slice(None, -apart), slice(apart, None)
+        same = (kinds[here] >= 0) & (kinds[here] == kinds[there]) & (tensor[here] == tensor[there])
+        first = np.flatnonzero(same)
+        found.append(np.stack([tensor[first], first, first + apart], axis=1))
+    rows = np.concatenate(found)
+    return rows[np.lexsort(rows.T[::-1])]
 
 
-def _conflicts(program: Program, colours: Colours) -> list[Conflict]:
-    found: dict[tuple[int, int], Conflict] = {}
-    used = _doubled(program.use_dims, program.use_name, colours)
-    made = _doubled(program.value_dims, program.dim_name, colours)
-    tensors = [(program.users[use], 0, use) for use in used]
-    tensors += [(program.makers[value], 1, value) for value in made]
-    for op, is_made, number in sorted(tensors):
-        names = program.def_names(number) if is_made else program.use_names(number)
-        for pair in clashing(names, colours):
-            if pair not in found and pair[::-1] not in found:
-                colour = int(colours.colour[pair[0]])
-                found[pair] = Conflict(names=pair, colour=colour, op=op)
-    return list(found.values())
+def _conflicts(program: Program, colours: Colours, made: Ints) -> tuple[Ints, Ints]:
+    """The names of each conflict, and the op that has it first: at a use, then at a result."""
+    used = _clashes(program.use_dims, program.use_name, colours)
+    user = np.searchsorted(program.op_uses, used[:, 0], side="right") - 1
+    names = np.concatenate([program.use_name[used[:, 1:]], program.dim_name[made[:, 1:]]])
+    ops = np.concatenate([user, program.value_op[made[:, 0]]])
+    is_made = np.repeat([0, 1], [len(used), len(made)])
+    order = np.lexsort((is_made, ops))  # stable, so that the rest stays in order
+    names, ops = names[order], ops[order]
+    _, first = np.unique(_keys(names, len(program.factor_size)), return_index=True)
+    first.sort()
+    return names[first], ops[first]
 
 
-def _doubled(starts: Ints, names: Ints, colours: Colours) -> list[int]:
-    """The tensors, by number, that have two dimensions of one colour."""
-    kinds = colours.colour[names]
-    tensor = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    coloured = (names >= 0) & (kinds >= 0)
-    keys = np.sort((tensor * (colours.count + 1) + kinds)[coloured])
-    twice: list[int] = np.unique(keys[1:][np.diff(keys) == 0] // (colours.count + 1)).tolist()
-    return twice
-
-
-def _boxes(program: Program, number: dict[tuple[int, int], int]) -> list[Box]:
-    """Boxes along M (a definition and a use of it) and along loop and branch links."""
-    found = []
-    by_value: dict[int, list[tuple[int, int, int, int]]] = {}
-    for pair_value, dims in _definition_pairs(program, number):
-        by_value.setdefault(pair_value, []).append(dims)
-    for use in np.flatnonzero(np.isin(program.use_value, list(by_value))).tolist():
-        value = program.sources[use]
-        for first, second, i, j in by_value[value]:
-            names = program.use_names(use)
-            box = _box(number, (first, second), (int(names[i]), int(names[j])))
-            if box is not None and not program.constant[value]:
-                found.append(box)
-    return found + _linked_boxes(program, number)
-
-
-def _definition_pairs(
-    program: Program, number: dict[tuple[int, int], int]
-) -> list[tuple[int, tuple[int, int, int, int]]]:
-    in_conflict = {name for pair in number for name in pair}
-    value_of = np.repeat(np.arange(program.values), np.diff(program.value_dims))
-    holding = value_of[np.isin(program.dim_name, list(in_conflict))]
-    found = []
-    for value in np.unique(holding).tolist():
-        names = program.def_names(value).tolist()
-        dims = [d for d, name in enumerate(names) if name in in_conflict]
-        for i, j in combinations(dims, 2):
-            if _lookup(number, (names[i], names[j])) is not None:
-                found.append((value, (names[i], names[j], i, j)))
+def _keys(pairs: Ints, count: int) -> Ints:
+    """A number for each pair of names, either way round."""
+    found: Ints = pairs.min(axis=1) * count + pairs.max(axis=1)
     return found
 
 
-def _linked_boxes(program: Program, number: dict[tuple[int, int], int]) -> list[Box]:
+class _Table:
+    """Looks up the conflicts between pairs of names."""
+
+    def __init__(self, names: Ints, count: int) -> None:
+        self.names = names
+        self._count = count
+        keys = _keys(names, count)
+        self._order = np.argsort(keys)
+        self._sorted = keys[self._order]
+
+    def find(self, pairs: Ints) -> tuple[Ints, Bools]:
+        """For each pair its conflict or -1, and whether that holds them in the other order."""
+        if not len(self._sorted):
+            return np.full(len(pairs), -1), np.zeros(len(pairs), dtype=np.bool_)
+        keys = _keys(pairs, self._count)
+        place = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
+        there = (self._sorted[place] == keys) & (pairs >= 0).all(axis=1)
+        number = np.where(there, self._order[place], -1)
+        return number, self.names[number, 0] != pairs[:, 0]
+
+    def boxes(self, first: Ints, second: Ints) -> Boxes:
+        """The boxes between pairs of names, where both are in conflict and not in the same one."""
+        (left, turned), (right, other) = self.find(first), self.find(second)
+        kept = (left >= 0) & (right >= 0) & (left != right)
+        return np.stack([left, right], axis=1)[kept], (turned != other)[kept]
+
+
+def _boxes(program: Program, table: _Table, made: Ints) -> Boxes:
+    """Boxes along M: a definition and a use of it."""
+    starts, readers = program.readers
+    value, first, second = made[~program.constant[made[:, 0]]].T
+    counts = starts[value + 1] - starts[value]
+    row = np.repeat(np.arange(len(value)), counts)
+    use = readers[
+        np.arange(len(row)) + np.repeat(starts[value] - np.cumsum(counts) + counts, counts)
+    ]
+    order = np.lexsort((row, use))
+    row, use = row[order], use[order]
+    places = np.stack([first, second], axis=1)[row]
+    shift = program.use_dims[use] - program.value_dims[value[row]]
+    return table.boxes(program.dim_name[places], program.use_name[places + shift[:, None]])
+
+
+def _linked_boxes(program: Program, table: _Table) -> Boxes:
+    """Boxes along loop and branch links."""
     target: dict[int, list[int]] = {}
     for left, right in program.links.tolist():
         target.setdefault(left, []).append(right)
-    found = []
-    for first, second in list(number):
-        for pair in zip(target.get(first, ()), target.get(second, ()), strict=False):
-            box = _box(number, (first, second), pair)
-            if box is not None:
-                found.append(box)
-    return found
-
-
-def _box(
-    number: dict[tuple[int, int], int], first: tuple[int, int], second: tuple[int, int]
-) -> Box | None:
-    left, right = _lookup(number, first), _lookup(number, second)
-    if left is None or right is None or left[0] == right[0]:
-        return None
-    return left[0], right[0], left[1] != right[1]
-
-
-def _lookup(number: dict[tuple[int, int], int], pair: tuple[int, int]) -> tuple[int, bool] | None:
-    """The conflict between two names, and whether it holds them in the other order."""
-    if pair in number:
-        return number[pair], False
-    if pair[::-1] in number:
-        return number[pair[::-1]], True
-    return None
+    found = [
+        (first, second, *pair)
+        for first, second in (table.names.tolist() if target else ())
+        for pair in zip(target.get(first, ()), target.get(second, ()), strict=False)
+    ]
+    rows = np.array(found, dtype=np.int64).reshape(-1, 4)
+    return table.boxes(rows[:, :2], rows[:, 2:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +56,8 @@ def factor_ops(program: Program) -> Ints:
 
 def _in(program: Program, kinds: frozenset[str]) -> NDArray[np.bool_]:
     """For each factor whether its op is of one of `kinds`."""
-    numbers = [index for index, name in enumerate(program.names) if name in kinds]
-    return np.isin(program.op_name[factor_ops(program)], numbers)
+    named = np.array([name in kinds for name in program.names], dtype=np.bool_)
+    return np.repeat(named[program.op_name], np.diff(program.op_factors))
 
 
 def _places(program: Program) -> Ints:
@@ -83,12 +84,14 @@ def _numbered(keys: list[Hashable]) -> Ints:
 
 
 def _untie_meeting(program: Program, colours: Colours, group: Ints) -> Ints:
-    op = factor_ops(program)
     used = (colours.colour >= 0) & ~_in(program, TRANSFERS)
-    width = max(colours.count, 1)
-    op, colour = np.divmod(np.unique(op[used] * width + colours.colour[used]), width)
-    pairs, counts = np.unique(op * width + group[colour], return_counts=True)
-    meeting = set((pairs[counts > 1] % width).tolist())
+    op, colour = factor_ops(program)[used], colours.colour[used]
+    tied = group[colour]
+    meeting = set[int]()
+    for apart in range(1, int(np.bincount(op).max(initial=1))):
+        here, there = slice(None, -apart), slice(apart, None)
+        met = (op[here] == op[there]) & (tied[here] == tied[there])
+        meeting.update(tied[here][met & (colour[here] != colour[there])].tolist())
     keys: list[Hashable] = [
         (int(g), colour if g in meeting else -1) for colour, g in enumerate(group.tolist())
     ]
@@ -97,19 +100,17 @@ def _untie_meeting(program: Program, colours: Colours, group: Ints) -> Ints:
 
 def _tie_sets(program: Program, conflicts: Conflicts, of_colour: Ints) -> tuple[Ints, Ints]:
     places = _places(program)
-    members: dict[int, list[tuple[int, int, int]]] = {}
-    colour_of: dict[int, int] = {}
-    for conflict, which, side in zip(
-        conflicts.all, conflicts.set_of.tolist(), conflicts.side.tolist(), strict=True
-    ):
-        first, second = conflict.names
-        members.setdefault(which, []).append((int(places[first]), int(places[second]), side))
-        colour_of[which] = int(of_colour[conflict.colour])
+    first, second = places[conflicts.names].T
+    members = np.stack([conflicts.set_of, first, second, conflicts.side], axis=1)
+    members = members[np.lexsort(members.T[::-1])]
+    bounds = np.searchsorted(members[:, 0], np.arange(conflicts.sets + 1)).tolist()
+    colour_of = np.zeros(conflicts.sets, dtype=np.int64)
+    colour_of[conflicts.set_of] = of_colour[[conflict.colour for conflict in conflicts.all]]
     keys: list[Hashable] = [
-        (colour_of[which], tuple(sorted(members[which]))) for which in range(conflicts.sets)
+        (colour, members[a:b, 1:].tobytes())
+        for colour, (a, b) in zip(colour_of.tolist(), pairwise(bounds), strict=True)
     ]
     of_set = _numbered(keys)
     set_colour = np.zeros(int(of_set.max(initial=-1)) + 1, dtype=np.int64)
-    for which, group in enumerate(of_set.tolist()):
-        set_colour[group] = colour_of[which]
+    set_colour[of_set] = colour_of
     return of_set, set_colour

@@ -22,6 +22,7 @@ from analysis.walk import Walk
 class Source:
     """A loaded module: the arrays, the flattened MLIR behind them, and op number -> operation.
 
+    `places[op]` is the number of an op's location among `locations`, which are distinct.
     `seconds` are the times of the stages `parse`, `flatten`, `rules` and `walk`.
     """
 
@@ -29,6 +30,8 @@ class Source:
     main: ir.Operation
     program: Program
     handles: list[Any]
+    places: list[int]
+    locations: list[Any]
     facts: Facts
     warnings: tuple[str, ...]
     seconds: dict[str, float]
@@ -68,6 +71,8 @@ def _load(data: bytes) -> Source:
         main=main,
         program=program,
         handles=walk.builder.handles,
+        places=walk.builder.places,
+        locations=list(walk.builder.locations),
         facts=facts,
         warnings=program.warnings,
         seconds=seconds,

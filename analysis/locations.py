@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from analysis.load import Source
 
@@ -41,13 +40,13 @@ class Locations:
     """The locations of a module's ops by number. Equal ones, as layers have, are read once."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source  # without its module, handles of ops lead nowhere
-        self._known: dict[Any, Location] = {}
+        self._source = source  # without its module, its locations are nowhere
+        self._known: dict[int, Location] = {}
 
     def __getitem__(self, op: int) -> Location:
         """The location of an op."""
-        location = self._source.handles[op].location
-        found = self._known.get(location.attr)
+        place = self._source.places[op]
+        found = self._known.get(place)
         if found is None:
-            found = self._known[location.attr] = Location.parse(str(location))
+            found = self._known[place] = Location.parse(str(self._source.locations[place]))
         return found

@@ -50,10 +50,12 @@ def _worked_on(program: Program, component: Ints, used: Bools) -> Bools:
     What is only carried about (the stack of layers of a scan, which the loop indexes) cannot be
     computed in shards, so it is no dimension to plan for.
     """
-    moves = np.isin(program.op_name, [i for i, n in enumerate(program.names) if n in TRANSFERS])
-    factors = program.op_factors[1:] - program.op_factors[:-1]
-    working = used & ~np.repeat(moves, factors)
-    return np.isin(component, np.unique(component[working]))
+    moves = np.array([name in TRANSFERS for name in program.names], dtype=np.bool_)
+    working = used & ~np.repeat(moves[program.op_name], np.diff(program.op_factors))
+    worked = np.zeros(int(component.max(initial=-1)) + 1, dtype=np.bool_)
+    worked[component[working]] = True
+    found: Bools = worked[component]
+    return found
 
 
 def _of_constants(program: Program) -> Bools:

@@ -13,11 +13,11 @@ a definition or a use carries the name of its major-most factor, or -1 where it 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,8 @@ class Program:
     Per op: `op_name` (index into `names`), `op_signature` (equal for ops of equal kind, attributes
     and types), `op_trips` (how often it runs), `op_uses`, `op_values`, `op_factors` (starts).
     Per use: `use_value`, `use_dims` (start into `use_name`). Per value: `value_op`, `value_dims`
-    (start into `dim_size` and `dim_name`), `value_type` (index into `dtypes`). Per factor:
+    (start into `dim_size` and `dim_name`), `value_type` (index into `dtypes`), `value_shape` (index
+    into `known_shapes`). Per factor:
     `factor_size`, `factor_kind`, `factor_halo` (strip width in elements). `links` are pairs of
     factors joined beside the map M: loop inits with yields, branch yields with results.
     `constant` marks values that hold no more than constants: each use of one stands alone.
@@ -82,6 +83,7 @@ class Program:
 
     names: Sequence[str]
     dtypes: Sequence[str]
+    known_shapes: Sequence[tuple[int, ...]]
     op_name: Ints
     op_signature: Ints
     op_trips: Floats
@@ -94,6 +96,7 @@ class Program:
     value_op: Ints
     value_dims: Ints
     value_type: Ints
+    value_shape: Ints
     dim_size: Ints
     dim_name: Ints
     factor_size: Ints
@@ -149,14 +152,22 @@ class Program:
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
         """The dimensions of every value."""
-        sizes, known = self.dim_size.tolist(), dict[tuple[int, ...], tuple[int, ...]]()
-        found = (tuple(sizes[first:end]) for first, end in pairwise(self.value_dims.tolist()))
-        return [known.setdefault(shape, shape) for shape in found]
+        return [self.known_shapes[number] for number in self.value_shape.tolist()]
+
+    def of_shapes(self, function: Callable[[tuple[int, ...]], Any], dtype: Any) -> NDArray[Any]:
+        """Something of every value that follows from its shape."""
+        known = [function(shape) for shape in self.known_shapes]
+        return np.array(known, dtype=dtype)[self.value_shape]
+
+    @cached_property
+    def use_op(self) -> Ints:
+        """The op that each use belongs to."""
+        return np.repeat(np.arange(self.ops), np.diff(self.op_uses))
 
     @cached_property
     def users(self) -> list[int]:
         """The op that each use belongs to."""
-        found: list[int] = np.repeat(np.arange(self.ops), np.diff(self.op_uses)).tolist()
+        found: list[int] = self.use_op.tolist()
         return found
 
     @cached_property
@@ -181,8 +192,8 @@ class Program:
     @cached_property
     def elements(self) -> list[int]:
         """The number of elements of every value."""
-        known = {shape: math.prod(shape) for shape in set(self.shapes)}
-        return [known[shape] for shape in self.shapes]
+        known = [math.prod(shape) for shape in self.known_shapes]
+        return [known[number] for number in self.value_shape.tolist()]
 
     def def_names(self, value: int) -> Ints:
         """The name of each dimension of a value at its definition, -1 for none."""

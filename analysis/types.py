@@ -29,7 +29,10 @@ class TypeReader:
         self._read: dict[Any, TensorType] = {}
 
     def read(self, kind: ir.Type, where: Any) -> TensorType:
-        """The tensor type `kind`; raises `UnsupportedModule` for a dynamic shape."""
+        """The tensor type `kind`; raises `UnsupportedModule` for a dynamic shape.
+
+        `where` is the op that has it, or says where that is.
+        """
         known = self._read.get(kind)
         if known is None:
             known = self._read[kind] = _tensor(kind, where)
@@ -50,7 +53,7 @@ def check_static(main: ir.Operation) -> None:
         # What is raised in here would come out as MLIR's own error.
         try:
             for result in op.results:
-                reader.read(result.type, op.location)
+                reader.read(result.type, op)
             if op.name == _MANUAL:
                 raise _manual(op)
         except UnsupportedModule as error:
@@ -75,8 +78,9 @@ def _tensor(kind: ir.Type, where: Any) -> TensorType:
         return TensorType(shape=(0,), dtype=str(kind))
     tensor = ir.RankedTensorType(kind)
     if not tensor.has_static_shape:
+        place = str(getattr(where, "location", where))
         raise UnsupportedModule(
-            f"The module has a dynamic shape: {tensor} at {str(where)[:200]}.",
+            f"The module has a dynamic shape: {tensor} at {place[:200]}.",
             "Lower it again with concrete shapes.",
         )
     return TensorType(shape=tuple(tensor.shape), dtype=str(tensor.element_type))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.compiled import entry, inner
 from analysis.program import Ints
+
+Bools = NDArray[np.bool_]
 
 
 def components(count: int, pairs: Ints) -> Ints:
     """The component number (0, 1, ...) of each of `count` items joined by `pairs` [n, 2]."""
     parent = np.arange(count, dtype=np.int64)
     _join(parent, np.ascontiguousarray(pairs, dtype=np.int64))
-    return np.unique(parent, return_inverse=True)[1].astype(np.int64)
+    number: Ints = np.cumsum(parent == np.arange(count)) - 1
+    return number[parent]
 
 
 @entry
@@ -36,31 +38,40 @@ def _root(parent: Ints, item: int) -> int:
     return item
 
 
-class SidedSets:
-    """Disjoint sets whose items each have a side, 0 or 1, relative to their set's first item.
+def sided_components(count: int, pairs: Ints, opposite: Bools) -> tuple[Ints, Ints, Bools]:
+    """The lowest item of each item's set, the side (0, 1) relative to it, and the joins made.
 
-    `join` refuses a join that would put an item on both sides.
+    In order, each of `pairs` [n, 2] is put on equal or `opposite` sides of one set; a join that
+    contradicts those before it is left out.
     """
+    parent, flip = np.arange(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    accepted = np.zeros(len(pairs), dtype=np.bool_)
+    _join_sided(parent, flip, np.ascontiguousarray(pairs, dtype=np.int64), opposite, accepted)
+    return parent, flip, accepted
 
-    def __init__(self, items: Iterable[int]) -> None:
-        self._parent = {item: item for item in items}
-        self._flip = dict.fromkeys(self._parent, 0)
 
-    def find(self, item: int) -> tuple[int, int]:
-        """The representative of the set of `item`, and the side of `item` relative to it."""
-        side = 0
-        while self._parent[item] != item:
-            side ^= self._flip[item]
-            item = self._parent[item]
-        return item, side
+@entry
+def _join_sided(parent: Ints, flip: Ints, pairs: Ints, opposite: Bools, accepted: Bools) -> None:
+    for row in range(len(pairs)):
+        a, b = _sided_root(parent, flip, pairs[row, 0]), _sided_root(parent, flip, pairs[row, 1])
+        turn = flip[pairs[row, 0]] ^ flip[pairs[row, 1]] ^ int(opposite[row])
+        if a != b:
+            low, high = min(a, b), max(a, b)
+            parent[high], flip[high] = low, turn
+        accepted[row] = a != b or turn == 0
+    for item in range(len(parent)):
+        _sided_root(parent, flip, item)
 
-    def join(self, left: int, right: int, *, opposite: bool) -> bool:
-        """Put two items on equal or opposite sides of one set; False where that contradicts."""
-        (a, side_a), (b, side_b) = self.find(left), self.find(right)
-        flip = side_a ^ side_b ^ int(opposite)
-        if a == b:
-            return flip == 0
-        low, high = min(a, b), max(a, b)
-        self._parent[high] = low
-        self._flip[high] = flip
-        return True
+
+@inner
+def _sided_root(parent: Ints, flip: Ints, item: int) -> int:
+    """The root of an item, which becomes its parent; `flip` is the side relative to that."""
+    root, side = item, 0
+    while parent[root] != root:
+        side ^= flip[root]
+        root = parent[root]
+    while parent[item] != root and item != root:
+        above, rest = parent[item], side ^ flip[item]
+        parent[item], flip[item] = root, side
+        item, side = above, rest
+    return root

@@ -130,7 +130,7 @@ class Walk:
         attributes = op.attributes
         operands = list(op.operands)
         shapes = [self.builder.shape(self._values[value]) for value in operands]
-        results = [self._types.read(value.type, op.location) for value in op.results]
+        results = [self._types.read(value.type, op) for value in op.results]
         name = op.name
         if name == "stablehlo.custom_call":
             name = f"custom_call {attributes['call_target_name'].value}"
@@ -186,7 +186,7 @@ class Walk:
         self, name: str, op: ir.Operation, sources: list[Any], targets: list[Any], trips: float
     ) -> int:
         """A pseudo op that moves `sources` to `targets`, one set of factors per tensor."""
-        tensors = [self._types.read(value.type, op.location) for value in sources or targets]
+        tensors = [self._types.read(value.type, op) for value in sources or targets]
         sizes, dims = identities([tensor.shape for tensor in tensors])
         copies = len(targets) // len(tensors) if tensors else 0
         rule = Rule(

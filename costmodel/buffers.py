@@ -70,6 +70,13 @@ class Buffers:
             value = self._parent[value]
         return value
 
+    def owners(self) -> Ints:
+        """The same for every value."""
+        found = np.arange(self._program.values)
+        for value in self._parent:
+            found[value] = self.of(value)
+        return found
+
     def _join(self, left: int, right: int) -> None:
         """Arguments stand for their buffers, whose memory is counted throughout.
 
@@ -101,7 +108,8 @@ class Buffers:
         program, maker = self._program, self._program.makers[slot.yielded]
         reads = [program.sources[use] for use in program.uses_of(maker)]
         alone = slot.body in reads and self._uses[slot.body] == 1
-        return alone and program.kind(maker) in CHEAP and alike(program, slot.body, slot.yielded)
+        same = _kind(program, slot.body) == _kind(program, slot.yielded)
+        return alone and program.kind(maker) in CHEAP and same
 
     def _updates_of(self, value: int) -> int:
         """The buffer that a chain of updates began with."""
@@ -112,18 +120,12 @@ class Buffers:
 
 def _updated(program: Program) -> dict[int, int]:
     """For each value made by an update in place, the value whose buffer it updates."""
-    roles = [role(name) for name in program.names]
+    updates = {name for name in program.names if role(name) is Role.UPDATE}
     return {
-        program.values_of(op)[0]: program.sources[program.op_uses[op]]
-        for op in range(program.ops)
-        if roles[program.op_name[op]] is Role.UPDATE and len(program.values_of(op)) == 1
+        program.values_of(op)[0]: program.sources[program.uses_of(op).start]
+        for op in program.ops_named(*updates)
+        if len(program.values_of(op)) == 1
     }
-
-
-def alike(program: Program, one: int, other: int) -> bool:
-    """Whether two values are of one shape and type."""
-    same_type = program.value_type[one] == program.value_type[other]
-    return bool(same_type) and program.shape(one) == program.shape(other)
 
 
 def reusing_results(program: Program) -> dict[int, int]:
@@ -131,14 +133,15 @@ def reusing_results(program: Program) -> dict[int, int]:
     values = [program.sources[result.use] for result in program.results]
     told = {argument.aliases: argument.value for argument in program.arguments}
     reused = {values[index]: value for index, value in told.items() if index >= 0}
+    waiting: dict[tuple[int, int], list[int]] = {}
+    kinds = [_kind(program, value) for value in values]
+    for index in range(len(values) - 1, -1, -1):
+        if index not in told:
+            waiting.setdefault(kinds[index], []).append(index)
     for argument in program.arguments:
-        if not argument.donated or argument.aliases >= 0:
-            continue
-        for index, value in enumerate(values):
-            if index not in told and alike(program, argument.value, value):
-                told[index] = argument.value
-                reused[value] = argument.value
-                break
+        kind = _kind(program, argument.value)
+        if argument.donated and argument.aliases < 0 and waiting.get(kind):
+            reused[values[waiting[kind].pop()]] = argument.value
     return reused
 
 
@@ -147,11 +150,19 @@ def loop_copies(program: Program) -> dict[int, list[int]]:
 
     The loop, or what follows, reads the argument, so what it makes is in a buffer of its own.
     """
+    slots = list(loop_slots(program))
+    if not slots:
+        return {}
     reused = reusing_results(program)
-    last = {value: program.user(use) for use, value in enumerate(program.sources)}
+    last = dict(zip(program.sources, program.users, strict=True))
     found: dict[int, list[int]] = {}
-    for slot in loop_slots(program):
+    for slot in slots:
         argument = reused.get(slot.result, slot.init)
         if argument != slot.init and last.get(argument, -1) >= slot.begin:
             found.setdefault(program.makers[slot.result], []).append(slot.result)
     return found
+
+
+def _kind(program: Program, value: int) -> tuple[int, int]:
+    """Equal for values of one shape and type."""
+    return int(program.value_shape[value]), int(program.value_type[value])

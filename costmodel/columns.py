@@ -10,7 +10,7 @@ import numpy as np
 from analysis.program import Floats, Ints
 
 
-def ints(values: Sequence[int]) -> Ints:
+def ints(values: Sequence[int] | Ints) -> Ints:
     """An array of whole numbers."""
     return np.asarray(values, dtype=np.int64)
 
@@ -29,3 +29,11 @@ def starts(rows: Sequence[Sequence[Any]]) -> Ints:
 def flat(rows: Sequence[Sequence[int]]) -> Ints:
     """The entries of all rows, one after another."""
     return ints([item for row in rows for item in row])
+
+
+def spans(firsts: Ints, counts: Ints) -> Ints:
+    """The numbers from each first on, as many as it counts, one after another."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    found: Ints = np.arange(total) + np.repeat(firsts - ends + counts, counts)
+    return found

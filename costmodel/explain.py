@@ -6,12 +6,13 @@ kernels its computation, of collectives its communication, of what is alive at t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, overload
 
 import numpy as np
 
-from analysis.program import Floats
+from analysis.program import Floats, Ints
 from costmodel.collectives import Kind
 from costmodel.evaluator import Action, Cost, Evaluator, Refinement
 from costmodel.kerneljournal import (
@@ -34,6 +35,39 @@ _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
 _KERNELS = (Entry.ROOT, Entry.UNFUSED, Entry.LOCAL, Entry.FLOOR)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Behind(Sequence[tuple[tuple[int, ...], float]]):
+    """The ops of each of equal kernels and how often it runs, told when they are asked for.
+
+    `first` are the first ops and `runs` how often, of each; `ops` gives all ops of one.
+    """
+
+    first: Ints
+    runs: Floats
+    ops: Callable[[int], tuple[int, ...]]
+
+    @classmethod
+    def listed(cls, rows: Sequence[tuple[tuple[int, ...], float]]) -> Behind:
+        """Of ops and runs that are known."""
+        first = np.array([ops[0] for ops, _ in rows], dtype=np.int64)
+        runs = np.array([runs for _, runs in rows])
+        return cls(first=first, runs=runs, ops=lambda number: rows[number][0])
+
+    def __len__(self) -> int:
+        """How many kernels there are."""
+        return len(self.first)
+
+    @overload
+    def __getitem__(self, number: int) -> tuple[tuple[int, ...], float]: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[tuple[tuple[int, ...], float]]: ...
+    def __getitem__(self, number: int | slice) -> Any:
+        """The ops of one of them, and its runs."""
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        return self.ops(range(len(self))[number]), float(self.runs[number])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelTime:
     """Equal kernels: `sources` are the ops of each one and how often it runs.
@@ -47,7 +81,7 @@ class KernelTime:
     is missing. `bytes` moved and `seconds` are of all runs.
     """
 
-    sources: tuple[tuple[tuple[int, ...], float], ...]
+    sources: Behind
     bound: Bound
     unfused: bool
     runs: float
@@ -96,7 +130,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """`held` is all memory, `alive` what of it is in main memory at the peak, largest first.
+    """`alive` is what is in main memory at the peak, largest first; `held` tells of all memory.
 
     `on_chip` bytes of what is held at the peak are on the chip: the smallest of the short-lived,
     as many as its compiler gives to buffers. `timeline[p]` are the bytes in main memory at
@@ -107,11 +141,16 @@ class Explanation:
     cost: Cost
     kernels: tuple[KernelTime, ...]
     collectives: tuple[CollectiveTime, ...]
-    held: tuple[Held, ...]
+    all_held: Callable[[], tuple[Held, ...]]
     alive: tuple[Held, ...]
     on_chip: float
     timeline: Floats
     position: int
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """All that is held, over the whole step."""
+        return self.all_held()
 
 
 def explain(evaluator: Evaluator, state: Sequence[Action | Refinement]) -> Explanation:
@@ -126,37 +165,42 @@ class _Explainer:
         self._tables = evaluator.tables
         self._cost = evaluator.cost(state)
         self._scratch, self._journal = evaluator.journal(state)
+        self._shapes: dict[int, tuple[int, ...]] = {}
         self._origins: Origins = trace(self._program, evaluator.layouts, evaluator.listing)
         self._edges = evaluator.listing.wanted
 
     def run(self) -> Explanation:
-        held = tuple(one for row in self._of(MEMORY) for one in self._held(row))
         timeline = self._timeline()
         position = int(np.argmax(timeline))
-        there = [one for one in held if one.first <= position <= one.last]
+        memory = self._of(MEMORY)
+        now = (memory[:, KIND] <= position) & (memory[:, DETAIL] >= position)
+        there = self._all_held(memory[now])
         on_chip = self._on_chip(sum(one.bytes for one in there if one.short))
         return Explanation(
             cost=self._cost,
             kernels=tuple(self._kernel(row) for row in self._of(_KERNELS)),
             collectives=tuple(self._collective(row) for row in self._of(_COLLECTIVES)),
-            held=held,
+            all_held=lambda: self._all_held(memory),
             alive=tuple(sorted(_in_main_memory(there, on_chip), key=lambda one: -one.bytes)),
             on_chip=on_chip,
             timeline=timeline,
             position=position,
         )
 
+    def _all_held(self, memory: Floats) -> tuple[Held, ...]:
+        return tuple(one for row in memory.tolist() for one in self._held(row))
+
     def _on_chip(self, short: float) -> float:
         """How many bytes of what is short-lived are on the chip."""
         return min(short, self._tables.on_chip_buffers)
 
-    def _of(self, tables: tuple[int, ...]) -> list[Floats]:
-        return list(self._journal[np.isin(self._journal[:, TABLE], tables)])
+    def _of(self, tables: tuple[int, ...]) -> Floats:
+        return self._journal[np.isin(self._journal[:, TABLE], tables)]
 
     def _kernel(self, row: Floats) -> KernelTime:
         table, number = Entry(int(row[TABLE])), int(row[ROW])
         return KernelTime(
-            sources=tuple(self._running(table, number, int(row[PLACE]))),
+            sources=self._running(table, number, int(row[PLACE])),
             bound=Bound(int(row[KIND])),
             unfused=table == Entry.UNFUSED,
             runs=float(row[COUNT]),
@@ -164,21 +208,24 @@ class _Explainer:
             seconds=float(row[SECONDS]),
         )
 
-    def _running(self, table: Entry, row: int, place: int) -> list[tuple[tuple[int, ...], float]]:
+    def _running(self, table: Entry, row: int, place: int) -> Behind:
         """The ops behind each of the equal kernels of a row, and how often they run."""
         origins = self._origins
         if table is Entry.UNFUSED:
-            return [((op,), runs) for op, runs in origins.partials[row]]
+            return Behind.listed([((op,), runs) for op, runs in origins.partials[row]])
         if table is Entry.FLOOR:
-            return [((op,), runs) for op, runs in origins.floors[row]]
+            return Behind.listed([((op,), runs) for op, runs in origins.floors[row]])
         if table is Entry.LOCAL:
             target = int(self._tables.edge_to[self._tables.edge_to_start[row] + place])
-            return [(self._users(value, target), runs) for value, runs in origins.edges[row]]
-        kernels = self._evaluator.fusion.kernels
-        return [
-            ((*kernels[number].contractions, *kernels[number].ops), runs)
-            for number, runs in origins.roots[row]
-        ]
+            users = ((self._users(value, target), runs) for value, runs in origins.edges[row])
+            return Behind.listed(list(users))
+        kernels, (numbers, runs) = self._evaluator.fusion.kernels, origins.roots[row]
+
+        def ops(number: int) -> tuple[int, ...]:
+            kernel = kernels[int(numbers[number])]
+            return *kernel.contractions, *kernel.ops
+
+        return Behind(first=kernels.heads[numbers], runs=runs, ops=ops)
 
     def _collective(self, row: Floats) -> CollectiveTime:
         why, number, place = Entry(int(row[TABLE])), int(row[ROW]), int(row[PLACE])
@@ -220,7 +267,7 @@ class _Explainer:
         _, uses = self._edges[value][tensor]
         return tuple(dict.fromkeys(self._program.user(use) for use in uses))
 
-    def _held(self, row: Floats) -> list[Held]:
+    def _held(self, row: Sequence[float]) -> list[Held]:
         why, number = Entry(int(row[TABLE])), int(row[ROW])
         tables, origins = self._tables, self._origins
         uses: tuple[int, ...] = ()
@@ -254,9 +301,13 @@ class _Explainer:
 
     def _shape(self, tensor: int) -> tuple[int, ...]:
         """A tensor's dimensions on one device, each rounded up."""
-        shards = self._scratch.shards
-        _, dims = self._evaluator.layouts.tensors[tensor]
-        return tuple(-(-size // int(shards[item])) if item >= 0 else size for size, item in dims)
+        if tensor not in self._shapes:
+            shards = self._scratch.shards
+            _, dims = self._evaluator.layouts.tensors[tensor]
+            self._shapes[tensor] = tuple(
+                -(-size // int(shards[item])) if item >= 0 else size for size, item in dims
+            )
+        return self._shapes[tensor]
 
     def _timeline(self) -> Floats:
         """Bytes at each position, from the journal."""
@@ -273,7 +324,7 @@ class _Explainer:
         return found
 
 
-def _in_main_memory(held: list[Held], on_chip: float) -> list[Held]:
+def _in_main_memory(held: Sequence[Held], on_chip: float) -> list[Held]:
     """What is not on the chip, where `on_chip` bytes of the smallest of the short-lived are."""
     found = [one for one in held if not one.short]
     for one in sorted((one for one in held if one.short), key=lambda one: one.bytes):

@@ -6,11 +6,15 @@ fits on the chip wait there for nothing; a chip has to fetch it once, and to sto
 
 from __future__ import annotations
 
+import numpy as np
+
 from analysis.program import Program
+from costmodel.flow import named
 from costmodel.fusion import Fusion
+from costmodel.kernelrows import distinct_rows
 from costmodel.layouts import Layouts
-from costmodel.roles import Role, role
-from costmodel.rows import SLICING, UPDATING, Rows
+from costmodel.roles import Role
+from costmodel.rows import SLICING, UPDATING, Rows, of_role
 
 
 def floor_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Rows[int]:
@@ -19,19 +23,18 @@ def floor_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Rows[int]:
     Weights count how many there are; the sources are the ops that read or write them. What is only
     looked up in, sliced or updated in place is left out, as is what a loop carries.
     """
-    rows: Rows[int] = Rows()
-    arguments = {argument.value for argument in program.arguments}
-    for kernel in fusion.kernels:
-        for use in kernel.reads:
-            value, op = int(program.use_value[use]), program.user(use)
-            kind = program.kind(op)
-            part = kind in SLICING or kind in UPDATING or role(kind) is Role.NOTHING
-            if value in arguments and not (part and use == program.op_uses[op]):
-                arguments.remove(value)
-                rows.add(int(layouts.value_tensor[value]), 1.0, op)
-    for value in sorted({int(program.use_value[result.use]) for result in program.results}):
-        op = int(program.value_op[value])
-        kind = program.kind(op)
-        if fusion.written[value] and kind not in UPDATING and role(kind) is not Role.NOTHING:
-            rows.add(int(layouts.value_tensor[value]), 1.0, op)
-    return rows
+    use = fusion.kernels.reads
+    op, value = program.use_op[use], program.use_value[use]
+    nothing = of_role(program, Role.NOTHING)
+    updating = named(program, frozenset(UPDATING)) | nothing
+    part = (updating | named(program, SLICING))[op] & (use == program.op_uses[op])
+    given = np.zeros(program.values, dtype=np.bool_)
+    given[[argument.value for argument in program.arguments]] = True
+    read = np.flatnonzero(given[value] & ~part)
+    read = read[np.sort(np.unique(value[read], return_index=True)[1])]
+    made = np.unique(program.use_value[[result.use for result in program.results]])
+    made = made[fusion.written[made] & ~updating[program.value_op[made]]]
+    tensor = layouts.value_tensor[np.concatenate([value[read], made])]
+    number, first = distinct_rows(tensor)
+    sources = np.concatenate([op[read], program.value_op[made]])
+    return Rows.of(tensor[first].tolist(), number, np.ones(len(number)), sources)

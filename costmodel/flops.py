@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
 from analysis.program import Program
+from costmodel.columns import spans
 from costmodel.devices import Device
 from costmodel.roles import Role, role
 
@@ -42,7 +44,7 @@ Sides = tuple[tuple[int, int], ...]
 
 def product_sides(program: Program) -> dict[int, Sides]:
     """The sides of the factors of every matrix product, by op; other contractions have none."""
-    ops = program.ops_named("stablehlo.dot_general", "stablehlo.dot")
+    ops = np.array(program.ops_named("stablehlo.dot_general", "stablehlo.dot"), dtype=np.int64)
     in_left, in_right, made = (np.zeros(len(program.factor_size), dtype=np.bool_) for _ in range(3))
     starts = program.op_uses[ops]
     for flags, dims, names, first in (
@@ -50,8 +52,8 @@ def product_sides(program: Program) -> dict[int, Sides]:
         (in_right, program.use_dims, program.use_name, starts + 1),
         (made, program.value_dims, program.dim_name, program.op_values[ops]),
     ):
-        for a, b in zip(dims[first].tolist(), dims[first + 1].tolist(), strict=True):
-            flags[names[a:b][names[a:b] >= 0]] = True
+        found = names[spans(dims[first], dims[first + 1] - dims[first])]
+        flags[found[found >= 0]] = True
     sides = np.full(len(made), BATCH)
     for side, *there in (
         (CONTRACTED, True, True, False),
@@ -59,19 +61,27 @@ def product_sides(program: Program) -> dict[int, Sides]:
         (RIGHT, False, True, True),
     ):
         sides[(in_left == there[0]) & (in_right == there[1]) & (made == there[2])] = side
-    pairs = list(zip(sides.tolist(), program.factor_size.tolist(), strict=True))
-    return {op: tuple(pairs[name] for name in program.factors_of(op)) for op in ops}
+    first, end = program.op_factors[ops], program.op_factors[ops + 1]
+    factors = spans(first, end - first)
+    pairs = list(zip(sides[factors].tolist(), program.factor_size[factors].tolist(), strict=True))
+    bounds = [0, *np.cumsum(end - first).tolist()]
+    return {
+        op: tuple(pairs[a:b]) for op, (a, b) in zip(ops.tolist(), pairwise(bounds), strict=True)
+    }
 
 
 def contraction_seconds(program: Program, device: Device) -> dict[int, float]:
     """For each contraction the seconds that one device needs for all of it."""
-    roles = [role(name) for name in program.names]
-    seconds = {}
-    for op in range(program.ops):
-        if roles[program.op_name[op]] is Role.CONTRACTION:
+    products = {name for name in program.names if role(name) is Role.CONTRACTION}
+    seconds, known = {}, dict[int, float]()
+    signatures = program.op_signature
+    for op in program.ops_named(*products):
+        signature = int(signatures[op])
+        if signature not in known:
             dtype = program.dtype(program.sources[program.uses_of(op)[0]])
             peak = device.flops.get(_family(dtype), device.flops["f32"])
-            seconds[op] = contraction_flops(program, op) / (peak * device.matmul_efficiency)
+            known[signature] = contraction_flops(program, op) / (peak * device.matmul_efficiency)
+        seconds[op] = known[signature]
     return seconds
 
 

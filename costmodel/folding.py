@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from analysis.program import Floats, Ints
 from costmodel.dependencies import dependency_columns
 from costmodel.kernelmemory import SOON
+from costmodel.kernelrows import distinct
 from costmodel.tables import Tables
 
 Words = NDArray[np.uint64]
@@ -57,7 +58,7 @@ def peak_events(t: Tables) -> Ints:
 
 def _corners(alive: Words) -> Ints:
     """The numbers of the vectors that are neither given before nor halfway between two others."""
-    _, firsts = np.unique(alive, axis=0, return_index=True)
+    _, firsts = distinct(np.arange(len(alive) + 1) * 2, alive.view(np.int64).ravel())
     chosen = np.zeros(len(alive), dtype=np.bool_)
     chosen[firsts] = True
     window = np.diff(alive, axis=0, prepend=np.zeros((1, 2), dtype=np.uint64))
@@ -175,8 +176,10 @@ def _counted(
     """The distinct rows of columns that are `there`, the first of each, and how many they are."""
     which = np.flatnonzero(there)
     keys = np.stack([np.asarray(column)[which] for column in columns], axis=1).astype(np.int64)
-    rows, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
-    return list(rows.T.copy()), which[first], counts.astype(np.float64)
+    number, first = distinct(np.arange(len(keys) + 1) * keys.shape[1], keys.ravel())
+    order = np.lexsort(keys[first].T[::-1])
+    counts = np.bincount(number, minlength=len(first))[order]
+    return list(keys[first[order]].T.copy()), which[first[order]], counts.astype(np.float64)
 
 
 def _live(t: Tables, kept: Ints) -> dict[str, Any]:

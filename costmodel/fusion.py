@@ -14,15 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.program import Ints, Program
-from analysis.types import itemsize
-from costmodel.columns import floats, ints
+from analysis.program import Floats, Ints, Program
 from costmodel.devices import Device
 from costmodel.flops import Sides, product_sides
+from costmodel.flow import Flow, flow_of, named
+from costmodel.kernelchains import narrow_values, run_early, store_chains
 from costmodel.kernelfusion import Bools, Graph, Needs, fuse_values
-from costmodel.kernelmerge import Kernel, Root, merge_roots
+from costmodel.kernelmerge import Merged, Merging, Roots, merge
+from costmodel.launches import Kernels
 from costmodel.reductions import merge_reductions
-from costmodel.roles import CHEAP, EXPENSIVE, LAYOUT, Role, role
+from costmodel.roles import CHEAP, EXPENSIVE, LAYOUT, Role
 
 MAX_SOURCES = 24
 """A fusion that would read more values than this is cut, as compilers cut theirs."""
@@ -55,24 +56,43 @@ class Fusion:
     `light[v]` tells of a fused value whether no arithmetic made it, `narrow[v]` of a stored one
     whether its 32 bits are stored as 16.
 
-    `kernels` are what is launched; `position[op]` is when an op's fusion runs: its index in the
-    schedule. `bytes` are those of every value, `sides` of every matrix product as in `flops`.
+    `flow` is the program as kernels read it, `kernels` are what is launched; `position[op]` is when
+    an op's fusion runs: its index in the schedule. `bytes` are those of every value, `sides` of
+    every matrix product as in `flops`.
     """
 
     policy: Policy
+    flow: Flow
     sides: dict[int, Sides]
-    bytes: list[float]
+    bytes: Floats
     written: Bools
     light: Bools
     narrow: Bools
-    roots: tuple[Root, ...]
-    kernels: tuple[Kernel, ...]
+    roots: Kernels
+    kernels: Kernels
     position: Ints
 
 
 def fuse(program: Program, policy: Policy = TPU) -> Fusion:
     """Fuse as XLA's instruction and multi-output fusion do, by roles, users and bytes."""
-    return _Fuser(program, policy).run()
+    flow = flow_of(program)
+    needs = _needs(program, flow, policy)
+    roots = _roots(needs)
+    kernels = merge_roots(flow, roots)
+    if policy.around:
+        kernels = merge_reductions(flow, kernels)
+    return Fusion(
+        policy=policy,
+        flow=flow,
+        sides=product_sides(program),
+        bytes=flow.bytes,
+        written=needs.written,
+        light=program.constant | (~needs.written & needs.light[program.value_op]),
+        narrow=_narrow(program, flow, policy, needs.written),
+        roots=roots,
+        kernels=kernels,
+        position=_schedule(program, flow, roots),
+    )
 
 
 def policy_of(device: Device) -> Policy:
@@ -82,169 +102,63 @@ def policy_of(device: Device) -> Policy:
     return EARLY_TPU if device.early else TPU
 
 
-class _Fuser:
-    def __init__(self, program: Program, policy: Policy) -> None:
-        self._program = program
-        self._policy = policy
-        self._roles = [role(name) for name in program.names]
-        self._users = _users(program)
-        self._op_of_use = program.users
-        self._bytes = _value_bytes(program)
-        self._stored = self._chain_ends()
+def chain_ends(flow: Flow, policy: Policy) -> Bools:
+    """For each value whether it is where the chain behind a contraction is stored.
 
-    def run(self) -> Fusion:
-        program = self._program
-        needs = self._needs()
-        self._written = needs.written
-        roots = _roots(needs)
-        kernels = merge_roots(program, roots, self._roles)
-        if self._policy.around:
-            kernels = merge_reductions(program, kernels)
-        return Fusion(
-            policy=self._policy,
-            sides=product_sides(program),
-            bytes=self._bytes,
-            written=self._written,
-            light=program.constant | (~needs.written & needs.light[program.value_op]),
-            narrow=self._narrow_values(),
-            roots=tuple(roots),
-            kernels=tuple(kernels),
-            position=_schedule(program, roots),
-        )
-
-    def _needs(self) -> Needs:
-        """Which values are written, and what computing the others needs."""
-        program, policy = self._program, self._policy
-        stored = np.zeros(program.values, dtype=np.bool_)
-        stored[list(self._stored)] = True
-        starts, readers = program.readers
-        graph = Graph(
-            role=ints(self._roles)[program.op_name],
-            costly=_named(program, EXPENSIVE),
-            layout=_named(program, LAYOUT),
-            cheap=_named(program, CHEAP | LAYOUT),
-            matrix=_named(program, frozenset({"stablehlo.dot_general"})),
-            trips=program.op_trips,
-            uses=program.op_uses,
-            values=program.op_values,
-            source=program.use_value,
-            user=ints(program.users),
-            maker=program.value_op,
-            reader_start=starts,
-            reader=readers,
-            bytes=floats(self._bytes),
-            single=np.array([dtype == "f32" for dtype in program.dtypes])[program.value_type],
-            constant=program.constant,
-            stored=stored,
-            around=policy.around,
-            repeats=policy.repeats,
-            most=MAX_SOURCES,
-        )
-        room = 4 * len(program.use_value) + program.ops
-        while not fuse_values(graph, found := _new_needs(program, room)):
-            room *= 2
-        return found
-
-    def _narrow_values(self) -> Bools:
-        """What only products and the reductions beside it read, a TPU rounds as it stores it.
-
-        Its matrix unit would round it otherwise.
-        """
-        program, narrow = self._program, np.zeros(self._program.values, dtype=np.bool_)
-        for value in np.flatnonzero(self._written).tolist() if self._policy.around else ():
-            made = self._role(program.makers[value])
-            if program.dtype(value) == "f32" and made in (Role.FUSIBLE, Role.CONTRACTION):
-                readers = self._readers(value)
-                only = readers <= {Role.CONTRACTION, Role.REDUCE}
-                narrow[value] = only and Role.CONTRACTION in readers
-        return narrow
-
-    def _readers(self, value: int) -> set[Role]:
-        """The roles of what reads a value, looking through what only moves its elements."""
-        program, found = self._program, set[Role]()
-        for use in self._users[value]:
-            op = self._op_of_use[use]
-            moved = program.values_of(op)
-            if program.kind(op) in LAYOUT and len(moved) == 1 and not self._written[moved[0]]:
-                found |= self._readers(moved[0])
-            else:
-                found.add(self._role(op))
-        return found
-
-    def _role(self, op: int) -> Role:
-        return self._roles[self._program.op_name[op]]
-
-    def _chain_ends(self) -> set[int]:
-        """For each contraction the value behind it that is stored: the last of the narrowest."""
-        program, stored, taken = self._program, set(), set()
-        for op in range(program.ops):
-            if self._role(op) is not Role.CONTRACTION:
-                continue
-            chain = [program.values_of(op)[0]]
-            while (following := self._next_in_chain(chain[-1])) is not None:
-                if following in taken:
-                    break
-                chain.append(following)
-                taken.add(following)
-            stored.add(self._place_to_store(chain))
-        return stored
-
-    def _place_to_store(self, chain: list[int]) -> int:
-        """Where a chain behind a contraction is stored.
-
-        What a reduction and something else read is written by the reduction, as it reads it; on a
-        GPU only where two others read it too. Otherwise a GPU stores what the contraction itself
-        made, a TPU the last of the narrowest.
-        """
-        if self._policy.reduced and self._reduced(chain[-1]) and not self._light(chain[1:]):
-            return chain[-1]
-        if not self._policy.around:
-            return chain[0]
-        narrowest = min(self._bytes[value] for value in chain)
-        return [value for value in chain if self._bytes[value] == narrowest][-1]
-
-    def _light(self, values: list[int]) -> bool:
-        """Whether the ops that made these values do no arithmetic."""
-        program = self._program
-        return all(program.kind(program.makers[value]) in LAYOUT for value in values)
-
-    def _reduced(self, value: int) -> bool:
-        users = {self._op_of_use[use] for use in self._users[value]}
-        fewest = 2 if self._policy.around else 3
-        return len(users) >= fewest and any(self._role(op) is Role.REDUCE for op in users)
-
-    def _next_in_chain(self, value: int) -> int | None:
-        """What the only user makes of a value, where that is elementwise and of one size."""
-        program = self._program
-        users = {self._op_of_use[use] for use in self._users[value]}
-        if len(users) != 1:
-            return None
-        (op,) = users
-        made = program.values_of(op)
-        if self._role(op) is not Role.FUSIBLE or len(made) != 1:
-            return None
-        same = program.elements[made[0]] == program.elements[value]
-        return made[0] if same else None
+    What a reduction and something else reads is written by the reduction, as it reads it; on a
+    GPU only where two others read it too. Otherwise a GPU stores what the contraction itself
+    made, a TPU the last of the narrowest.
+    """
+    taken, stored = (np.zeros(len(flow.maker), dtype=np.bool_) for _ in range(2))
+    store_chains(flow, policy.reduced, policy.around, taken, stored)
+    return stored
 
 
-def _value_bytes(program: Program) -> list[float]:
-    """The bytes of every value, of elements that may be of less than one."""
-    sizes = np.array([itemsize(dtype) for dtype in program.dtypes])[program.value_type]
-    found: list[float] = (np.array(program.elements, dtype=np.float64) * sizes).tolist()
+def _needs(program: Program, flow: Flow, policy: Policy) -> Needs:
+    """Which values are written, and what computing the others needs."""
+    graph = Graph(
+        role=flow.role,
+        costly=named(program, EXPENSIVE),
+        layout=flow.layout,
+        cheap=named(program, CHEAP | LAYOUT),
+        matrix=named(program, frozenset({"stablehlo.dot_general"})),
+        trips=flow.trips,
+        uses=flow.uses,
+        values=flow.values,
+        source=flow.source,
+        user=flow.user,
+        maker=flow.maker,
+        reader_start=flow.reader_start,
+        reader=flow.reader,
+        bytes=flow.bytes,
+        single=_single(program),
+        constant=flow.constant,
+        stored=chain_ends(flow, policy),
+        around=policy.around,
+        repeats=policy.repeats,
+        most=MAX_SOURCES,
+    )
+    room = 4 * len(program.use_value) + program.ops
+    while not fuse_values(graph, found := _new_needs(program, room)):
+        room *= 2
     return found
 
 
-def _users(program: Program) -> list[list[int]]:
-    """For each value its uses."""
-    users: list[list[int]] = [[] for _ in range(program.values)]
-    for use, value in enumerate(program.use_value.tolist()):
-        users[value].append(use)
-    return users
+def _single(program: Program) -> Bools:
+    """For each value whether it is of single precision."""
+    wide = np.array([dtype == "f32" for dtype in program.dtypes], dtype=np.bool_)
+    return wide[program.value_type]
 
 
-def _named(program: Program, names: frozenset[str]) -> Bools:
-    """For each op whether its name is one of these."""
-    return np.array([name in names for name in program.names], dtype=np.bool_)[program.op_name]
+def _narrow(program: Program, flow: Flow, policy: Policy, written: Bools) -> Bools:
+    """What only products and the reductions beside it read, a TPU rounds as it stores it.
+
+    Its matrix unit would round it otherwise.
+    """
+    narrow, readers = np.zeros_like(written), np.zeros(program.values, dtype=np.int64)
+    if policy.around:
+        narrow_values(flow, written, _single(program), readers, narrow)
+    return narrow
 
 
 def _new_needs(program: Program, room: int) -> Needs:
@@ -275,32 +189,65 @@ def _new_needs(program: Program, room: int) -> Needs:
     )
 
 
-def _roots(needs: Needs) -> list[Root]:
+def _roots(needs: Needs) -> Kernels:
     """The ops that write, with what they read."""
     ops = np.flatnonzero(needs.root)
-    uses, dots = (
-        pool[: ends[-1] if len(ends) else 0].tolist()
-        for pool, ends in ((needs.use, needs.use_end), (needs.dot, needs.dot_end))
+    return Kernels.of(
+        (ops, np.arange(len(ops)), np.arange(1, len(ops) + 1)),
+        (needs.use, needs.use_start[ops], needs.use_end[ops]),
+        (needs.dot, needs.dot_start[ops], needs.dot_end[ops]),
     )
-    bounds = (needs.use_start, needs.use_end, needs.dot_start, needs.dot_end)
-    return [
-        Root(op=op, reads=tuple(uses[a:b]), contractions=tuple(dots[c:d]))
-        for op, a, b, c, d in zip(
-            ops.tolist(), *(bound[ops].tolist() for bound in bounds), strict=True
-        )
-    ]
 
 
-def _schedule(program: Program, roots: list[Root]) -> Ints:
+def merge_roots(flow: Flow, roots: Kernels) -> Kernels:
+    """Join each elementwise root with those that it reads, where nothing outside lies between."""
+    count, ops, values = len(roots), len(flow.role), len(flow.maker)
+
+    def numbers(size: int) -> Ints:
+        return np.full(size, -1)
+
+    number = numbers(ops)
+    number[roots.ops] = np.arange(count)
+    given = Roots(
+        op=roots.ops,
+        read_start=roots.read_start,
+        reads=roots.reads,
+        dot_start=roots.dot_start,
+        dots=roots.dots,
+        loop=(flow.role[roots.ops] == Role.FUSIBLE) & (np.diff(roots.dot_start) == 0),
+        number=number,
+    )
+    work = Merging(
+        group=numbers(count),
+        after=numbers(count),
+        head=numbers(count),
+        tail=numbers(count),
+        inside=numbers(ops),
+        seen=numbers(ops),
+        stack=numbers(ops),
+        read=numbers(values),
+    )
+    sizes = (count, len(roots.reads), len(roots.dots))
+    room = (np.zeros(size, dtype=np.int64) for most in sizes for size in (count + 1, most))
+    out = Merged(*room)
+    kept = merge(flow, given, work, out)
+    return Kernels(
+        op_start=out.op_start[: kept + 1],
+        ops=out.ops,
+        read_start=out.read_start[: kept + 1],
+        reads=out.reads[: out.read_start[kept]],
+        dot_start=out.dot_start[: kept + 1],
+        dots=out.dots[: out.dot_start[kept]],
+    )
+
+
+def _schedule(program: Program, flow: Flow, roots: Kernels) -> Ints:
     """When each op runs: in program order, but results of `main` as soon as their inputs exist.
 
     That is how a compiler schedules optimizer updates, to free the gradients.
     """
-    returned = {program.sources[result.use] for result in program.results}
+    returned = np.zeros(program.values, dtype=np.bool_)
+    returned[program.use_value[[result.use for result in program.results]]] = True
     position = np.arange(program.ops, dtype=np.int64)
-    for root in roots:
-        values = program.values_of(root.op)
-        if len(values) and all(value in returned for value in values) and root.reads:
-            sources = program.value_op[program.use_value[list(root.reads)]]
-            position[root.op] = int(position[sources].max())
+    run_early(flow, roots.ops, roots.read_start, roots.reads, returned, position)
     return position

@@ -78,7 +78,7 @@ class Needs(NamedTuple):
 
 
 @inner
-def _sort(numbers: Ints, first: int, end: int) -> None:
+def sort_few(numbers: Ints, first: int, end: int) -> None:
     """Sort the few numbers of [first, end), by insertion."""
     for k in range(first + 1, end):
         number, place = numbers[k], k
@@ -136,8 +136,8 @@ def _gather(g: Any, n: Any, op: int) -> None:
         n.expensive[op] |= n.expensive[maker]
         n.light[op] &= n.light[maker]
         n.cheap[op] &= n.cheap[maker]
-    _sort(n.use, n.use_start[op], n.use_end[op])
-    _sort(n.dot, n.dot_start[op], n.dot_end[op])
+    sort_few(n.use, n.use_start[op], n.use_end[op])
+    sort_few(n.dot, n.dot_start[op], n.dot_end[op])
 
 
 @inner

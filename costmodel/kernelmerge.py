@@ -5,104 +5,172 @@ XLA computes an optimizer's two moments and its update in one pass over memory; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from analysis.program import Program
-from costmodel.roles import Role
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
-    """An op that writes, the uses that it reads memory through, the contractions inside it."""
-
-    op: int
-    reads: tuple[int, ...]
-    contractions: tuple[int, ...]
+from analysis.compiled import entry, inner
+from analysis.program import Ints
+from costmodel.flow import Bools
+from costmodel.kernelfusion import sort_few
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """One or more roots that run as one fusion with several results."""
+class Roots(NamedTuple):
+    """Ops that write, in order, with what each has from `X_start` on.
 
-    ops: tuple[int, ...]
-    reads: tuple[int, ...]
-    contractions: tuple[int, ...]
+    `reads` are the uses that it reads memory through, `dots` the contractions inside it; it is a
+    `loop` where it is elementwise, without one. `number` is that of an op among the roots, or -1.
+    """
+
+    op: Ints
+    read_start: Ints
+    reads: Ints
+    dot_start: Ints
+    dots: Ints
+    loop: Bools
+    number: Ints
 
 
-def merge_roots(program: Program, roots: list[Root], roles: list[Role]) -> list[Kernel]:
-    """Join each elementwise root with those that it reads, where nothing outside lies between."""
-    return _Merger(program, roots, roles).run()
+class Merging(NamedTuple):
+    """Working arrays: groups of roots, and stamps by op (`inside`, `seen`) and value (`read`).
+
+    By root its `group` and what comes `after` it there; by group, whose number is that of its first
+    root, the `head` (-1: none) and the `tail`.
+    """
+
+    group: Ints
+    after: Ints
+    head: Ints
+    tail: Ints
+    inside: Ints
+    seen: Ints
+    stack: Ints
+    read: Ints
 
 
-class _Merger:
-    def __init__(self, program: Program, roots: list[Root], roles: list[Role]) -> None:
-        self._program = program
-        self._roots = roots
-        self._group: dict[int, int] = {}
-        self._members: dict[int, list[Root]] = {}
-        for root in roots:
-            loop = roles[program.op_name[root.op]] is Role.FUSIBLE and not root.contractions
-            if loop:
-                self._group[root.op] = root.op
-            self._members[root.op] = [root]
+class Merged(NamedTuple):
+    """The kernels: ops, uses read and contractions of each from `X_start` on."""
 
-    def run(self) -> list[Kernel]:
-        for root in self._roots:
-            if root.op in self._group:
-                for source in self._sources(root):
-                    if source in self._group and self._alike(source, root.op):
-                        self._join(self._group[source], self._group[root.op])
-        groups = (self._members[root.op] for root in self._roots if root.op in self._members)
-        return [self._kernel(members) for members in groups]
+    op_start: Ints
+    ops: Ints
+    read_start: Ints
+    reads: Ints
+    dot_start: Ints
+    dots: Ints
 
-    def _sources(self, root: Root) -> list[int]:
-        program = self._program
-        return [program.makers[program.sources[use]] for use in root.reads]
 
-    def _alike(self, source: int, op: int) -> bool:
-        program = self._program
-        shapes = {program.shape(program.values_of(each)[0]) for each in (source, op)}
-        return len(shapes) == 1 and bool(program.op_trips[source] == program.op_trips[op])
+@entry
+def merge(f: Any, r: Any, m: Any, out: Any) -> int:
+    """Join each loop with those that it reads, where nothing outside lies between.
 
-    def _join(self, left: int, right: int) -> None:
-        """Only where no input from outside is made of what a member writes."""
-        if left == right:
-            return
-        members = self._members[left] + self._members[right]
-        ops = {root.op for root in members}
-        outside = {source for root in members for source in self._sources(root)} - ops
-        if self._depend(outside, ops):
-            return
-        keep, drop = min(left, right), max(left, right)
-        self._members[keep] = members
-        del self._members[drop]
-        for root in members:
-            self._group[root.op] = keep
+    Returns how many kernels there are.
+    """
+    count, turn = len(r.op), 0
+    for n in range(count):
+        m.group[n] = m.head[n] = m.tail[n] = n
+        m.after[n] = -1
+    for n in range(count):
+        if r.loop[n]:
+            for k in range(r.read_start[n], r.read_start[n + 1]):
+                source = f.maker[f.source[r.reads[k]]]
+                other = r.number[source]
+                if other >= 0 and r.loop[other] and _alike(f, source, r.op[n]):
+                    turn += 1
+                    _join(f, r, m, m.group[other], m.group[n], turn)
+    kernels = 0
+    for n in range(count):
+        if m.head[n] >= 0:
+            turn += 1
+            _write(f, r, m, n, turn, out, kernels)
+            kernels += 1
+    return kernels
 
-    def _depend(self, outside: set[int], ops: set[int]) -> bool:
-        """Whether something outside is computed, however far back, from one of the ops."""
-        first, seen = min(ops), set[int]()
-        left = [op for op in outside if op > first]
-        while left:
-            op = left.pop()
-            for use in self._program.uses_of(op):
-                source = self._program.makers[self._program.sources[use]]
-                if source in ops:
-                    return True
-                if source > first and source not in seen:
-                    seen.add(source)
-                    left.append(source)
-        return False
 
-    def _kernel(self, members: list[Root]) -> Kernel:
-        """What one member writes for another is not read from memory."""
-        program = self._program
-        ops = tuple(root.op for root in members)
-        inside = {value for op in ops for value in program.values_of(op)}
-        by_value: dict[int, int] = {}
-        for root in members:
-            for use in root.reads:
-                by_value.setdefault(program.sources[use], use)
-        reads = tuple(sorted(use for value, use in by_value.items() if value not in inside))
-        dots = tuple(sorted({dot for root in members for dot in root.contractions}))
-        return Kernel(ops=ops, reads=reads, contractions=dots)
+@inner
+def _alike(f: Any, one: int, other: int) -> bool:
+    same = f.shape[f.values[one]] == f.shape[f.values[other]]
+    return bool(same and f.trips[one] == f.trips[other])
+
+
+@inner
+def _join(f: Any, r: Any, m: Any, left: int, right: int, turn: int) -> None:
+    """Only where no input from outside is made of what a member writes."""
+    if left == right:
+        return
+    low = r.op[min(left, right)]
+    for group in (left, right):
+        n = m.head[group]
+        while n >= 0:
+            m.inside[r.op[n]] = turn
+            low = min(low, r.op[n])
+            n = m.after[n]
+    if _depends(f, r, m, left, right, low, turn):
+        return
+    keep = min(left, right)
+    n = m.head[right]
+    m.after[m.tail[left]] = n
+    head, tail = m.head[left], m.tail[right]
+    m.head[left] = m.head[right] = -1
+    m.head[keep], m.tail[keep] = head, tail
+    while head >= 0:
+        m.group[head] = keep
+        head = m.after[head]
+
+
+@inner
+def _depends(f: Any, r: Any, m: Any, left: int, right: int, low: int, turn: int) -> bool:
+    """Whether something that members read from outside is computed, however far back, from one."""
+    depth = 0
+    for group in (left, right):
+        n = m.head[group]
+        while n >= 0:
+            for k in range(r.read_start[n], r.read_start[n + 1]):
+                depth = _push(m, f.maker[f.source[r.reads[k]]], low, turn, depth)
+            n = m.after[n]
+    while depth > 0:
+        depth -= 1
+        op = m.stack[depth]
+        for use in range(f.uses[op], f.uses[op + 1]):
+            source = f.maker[f.source[use]]
+            if m.inside[source] == turn:
+                return True
+            depth = _push(m, source, low, turn, depth)
+    return False
+
+
+@inner
+def _push(m: Any, op: int, low: int, turn: int, depth: int) -> int:
+    if op <= low or m.inside[op] == turn or m.seen[op] == turn:
+        return depth
+    m.seen[op] = turn
+    m.stack[depth] = op
+    return depth + 1
+
+
+@inner
+def _write(f: Any, r: Any, m: Any, group: int, turn: int, out: Any, kernel: int) -> None:
+    """What one member writes for another is not read from memory."""
+    ops, reads, dots = out.op_start[kernel], out.read_start[kernel], out.dot_start[kernel]
+    n = m.head[group]
+    while n >= 0:
+        out.ops[ops] = r.op[n]
+        m.inside[r.op[n]] = turn
+        ops += 1
+        n = m.after[n]
+    n = m.head[group]
+    while n >= 0:
+        for k in range(r.read_start[n], r.read_start[n + 1]):
+            value = f.source[r.reads[k]]
+            if m.read[value] != turn:
+                m.read[value] = turn
+                if m.inside[f.maker[value]] != turn:
+                    out.reads[reads] = r.reads[k]
+                    reads += 1
+        for k in range(r.dot_start[n], r.dot_start[n + 1]):
+            if m.seen[r.dots[k]] != turn:
+                m.seen[r.dots[k]] = turn
+                out.dots[dots] = r.dots[k]
+                dots += 1
+        n = m.after[n]
+    sort_few(out.reads, out.read_start[kernel], reads)
+    sort_few(out.dots, out.dot_start[kernel], dots)
+    out.op_start[kernel + 1], out.read_start[kernel + 1] = ops, reads
+    out.dot_start[kernel + 1] = dots

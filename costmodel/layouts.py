@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from analysis.analyse import Analysis
 from analysis.program import TRANSFERS, Ints, Program
 from analysis.types import itemsize
 from costmodel.columns import ints
+from costmodel.kernelrows import distinct, distinct_rows
 from costmodel.pins import NO_PINS, Masks, Pins
 
 Item = tuple[int, int, int, int, int]
@@ -78,7 +79,8 @@ class _Interner:
         self._program = analysis.program
         colour = analysis.colours.colour
         # no name, -1, has no group either: it reads the last entry
-        self._group = [*np.append(analysis.groups.of_colour, -1)[colour].tolist(), -1]
+        self._groups = np.append(np.append(analysis.groups.of_colour, -1)[colour], -1)
+        self._group = self._groups.tolist()
         self._resolution = _resolutions(analysis)
         self._mark = -1
         self._out = _copy(known) if known is not None else _empty(self._program)
@@ -91,8 +93,8 @@ class _Interner:
     def run(self) -> Layouts:
         """Lay out one op of those that are alike, and the others as it: layers are."""
         program, out = self._program, self._out
-        resolved = _resolved_rows(program, self._resolution)
-        alike = first_alike(program, self._group, resolved, self._apart())
+        resolved = _resolved_rows(self._analysis)
+        alike = first_alike(program, self._groups, resolved, self._apart())
         for op in np.flatnonzero(alike == np.arange(program.ops)).tolist():
             for value in program.values_of(op):
                 out.value_tensor[value] = self._value_tensor(value)
@@ -135,11 +137,43 @@ class _Interner:
     def _transfer(self, op: int) -> None:
         """An op that passes each tensor on by itself: the tensors do not compete for axes."""
         program, out = self._program, self._out
-        for use in program.uses_of(op):
+        uses = program.uses_of(op)
+        alike, own = self._alike_uses(uses)
+        for use in own:
             out.use_tensor[use] = self._wanted_tensor(use)
+        out.use_tensor[uses.start : uses.stop] = out.use_tensor[alike]
         for value in program.values_of(op):
             out.result_tensor[value] = out.value_tensor[value]
         out.op_unit[op] = self._unit([], [])
+
+    def _alike_uses(self, uses: range) -> tuple[Ints, list[int]]:
+        """The use that each use of a transfer is laid out as, and those that are as none before.
+
+        That is the first of a value of that shape and type whose dimensions are of those groups;
+        where two are of one it takes what resolves their conflict, where it is pinned that layout.
+        """
+        program = self._program
+        starts = program.use_dims[uses.start : uses.stop + 1]
+        groups = self._groups[program.use_name[starts[0] : starts[-1]]]
+        value = program.use_value[uses.start : uses.stop]
+        pinned = np.full(len(uses), -1)
+        apart = [use - uses.start for use in self._pins.uses if use in uses]
+        pinned[apart] = apart
+        number, first = distinct_rows(
+            program.value_shape[value],
+            program.value_type[value],
+            distinct(starts - starts[0], groups)[0],
+            pinned,
+        )
+        bounds = (starts - starts[0]).tolist()
+        single = [
+            len({*groups[bounds[n] : bounds[n + 1]].tolist()}) == bounds[n + 1] - bounds[n]
+            for n in first.tolist()
+        ]
+        places = np.arange(len(uses))
+        alike = np.where(np.array(single, dtype=np.bool_)[number], first[number], places)
+        own = np.flatnonzero(alike == places) + uses.start
+        return alike + uses.start, own.tolist()
 
     def _wanted_tensor(self, use: int) -> int:
         """A value as a transfer wants it."""
@@ -232,51 +266,45 @@ class _Interner:
 
 
 def first_alike(
-    program: Program, groups: Sequence[int], resolved: tuple[Ints, Ints], apart: Ints
+    program: Program, groups: Sequence[int] | Ints, resolved: tuple[Ints, Ints], apart: Ints
 ) -> Ints:
     """For each op the first that does the same to tensors of the same groups and types.
 
     `groups` are those of the names, `resolved` rows and starts of what resolves conflicts in an op;
     ops that are `apart` are like no other.
     """
-    factors = np.repeat(np.arange(program.ops), np.diff(program.op_factors))
-    group = ints(groups)[: len(factors)]
-    used = _relative(program, program.use_name)
-    defined = _relative(program, program.dim_name)
-    columns = [
-        (np.stack([group, program.factor_size], axis=1), program.op_factors),
-        (used, program.use_dims[program.op_uses]),
-        (defined, program.value_dims[program.op_values]),
-        resolved,
-    ]
-    rows = [_row_bytes(column, starts) for column, starts in columns]
-    numbers = program.op_signature.tolist()
-    for op in apart.tolist():
-        numbers[op] = -1 - op
-    first: dict[tuple[object, ...], int] = {}
-    keys = zip(numbers, *rows, strict=True)
-    return ints([first.setdefault(key, op) for op, key in enumerate(keys)])
+    group = ints(groups)[: len(program.factor_size)]
+    of_factor, _ = distinct_rows(group, program.factor_size)
+    rows, starts = resolved
+    signature = program.op_signature.copy()
+    signature[apart] = -1 - apart
+    number, first = distinct_rows(
+        signature,
+        distinct(program.op_factors, of_factor)[0],
+        _placed(program, program.use_dims[program.op_uses], program.use_name),
+        _placed(program, program.value_dims[program.op_values], program.dim_name),
+        distinct(starts * 5, rows.ravel())[0],
+    )
+    return first[number]
 
 
-def _resolved_rows(program: Program, resolution: Resolutions) -> tuple[Ints, Ints]:
+def _resolved_rows(analysis: Analysis) -> tuple[Ints, Ints]:
     """Rows (two factors of an op, set group, their sides) and where those of each op begin."""
-    found = sorted((*names, group, *sides) for names, (group, sides) in resolution.items())
-    rows = np.array(found, dtype=np.int64).reshape(-1, 5)
-    op = np.searchsorted(program.op_factors, rows[:, 0], side="right") - 1
-    rows[:, :2] -= program.op_factors[op, None]
-    return rows, np.searchsorted(op, np.arange(program.ops + 1))
+    program, conflicts = analysis.program, analysis.conflicts
+    first, second = conflicts.names.T
+    group = analysis.groups.of_set[conflicts.set_of]
+    order = np.lexsort((second, first))
+    op = np.searchsorted(program.op_factors, first, side="right") - 1
+    start = program.op_factors[op]
+    columns = (first - start, second - start, group, conflicts.side, 1 - conflicts.side)
+    rows = np.stack(columns, axis=1)[order]
+    return rows, np.searchsorted(op[order], np.arange(program.ops + 1)).astype(np.int64)
 
 
-def _relative(program: Program, names: Ints) -> Ints:
-    """Names as numbers of their op's factors, -1 for none."""
-    ops = np.searchsorted(program.op_factors, names, side="right") - 1
-    return np.where(names >= 0, names - program.op_factors[ops], -1)
-
-
-def _row_bytes(column: Ints, starts: Ints) -> list[bytes]:
-    """The rows of a column between starts, to be compared."""
-    data, width = column.tobytes(), column[:1].nbytes
-    return [data[a * width : b * width] for a, b in pairwise(starts.tolist())]
+def _placed(program: Program, starts: Ints, names: Ints) -> Ints:
+    """Equal for ops whose names, from these starts on, are the same of their own factors."""
+    first = np.repeat(program.op_factors[:-1], np.diff(starts))
+    return distinct(starts, np.where(names >= 0, names - first, -1))[0]
 
 
 def _same(starts: Ints, alike: Ints) -> Ints:
@@ -304,9 +332,7 @@ def _copy(layouts: Layouts) -> Layouts:
 def _resolutions(analysis: Analysis) -> Resolutions:
     """How each conflict is resolved."""
     conflicts, groups = analysis.conflicts, analysis.groups
-    found = {}
-    for conflict, which, side in zip(
-        conflicts.all, conflicts.set_of.tolist(), conflicts.side.tolist(), strict=True
-    ):
-        found[conflict.names] = (int(groups.of_set[which]), (side, 1 - side))
-    return found
+    names = zip(*conflicts.names.T.tolist(), strict=True)
+    sides = zip(conflicts.side.tolist(), (1 - conflicts.side).tolist(), strict=True)
+    which = zip(groups.of_set[conflicts.set_of].tolist(), sides, strict=True)
+    return dict(zip(names, which, strict=True))

@@ -5,11 +5,11 @@ Nothing here depends on a mesh beyond its layouts.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
-from analysis.program import Program
+from analysis.program import Floats, Program
 from costmodel.devices import Device
+from costmodel.edges import Edges, Widths, edge_rows, edges
 from costmodel.floors import floor_rows
 from costmodel.flops import contraction_seconds
 from costmodel.fusion import Fusion
@@ -18,36 +18,31 @@ from costmodel.liveness import Intervals, live_intervals
 from costmodel.rootrows import RootRow, root_rows
 from costmodel.rows import (
     EdgeRow,
-    Edges,
     HaloRow,
-    PartialRow,
+    Partials,
     Rows,
-    edge_rows,
-    edges,
     halo_rows,
     partial_rows,
     passes,
 )
+from costmodel.turned import turning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """The weighted rows of each table, as in `rows`, and the live ranges.
 
-    `seconds` of the whole of each contraction on one device; `part_of` the row among the partials
-    of each op that has one; `wanted` what the uses of values want;
-    `floors` as in that module; `passes` over the sums of products.
+    `partials` with the ops that have them; `wanted` what the uses of values want;
+    `floors` as in that module; `passes` of each op over its sums.
     """
 
-    seconds: dict[int, float]
     wanted: Edges
     roots: Rows[RootRow]
-    partials: Counter[PartialRow]
-    part_of: dict[int, int]
+    partials: Partials
     edges: Rows[EdgeRow]
     halos: Rows[HaloRow]
     floors: Rows[int]
-    passes: dict[int, float]
+    passes: Floats
     intervals: Intervals
 
 
@@ -55,16 +50,16 @@ def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device
     """The rows of a program as its layouts and its fusion make them."""
     seconds = contraction_seconds(program, device)
     wanted = edges(program, layouts)
-    partials, part_of = partial_rows(program, layouts, fusion.sides)
+    widths = Widths(program, wanted)
+    turns = turning(program, fusion)
+    partials = partial_rows(program, layouts, fusion)
     return Listing(
-        seconds=seconds,
         wanted=wanted,
-        roots=root_rows(program, layouts, fusion, seconds, wanted),
+        roots=root_rows(program, layouts, fusion, seconds, wanted, widths, turns),
         partials=partials,
-        part_of=part_of,
-        edges=edge_rows(program, layouts, wanted),
+        edges=edge_rows(program, layouts, wanted, widths),
         halos=halo_rows(program, layouts),
         floors=floor_rows(program, layouts, fusion),
         passes=passes(program, fusion),
-        intervals=live_intervals(program, layouts, fusion, wanted, part_of),
+        intervals=live_intervals(program, layouts, fusion, wanted, widths, partials, turns),
     )

@@ -3,81 +3,146 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.program import Ints, Program
-from costmodel.buffers import Buffers, alike, reusing_results
-from costmodel.columns import flat, ints
+from analysis.program import Floats, Ints, Program
+from costmodel.buffers import Buffers, reusing_results
+from costmodel.columns import floats, ints, spans
+from costmodel.edges import Edges, Widths, reduced
+from costmodel.flow import Bools
 from costmodel.fusion import Fusion
+from costmodel.kernelchains import hand_over
 from costmodel.kernelfusion import spread_spans
+from costmodel.kernelrows import distinct_rows
 from costmodel.layouts import Layouts
-from costmodel.roles import Role, role
-from costmodel.rows import Edges, Widths
-from costmodel.turned import copied_beside, inside_kernels
+from costmodel.roles import Role
+from costmodel.rows import Partials
+from costmodel.turned import Turns, copied_beside, inside_kernels
 
-Live = tuple[int, int, int]
-"""(tensor, first position, last position)."""
-Held = tuple[int, int, int, float]
-"""The same, and the part of its bytes that it is stored in."""
-Sum = tuple[int, int, int, int, bool]
-"""(row of the op, tensor as computed, position, last position at which what they add up to is
-read, whether that is stored in any case)."""
-Copy = tuple[int, list[tuple[int, int, int, int]]]
-"""(tensor of a value, what its uses want: each in a layout, over positions of its own, and in what
-width it travels, as in `rows`)."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Buffers, by the `value` that stands for each, with its tensor, over [first, last].
+
+    `width` is the part of its bytes that is stored; `inner` tells that it is no result of the
+    program.
+    """
+
+    value: Ints
+    tensor: Ints
+    first: Ints
+    last: Ints
+    width: Floats
+    inner: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """Partial sums by op: the row of it, the tensor as computed, the position `at` which they are.
+
+    What they add up to is read until `to`; `stored` tells whether that is stored in any case.
+    """
+
+    op: Ints
+    row: Ints
+    tensor: Ints
+    at: Ints
+    to: Ints
+    stored: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """What uses want, as the targets of `Edges`: over positions, and in what width it travels.
+
+    `source` is the tensor of each value, `start` where its targets begin.
+    """
+
+    source: Ints
+    start: Ints
+    tensor: Ints
+    first: Ints
+    last: Ints
+    width: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """`base` tensors (arguments) live throughout; `live` and `copies` over [first, last].
+    """`base` tensors (arguments) live throughout; `live` and `copies` over positions.
 
-    `live` are buffers by the value that stands for each, `beside` what a compiler
-    keeps besides because of the way that elements lie in memory. For a moment each there are
-    `sums` by op, the partial sums before they are added up over devices. `returned` buffers are
-    results of the program.
+    `live` are buffers, and last what a compiler keeps besides because of the way that elements lie
+    in memory. For a moment each there are `sums`, before they are added up over devices.
     """
 
     base: Counter[int]
-    live: dict[int, Held]
-    beside: list[tuple[int, Held]]
-    copies: list[Copy]
-    sums: dict[int, Sum]
-    returned: set[int]
+    live: Held
+    copies: Copies
+    sums: Sums
     positions: int
 
 
 def live_intervals(
-    program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges, part_of: dict[int, int]
+    program: Program,
+    layouts: Layouts,
+    fusion: Fusion,
+    wanted: Edges,
+    widths: Widths,
+    partials: Partials,
+    turns: Turns,
 ) -> Intervals:
-    """Live ranges of the values that a fused program stores.
+    """Live ranges of the values that a fused program stores; `turns` as in `turned`.
 
     A result that takes over a donated argument's buffer has no memory of its own.
     """
-    first, last = _spans(program, fusion)
     arguments = {argument.value for argument in program.arguments}
     reused = reusing_results(program)
-    spans = _buffer_spans(program, fusion, first, last)
-    inside = inside_kernels(program, fusion) if fusion.policy.around else set()
-    taken = {*arguments, *reused, *inside}
+    inside = _flags(program.values, inside_kernels(program, fusion))
+    if not fusion.policy.around:
+        inside[:] = False
     low, high = _roots_of_ops(program, fusion)
-    live = {
-        value: (int(layouts.value_tensor[value]), *span, 0.5 if fusion.narrow[value] else 1.0)
-        for value, span in spans.items()
-        if value not in taken
-    }
     return Intervals(
         base=Counter(int(layouts.value_tensor[value]) for value in arguments),
-        live=live,
-        beside=[
-            (value, (int(layouts.value_tensor[value]), *span, width))
-            for value, span, width in copied_beside(program, fusion)
-        ],
-        copies=_copies(program, layouts, wanted, low, high),
-        sums=_sums(program, layouts, fusion, part_of, inside, high),
-        returned={value for value, row in live.items() if row[2] == program.ops},
+        live=_live(program, layouts, fusion, reused, inside, turns),
+        copies=_copies(program, layouts, wanted, widths, low, high),
+        sums=_sums(program, layouts, fusion, partials, inside, high, reused),
         positions=program.ops + 1,
+    )
+
+
+def _flags(count: int, numbers: Iterable[int]) -> Bools:
+    found = np.zeros(count, dtype=np.bool_)
+    found[list(numbers)] = True
+    return found
+
+
+def _live(
+    program: Program,
+    layouts: Layouts,
+    fusion: Fusion,
+    reused: dict[int, int],
+    inside: Bools,
+    turns: Turns,
+) -> Held:
+    """Buffers, and what is held besides."""
+    values, first, last = _buffer_spans(program, fusion, reused)
+    arguments = [argument.value for argument in program.arguments]
+    own = ~(_flags(program.values, [*arguments, *reused]) | inside)[values]
+    values, first, last = values[own], first[own], last[own]
+    beside = copied_beside(program, fusion, turns)
+    others = ints([value for value, _, _ in beside])
+    begins, ends = (ints([span[side] for _, span, _ in beside]) for side in (0, 1))
+    held = np.concatenate([values, others])
+    width = np.where(fusion.narrow[values], 0.5, 1.0)
+    return Held(
+        value=held,
+        tensor=layouts.value_tensor[held],
+        first=np.concatenate([first, begins]),
+        last=np.concatenate([last, ends]),
+        width=np.concatenate([width, floats([width for _, _, width in beside])]),
+        inner=np.concatenate([last != program.ops, np.zeros(len(others), dtype=np.bool_)]),
     )
 
 
@@ -85,115 +150,119 @@ def _sums(
     program: Program,
     layouts: Layouts,
     fusion: Fusion,
-    rows: dict[int, int],
-    inside: set[int],
-    high: list[int],
-) -> dict[int, Sum]:
+    partials: Partials,
+    inside: Bools,
+    high: Ints,
+    reused: dict[int, int],
+) -> Sums:
     """Partial sums, and whether the result is stored where there are none to add up.
 
     Where it is not, what they add up to stays until something is computed of it, or less where
     that is written over it.
     """
-    unstored = {program.makers[value] for value in inside}
-    over = _written_over(program, fusion)
-    found = {}
-    for op, row in rows.items():
-        values = program.values_of(op)
-        if len(values) == 1:
-            tensor = int(layouts.result_tensor[values[0]])
-            stored = bool(fusion.written[values[0]]) and op not in unstored
-            at = int(fusion.position[op]) if stored else min(int(fusion.position[op]), high[op])
-            end = high[op] - (op in over)
-            found[op] = (row, tensor, at, max(at, end), stored or end < at)
-    return found
+    single = np.diff(program.op_values)[partials.ops] == 1
+    op, row = partials.ops[single], partials.row[single]
+    value, position = program.op_values[op], fusion.position[op]
+    stored = fusion.written[value] & ~inside[value]
+    at = np.where(stored, position, np.minimum(position, high[op]))
+    end = high[op] - _written_over(program, fusion, reused)[op]
+    return Sums(
+        op=op,
+        row=row,
+        tensor=layouts.result_tensor[value],
+        at=at,
+        to=np.maximum(at, end),
+        stored=stored | (end < at),
+    )
 
 
-def _written_over(program: Program, fusion: Fusion) -> set[int]:
+def _written_over(program: Program, fusion: Fusion, reused: dict[int, int]) -> Bools:
     """Fused products over whose result, once added up, what is made of it is written.
 
     Not what is written over a donated argument instead.
     """
-    found, kept = set(), set(reusing_results(program))
-    for root in fusion.roots:
-        values = set(program.values_of(root.op)) - kept
-        made = [value for value in values if not fusion.narrow[value]]
-        for op in root.contractions:
-            product = program.values_of(op)[0]
-            if op != root.op and any(alike(program, product, value) for value in made):
-                found.add(op)
-    return found
+    roots, flow = fusion.roots, fusion.flow
+    root = roots.rows(roots.dot_start)
+    op, dot = roots.ops[root], roots.dots
+    counts = np.where(op != dot, program.op_values[op + 1] - program.op_values[op], 0)
+    made = spans(program.op_values[op], counts)
+    dot = np.repeat(dot, counts)
+    product = program.op_values[dot]
+    over = (flow.shape[product] == flow.shape[made]) & (flow.dtype[product] == flow.dtype[made])
+    over &= ~fusion.narrow[made] & ~_flags(program.values, reused)[made]
+    return _flags(program.ops, dot[over].tolist())
 
 
 def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     """First and last position of each value; results of `main` live to the end."""
     first = fusion.position[program.value_op]
-    last = first.copy()
-    reads = flat([root.reads for root in fusion.roots])
-    counts = [len(root.reads) for root in fusion.roots]
-    at = np.repeat(fusion.position[ints([root.op for root in fusion.roots])], counts)
-    np.maximum.at(last, program.use_value[reads], at)
+    last, roots = first.copy(), fusion.roots
+    at = fusion.position[roots.ops][roots.rows(roots.read_start)]
+    np.maximum.at(last, program.use_value[roots.reads], at)
     last[program.use_value[ints([result.use for result in program.results])]] = program.ops
     return first, last
 
 
 def _buffer_spans(
-    program: Program, fusion: Fusion, first: Ints, last: Ints
-) -> dict[int, tuple[int, int]]:
-    """First and last position of each buffer, by the value that stands for it."""
-    buffers = Buffers(program, last)
-    reused = reusing_results(program)
-    last = _handed_over(program, fusion, last)
-    spans: dict[int, tuple[int, int]] = {}
-    begins, ends = first.tolist(), last.tolist()
-    for value in np.flatnonzero(fusion.written).tolist():
-        owner = value if value in reused else buffers.of(value)
-        start, end = spans.get(owner, (program.ops, -1))
-        spans[owner] = min(start, begins[value]), max(end, ends[value])
-    return spans
+    program: Program, fusion: Fusion, reused: dict[int, int]
+) -> tuple[Ints, Ints, Ints]:
+    """Each buffer, by the value that stands for it, and its first and last position."""
+    first, last = _spans(program, fusion)
+    owner = Buffers(program, last).owners()
+    kept = ints(list(reused))
+    owner[kept] = kept
+    last = _handed_over(program, fusion, first, last)
+    written = np.flatnonzero(fusion.written)
+    number, firsts = distinct_rows(owner[written])
+    begins, ends = np.full(len(firsts), program.ops), np.full(len(firsts), -1)
+    np.minimum.at(begins, number, first[written])
+    np.maximum.at(ends, number, last[written])
+    return owner[written[firsts]], begins, ends
 
 
-def _handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
+def _handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> Ints:
     """The last positions, less one where an elementwise kernel writes over what it reads last.
 
     Each result takes the buffer of one input of its own shape and type that nothing reads later.
     """
-    first, ends = fusion.position[program.value_op], last.copy()
-    arguments = {argument.value for argument in program.arguments}
-    for root in fusion.roots:
-        kinds = {role(program.kind(root.op))} | ({Role.CONTRACTION} if root.contractions else set())
-        if kinds != {Role.FUSIBLE}:
-            continue
-        free = {program.sources[use] for use in root.reads} - arguments
-        at = fusion.position[root.op]
-        for value in program.values_of(root.op):
-            for source in sorted(free):
-                if first[source] < last[source] == at and alike(program, source, value):
-                    ends[source] = at - 1
-                    free.remove(source)
-                    break
+    roots, ends = fusion.roots, last.copy()
+    loops = fusion.flow.role[roots.ops] == Role.FUSIBLE
+    some = np.flatnonzero(loops & (np.diff(roots.dot_start) == 0))
+    counts = np.diff(roots.read_start)[some]
+    hand_over(
+        fusion.flow,
+        roots.ops[some],
+        np.concatenate([[0], np.cumsum(counts)]),
+        roots.reads[spans(roots.read_start[some], counts)],
+        fusion.position,
+        _flags(program.values, [argument.value for argument in program.arguments]),
+        first,
+        last,
+        ends,
+        np.full(program.values, -1),
+    )
     return ends
 
 
 def _copies(
-    program: Program, layouts: Layouts, wanted: Edges, low: list[int], high: list[int]
-) -> list[Copy]:
-    widths, tensor_of, users = Widths(program), layouts.value_tensor.tolist(), program.users
-    copies = []
-    for value, targets in wanted.items():
-        copied = []
-        for tensor, (_, uses) in targets.items():
-            ops = [users[use] for use in uses]
-            span = (min([low[op] for op in ops]), max([high[op] for op in ops]))
-            copied.append((tensor, *span, widths.of(value, uses)))
-        copies.append((tensor_of[value], copied))
-    return copies
+    program: Program, layouts: Layouts, wanted: Edges, widths: Widths, low: Ints, high: Ints
+) -> Copies:
+    users = program.use_op[wanted.uses]
+    return Copies(
+        source=layouts.value_tensor[wanted.valued],
+        start=wanted.start,
+        tensor=wanted.tensor,
+        first=reduced(np.minimum, low[users], wanted.use_start),
+        last=reduced(np.maximum, high[users], wanted.use_start),
+        width=widths.of,
+    )
 
 
-def _roots_of_ops(program: Program, fusion: Fusion) -> tuple[list[int], list[int]]:
+def _roots_of_ops(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     """For each op the earliest and the latest position of the fusions that compute it."""
     low, high = np.full(program.ops, program.ops), np.full(program.ops, -1)
     stored = np.zeros(program.ops, dtype=np.bool_)
-    stored[[root.op for root in fusion.roots]] = True
+    stored[fusion.roots.ops] = True
     spread_spans(
         program.op_uses,
         program.value_op[program.use_value],
@@ -203,4 +272,4 @@ def _roots_of_ops(program: Program, fusion: Fusion) -> tuple[list[int], list[int
         low,
         high,
     )
-    return low.tolist(), high.tolist()
+    return low, high

@@ -2,84 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analysis.program import Ints
-from costmodel.columns import flat, floats, ints, starts
+from costmodel.columns import floats, ints, spans
 from costmodel.kernelmemory import SOON
-from costmodel.liveness import Copy, Held, Intervals, Sum
+from costmodel.kernelrows import distinct, distinct_rows
+from costmodel.liveness import Copies, Held, Intervals, Sums
 
 
 def memory_columns(intervals: Intervals) -> dict[str, Any]:
     """The columns of `Tables` that memory is priced by, between events."""
-    live = [*intervals.live.values(), *(held for _, held in intervals.beside)]
-    wanted = [row for _, rows in intervals.copies for row in rows]
-    begins = [row[1] for row in live] + [row[1] for row in wanted]
-    begins += [row[2] for row in intervals.sums.values()]
-    events = np.unique(ints([0, *begins]))
+    begins = (intervals.live.first, intervals.copies.first, intervals.sums.at)
+    events = np.unique(np.concatenate([[0], *begins]))
     bounds = np.append(events, intervals.positions)
-    inner = np.zeros(len(live), dtype=np.bool_)
-    inner[: len(intervals.live)] = [v not in intervals.returned for v in intervals.live]
     return {
         "base_tensor": ints(list(intervals.base)),
         "base_count": floats(list(intervals.base.values())),
         "event_position": bounds,
-        **_live_columns(live, inner, events, bounds),
-        **_sum_columns(list(intervals.sums.values()), events, bounds),
+        **_live_columns(intervals.live, events, bounds),
+        **_sum_columns(intervals.sums, events, bounds),
         **_copy_columns(intervals.copies, events, bounds),
     }
 
 
-def _live_columns(
-    live: list[Held], inner: NDArray[np.bool_], events: Ints, bounds: Ints
-) -> dict[str, Any]:
-    """Buffers; `inner` are those that are no result of the program."""
-    first, last = _at(events, [row[1] for row in live]), _at(events, [row[2] for row in live])
+def _live_columns(live: Held, events: Ints, bounds: Ints) -> dict[str, Any]:
+    """Buffers."""
+    first, last = _at(events, live.first), _at(events, live.last)
     return {
-        "live_tensor": ints([row[0] for row in live]),
+        "live_tensor": live.tensor,
         "live_from": first,
         "live_to": last,
-        "live_width": floats([row[3] for row in live]),
-        "live_count": np.ones(len(live)),
-        "live_short": _short(bounds, first, last) & inner,
+        "live_width": live.width,
+        "live_count": np.ones(len(first)),
+        "live_short": _short(bounds, first, last) & live.inner,
     }
 
 
-def _sum_columns(sums: list[Sum], events: Ints, bounds: Ints) -> dict[str, Any]:
-    at, to = (_at(events, [row[k] for row in sums]) for k in (2, 3))
+def _sum_columns(sums: Sums, events: Ints, bounds: Ints) -> dict[str, Any]:
+    at, to = _at(events, sums.at), _at(events, sums.to)
     return {
-        "sum_row": ints([row[0] for row in sums]),
-        "sum_tensor": ints([row[1] for row in sums]),
+        "sum_row": sums.row,
+        "sum_tensor": sums.tensor,
         "sum_at": at,
         "sum_last": at,
         "sum_to": to,
-        "sum_count": np.ones(len(sums)),
+        "sum_count": np.ones(len(at)),
         "sum_short": _short(bounds, at, to),
-        "sum_stored": ints([row[4] for row in sums]),
+        "sum_stored": sums.stored.astype(np.int64),
     }
 
 
-def _copy_columns(copies: list[Copy], events: Ints, bounds: Ints) -> dict[str, Any]:
-    wanted = [row for _, rows in copies for row in rows]
-    first, last = (_at(events, [row[k] for row in wanted]) for k in (1, 2))
-    classes = {row: number for number, row in enumerate(dict.fromkeys(map(_layouts, copies)))}
+def _copy_columns(copies: Copies, events: Ints, bounds: Ints) -> dict[str, Any]:
+    first, last = _at(events, copies.first), _at(events, copies.last)
+    wanted, _ = distinct(copies.start, copies.tensor)
+    kind, distinct_kinds = distinct_rows(copies.source, wanted)
+    counts = np.diff(copies.start)[distinct_kinds]
     return {
-        "kind_source": ints([source for source, _ in classes]),
-        "kind_start": starts([tensors for _, tensors in classes]),
-        "kind_tensor": flat([tensors for _, tensors in classes]),
-        "copy_kind": ints([classes[_layouts(row)] for row in copies]),
-        "copy_count": np.ones(len(copies)),
-        "copy_start": starts([rows for _, rows in copies]),
-        "copy_tensor": ints([row[0] for row in wanted]),
+        "kind_source": copies.source[distinct_kinds],
+        "kind_start": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        "kind_tensor": copies.tensor[spans(copies.start[distinct_kinds], counts)],
+        "copy_kind": kind,
+        "copy_count": np.ones(len(kind)),
+        "copy_start": copies.start,
+        "copy_tensor": copies.tensor,
         "copy_from": first,
         "copy_to": last,
         "copy_begin": bounds[first],
         "copy_end": bounds[last + 1],
-        "copy_narrow": ints([row[3] for row in wanted]),
+        "copy_narrow": copies.width,
     }
 
 
@@ -89,12 +83,7 @@ def _short(bounds: Ints, first: Ints, last: Ints) -> NDArray[np.bool_]:
     return found
 
 
-def _layouts(copy: Copy) -> tuple[int, tuple[int, ...]]:
-    source, wanted = copy
-    return source, tuple(row[0] for row in wanted)
-
-
-def _at(events: Ints, positions: Sequence[int]) -> Ints:
+def _at(events: Ints, positions: Ints) -> Ints:
     """The last event at or before each position: only where something begins can a peak be."""
-    found = np.searchsorted(events, ints(positions), side="right") - 1
+    found = np.searchsorted(events, positions, side="right") - 1
     return np.asarray(found, dtype=np.int64)

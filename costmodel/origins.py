@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
-from analysis.program import Program
+from analysis.program import Floats, Ints, Program
 from costmodel.layouts import Layouts
 from costmodel.listing import Listing
 from costmodel.rows import Row, Source
@@ -18,13 +19,12 @@ Sources = list[list[Source]]
 class Origins:
     """By table, in the order of its rows.
 
-    `roots` are numbers of `fusion.kernels`, `partials` ops, `edges` values, `halos` uses; `base`
-    the values of each row, `live` the value that stands for a buffer, `copies` a value and the
-    uses that the copy is for, `sums` an op, `floors` the ops that
-    read or write.
+    `roots` are numbers of `fusion.kernels`, in columns, `partials` ops, `edges` values, `halos`
+    uses; `base` the values of each row, `live` the value that stands for a buffer, `copies` a value
+    and the uses that the copy is for, `sums` an op, `floors` the ops that read or write.
     """
 
-    roots: Sources
+    roots: list[tuple[Ints, Floats]]
     partials: Sources
     edges: Sources
     halos: Sources
@@ -37,23 +37,26 @@ class Origins:
 
 def trace(program: Program, layouts: Layouts, listing: Listing) -> Origins:
     """What the rows of a listing are made of."""
-    intervals = listing.intervals
+    intervals, uses = listing.intervals, listing.wanted.uses.tolist()
     base: dict[int, list[int]] = {tensor: [] for tensor in intervals.base}
     for argument in program.arguments:
         base[int(layouts.value_tensor[argument.value])].append(argument.value)
     return Origins(
-        roots=_listed(listing.roots.sources),
+        roots=listing.roots.grouped(),
         partials=_partials(program, listing),
         edges=_listed(listing.edges.sources),
         halos=_listed(listing.halos.sources),
         base=list(base.values()),
-        live=[*intervals.live, *(value for value, _ in intervals.beside)],
+        live=intervals.live.value.tolist(),
         copies=[
-            (value, tuple(uses))
-            for value, targets in listing.wanted.items()
-            for _, uses in targets.values()
+            (value, tuple(uses[first:end]))
+            for value, (first, end) in zip(
+                listing.wanted.value.tolist(),
+                pairwise(listing.wanted.use_start.tolist()),
+                strict=True,
+            )
         ],
-        sums=list(intervals.sums),
+        sums=intervals.sums.op.tolist(),
         floors=_listed(listing.floors.sources),
     )
 
@@ -63,7 +66,9 @@ def _listed(sources: Mapping[Row, list[Source]]) -> Sources:
 
 
 def _partials(program: Program, listing: Listing) -> Sources:
-    found: Sources = [[] for _ in listing.partials]
-    for op, row in listing.part_of.items():
-        found[row].append((op, float(program.op_trips[op])))
+    partials = listing.partials
+    found: Sources = [[] for _ in partials.rows]
+    trips = program.op_trips[partials.ops].tolist()
+    for op, row, runs in zip(partials.ops.tolist(), partials.row.tolist(), trips, strict=True):
+        found[row].append((op, runs))
     return found

@@ -7,16 +7,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.program import Program
+from analysis.program import Floats, Ints, Program
 from costmodel.buffers import loop_copies
-from costmodel.columns import floats, ints
+from costmodel.columns import flat, ints, spans
+from costmodel.edges import Edges, Widths
+from costmodel.flow import named
 from costmodel.fusion import Fusion
+from costmodel.kernelchains import compute_inside
 from costmodel.kernelfusion import read_inside
-from costmodel.kernelmerge import Kernel
+from costmodel.kernelrows import distinct, distinct_rows
+from costmodel.launches import Kernel
 from costmodel.layouts import Layouts
-from costmodel.roles import LAYOUT, Role, role
-from costmodel.rows import SLICING, UPDATING, Edges, Rows, Widths, of_role
-from costmodel.turned import copied_values
+from costmodel.roles import Role, role
+from costmodel.rows import SLICING, UPDATING, Rows, of_role
+from costmodel.turned import Turns, copied_values
 
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
 CUTTING = frozenset({"stablehlo.dynamic_slice", "stablehlo.slice"})
@@ -66,39 +70,36 @@ def root_rows(
     fusion: Fusion,
     seconds: dict[int, float],
     wanted: Edges,
+    widths: Widths,
+    turns: Turns,
 ) -> Rows[RootRow]:
-    """Kernels; the sources are their numbers."""
-    rows: Rows[RootRow] = Rows()
-    turned = copied_values(program, fusion)
-    leaving = loop_copies(program)
-    operands = _Operands(program, layouts, fusion, wanted)
-    for number, kernel in enumerate(fusion.kernels):
-        weight = float(program.op_trips[kernel.ops[0]])
-        if role(program.kind(kernel.ops[0])) is Role.NOTHING:
-            copied = _tensors(layouts, leaving.get(kernel.ops[0], ()))
-            for tensor in copied:
-                rows.add(RootRow(copied=(tensor,)), weight, number)
-            continue
-        dots = tuple(
-            Dot(
-                unit=int(layouts.op_unit[op]),
-                made=int(layouts.result_tensor[program.values_of(op)[0]]),
-                seconds=seconds[op],
-                sides=fusion.sides.get(op, ()),
-                operands=operands.of(op),
-            )
-            for op in kernel.contractions
-        )
-        row = RootRow(
-            written=tuple(sorted(_written(program, layouts, fusion, kernel))),
-            read=tuple(sorted(_read(program, layouts, kernel))),
-            dots=dots,
-            beside=_beside(program, layouts, wanted, kernel) if dots else (),
-            copied=_tensors(layouts, turned.get(number, ())),
-            spread=tuple(_spread(program, layouts, kernel)) if fusion.policy.around else (),
-        )
-        rows.add(row, weight, number)
-    return rows
+    """Kernels; the sources are their numbers.
+
+    The row of one is made of those that do the same to the same tensors, as those of layers do.
+    """
+    kernels = fusion.kernels
+    turned = copied_values(program, fusion, turns)
+    working = fusion.flow.role[kernels.first_op] != Role.NOTHING
+    maker = _RowMaker(program, layouts, fusion, seconds, wanted, widths, turned)
+    leaving, known = loop_copies(program), dict[RootRow, int]()
+    apart = np.isin(kernels.first_op, list(leaving)) & ~working
+    number, first = distinct_rows(
+        *maker.told(), np.where(apart, np.arange(len(apart)), working - 2)
+    )
+    made: list[list[int]] = []
+    for n in first.tolist():
+        if working[n]:
+            rows = [maker.row(n)]
+        else:
+            copied = _tensors(layouts, leaving.get(int(kernels.first_op[n]), ()))
+            rows = [RootRow(copied=(tensor,)) for tensor in copied]
+        made.append([known.setdefault(row, len(known)) for row in rows])
+    counts = ints([len(rows) for rows in made])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    row = flat(made)[spans(starts[number], counts[number])]
+    source = np.repeat(np.arange(len(kernels)), counts[number])
+    weights = program.op_trips[kernels.first_op][source]
+    return Rows.of(list(known), row, weights, source)
 
 
 def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
@@ -119,52 +120,150 @@ def _spread(program: Program, layouts: Layouts, kernel: Kernel) -> Iterator[tupl
                 yield item, int(layouts.use_tensor[uses[0]])
 
 
-class _Operands:
-    """What the contractions of a program read, and in what width things travel."""
+class _RowMaker:
+    """Makes the rows of kernels, and tells before that which are sure to be equal."""
 
-    def __init__(self, program: Program, layouts: Layouts, fusion: Fusion, wanted: Edges) -> None:
+    def __init__(
+        self,
+        program: Program,
+        layouts: Layouts,
+        fusion: Fusion,
+        seconds: dict[int, float],
+        wanted: Edges,
+        widths: Widths,
+        turned: dict[int, list[int]],
+    ) -> None:
         self._program = program
         self._layouts = layouts
-        self._wanted = wanted
-        self._widths = Widths(program)
-        self._bytes = np.maximum(floats(fusion.bytes), 1.0)
         self._fusion = fusion
-        self._read = self._bytes_read(fusion)
+        self._seconds = seconds
+        self._wanted = wanted
+        self._turned = turned
+        self._target = np.full(len(program.use_value), -1)
+        self._target[wanted.uses] = np.repeat(
+            np.arange(len(wanted.tensor)), np.diff(wanted.use_start)
+        )
+        self._narrow = np.append(widths.narrow, False)
+        self._read = _bytes_read(program, fusion)
+        self._computed = np.zeros(program.values, dtype=np.bool_)
+        passing = fusion.flow.layout | named(program, CUTTING)
+        compute_inside(fusion.flow, fusion.written, passing, self._computed)
+        self._op_number = self._of_ops()
 
-    def of(self, op: int) -> tuple[Operand, ...]:
-        """The operands of a contraction."""
+    def told(self) -> list[Ints]:
+        """Of each kernel numbers that together are equal only where its row is."""
+        kernels = self._fusion.kernels
+        copied = np.full(len(kernels), -1)
+        known: dict[tuple[int, ...], int] = {}
+        for number, values in self._turned.items():
+            tensors = _tensors(self._layouts, values)
+            copied[number] = known.setdefault(tensors, len(known))
+        return [
+            distinct(kernels.op_start, self._op_number[kernels.ops])[0],
+            distinct(kernels.read_start, self._of_uses()[kernels.reads])[0],
+            distinct(kernels.dot_start, self._of_operands()[kernels.dots])[0],
+            copied,
+        ]
+
+    def _of_ops(self) -> Ints:
+        """A number for each op by what it does to what tensors, and which results are written."""
+        program, layouts = self._program, self._layouts
+        of_use, _ = distinct_rows(
+            layouts.use_tensor, program.constant[program.use_value], self._of_targets()
+        )
+        of_value, _ = distinct_rows(
+            layouts.value_tensor, layouts.result_tensor, self._fusion.written
+        )
+        number, _ = distinct_rows(
+            program.op_signature,
+            layouts.op_unit,
+            distinct(program.op_uses, of_use)[0],
+            distinct(program.op_values, of_value)[0],
+        )
+        return number
+
+    def _of_targets(self) -> Ints:
+        """A number for each use by all tensors that its value is wanted as."""
+        wanted, found = self._wanted, np.full(self._program.values, -1)
+        order = np.lexsort((wanted.tensor, wanted.row))
+        found[wanted.valued], _ = distinct(wanted.start, wanted.tensor[order])
+        return found[self._program.use_value]
+
+    def _of_uses(self) -> Ints:
+        """A number for each use by what its op reads through it."""
+        program = self._program
+        place = np.arange(len(program.use_value)) - program.op_uses[program.use_op]
+        number, _ = distinct_rows(self._op_number[program.use_op], place)
+        return number
+
+    def _of_operands(self) -> Ints:
+        """A number for each contraction by how its operands come."""
+        program, value = self._program, self._program.use_value
+        of_use, _ = distinct_rows(
+            self._layouts.value_tensor[value],
+            self._read[value].view(np.int64),
+            self._narrow[self._target],
+            self._computed[value],
+        )
+        number, _ = distinct_rows(self._op_number, distinct(program.op_uses, of_use)[0])
+        return number
+
+    def row(self, number: int) -> RootRow:
+        """The row of a kernel."""
+        program, layouts, fusion = self._program, self._layouts, self._fusion
+        kernel = fusion.kernels[number]
+        dots = tuple(
+            Dot(
+                unit=int(layouts.op_unit[op]),
+                made=int(layouts.result_tensor[program.values_of(op)[0]]),
+                seconds=self._seconds[op],
+                sides=fusion.sides.get(op, ()),
+                operands=self._operands(op),
+            )
+            for op in kernel.contractions
+        )
+        return RootRow(
+            written=tuple(sorted(_written(program, layouts, fusion, kernel))),
+            read=tuple(sorted(_read(program, layouts, kernel))),
+            dots=dots,
+            beside=_beside(program, layouts, self._wanted, kernel) if dots else (),
+            copied=_tensors(layouts, self._turned.get(number, ())),
+            spread=tuple(_spread(program, layouts, kernel)) if fusion.policy.around else (),
+        )
+
+    def _operands(self, op: int) -> tuple[Operand, ...]:
+        """What a contraction reads, and in what width things travel."""
         program, layouts, found = self._program, self._layouts, []
         for use in program.uses_of(op):
             value, tensor = program.sources[use], int(layouts.use_tensor[use])
-            _, uses = self._wanted.get(value, {}).get(tensor, (0.0, []))
-            width = self._read[value]
-            moved = 0.5 if uses and self._widths.is_narrow(value, uses) else width
+            width = float(self._read[value])
+            moved = 0.5 if self._narrow[self._target[use]] else width
             stored = int(layouts.value_tensor[value])
-            computed = _is_computed(program, self._fusion, value)
-            found.append((stored, tensor, width, moved, computed))
+            found.append((stored, tensor, width, moved, bool(self._computed[value])))
         return tuple(found)
 
-    def _bytes_read(self, fusion: Fusion) -> dict[int, float]:
-        """Over an operand's own bytes, what a product reads for it: all that it is computed of."""
-        program = self._program
-        products = of_role(program, Role.CONTRACTION)
-        operands = np.unique(program.use_value[products[ints(program.users)]])
-        spent = np.zeros(len(operands))
-        read_inside(
-            operands,
-            program.op_uses,
-            program.use_value,
-            program.value_op,
-            fusion.written | products[program.value_op],
-            program.constant,
-            floats(program.elements),
-            self._bytes * np.where(fusion.narrow, 0.5, 1.0),
-            np.full(program.values, -1),
-            np.zeros(1 + int(np.diff(program.op_uses)[program.value_op].sum()), dtype=np.int64),
-            spent,
-        )
-        own = self._bytes[operands]
-        return dict(zip(operands.tolist(), (spent / own).tolist(), strict=True))
+
+def _bytes_read(program: Program, fusion: Fusion) -> Floats:
+    """Over the own bytes of each operand, what a product reads for it: all it is computed of."""
+    products = of_role(program, Role.CONTRACTION)
+    operands = np.unique(program.use_value[products[program.use_op]])
+    spent, sizes = np.zeros(len(operands)), np.maximum(fusion.bytes, 1.0)
+    read_inside(
+        operands,
+        program.op_uses,
+        program.use_value,
+        program.value_op,
+        fusion.written | products[program.value_op],
+        program.constant,
+        fusion.flow.elements,
+        sizes * np.where(fusion.narrow, 0.5, 1.0),
+        np.full(program.values, -1),
+        np.zeros(1 + int(np.diff(program.op_uses)[program.value_op].sum()), dtype=np.int64),
+        spent,
+    )
+    found = np.zeros(program.values)
+    found[operands] = spent / sizes[operands]
+    return found
 
 
 def _beside(
@@ -206,16 +305,3 @@ def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel)
             tensors = (int(layouts.value_tensor[value]) for value in values)
             found += [(tensor, tensor) for tensor in tensors]
     return found
-
-
-def _is_computed(program: Program, fusion: Fusion, value: int) -> bool:
-    """Whether arithmetic makes a value inside its reader.
-
-    Cutting is no arithmetic: the elements come from memory as those of the whole do.
-    """
-    while not (fusion.written[value] or program.constant[value]):
-        op = program.makers[value]
-        if program.kind(op) not in CUTTING and program.kind(op) not in LAYOUT:
-            return True
-        value = program.sources[program.op_uses[op]]
-    return False

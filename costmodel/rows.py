@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.program import FactorKind, Program
-from analysis.types import itemsize
+from analysis.program import FactorKind, Floats, Ints, Program
 from costmodel.addends import SCATTER, added_up
 from costmodel.behindloops import HERE, Behind, summed_behind
-from costmodel.columns import ints
+from costmodel.columns import floats, ints, spans
 from costmodel.flops import BATCH, Sides
 from costmodel.fusion import Fusion
+from costmodel.kernelrows import distinct, distinct_rows
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
 
@@ -27,14 +29,8 @@ OTHER, PRODUCT, LOOKUP = range(3)
 EdgeRow = tuple[int, tuple[tuple[int, float, int], ...], bool]
 """(tensor of a value, (tensor wanted, trips, in what width it travels) of its uses, if no kernel
 makes it)."""
-WIDE, NARROW_WHERE_TOLD, NARROW = range(3)
-"""Whether an f32 travels in 32 bits, or in 16: to products on a TPU, or to a concatenation that is
-narrowed anyway."""
 HaloRow = tuple[int, int, float]
 """(item, tensor, the strip's part of the whole dimension)."""
-
-Edges = dict[int, dict[int, tuple[float, list[int]]]]
-"""Value -> wanted tensor -> (most trips of a use that wants it, the uses that do)."""
 
 Row = TypeVar("Row")
 Source = tuple[int, float]
@@ -46,12 +42,45 @@ class Rows(dict[Row, float]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sources: dict[Row, list[Source]] = {}
+        self._sources: dict[Row, list[Source]] = {}
+        self._columns: tuple[Ints, Floats, Ints] | None = None
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], number: Ints, weights: Floats, sources: Ints) -> Rows[Row]:
+        """Distinct rows by number of appearance: what has which, how often, because of what."""
+        found = cls()
+        totals = np.bincount(number, weights=weights, minlength=len(rows))
+        found.update(zip(rows, totals.tolist(), strict=True))
+        found._columns = (number, weights, sources)
+        return found
+
+    def grouped(self) -> list[tuple[Ints, Floats]]:
+        """What each row stands for, and its parts of the row's weight."""
+        if self._columns is None:
+            lists = (zip(*sources, strict=True) for sources in self._sources.values())
+            return [(ints(list(numbers)), floats(list(parts))) for numbers, parts in lists]
+        number, weights, sources = self._columns
+        order = np.argsort(number, kind="stable")
+        bounds = np.cumsum(np.bincount(number, minlength=len(self)))[:-1]
+        parts = np.split(sources[order], bounds), np.split(weights[order], bounds)
+        return list(zip(*parts, strict=True))
 
     def add(self, row: Row, weight: float, source: int) -> None:
         """Count a row `weight` times more, because of `source`."""
         self[row] = self.get(row, 0.0) + weight
         self.sources.setdefault(row, []).append((source, weight))
+
+    @property
+    def sources(self) -> dict[Row, list[Source]]:
+        """What each row stands for."""
+        if self._columns is not None:
+            number, weights, sources = (column.tolist() for column in self._columns)
+            lists: list[list[Source]] = [[] for _ in self]
+            for row, weight, source in zip(number, weights, sources, strict=True):
+                lists[row].append((source, weight))
+            self._sources = dict(zip(self, lists, strict=True))
+            self._columns = None
+        return self._sources
 
 
 SLICING = frozenset(
@@ -61,54 +90,116 @@ CONCATENATE = "stablehlo.concatenate"
 UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
 
 
-def partial_rows(
-    program: Program, layouts: Layouts, sides: Mapping[int, Sides]
-) -> tuple[Counter[PartialRow], dict[int, int]]:
-    """Ops with reduction factors, as rows; the row of each op by its number of appearance.
+@dataclass(frozen=True, kw_only=True)
+class Partials:
+    """Ops with partial sums, in order, and the number of the row of each; `rows` with weights."""
+
+    rows: Counter[PartialRow]
+    ops: Ints
+    row: Ints
+
+    @cached_property
+    def of_op(self) -> dict[int, int]:
+        """The row of each op that has one."""
+        return dict(zip(self.ops.tolist(), self.row.tolist(), strict=True))
+
+
+def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials:
+    """Ops with reduction factors, as rows by number of appearance.
 
     Ops without one whose results are laid out differently from how they are computed are rows with
     no items. Partial sums that are added up and used nowhere else are summed over devices once:
-    all but the first of them name its row. `sides` are those of matrix products.
+    all but the first of them name its row.
     """
-    rows: Counter[PartialRow] = Counter()
-    numbers: dict[PartialRow, int] = {}
-    of_op: dict[int, int] = {}
-    reductions = _factors_by_op(program, FactorKind.REDUCTION)
-    leaders, behind = added_up(program), summed_behind(program)
-    changing = program.value_op[
-        (layouts.result_tensor != layouts.value_tensor) & ~program.constant
-    ].tolist()
-    starts = (ints(layouts.unit_start)[layouts.op_unit] - program.op_factors[:-1]).tolist()
-    pairs = list(zip(layouts.result_tensor.tolist(), layouts.value_tensor.tolist(), strict=True))
-    constant, trips = program.constant.tolist(), program.op_trips.tolist()
-    for op in sorted({*reductions, *changing}):
-        items = tuple(starts[op] + name for name in reductions.get(op, ()))
-        results = tuple(pairs[value] for value in program.values_of(op) if not constant[value])
-        if results:
-            before = of_op.get(leaders.get(op, -1), -1)
-            maker, batched = _maker(program.kind(op)), _batched(sides.get(op, ()))
-            row = (items, results, maker, before, batched, behind.get(op, HERE))
-            rows[row] += trips[op]
-            of_op[op] = numbers.setdefault(row, len(numbers))
-    return rows, of_op
+    factors = np.flatnonzero(program.factor_kind == FactorKind.REDUCTION)
+    summing = np.searchsorted(program.op_factors, factors, side="right") - 1
+    kept = ~program.constant
+    concerned = np.zeros(program.ops, dtype=np.bool_)
+    concerned[summing] = True
+    concerned[program.value_op[(layouts.result_tensor != layouts.value_tensor) & kept]] = True
+    with_results = np.zeros(program.ops, dtype=np.bool_)
+    with_results[program.value_op[kept]] = True
+    ops = np.flatnonzero(concerned & with_results)
+
+    first_item = ints(layouts.unit_start)[layouts.op_unit] - program.op_factors[:-1]
+    item_start = np.searchsorted(summing, np.arange(program.ops + 1))
+    items, item_start = _some(first_item[summing] + factors, item_start, ops)
+    values = np.flatnonzero(kept)
+    value_start = np.searchsorted(program.value_op[values], np.arange(program.ops + 1))
+    values, value_start = _some(values, value_start, ops)
+    results = np.stack([layouts.result_tensor[values], layouts.value_tensor[values]], axis=1)
+    makers = np.array([_maker(name) for name in program.names], dtype=np.int64)[program.op_name]
+    batch = np.zeros(program.ops, dtype=np.int64)
+    batch[list(fusion.sides)] = [_batched(sides) for sides in fusion.sides.values()]
+    behind, loop = summed_behind(program), np.zeros(program.ops, dtype=np.int64)
+    loops = list(dict.fromkeys((HERE, *behind.values())))
+    loop[list(behind)] = [loops.index(one) for one in behind.values()]
+
+    alike, _ = distinct_rows(
+        distinct(item_start, items)[0],
+        distinct(value_start * 2, results.ravel())[0],
+        makers[ops],
+        batch[ops],
+        loop[ops],
+    )
+    leader = _places(program, ops)[added_up(program, fusion.flow)[ops]]
+    number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
+    rows = [
+        (
+            tuple(items[item_start[n] : item_start[n + 1]].tolist()),
+            tuple(map(tuple, results[value_start[n] : value_start[n + 1]].tolist())),
+            int(makers[ops[n]]),
+            int(number[leader[n]]) if leader[n] >= 0 else -1,
+            int(batch[ops[n]]),
+            loops[loop[ops[n]]],
+        )
+        for n in first.tolist()
+    ]
+    weights = np.bincount(number, weights=program.op_trips[ops], minlength=len(rows))
+    return Partials(
+        rows=Counter(dict(zip(rows, weights.tolist(), strict=True))), ops=ops, row=number
+    )
 
 
-def passes(program: Program, fusion: Fusion) -> dict[int, float]:
-    """How often a pass of its own moves what a matrix product makes, once summed over devices.
+def _some(column: Ints, starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Of a column with these starts some rows, and their starts."""
+    counts = starts[rows + 1] - starts[rows]
+    return column[spans(starts[rows], counts)], np.concatenate([[0], np.cumsum(counts)])
 
-    What others read, they read anyway, and compute inside themselves what is made of it. A result
+
+def _places(program: Program, ops: Ints) -> Ints:
+    """For each op its place among some, or -1; so too for none, -1."""
+    found = np.full(program.ops + 1, -1)
+    found[ops] = np.arange(len(ops))
+    return found
+
+
+def passes(program: Program, fusion: Fusion) -> Floats:
+    """How often a pass of its own moves what an op makes, once summed over devices: by op.
+
+    What others read, they read anyway, and compute inside themselves what a product makes. A result
     of the program has no reader: the sums and all that it is made of are read, and it is written.
+    What is no matrix product is read and written.
     """
     returned = {int(program.use_value[result.use]) for result in program.results}
-    found = dict.fromkeys(fusion.sides, 0.0)
-    for root in fusion.roots:
-        values = program.values_of(root.op)
-        if len(root.contractions) == 1 and root.op != root.contractions[0] and len(values) == 1:
-            dot, size = root.contractions[0], max(fusion.bytes[values[0]], 1.0)
-            sources = {program.sources[use] for use in root.reads}
+    found = np.full(program.ops, 2.0)
+    found[list(fusion.sides)] = 0.0
+    roots = fusion.roots
+    alone = np.flatnonzero(
+        (np.diff(roots.dot_start) == 1) & (np.diff(program.op_values)[roots.ops] == 1)
+    )
+    dots = roots.dots[roots.dot_start[alone]]
+    inside = dots != roots.ops[alone]
+    alone, dots = alone[inside], dots[inside]
+    made = program.op_values[roots.ops[alone]]
+    for number, dot, value in zip(alone.tolist(), dots.tolist(), made.tolist(), strict=True):
+        found[dot] = 0.0
+        if value in returned:
+            size = max(fusion.bytes[value], 1.0)
+            sources = {program.sources[use] for use in roots[number].reads}
             operands = {program.sources[use] for use in program.uses_of(dot)}
             read = sum(max(fusion.bytes[value], 1.0) >= size for value in sources - operands)
-            found[dot] = 2.0 + read if values[0] in returned else 0.0
+            found[dot] = 2.0 + read
     return found
 
 
@@ -133,78 +224,10 @@ def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
     return found
 
 
-def edge_rows(program: Program, layouts: Layouts, wanted: Edges) -> Rows[EdgeRow]:
-    """Values with uses that may want another layout; the sources are the values."""
-    rows: Rows[EdgeRow] = Rows()
-    widths, tensor_of = Widths(program), layouts.value_tensor.tolist()
-    given = of_role(program, Role.NOTHING)[program.value_op].tolist()
-    for value, targets in wanted.items():
-        row = tuple(
-            sorted(
-                (tensor, trips, widths.of(value, uses)) for tensor, (trips, uses) in targets.items()
-            )
-        )
-        rows.add((tensor_of[value], row, given[value]), 1.0, value)
-    return rows
-
-
-class Widths:
-    """In what width values travel to their uses."""
-
-    def __init__(self, program: Program) -> None:
-        user = ints(program.users)
-        self._to_product = of_role(program, Role.CONTRACTION)[user].tolist()
-        self._narrowed = np.isin(user, list(narrowed(program))).tolist()
-        wide = np.array([dtype == "f32" for dtype in program.dtypes], dtype=np.bool_)
-        self._f32 = wide[program.value_type].tolist()
-
-    def of(self, value: int, uses: list[int]) -> int:
-        """One of `WIDE` and those after it."""
-        if self._f32[value] and all(self._narrowed[use] for use in uses):
-            return NARROW
-        return NARROW_WHERE_TOLD if self.is_narrow(value, uses) else WIDE
-
-    def is_narrow(self, value: int, uses: list[int]) -> bool:
-        """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
-        return self._f32[value] and all(self._to_product[use] for use in uses)
-
-
 def of_role(program: Program, wanted: Role) -> NDArray[np.bool_]:
     """For each op whether it is of a role."""
     named = np.array([role(name) is wanted for name in program.names], dtype=np.bool_)
     return named[program.op_name]
-
-
-def narrowed(program: Program) -> set[int]:
-    """Concatenations that nothing reads but converts to 16 bits: XLA converts what they join."""
-    if CONCATENATE not in program.names:
-        return set()
-    joins = program.op_name == program.names.index(CONCATENATE)
-    found = set(np.flatnonzero(joins).tolist())
-    makers = program.value_op[program.use_value]
-    for use in np.flatnonzero(joins[makers]).tolist():
-        user = program.user(use)
-        converts = program.kind(user) == "stablehlo.convert"
-        if not converts or itemsize(program.dtype(program.values_of(user)[0])) != 2.0:
-            found.discard(int(makers[use]))
-    return found
-
-
-def edges(program: Program, layouts: Layouts) -> Edges:
-    """What the uses of values want that are laid out otherwise than these."""
-    differs = layouts.use_tensor != layouts.value_tensor[program.use_value]
-    wanting = np.flatnonzero(differs & ~program.constant[program.use_value])
-    values = program.use_value[wanting].tolist()
-    tensors = layouts.use_tensor[wanting].tolist()
-    trips = np.repeat(program.op_trips, np.diff(program.op_uses))[wanting].tolist()
-    found: Edges = {}
-    for use, value, tensor, runs in zip(wanting.tolist(), values, tensors, trips, strict=True):
-        targets = found.setdefault(value, {})
-        known, uses = targets.setdefault(tensor, (0.0, []))
-        uses.append(use)
-        if runs > known:
-            targets[tensor] = (runs, uses)
-    return found
 
 
 def halo_rows(program: Program, layouts: Layouts) -> Rows[HaloRow]:

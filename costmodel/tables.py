@@ -320,7 +320,7 @@ def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
 
 def _partial_columns(program: Program, listing: Listing, widened: bool) -> dict[str, Any]:
     """Sums behind a loop are of what it carries if `widened`, else of what the op makes."""
-    rows = listing.partials
+    rows = listing.partials.rows
     results = [row[1] for row in rows]
     return {
         "part_weight": floats(list(rows.values())),
@@ -340,11 +340,11 @@ def _partial_columns(program: Program, listing: Listing, widened: bool) -> dict[
 
 
 def _passes(program: Program, listing: Listing) -> Floats:
-    """The mean over the ops of each row of partials; others than matrix products have two."""
-    found = np.zeros(len(listing.partials))
-    for op, row in listing.part_of.items():
-        found[row] += listing.passes.get(op, 2.0) * program.op_trips[op]
-    return found / np.array(list(listing.partials.values()))
+    """The mean over the ops of each row of partials."""
+    partials = listing.partials
+    spent = listing.passes[partials.ops] * program.op_trips[partials.ops]
+    whole = np.array(list(partials.rows.values()))
+    return np.bincount(partials.row, weights=spent, minlength=len(whole)) / whole
 
 
 def _edge_columns(rows: Rows[EdgeRow]) -> dict[str, Any]:

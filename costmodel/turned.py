@@ -8,14 +8,15 @@ so with the gradient of a convolution's kernel: one argument of its update is co
 
 from __future__ import annotations
 
-from collections import Counter
+import numpy as np
 
 from analysis.program import ARGUMENT, Program
 from analysis.types import itemsize
-from costmodel.flops import BATCH
+from costmodel.flops import BATCH, Sides
+from costmodel.flow import Bools
 from costmodel.fusion import Fusion
-from costmodel.kernelmerge import Kernel
-from costmodel.roles import Role, role
+from costmodel.launches import Kernel
+from costmodel.roles import Role
 
 INDEX_BYTES = 4
 
@@ -26,28 +27,31 @@ def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
     They are stored all the same where their partial sums are added up over devices, and where a
     reduction reads them, even one that runs beside the product.
     """
-    readers = Counter(_value(program, use) for kernel in fusion.kernels for use in kernel.reads)
-    returned = {program.sources[result.use] for result in program.results}
-    made = {root.op for root in fusion.roots if len(root.contractions) == 1}
-    reductions = (r for r in fusion.roots if role(program.kind(r.op)) is Role.REDUCE)
-    kept = returned | {_value(program, use) for root in reductions for use in root.reads}
-    found = set()
-    for kernel in fusion.kernels:
-        if _is_elementwise(program, kernel):
-            for value in (_value(program, use) for use in kernel.reads):
-                alone = readers[value] == 1 and value not in kept
-                if alone and program.makers[value] in made:
-                    found.add(value)
-    return found
+    kernels, roots, source = fusion.kernels, fusion.roots, program.use_value
+    readers = np.bincount(source[kernels.reads], minlength=program.values)
+    made = np.zeros(program.ops, dtype=np.bool_)
+    made[roots.ops[np.diff(roots.dot_start) == 1]] = True
+    reduces = (fusion.flow.role[roots.ops] == Role.REDUCE)[roots.rows(roots.read_start)]
+    kept = np.zeros(program.values, dtype=np.bool_)
+    kept[source[[result.use for result in program.results]]] = True
+    kept[source[roots.reads[reduces]]] = True
+    inside = _elementwise(fusion)[kernels.rows(kernels.read_start)]
+    values = source[kernels.reads[inside]]
+    alone = (readers[values] == 1) & ~kept[values] & made[program.value_op[values]]
+    return set(values[alone].tolist())
 
 
+Turns = dict[int, int]
+"""Kernels that work on what a product leaves in another memory layout, and its position."""
 Beside = tuple[int, tuple[int, int], float]
 """A value, (first, last) position and how many of its size are held besides."""
 
 
-def copied_beside(program: Program, fusion: Fusion) -> list[Beside]:
+def copied_beside(program: Program, fusion: Fusion, turns: Turns) -> list[Beside]:
     """All that is held besides the buffers of values."""
-    arguments = [(value, span, 1.0) for value, span in turned_arguments(program, fusion).items()]
+    arguments = [
+        (value, span, 1.0) for value, span in turned_arguments(program, fusion, turns).items()
+    ]
     return arguments + ([] if fusion.policy.around else _pooled(program, fusion))
 
 
@@ -58,10 +62,9 @@ def _pooled(program: Program, fusion: Fusion) -> list[Beside]:
     each dimension, live from there on, and so does what was pooled, in two memory layouts.
     """
     found: list[Beside] = []
-    reads = {root.op: root.reads for root in fusion.roots}
-    for op in range(program.ops):
-        if program.kind(op) != "stablehlo.select_and_scatter":
-            continue
+    pooling = program.ops_named("stablehlo.select_and_scatter")
+    reads = {root.op: root.reads for root in fusion.roots} if pooling else {}
+    for op in pooling:
         pooled, source = (_value(program, use) for use in program.uses_of(op)[:2])
         sources = [_value(program, use) for use in reads.get(program.makers[pooled], ())]
         ready = [int(fusion.position[program.value_op[value]]) for value in sources]
@@ -72,14 +75,14 @@ def _pooled(program: Program, fusion: Fusion) -> list[Beside]:
     return found
 
 
-def turned_arguments(program: Program, fusion: Fusion) -> dict[int, tuple[int, int]]:
+def turned_arguments(program: Program, fusion: Fusion, turns: Turns) -> dict[int, tuple[int, int]]:
     """Arguments that are copied into a product's memory layout: first and last position.
 
     On a TPU all but one of those that a kernel reads: what was an argument's own buffer takes the
     next. On a GPU one, at the start.
     """
     found: dict[int, tuple[int, int]] = {}
-    for number, begin in _turning(program, fusion).items():
+    for number, begin in turns.items():
         kernel, copied = fusion.kernels[number], _given(program, fusion.kernels[number])
         around = fusion.policy.around
         end = max(int(fusion.position[op]) for op in kernel.ops)
@@ -88,7 +91,7 @@ def turned_arguments(program: Program, fusion: Fusion) -> dict[int, tuple[int, i
     return found
 
 
-def copied_values(program: Program, fusion: Fusion) -> dict[int, list[int]]:
+def copied_values(program: Program, fusion: Fusion, turns: Turns) -> dict[int, list[int]]:
     """For kernels of a TPU, by number, the values that are copied to their layout and back.
 
     Those are all that it reads of the program's arguments, and all results that it makes.
@@ -97,23 +100,35 @@ def copied_values(program: Program, fusion: Fusion) -> dict[int, list[int]]:
         return {}
     returned = {int(program.use_value[result.use]) for result in program.results}
     found = {}
-    for number in _turning(program, fusion):
+    for number in turns:
         kernel = fusion.kernels[number]
         made = {value for op in kernel.ops for value in program.values_of(op)}
         found[number] = _given(program, kernel) + sorted(made & returned)
     return found
 
 
-def _turning(program: Program, fusion: Fusion) -> dict[int, int]:
+def turning(program: Program, fusion: Fusion) -> Turns:
     """Elementwise kernels of what a product leaves in another memory layout, by number.
 
     With each the position of that product. Kernels that read no argument are left out.
     """
-    turned = _turned(program, fusion)
-    found = {}
-    for number, kernel in enumerate(fusion.kernels):
-        if not _is_elementwise(program, kernel):
-            continue
+    turned, kernels = _turned(program, fusion), fusion.kernels
+    found: dict[int, int] = {}
+    if not turned:
+        return found
+    flags = np.zeros(program.values, dtype=np.bool_)
+    flags[list(turned)] = True
+    makes = np.zeros(program.ops, dtype=np.bool_)
+    makes[program.value_op[flags]] = True
+    concerned = np.zeros(len(kernels), dtype=np.bool_)
+    concerned[kernels.rows(kernels.read_start)[flags[program.use_value[kernels.reads]]]] = True
+    concerned[kernels.rows(kernels.op_start)[makes[kernels.ops]]] = True
+    given = np.zeros(program.values, dtype=np.bool_)
+    given[[argument.value for argument in program.arguments]] = True
+    reading = np.zeros(len(kernels), dtype=np.bool_)
+    reading[kernels.rows(kernels.read_start)[given[program.use_value[kernels.reads]]]] = True
+    for number in np.flatnonzero(concerned & reading & _elementwise(fusion)).tolist():
+        kernel = kernels[number]
         read = {_value(program, use) for use in kernel.reads}
         made = {value for op in kernel.ops for value in program.values_of(op)}
         dots = sorted(turned[value] for value in (read | made) if value in turned)
@@ -138,13 +153,13 @@ def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
     """
     starts, uses = program.readers
     found = {}
-    for op in (dot for root in fusion.roots for dot in root.contractions):
-        sides = fusion.sides.get(op, ())
-        value, transposed = program.values_of(op)[0], not fusion.policy.around
-        batch = sum(side == BATCH and size > 1 for side, size in sides)
-        turns = bool(sides) and len(program.shape(value)) - batch != 2
-        if turns != fusion.policy.around or (not turns and sides):
-            continue
+    dots = np.array(list(dict.fromkeys(reversed(fusion.roots.dots.tolist()))), dtype=np.int64)
+    rank = program.of_shapes(len, np.int64)[program.op_values[dots]] if len(dots) else dots
+    turned = np.array([_beside_batch(fusion.sides.get(op, ())) for op in dots.tolist()])
+    around = fusion.policy.around
+    wanted = (turned >= 0) & (rank - turned != 2) if around else turned < 0
+    for op in reversed(dots[wanted].tolist()):
+        value, transposed = program.values_of(op)[0], not around
         while not fusion.written[value] and starts[value + 1] - starts[value] == 1:
             user = program.user(int(uses[starts[value]]))
             transposed |= program.kind(user) == "stablehlo.transpose"
@@ -154,8 +169,17 @@ def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
     return found
 
 
-def _is_elementwise(program: Program, kernel: Kernel) -> bool:
-    return all(role(program.kind(op)) is Role.FUSIBLE for op in kernel.ops)
+def _beside_batch(sides: Sides) -> int:
+    """How many dimensions of a product are of a batch; -1 for what is no product of matrices."""
+    return sum(side == BATCH and size > 1 for side, size in sides) if sides else -1
+
+
+def _elementwise(fusion: Fusion) -> Bools:
+    """Of each kernel whether all of its ops are elementwise."""
+    kernels = fusion.kernels
+    found = np.ones(len(kernels), dtype=np.bool_)
+    found[kernels.rows(kernels.op_start)[fusion.flow.role[kernels.ops] != Role.FUSIBLE]] = False
+    return found
 
 
 def _value(program: Program, use: int) -> int:

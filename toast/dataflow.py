@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import cached_property
 
-from analysis.program import ARGUMENT, LOOP_BEGIN, Program
+import numpy as np
+
+from analysis.program import ARGUMENT, LOOP_BEGIN, Ints, Program
+from costmodel.flow import Bools, named
 
 CONTRACTIONS = frozenset(
     {
@@ -26,6 +30,8 @@ PASSING = frozenset(
         "stablehlo.transpose",
     }
 )
+_CUT = frozenset({"stablehlo.dynamic_slice"})
+"""Of these only the first operand is passed on."""
 FORWARD_STEPS = 8
 BACKWARD_OPS = 200
 
@@ -43,27 +49,37 @@ class Dataflow:
         found: list[int] = self._uses[self._start[value] : self._start[value + 1]].tolist()
         return found
 
-    def feeds_contraction(self, value: int, steps: int = FORWARD_STEPS) -> bool:
-        """Whether a product, a convolution or a gather takes it, at most in another form."""
-        program = self._program
-        for use in self.uses(value):
-            op = program.users[use]
-            kind = program.kind(op)
-            if kind in CONTRACTIONS:
-                return True
-            if kind in PASSING and steps > 0:
-                for passed in self._passed(op, use):
-                    if self.feeds_contraction(passed, steps - 1):
-                        return True
-        return False
+    @cached_property
+    def feeding(self) -> Bools:
+        """Of each value if a product, a convolution or a gather takes it, at most in another form.
 
-    def _passed(self, op: int, use: int) -> list[int]:
-        """The values that hold what a passing op takes in at a use."""
-        operands, values = self._program.uses_of(op), self._program.values_of(op)
-        position = use - operands.start
-        if self._program.kind(op) == "stablehlo.dynamic_slice":
-            return list(values) if position == 0 else []
-        return list(values[position :: len(operands)])
+        That is at most `FORWARD_STEPS` ops further.
+        """
+        program = self._program
+        found = np.zeros(program.values, dtype=np.bool_)
+        found[program.use_value[named(program, CONTRACTIONS)[program.use_op]]] = True
+        source, passed = self._passed()
+        for _ in range(FORWARD_STEPS):
+            found[source[found[passed]]] = True
+        return found
+
+    def _passed(self) -> tuple[Ints, Ints]:
+        """Pairs of values of which the second holds what a passing op takes in with the first.
+
+        Of several operands each stands in its place among the values, which a loop has twice.
+        """
+        program = self._program
+        place = np.arange(len(program.use_value)) - program.op_uses[program.use_op]
+        cut = named(program, _CUT)[program.use_op] & (place > 0)
+        use = np.flatnonzero(named(program, PASSING)[program.use_op] & ~cut)
+        op = program.use_op[use]
+        value, operands = program.op_values[op] + place[use], np.diff(program.op_uses)[op]
+        pairs = [(use[:0], use[:0])]
+        while (there := value < program.op_values[op + 1]).any():
+            pairs.append((program.use_value[use[there]], value[there]))
+            value = value + operands
+        source, passed = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        return source, passed
 
     def nearest_argument(self, value: int) -> int:
         """The argument, by number, that is the fewest ops before a value; -1 where none is near."""

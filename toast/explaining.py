@@ -9,12 +9,13 @@ from typing import Literal
 import numpy as np
 
 from analysis.load import Source
-from analysis.program import PSEUDO
+from analysis.program import PSEUDO, Floats
 from costmodel.buffers import loop_slots
 from costmodel.evaluator import Evaluator, Refined
 from costmodel.explain import CollectiveTime, Held, KernelTime, explain
 from costmodel.explain import Explanation as Terms
 from costmodel.kerneljournal import Entry
+from costmodel.kernelrows import distinct_rows
 from toast.explanation import (
     AliveRow,
     CollectiveRow,
@@ -61,6 +62,14 @@ class _Sum:
         self.bytes += size
         self.seconds += seconds
 
+    def add_all(self, kernel: KernelTime, parts: Floats) -> None:
+        """What parts of equal kernels come to, added one after another."""
+        whole = (kernel.runs, kernel.bytes, kernel.seconds)
+        before = (self.count, self.bytes, self.seconds)
+        sums = (float(np.cumsum([a, *(b * parts)])[-1]) for a, b in zip(before, whole, strict=True))
+        self.number += len(parts)
+        self.count, self.bytes, self.seconds = sums
+
 
 class Explainer:
     """Explains states of one program in the words of its source."""
@@ -68,6 +77,7 @@ class Explainer:
     def __init__(self, source: Source, evaluator: Evaluator) -> None:
         self._program = source.program
         self._evaluator = evaluator
+        self._grouped: tuple[Terms, list[list[Held]]] | None = None
         self.say = Telling(source, evaluator.analysis)
         self._carried = {
             value
@@ -101,13 +111,16 @@ class Explainer:
     def _kernels(self, kernels: Iterable[KernelTime]) -> list[KernelRow]:
         say, sums = self.say, dict[tuple[str, str, str, Direction, str, str, bool], _Sum]()
         for kernel in kernels:
-            whole = sum(runs for _, runs in kernel.sources)
-            for ops, runs in kernel.sources:
-                op, part = ops[0], runs / whole
+            sources, bound = kernel.sources, kernel.bound.name.lower()
+            parts = sources.runs / sum(sources.runs.tolist())
+            number, first = distinct_rows(say.alike[sources.first], say.layers(sources.first))
+            told = dict[tuple[str, str, str, Direction, str, str, bool], list[int]]()
+            for of, op in enumerate(sources.first[first].tolist()):
                 place = (say.kind(op), say.place(op), say.line(op), say.direction(op))
-                key = (*place, say.layer(op), kernel.bound.name.lower(), kernel.unfused)
-                found = sums.setdefault(key, _Sum())
-                found.add(kernel.runs * part, kernel.bytes * part, kernel.seconds * part)
+                key = (*place, say.layer(op), bound, kernel.unfused)
+                told.setdefault(key, []).append(of)
+            for key, numbers in told.items():
+                sums.setdefault(key, _Sum()).add_all(kernel, parts[np.isin(number, numbers)])
         rows = [
             KernelRow(
                 op=key[0],
@@ -164,6 +177,11 @@ class Explainer:
 
     def alive_groups(self, terms: Terms) -> list[list[Held]]:
         """Values alive at the peak that are told alike, in falling order of their bytes."""
+        if self._grouped is None or self._grouped[0] is not terms:
+            self._grouped = (terms, self._groups(terms))
+        return self._grouped[1]
+
+    def _groups(self, terms: Terms) -> list[list[Held]]:
         groups: dict[tuple[object, ...], list[Held]] = {}
         for held in terms.alive:
             told = (self.say.name(held.value), self.say.line_of(held.value))
@@ -199,7 +217,7 @@ class Explainer:
     def _op_at(self, position: int) -> int:
         """The op that runs at a position; of several, the one that the program has there."""
         fusion, last = self._evaluator.fusion, self._program.ops - 1
-        ops = [root.op for root in fusion.roots if fusion.position[root.op] == position]
+        ops = fusion.roots.ops[fusion.position[fusion.roots.ops] == position].tolist()
         real = [op for op in ops if self._program.kind(op) not in PSEUDO]
         if position in real or not real:
             return min(position, last)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from analysis.analyse import Analysis
 from analysis.program import Ints, Program
+from costmodel.columns import spans
 from toast.dataflow import Dataflow
 
 _INDEX = re.compile(r"\[\d+\]|(?<=[._/])\d+(?=[._/]|$)")
@@ -19,6 +21,7 @@ Carrier = tuple[int, int]
 """An argument (by number) and one of its dimensions."""
 
 
+@lru_cache(maxsize=1 << 14)
 def pattern(name: str) -> str:
     """An argument's path with the numbers of its layers starred: `['layers'][*]['gate']`."""
     return _INDEX.sub(lambda match: "[*]" if match[0].startswith("[") else "*", name)
@@ -83,21 +86,31 @@ def colour_names(analysis: Analysis) -> list[str]:
 def _carriers(analysis: Analysis) -> dict[int, list[Carrier]]:
     """The arguments and dimensions that carry each colour group."""
     program, found = analysis.program, dict[int, list[Carrier]]()
-    for number, argument in enumerate(program.arguments):
-        for dim, name in enumerate(program.def_names(argument.value).tolist()):
-            colour = int(analysis.colours.colour[name]) if name >= 0 else -1
-            if colour >= 0:
-                found.setdefault(int(analysis.groups.of_colour[colour]), []).append((number, dim))
+    values = np.array([argument.value for argument in program.arguments], dtype=np.int64)
+    first = program.value_dims[values]
+    ranks = program.value_dims[values + 1] - first
+    names = program.dim_name[spans(first, ranks)]
+    number = np.repeat(np.arange(len(values)), ranks)
+    dim = spans(np.zeros_like(ranks), ranks)
+    group = np.where(names >= 0, _groups_of(analysis)[names], -1)
+    for one, argument, place in zip(group.tolist(), number.tolist(), dim.tolist(), strict=True):
+        if one >= 0:
+            found.setdefault(one, []).append((argument, place))
+    return found
+
+
+def _groups_of(analysis: Analysis) -> Ints:
+    """The colour group of each name, -1 for none."""
+    found: Ints = np.append(analysis.groups.of_colour, -1)[analysis.colours.colour]
     return found
 
 
 def _ranks(program: Program) -> list[tuple[int, bool, int]]:
     """For each argument what makes it the one to name a colour after."""
-    flow = Dataflow(program)
-    return [
-        (_elements(program, value), flow.feeds_contraction(value), len(flow.uses(value)))
-        for value in (argument.value for argument in program.arguments)
-    ]
+    values = [argument.value for argument in program.arguments]
+    starts, _ = program.readers
+    feeding, uses = Dataflow(program).feeding[values].tolist(), np.diff(starts)[values].tolist()
+    return list(zip([program.elements[value] for value in values], feeding, uses, strict=True))
 
 
 def _repeated(names: Sequence[str]) -> list[int]:
@@ -119,8 +132,7 @@ def _ranges(numbers: set[int]) -> str:
 
 def _with_ops(analysis: Analysis, names: list[str]) -> list[str]:
     """Name what no argument carries: after a dimension of a result, else a factor of an op."""
-    program, groups = analysis.program, analysis.groups
-    group_of = np.append(groups.of_colour, -1)[analysis.colours.colour]
+    program, group_of = analysis.program, _groups_of(analysis)
     defined = np.where(program.dim_name >= 0, group_of[program.dim_name], -1)
     for group, place in _firsts(defined):
         if not names[group]:
@@ -137,14 +149,8 @@ def _with_ops(analysis: Analysis, names: list[str]) -> list[str]:
 
 def _firsts(groups: Ints) -> Iterator[tuple[int, int]]:
     """Each group, and the first place that it has."""
-    numbers, places = np.unique(groups, return_index=True)
-    for group, place in zip(numbers.tolist(), places.tolist(), strict=True):
-        if group >= 0:
-            yield group, place
-
-
-def _elements(program: Program, value: int) -> int:
-    total = 1
-    for size in program.shape(value):
-        total *= size
-    return total
+    first = np.full(int(groups.max(initial=-1)) + 1, -1)
+    there = np.flatnonzero(groups >= 0)[::-1]
+    first[groups[there]] = there  # of several the last that is written stays
+    for group in np.flatnonzero(first >= 0).tolist():
+        yield group, int(first[group])

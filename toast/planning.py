@@ -39,6 +39,7 @@ class PlanResult:
     suffix: str
 
 
+@collector_paused()
 def make_plan(
     module: bytes,
     request: PlanRequest,
@@ -48,7 +49,9 @@ def make_plan(
 ) -> PlanResult:
     """Plan `module` as `request` asks.
 
-    Raises `ToastError` for a module, mesh, device or setting that cannot be planned.
+    Raises `ToastError` for a module, mesh, device or setting that cannot be planned. The garbage
+    collector waits until the end: all stages build upon what the first one made, and a search, of
+    however many rollouts, makes the same few cycles.
     """
     device = find(request.device)
     candidates = meshes(request.mesh, device)
@@ -73,7 +76,6 @@ def make_plan(
     return _result(module, job, job.run(candidates))
 
 
-@collector_paused()
 def _result(module: bytes, job: Job, answer: Answer) -> PlanResult:
     """The best of what was found: explained, written and described."""
     source, stages = job.source, job.stages

@@ -50,7 +50,7 @@ class Specs:
         self._layouts = evaluator.layouts
         self._listing = evaluator.listing
         self._in_turn = evaluator.tables.sums_in_turn
-        self._reduced = [items for items, *_ in evaluator.listing.partials]
+        self._reduced = [items for items, *_ in evaluator.listing.partials.rows]
         self._masks = evaluator.masks(state).tolist()
         self._names = [axis.name for axis in evaluator.mesh.axes]
         self._group = [item[0] for unit, _ in self._layouts.units for item in unit]
@@ -133,7 +133,7 @@ class Specs:
         another order than that in which it sums over them, or the mesh's, and where the dimension
         is sharded already.
         """
-        row = self._listing.part_of.get(op)
+        row = self._listing.partials.of_op.get(op)
         if row is None:
             return False
         parts = [axes for item in self._reduced[row] if (axes := self._axes(item))]
@@ -186,28 +186,32 @@ class Specs:
 
     def _differ(self, some: Ints, others: Ints) -> Bools:
         """For each pair of tensors whether they are laid out otherwise."""
-        count = len(self._layouts.tensors)
-        pairs, place = np.unique(some * count + others, return_inverse=True)
+        count, found = len(self._layouts.tensors), some != others
+        apart = np.flatnonzero(found)
+        pairs, place = np.unique((some * count + others)[apart], return_inverse=True)
         differ = [
             self.tensor(pair // count) != self.tensor(pair % count) for pair in pairs.tolist()
         ]
-        return np.array(differ, dtype=np.bool_)[place]
+        found[apart] = np.array(differ, dtype=np.bool_)[place]
+        return found
 
-    def _moving(self) -> set[int]:
-        """The values that a use may want in another layout than they are kept in."""
+    def _moving(self) -> Bools:
+        """For each value whether a use may want it in another layout than it is kept in."""
         program, layouts = self._program, self._layouts
         moved = self._differ(layouts.value_tensor[program.use_value], layouts.use_tensor)
         given = [program.sources[use] for use in self._given_uses]
-        return {*program.use_value[moved].tolist(), *given, *self._given_values}
+        found = np.zeros(program.values, dtype=np.bool_)
+        found[program.use_value[moved]] = True
+        found[[*given, *self._given_values]] = True
+        return found
 
     def _uses(self) -> list[Pin]:
-        found, moving = [], self._moving()
-        for value, targets in self._listing.wanted.items():
-            if value not in moving:
-                continue
+        found, wants = list[Pin](), self._listing.wanted
+        for place in np.flatnonzero(self._moving()[wants.valued]).tolist():
+            value = int(wants.valued[place])
             spec = self.value(value)
             by_spec: dict[str, tuple[Spec, list[int]]] = {}
-            for _, uses in targets.values():
+            for _, (_, uses) in wants.targets(place):
                 wanted = self.use(uses[0])
                 told = [use for use in uses if not self._is_told(use)]
                 if wanted != spec and told:

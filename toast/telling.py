@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from analysis.analyse import Analysis
 from analysis.load import Source
-from analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO
+from analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO, Ints
+from costmodel.kernelrows import distinct_rows
 from toast.explanation import Direction
 from toast.inspection_words import Words, short
 from toast.layers import NO_GROUP, Layers
@@ -20,7 +25,10 @@ class Telling:
         self._program = source.program
         self._words = Words(source, analysis)
         self._layers = Layers(source.program)
-        self._places: dict[int, str] = {}
+        places = np.array(source.places, dtype=np.int64)
+        self.alike, _ = distinct_rows(self._program.op_name, places)
+        """Equal for ops of one name and location: of those the same is said."""
+        self._said: dict[tuple[str, int], str] = {}
         self._directions: dict[int, Direction] = {}
         self._arguments = {item.value: item.name for item in self._program.arguments}
 
@@ -32,11 +40,21 @@ class Telling:
 
     def op(self, op: int) -> str:
         """`mlp/dot_general`: where an op is and what it does."""
+        return self._once("op", self._op, op)
+
+    def _op(self, op: int) -> str:
         kind = self.kind(op)
         if kind in PSEUDO:
             return _PSEUDO.get(kind, kind.replace("_", " "))
         place = self.place(op)
         return kind if place in ("", kind) else f"{place}/{kind}"
+
+    def _once(self, what: str, say: Callable[[int], str], op: int) -> str:
+        """What is said of an op, and of all of its name and location."""
+        key = (what, int(self.alike[op]))
+        if key not in self._said:
+            self._said[key] = say(op)
+        return self._said[key]
 
     def kind(self, op: int) -> str:
         """The name of an op, less that of its dialect."""
@@ -44,13 +62,16 @@ class Telling:
 
     def place(self, op: int) -> str:
         """The function or scope of an op; '' for what is none."""
-        if op not in self._places:
-            known = self._program.kind(op) not in PSEUDO
-            self._places[op] = self._words.place(op) if known else ""
-        return self._places[op]
+        return self._once("place", self._place, op)
+
+    def _place(self, op: int) -> str:
+        return "" if self._program.kind(op) in PSEUDO else self._words.place(op)
 
     def line(self, op: int) -> str:
         """`gemma.py:99`, or '' where nothing is known."""
+        return self._once("line", self._line, op)
+
+    def _line(self, op: int) -> str:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:
             return ""
         return short(self._words.line(op))
@@ -61,9 +82,10 @@ class Telling:
 
     def direction(self, op: int) -> Direction:
         """Whether an op is of the forward or of the backward pass, as jax names them."""
-        if op not in self._directions:
-            self._directions[op] = self._direction(op)
-        return self._directions[op]
+        alike = int(self.alike[op])
+        if alike not in self._directions:
+            self._directions[alike] = self._direction(op)
+        return self._directions[alike]
 
     def _direction(self, op: int) -> Direction:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:
@@ -77,6 +99,10 @@ class Telling:
         """The layer group of an op, or where it has none of the value that it takes."""
         group = self._layers.of_op(op)
         return self._layers.of_value(value) if group == NO_GROUP and value is not None else group
+
+    def layers(self, ops: Ints) -> Ints:
+        """A number for each op by its layer group."""
+        return self._layers.numbers(ops)
 
     def layer_of(self, value: int) -> str:
         """The layer group that made a value."""

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from hypothesis import given, settings
 
-from analysis.conflicts import clashing
+from analysis.names import Colours
+from analysis.program import Ints
 from analysis.reach import Reach
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.modules import analysed
+
+
+def clashing(names: Ints, colours: Colours) -> list[tuple[int, int]]:
+    """Pairs of names of one colour among the names of one tensor, in order of dimension."""
+    named = zip(names.tolist(), colours.colour[names].tolist(), strict=True)
+    coloured = [(name, kind) for name, kind in named if name >= 0 and kind >= 0]
+    return [(one, other) for (one, a), (other, b) in combinations(coloured, 2) if a == b]
 
 
 def sets_of(function: object, *shapes: tuple[int, ...]) -> tuple[int, int]:
@@ -42,10 +53,11 @@ def test_a_path_across_the_box_is_not_compatible() -> None:
     }
     sine, turned, total = (pairs[f"stablehlo.{op}"] for op in ("sine", "transpose", "add"))
     # sine reaches both sides of the sum, directly and through the transpose: a path across
-    assert not reach.compatible(sine, total, crosswise=False)
-    assert not reach.compatible(sine, total, crosswise=True)
-    assert reach.compatible(pairs["stablehlo.dot_general"], sine, crosswise=False)
-    assert reach.compatible(sine, turned, crosswise=False)
+    product = pairs["stablehlo.dot_general"]
+    boxes = [(sine, total, False), (sine, total, True), (product, sine, False)]
+    boxes.append((sine, turned, False))
+    first, second, crosswise = (np.array(column) for column in zip(*boxes, strict=True))
+    assert reach.across(first, second, crosswise).tolist() == [True, True, False, False]
 
 
 def test_a_crosswise_box_joins_with_sides_swapped() -> None:
@@ -82,3 +94,36 @@ def test_conflicts_are_those_of_every_tensor_in_program_order(module: Text) -> N
                     expected[pair] = op
     assert {one.names: one.op for one in analysis.conflicts.all} == expected
     assert [one.names for one in analysis.conflicts.all] == list(expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(module=programs())
+def test_a_path_runs_across_a_box_where_a_walk_along_the_edges_finds_one(module: Text) -> None:
+    """And so for boxes that are none: of any two conflicts, either way round."""
+    analysis = analysed(module.module().encode())
+    following: dict[int, list[int]] = {}
+    for name, after in analysis.colours.edges.tolist():
+        following.setdefault(name, []).append(after)
+
+    def reached(name: int) -> set[int]:
+        seen, left = set[int](), [name]
+        while left:
+            fresh = set(following.get(left.pop(), ())) - seen
+            seen |= fresh
+            left += fresh
+        return seen
+
+    names = analysis.conflicts.names.tolist()
+    behind = [tuple(reached(name) for name in pair) for pair in names]
+    pairs = [(a, b, way) for a in range(len(names)) for b in range(len(names)) for way in (0, 1)]
+    rows = np.array(pairs, dtype=np.int64).reshape(-1, 3)[:400]
+    expected = []
+    for source, target, way in rows.tolist():
+        ends = names[target] if way else names[target][::-1]
+        expected.append(any(end in seen for end, seen in zip(ends, behind[source], strict=True)))
+    found = Reach(analysis.program, analysis.colours).across(
+        analysis.conflicts.names[rows[:, 0]],
+        analysis.conflicts.names[rows[:, 1]],
+        rows[:, 2].astype(np.bool_),
+    )
+    assert found.tolist() == expected

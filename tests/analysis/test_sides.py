@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.unionfind import SidedSets, components
+from analysis.unionfind import components, sided_components
 
 PAIRS = st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), max_size=30)
 
@@ -25,19 +25,31 @@ def test_components_are_those_of_the_graph(pairs: list[tuple[int, int]]) -> None
             assert (found[a] == found[b]) == (b in reached[a])
 
 
+Join = tuple[int, int, bool]
+
+
+def joined(count: int, joins: list[Join]) -> tuple[list[int], list[int], list[bool]]:
+    pairs = np.array([join[:2] for join in joins], dtype=np.int64).reshape(-1, 2)
+    opposite = np.array([join[2] for join in joins], dtype=np.bool_)
+    root, side, accepted = sided_components(count, pairs, opposite)
+    return root.tolist(), side.tolist(), accepted.tolist()
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=20))
-def test_accepted_joins_all_hold(joins: list[tuple[int, int, bool]]) -> None:
-    sets = SidedSets(range(10))
-    accepted = [join for join in joins if sets.join(join[0], join[1], opposite=join[2])]
-    for left, right, opposite in accepted:
-        (a, side_a), (b, side_b) = sets.find(left), sets.find(right)
-        assert a == b
-        assert (side_a != side_b) == opposite
+def test_accepted_joins_all_hold_and_others_contradict(joins: list[Join]) -> None:
+    root, side, accepted = joined(10, joins)
+    for (left, right, opposite), held in zip(joins, accepted, strict=True):
+        assert root[left] == root[right]
+        assert ((side[left] != side[right]) == opposite) == held
+    for item, lowest in enumerate(root):
+        assert lowest <= item
+        assert root[lowest] == lowest
+        assert side[lowest] == 0
 
 
 def test_a_contradiction_is_refused() -> None:
-    sets = SidedSets(range(3))
-    assert sets.join(0, 1, opposite=True)
-    assert sets.join(1, 2, opposite=True)
-    assert not sets.join(0, 2, opposite=True)
-    assert sets.join(0, 2, opposite=False)
+    joins = [(0, 1, True), (1, 2, True), (0, 2, True), (0, 2, False)]
+    root, side, accepted = joined(3, joins)
+    assert accepted == [True, True, False, True]
+    assert root == [0, 0, 0]
+    assert side == [0, 1, 0]

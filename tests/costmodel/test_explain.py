@@ -200,7 +200,7 @@ def test_origins_have_a_row_for_each_of_the_tables() -> None:
         assert {int(evaluator.layouts.use_tensor[use]) for use in uses} == {
             int(tables.copy_tensor[row])
         }
-    weights = [sum(runs for _, runs in row) for row in found.roots]
+    weights = [float(runs.sum()) for _, runs in found.roots]
     assert weights == tables.root_weight.tolist()
 
 

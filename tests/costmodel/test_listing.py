@@ -53,8 +53,12 @@ def one_by_one(analysis: Analysis, pins: Pins) -> Layouts:
     def none_alike(program: Program, *_: object) -> Ints:
         return np.arange(program.ops)
 
+    def each_use(_: object, uses: range) -> tuple[Ints, list[int]]:
+        return np.array(uses, dtype=np.int64), list(uses)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rooms, "first_alike", none_alike)
+        patch.setattr(rooms._Interner, "_alike_uses", each_use)
         return lay_out(analysis, pins)
 
 

@@ -100,12 +100,13 @@ def test_a_kernel_writes_over_one_of_its_inputs_only() -> None:
     priced = Priced(main(f"x:{S} w:{S} v:{V}", [*lines, column("r", "z")], f"r:{V}"), "a=2", GPU)
     evaluator = priced.evaluator
     program, fusion = evaluator.analysis.program, evaluator.fusion
-    spans = evaluator.listing.intervals.live.values()
+    live = evaluator.listing.intervals.live
     y, u, z = (
         int(fusion.position[program.value_op[value_named(program, f"stablehlo.{kind}", nth)]])
         for kind, nth in (("dot_general", 0), ("dot_general", 1), ("atan2", 0))
     )
-    lasts = {first: last for _, first, last, _ in spans if first in (y, u)}
+    spans = zip(live.first.tolist(), live.last.tolist(), strict=True)
+    lasts = {first: last for first, last in spans if first in (y, u)}
     # y's buffer is z's from there on; u is read to the end
     assert lasts == {y: z - 1, u: z}
 

@@ -12,7 +12,7 @@ from analysis.program import Program
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.fusion import GPU, TPU, Policy, fuse
-from costmodel.kernelmerge import Kernel
+from costmodel.launches import Kernel
 from costmodel.mesh import Mesh
 from costmodel.turned import inside_kernels
 

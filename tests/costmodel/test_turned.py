@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from costmodel.evaluator import Evaluator
-from costmodel.turned import copied_beside, inside_kernels, turned_arguments
+from costmodel.turned import Beside, copied_beside, inside_kernels, turned_arguments, turning
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
 from tests.modules import evaluator_of, value_named
 
@@ -28,7 +28,13 @@ def update(device: str, lines: list[str] | None = None, results: str = RESULTS) 
 
 
 def turned(evaluator: Evaluator) -> dict[int, tuple[int, int]]:
-    return turned_arguments(evaluator.analysis.program, evaluator.fusion)
+    program, fusion = evaluator.analysis.program, evaluator.fusion
+    return turned_arguments(program, fusion, turning(program, fusion))
+
+
+def held_beside(evaluator: Evaluator) -> list[Beside]:
+    program, fusion = evaluator.analysis.program, evaluator.fusion
+    return copied_beside(program, fusion, turning(program, fusion))
 
 
 def test_a_tpu_copies_what_an_update_reads_into_the_layout_of_the_gradient() -> None:
@@ -62,8 +68,7 @@ def test_a_single_argument_of_an_update_is_copied_too() -> None:
 
 def test_the_copies_count_at_the_peak() -> None:
     found, size = update(TPU), 8 * 16 * 4 * 4
-    program = found.analysis.program
-    beside = copied_beside(program, found.fusion)
+    beside = held_beside(found)
     assert [(value, width) for value, _, width in beside] == [(2, 1.0), (3, 1.0)]
     given = 4 * 32 * (8 + 16 * 4) + 3 * size
     # the three results, and what of the arguments lies in the other layout
@@ -127,8 +132,8 @@ def test_a_gpu_keeps_the_places_of_the_largest_elements_for_a_poolings_gradient(
     zero = "%z = stablehlo.constant dense<0.0> : tensor<f32>"
     module = main("x:2x8x8x4xf32 d:2x4x4x4xf32", [zero, POOL], "r:2x8x8x4xf32")
     found = evaluator_of(module, "a=2", GPU)
-    beside = copied_beside(found.analysis.program, found.fusion)
+    beside = held_beside(found)
     # what was pooled in two layouts; four integers for each element of the result of the pooling
     assert [(value, width) for value, _, width in beside] == [(0, 2.0), (1, 4.0)]
     other = evaluator_of(module, "a=2", TPU)
-    assert not copied_beside(other.analysis.program, other.fusion)
+    assert not held_beside(other)

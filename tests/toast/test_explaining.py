@@ -162,3 +162,44 @@ def test_what_a_loop_carries() -> None:
     why = {explainer.alive_row([held], terms).why for held in terms.held}
     assert why & {"loop_carry", "result"}
     assert "argument" in why
+
+
+def test_kernels_are_summed_as_one_by_one() -> None:
+    """To the last bit: parts of equal kernels are added in their order."""
+    explainer = tiny().explainer
+    terms, say = explainer.terms(state()), explainer.say
+    sums: dict[tuple[object, ...], list[float]] = {}
+    for kernel in terms.kernels:
+        whole = sum(runs for _, runs in kernel.sources)
+        for ops, runs in kernel.sources:
+            op, part = ops[0], runs / whole
+            place = (say.kind(op), say.place(op), say.line(op), say.direction(op), say.layer(op))
+            key = (*place, kernel.bound.name.lower(), kernel.unfused)
+            found = sums.setdefault(key, [0, 0.0, 0.0, 0.0])
+            found[0] += 1
+            found[1] += kernel.runs * part
+            found[2] += kernel.bytes * part
+            found[3] += kernel.seconds * part
+    rows = explainer.explanation(terms, len(sums)).kernels
+    told_rows = {
+        (row.op, row.place, row.location, row.direction, row.group, row.bound, row.partial_sums): [
+            row.kernels,
+            row.runs,
+            row.bytes,
+            row.seconds,
+        ]
+        for row in rows
+    }
+    assert told_rows == {
+        key: [number, round(count), round(size), seconds]
+        for key, (number, count, size, seconds) in sums.items()
+    }
+
+
+def test_ops_of_one_name_and_location_are_told_alike() -> None:
+    source, say = tiny().source, tiny().explainer.say
+    known: dict[tuple[str, str], int] = {}
+    for op in range(source.program.ops):
+        place = (source.program.kind(op), str(source.handles[op].location))
+        assert known.setdefault(place, int(say.alike[op])) == say.alike[op]
+    assert len(set(known.values())) == len(known) < source.program.ops

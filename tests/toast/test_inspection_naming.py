@@ -9,9 +9,10 @@ import pytest
 from analysis.analyse import Analysis, analyse
 from analysis.forms import bytecode
 from analysis.load import load
+from analysis.program import Program
 from examples import gemma
 from examples.models import MODELS
-from toast.dataflow import Dataflow
+from toast.dataflow import CONTRACTIONS, FORWARD_STEPS, PASSING, Dataflow
 from toast.naming import colour_names, starred
 
 
@@ -81,8 +82,34 @@ def test_products_are_seen_through_casts_and_loops() -> None:
     stack = jax.ShapeDtypeStruct((3, 8, 8), "float32")
     x = jax.ShapeDtypeStruct((4, 8), "bfloat16")
     program = load(bytecode(jax.jit(scanned).lower(stack, x).compiler_ir("stablehlo"))).program
+    assert [Dataflow(program).feeding[item.value] for item in program.arguments] == [True, True]
+    assert_feeding_is_found_by_walking(program)
+
+
+def assert_feeding_is_found_by_walking(program: Program) -> None:
+    """From use to use, through what passes a value on, no further than the steps allow."""
     flow = Dataflow(program)
-    assert [flow.feeds_contraction(item.value) for item in program.arguments] == [True, True]
+
+    def feeds(value: int, steps: int) -> bool:
+        for use in flow.uses(value):
+            op, operands = program.users[use], program.uses_of(program.users[use])
+            if program.kind(op) in CONTRACTIONS:
+                return True
+            place = use - operands.start
+            cut = program.kind(op) == "stablehlo.dynamic_slice" and place > 0
+            if program.kind(op) in PASSING and steps > 0 and not cut:
+                passed = program.values_of(op)[place :: len(operands)]
+                if any(feeds(following, steps - 1) for following in passed):
+                    return True
+        return False
+
+    found = [feeds(value, FORWARD_STEPS) for value in range(program.values)]
+    assert flow.feeding.tolist() == found
+
+
+def test_what_feeds_a_product_in_a_step_is_found_by_walking() -> None:
+    program = load(bytecode(gemma.lower(gemma.PRESETS["tiny"]).compiler_ir("stablehlo"))).program
+    assert_feeding_is_found_by_walking(program)
 
 
 def test_the_nearest_argument_is_found_through_a_loop() -> None:

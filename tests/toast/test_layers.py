@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given, settings
 
 from analysis.load import load
 from analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Program
 from examples import gemma
 from examples.models import gpt, itx, t2b
+from tests.laws.chains import Text
+from tests.laws.programs import programs
 from toast.dataflow import PASSING
-from toast.layers import _ELEMENTWISE, NO_GROUP, Layers, _group_names, _marked, _state_arguments
+from toast.layers import _ELEMENTWISE, NO_GROUP, Layers, _group_names, _state_arguments
 
 
 def by_walking(program: Program) -> list[int]:
@@ -81,13 +84,10 @@ def test_layer_groups_are_those_of_a_walk(name: str) -> None:
     assert len(set(expected)) > 3
 
 
-def test_flags_may_be_set_on_the_way() -> None:
-    flags = bytearray([0, 1, 0, 0, 1, 0])
-    seen = []
-    for place in _marked(flags):
-        seen.append(place)
-        if place < 4:
-            flags[place + 1] = 1
-    assert seen == [1, 2, 3, 4]
-    assert list(_marked(flags, backwards=True)) == [4, 3, 2, 1]
-    assert list(_marked(bytearray(3))) == []
+@settings(deadline=None, max_examples=40)
+@given(module=programs())
+def test_those_of_any_program_are_those_of_a_walk(module: Text) -> None:
+    program = load(module.module().encode()).program
+    names, layers, weight = _group_names(program), Layers(program), by_walking(program)
+    expected = [names[number] if number >= 0 else NO_GROUP for number in weight]
+    assert [layers.of_op(op) for op in range(program.ops)] == expected

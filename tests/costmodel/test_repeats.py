@@ -1,0 +1,227 @@
+"""What is worked on once for all that is equal is what comes of working on each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from analysis.analyse import analyse
+from analysis.load import load
+from analysis.program import Ints, Program
+from costmodel import layouts as layouts_room
+from costmodel import rootrows as rows_room
+from costmodel.addends import added_up
+from costmodel.devices import find
+from costmodel.evaluator import Evaluator
+from costmodel.explain import explain
+from costmodel.flow import flow_of
+from costmodel.fusion import EARLY_TPU, GPU, TPU, Policy, chain_ends, fuse
+from costmodel.kernelrows import distinct, distinct_rows
+from costmodel.liveness import _handed_over, _spans
+from costmodel.mesh import Mesh
+from costmodel.roles import role
+from costmodel.tables import Tables
+from examples import gemma
+from tests.costmodel import walks
+from tests.laws.chains import Text
+from tests.laws.programs import programs
+from tests.laws.states import single_states
+
+WIDTH = 16
+Weights = list[tuple[jax.Array, jax.Array]]
+
+
+def layer(kind: str, x: jax.Array, weights: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """One of three kinds; `odd` does what `mlp` does and one thing more."""
+    up, down = weights
+    if kind == "attention":
+        scores = jax.nn.softmax(x @ up @ x.T)
+        return x + scores @ x @ down
+    hidden = jnp.tanh(x @ up)
+    return x + (hidden * hidden if kind == "odd" else hidden) @ down
+
+
+@cache
+def stacked(kinds: tuple[str, ...], prologue: bool, epilogue: bool) -> Program:
+    """A training step of unrolled layers, perhaps with something before and behind them."""
+
+    def loss(weights: Weights, x: jax.Array) -> jax.Array:
+        if prologue:
+            x = jnp.exp(x) - 1
+        for kind, each in zip(kinds, weights, strict=True):
+            x = layer(kind, x, each)
+        if epilogue:
+            x = x / jnp.sum(x, axis=0)
+        return jnp.mean(x)
+
+    def step(weights: Weights, x: jax.Array) -> Any:
+        found = jax.grad(loss)(weights, x)
+        return jax.tree.map(lambda weight, gradient: weight - 0.1 * gradient, weights, found)
+
+    square = jax.ShapeDtypeStruct((WIDTH, WIDTH), "float32")
+    rows = jax.ShapeDtypeStruct((32, WIDTH), "float32")
+    lowered = jax.jit(step, donate_argnums=0).lower([(square, square)] * len(kinds), rows)
+    return load(lowered.as_text().encode()).program
+
+
+CASES = (
+    ((), True, True),
+    (("mlp",), True, False),
+    (("mlp",) * 6, False, False),
+    (("mlp",) * 2 + ("odd",) + ("mlp",) * 2, True, True),
+    (("mlp", "attention") * 3, False, True),
+    (("attention",) * 4, True, False),
+)
+STACKS = st.tuples(
+    st.lists(st.sampled_from(("mlp", "odd", "attention")), max_size=5).map(tuple),
+    st.booleans(),
+    st.booleans(),
+)
+POLICIES = (TPU, EARLY_TPU, GPU)
+
+
+@contextmanager
+def each_by_itself() -> Iterator[None]:
+    """Nothing is alike: every op is laid out and every kernel's row made by itself."""
+
+    def none_alike(program: Program, *_: object) -> Ints:
+        return np.arange(program.ops)
+
+    def each_use(_: object, uses: range) -> tuple[Ints, list[int]]:
+        return np.array(uses, dtype=np.int64), list(uses)
+
+    def all_apart(maker: Any) -> list[Ints]:
+        return [np.arange(len(maker._fusion.kernels))]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layouts_room, "first_alike", none_alike)
+        patch.setattr(layouts_room._Interner, "_alike_uses", each_use)
+        patch.setattr(rows_room._RowMaker, "told", all_apart)
+        yield
+
+
+def assert_equal_columns(one: Tables, other: Tables) -> None:
+    for name in Tables._fields:
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+def assert_told_alike(program: Program, device: str) -> None:
+    analysis = analyse(program)
+    mesh, chip = Mesh.parse("a=2,b=2"), find(device)
+    together = Evaluator(analysis, mesh, chip)
+    with each_by_itself():
+        apart = Evaluator(analysis, mesh, chip)
+    assert_equal_columns(together.tables, apart.tables)
+    assert_equal_columns(together.folded, apart.folded)
+    assert together.listing.roots.sources == apart.listing.roots.sources
+    for state in [(), *single_states(together)[:2]]:
+        one, other = explain(together, state), explain(apart, state)
+        assert one.cost == other.cost
+        assert one.held == other.held
+        assert one.collectives == other.collectives
+        for kernel, same in zip(one.kernels, other.kernels, strict=True):
+            assert list(kernel.sources) == list(same.sources)
+            assert (kernel.bytes, kernel.seconds) == (same.bytes, same.seconds)
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "a100-40gb"])
+@pytest.mark.parametrize("case", CASES)
+def test_layers_together_are_what_each_is_by_itself(
+    case: tuple[tuple[str, ...], bool, bool], device: str
+) -> None:
+    assert_told_alike(stacked(*case), device)
+
+
+@settings(deadline=None, max_examples=12)
+@given(module=programs())
+def test_so_is_any_program(module: Text) -> None:
+    assert_told_alike(load(module.module().encode()).program, "tpu-v5e")
+
+
+def test_layers_share_their_rows() -> None:
+    """As many rows for six layers as for twelve."""
+    rows = []
+    for count in (6, 12):
+        analysis = analyse(stacked(("mlp",) * count, False, False))
+        rows.append(len(Evaluator(analysis, Mesh.parse("a=2"), find("tpu-v5e")).listing.roots))
+    assert rows[0] == rows[1]
+
+
+def assert_fused_as_by_walking(program: Program, policy: Policy) -> None:
+    found, flow = fuse(program, policy), flow_of(program)
+    chains = walks.Chains(program, policy)
+    assert set(np.flatnonzero(chain_ends(flow, policy)).tolist()) == chains.ends()
+    assert np.array_equal(found.narrow, chains.narrow_values(found.written))
+    roles = [role(name) for name in program.names]
+    kernels = walks.Merger(program, found.roots, roles).run()
+    if policy.around:
+        kernels = walks.Reductions(program, kernels).run()
+    assert list(found.kernels) == kernels
+    assert found.position.tolist() == walks.schedule(program, found.roots).tolist()
+    leaders = {op: n for op, n in enumerate(added_up(program, flow).tolist()) if n >= 0}
+    assert leaders == walks.added_up(program)
+    first, last = _spans(program, found)
+    over = _handed_over(program, found, first, last)
+    assert over.tolist() == walks.handed_over(program, found, last).tolist()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("case", CASES)
+def test_layers_are_fused_as_by_walking(
+    case: tuple[tuple[str, ...], bool, bool], policy: Policy
+) -> None:
+    assert_fused_as_by_walking(stacked(*case), policy)
+
+
+@pytest.mark.nightly
+@settings(deadline=None, max_examples=40)
+@given(case=STACKS)
+def test_any_layers_are(case: tuple[tuple[str, ...], bool, bool]) -> None:
+    program = stacked(*case)
+    for policy in POLICIES:
+        assert_fused_as_by_walking(program, policy)
+    assert_told_alike(program, "tpu-v5e")
+
+
+@settings(deadline=None, max_examples=40)
+@given(module=programs())
+def test_any_program_is_fused_as_by_walking(module: Text) -> None:
+    program = load(module.module().encode()).program
+    for policy in POLICIES:
+        assert_fused_as_by_walking(program, policy)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_training_step_is_fused_as_by_walking(policy: Policy) -> None:
+    program = load(gemma.lower(gemma.PRESETS["tiny"]).as_text().encode()).program
+    assert_fused_as_by_walking(program, policy)
+
+
+@given(st.lists(st.lists(st.integers(-2, 2), max_size=3), max_size=30))
+@example([[], [0], [0, 0], [], [0]])
+def test_rows_are_numbered_in_order_of_appearance(rows: Sequence[list[int]]) -> None:
+    starts = np.cumsum([0, *map(len, rows)])
+    values = np.array([value for row in rows for value in row], dtype=np.int64)
+    known: dict[tuple[int, ...], int] = {}
+    expected = [known.setdefault(tuple(row), len(known)) for row in rows]
+    number, first = distinct(starts, values)
+    assert number.tolist() == expected
+    assert [expected.index(n) for n in range(len(known))] == first.tolist()
+
+
+@given(st.lists(st.tuples(st.integers(), st.booleans()), min_size=1, max_size=20))
+def test_rows_of_columns_too(rows: list[tuple[int, bool]]) -> None:
+    rows = [(value % 2**62, flag) for value, flag in rows]
+    known: dict[tuple[int, bool], int] = {}
+    expected = [known.setdefault(row, len(known)) for row in rows]
+    columns = (np.array(column) for column in zip(*rows, strict=True))
+    assert distinct_rows(*columns)[0].tolist() == expected

@@ -1,0 +1,354 @@
+"""What the kernels of fusion and live ranges find, by walking from op to op in Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.names import Bools
+from analysis.program import Ints, Program
+from analysis.types import itemsize
+from costmodel.addends import ADD, SCATTER
+from costmodel.fusion import Fusion, Policy
+from costmodel.launches import Kernel
+from costmodel.reductions import LANES, LONGEST_ROW
+from costmodel.roles import LAYOUT, Role, role
+
+
+class Chains:
+    """Where what contractions make is stored, and what of it is stored narrow."""
+
+    def __init__(self, program: Program, policy: Policy) -> None:
+        self._program = program
+        self._policy = policy
+        self._roles = [role(name) for name in program.names]
+        self._users: list[list[int]] = [[] for _ in range(program.values)]
+        for use, value in enumerate(program.use_value.tolist()):
+            self._users[value].append(use)
+        self._op_of_use = program.users
+        widths = [itemsize(dtype) for dtype in program.dtypes]
+        self._bytes = [
+            program.elements[value] * widths[program.value_type[value]]
+            for value in range(program.values)
+        ]
+
+    def ends(self) -> set[int]:
+        """For each contraction the value behind it that is stored: the last of the narrowest."""
+        program, stored, taken = self._program, set(), set()
+        for op in range(program.ops):
+            if self._role(op) is not Role.CONTRACTION:
+                continue
+            chain = [program.values_of(op)[0]]
+            while (following := self._next_in_chain(chain[-1])) is not None:
+                if following in taken:
+                    break
+                chain.append(following)
+                taken.add(following)
+            stored.add(self._place_to_store(chain))
+        return stored
+
+    def _place_to_store(self, chain: list[int]) -> int:
+        """Where a chain behind a contraction is stored.
+
+        What a reduction and something else read is written by the reduction, as it reads it; on a
+        GPU only where two others read it too. Otherwise a GPU stores what the contraction itself
+        made, a TPU the last of the narrowest.
+        """
+        if self._policy.reduced and self._reduced(chain[-1]) and not self._light(chain[1:]):
+            return chain[-1]
+        if not self._policy.around:
+            return chain[0]
+        narrowest = min(self._bytes[value] for value in chain)
+        return [value for value in chain if self._bytes[value] == narrowest][-1]
+
+    def _light(self, values: list[int]) -> bool:
+        """Whether the ops that made these values do no arithmetic."""
+        program = self._program
+        return all(program.kind(program.makers[value]) in LAYOUT for value in values)
+
+    def _reduced(self, value: int) -> bool:
+        users = {self._op_of_use[use] for use in self._users[value]}
+        fewest = 2 if self._policy.around else 3
+        return len(users) >= fewest and any(self._role(op) is Role.REDUCE for op in users)
+
+    def _next_in_chain(self, value: int) -> int | None:
+        """What the only user makes of a value, where that is elementwise and of one size."""
+        program = self._program
+        users = {self._op_of_use[use] for use in self._users[value]}
+        if len(users) != 1:
+            return None
+        (op,) = users
+        made = program.values_of(op)
+        if self._role(op) is not Role.FUSIBLE or len(made) != 1:
+            return None
+        same = program.elements[made[0]] == program.elements[value]
+        return made[0] if same else None
+
+    def narrow_values(self, written: Bools) -> Bools:
+        """What only products and the reductions beside it read, a TPU rounds as it stores it.
+
+        Its matrix unit would round it otherwise.
+        """
+        self._written = written
+        program, narrow = self._program, np.zeros(self._program.values, dtype=np.bool_)
+        for value in np.flatnonzero(self._written).tolist() if self._policy.around else ():
+            made = self._role(program.makers[value])
+            if program.dtype(value) == "f32" and made in (Role.FUSIBLE, Role.CONTRACTION):
+                readers = self._readers(value)
+                only = readers <= {Role.CONTRACTION, Role.REDUCE}
+                narrow[value] = only and Role.CONTRACTION in readers
+        return narrow
+
+    def _readers(self, value: int) -> set[Role]:
+        """The roles of what reads a value, looking through what only moves its elements."""
+        program, found = self._program, set[Role]()
+        for use in self._users[value]:
+            op = self._op_of_use[use]
+            moved = program.values_of(op)
+            if program.kind(op) in LAYOUT and len(moved) == 1 and not self._written[moved[0]]:
+                found |= self._readers(moved[0])
+            else:
+                found.add(self._role(op))
+        return found
+
+    def _role(self, op: int) -> Role:
+        return self._roles[self._program.op_name[op]]
+
+
+class Merger:
+    """Joins each elementwise root with those that it reads, where nothing lies between."""
+
+    def __init__(self, program: Program, roots: Sequence[Kernel], roles: Sequence[Role]) -> None:
+        self._program = program
+        self._roots = roots
+        self._group: dict[int, int] = {}
+        self._members: dict[int, list[Kernel]] = {}
+        for root in roots:
+            loop = roles[program.op_name[root.op]] is Role.FUSIBLE and not root.contractions
+            if loop:
+                self._group[root.op] = root.op
+            self._members[root.op] = [root]
+
+    def run(self) -> list[Kernel]:
+        for root in self._roots:
+            if root.op in self._group:
+                for source in self._sources(root):
+                    if source in self._group and self._alike(source, root.op):
+                        self._join(self._group[source], self._group[root.op])
+        groups = (self._members[root.op] for root in self._roots if root.op in self._members)
+        return [self._kernel(members) for members in groups]
+
+    def _sources(self, root: Kernel) -> list[int]:
+        program = self._program
+        return [program.makers[program.sources[use]] for use in root.reads]
+
+    def _alike(self, source: int, op: int) -> bool:
+        program = self._program
+        shapes = {program.shape(program.values_of(each)[0]) for each in (source, op)}
+        return len(shapes) == 1 and bool(program.op_trips[source] == program.op_trips[op])
+
+    def _join(self, left: int, right: int) -> None:
+        """Only where no input from outside is made of what a member writes."""
+        if left == right:
+            return
+        members = self._members[left] + self._members[right]
+        ops = {root.op for root in members}
+        outside = {source for root in members for source in self._sources(root)} - ops
+        if self._depend(outside, ops):
+            return
+        keep, drop = min(left, right), max(left, right)
+        self._members[keep] = members
+        del self._members[drop]
+        for root in members:
+            self._group[root.op] = keep
+
+    def _depend(self, outside: set[int], ops: set[int]) -> bool:
+        """Whether something outside is computed, however far back, from one of the ops."""
+        first, seen = min(ops), set[int]()
+        left = [op for op in outside if op > first]
+        while left:
+            op = left.pop()
+            for use in self._program.uses_of(op):
+                source = self._program.makers[self._program.sources[use]]
+                if source in ops:
+                    return True
+                if source > first and source not in seen:
+                    seen.add(source)
+                    left.append(source)
+        return False
+
+    def _kernel(self, members: list[Kernel]) -> Kernel:
+        """What one member writes for another is not read from memory."""
+        program = self._program
+        ops = tuple(root.op for root in members)
+        inside = {value for op in ops for value in program.values_of(op)}
+        by_value: dict[int, int] = {}
+        for root in members:
+            for use in root.reads:
+                by_value.setdefault(program.sources[use], use)
+        reads = tuple(sorted(use for value, use in by_value.items() if value not in inside))
+        dots = tuple(sorted({dot for root in members for dot in root.contractions}))
+        return Kernel(ops=ops, reads=reads, contractions=dots)
+
+
+class Reductions:
+    """Puts each reduction into the kernel that makes what it reads, or into an earlier pass."""
+
+    def __init__(self, program: Program, kernels: Sequence[Kernel]) -> None:
+        self._program = program
+        self._kernels: list[Kernel | None] = list(kernels)
+        self._kernel_of = {op: n for n, kernel in enumerate(kernels) for op in kernel.ops}
+        self._passes: dict[int, int] = {}
+
+    def run(self) -> list[Kernel]:
+        for number, kernel in enumerate(self._kernels):
+            if kernel is not None and self._is_reduction(kernel):
+                self._merge(number, kernel)
+        return [kernel for kernel in self._kernels if kernel is not None]
+
+    def _is_reduction(self, kernel: Kernel) -> bool:
+        roles = {role(self._program.kind(op)) for op in kernel.ops}
+        return roles == {Role.REDUCE} and not kernel.contractions
+
+    def _merge(self, number: int, kernel: Kernel) -> None:
+        """Into the product that makes what it reads, or else into an earlier pass over that."""
+        source = self._reduced_value(kernel)
+        if source is None:
+            return
+        maker = self._kernel_of.get(self._program.makers[source])
+        for host in (maker, self._passes.get(source)):
+            if host is not None and host != number and self._fits(host, kernel, source):
+                self._join(host, number)
+                return
+        self._passes.setdefault(source, number)
+
+    def _reduced_value(self, kernel: Kernel) -> int | None:
+        """The stored value of which a reduction reads every element, one at a time."""
+        program = self._program
+        first = program.sources[program.op_uses[kernel.ops[0]]]
+        values = [program.sources[use] for use in kernel.reads]
+        return next((value for value in values if self._size(value) == self._size(first)), None)
+
+    def _fits(self, host: int, kernel: Kernel, source: int) -> bool:
+        """Whether all else that it reads is there before the host runs, or is made in its rows."""
+        program, into = self._program, self._kernels[host]
+        if into is None or program.op_trips[into.ops[0]] != program.op_trips[kernel.ops[0]]:
+            return False
+        if not into.contractions and not self._is_reduction(into):
+            return False
+        makers = {program.makers[program.sources[use]] for use in kernel.reads}
+        makers.discard(program.makers[source])
+        inside = makers & set(into.ops)
+        if inside and not (into.contractions and self._keeps_rows(into, kernel, source)):
+            return False
+        return max(makers - inside, default=-1) < min(into.ops)
+
+    def _keeps_rows(self, host: Kernel, kernel: Kernel, source: int) -> bool:
+        """Whether rows stay until they are reduced: short ones, that fill the lanes."""
+        program = self._program
+        result = program.values_of(kernel.ops[0])[0]
+        row = self._size(source) / self._size(result)
+        made = [program.values_of(dot)[0] for dot in host.contractions]
+        narrow = all(self._width(value) < self._width(source) for value in made)
+        side = program.shape(result)[-1] if program.shape(result) else 1
+        return narrow and row <= LONGEST_ROW and side >= LANES
+
+    def _join(self, host: int, number: int) -> None:
+        into, kernel = self._kernels[host], self._kernels[number]
+        assert into is not None
+        assert kernel is not None
+        program, ops = self._program, into.ops + kernel.ops
+        inside = {value for op in ops for value in program.values_of(op)}
+        reads: dict[int, int] = {}
+        for use in into.reads + kernel.reads:
+            reads.setdefault(program.sources[use], use)
+        kept = tuple(sorted(use for value, use in reads.items() if value not in inside))
+        self._kernels[host] = Kernel(ops=ops, reads=kept, contractions=into.contractions)
+        self._kernels[number] = None
+        for op in kernel.ops:
+            self._kernel_of[op] = host
+
+    def _size(self, value: int) -> int:
+        return math.prod(self._program.shape(value))
+
+    def _width(self, value: int) -> float:
+        return itemsize(self._program.dtype(value))
+
+
+def schedule(program: Program, roots: Sequence[Kernel]) -> Ints:
+    """When each op runs: in program order, but results of `main` as soon as their inputs exist.
+
+    That is how a compiler schedules optimizer updates, to free the gradients.
+    """
+    returned = {program.sources[result.use] for result in program.results}
+    position = np.arange(program.ops, dtype=np.int64)
+    for root in roots:
+        values = program.values_of(root.op)
+        if len(values) and all(value in returned for value in values) and root.reads:
+            sources = program.value_op[program.use_value[list(root.reads)]]
+            position[root.op] = int(position[sources].max())
+    return position
+
+
+def added_up(program: Program) -> dict[int, int]:
+    """Contraction or scatter -> an earlier one whose result is only added to its own.
+
+    As in `a + b + c`, where nothing else uses the three. Of scatters anything else may be added to
+    the sum as well: XLA makes one scatter of them.
+    """
+    sums = {name for name in program.names if role(name) is Role.CONTRACTION or name == SCATTER}
+    made, passed = set(program.ops_named(*sums)), set(program.ops_named(*LAYOUT))
+    scatters, starts = set(program.ops_named(SCATTER)), program.op_uses.tolist()
+    once = (np.bincount(program.use_value, minlength=program.values) == 1).tolist()
+    makers, sources, trips = program.makers, program.sources, program.op_trips.tolist()
+    leaves: dict[int, list[int]] = {}
+    for op in program.ops_named(ADD, *sums, *LAYOUT):
+        if op in made:
+            leaves[op] = [op]
+            continue
+        values = sources[starts[op] : starts[op + 1]]
+        joined = [
+            makers[value]
+            for value in values
+            if makers[value] in leaves and once[value] and trips[makers[value]] == trips[op]
+        ]
+        several = op in passed and len(values) != 1
+        if not joined or several or len(program.values_of(op)) != 1:
+            continue
+        whole = len(joined) == len(values)
+        leaves[op] = []
+        for maker in joined:
+            joining = [n for n in leaves[maker] if whole or n in scatters]
+            leaves[op] += joining
+            leaves[maker] = [n for n in leaves[maker] if n not in joining]
+    return {leaf: min(found) for found in leaves.values() for leaf in found if leaf != min(found)}
+
+
+def alike(program: Program, one: int, other: int) -> bool:
+    """Whether two values are of one shape and type."""
+    same_type = program.value_type[one] == program.value_type[other]
+    return bool(same_type) and program.shape(one) == program.shape(other)
+
+
+def handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
+    """The last positions, less one where an elementwise kernel writes over what it reads last.
+
+    Each result takes the buffer of one input of its own shape and type that nothing reads later.
+    """
+    first, ends = fusion.position[program.value_op], last.copy()
+    arguments = {argument.value for argument in program.arguments}
+    for root in fusion.roots:
+        kinds = {role(program.kind(root.op))} | ({Role.CONTRACTION} if root.contractions else set())
+        if kinds != {Role.FUSIBLE}:
+            continue
+        free = {program.sources[use] for use in root.reads} - arguments
+        at = fusion.position[root.op]
+        for value in program.values_of(root.op):
+            for source in sorted(free):
+                if first[source] < last[source] == at and alike(program, source, value):
+                    ends[source] = at - 1
+                    free.remove(source)
+                    break
+    return ends
