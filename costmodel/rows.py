@@ -114,12 +114,7 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials
     factors = np.flatnonzero(program.factor_kind == FactorKind.REDUCTION)
     summing = np.searchsorted(program.op_factors, factors, side="right") - 1
     kept = ~program.constant
-    concerned = np.zeros(program.ops, dtype=np.bool_)
-    concerned[summing] = True
-    concerned[program.value_op[(layouts.result_tensor != layouts.value_tensor) & kept]] = True
-    with_results = np.zeros(program.ops, dtype=np.bool_)
-    with_results[program.value_op[kept]] = True
-    ops = np.flatnonzero(concerned & with_results)
+    ops = _concerned(program, layouts, summing)
 
     first_item = ints(layouts.unit_start)[layouts.op_unit] - program.op_factors[:-1]
     item_start = np.searchsorted(summing, np.arange(program.ops + 1))
@@ -131,9 +126,7 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials
     makers = np.array([_maker(name) for name in program.names], dtype=np.int64)[program.op_name]
     batch = np.zeros(program.ops, dtype=np.int64)
     batch[list(fusion.sides)] = [_batched(sides) for sides in fusion.sides.values()]
-    behind, loop = summed_behind(program), np.zeros(program.ops, dtype=np.int64)
-    loops = list(dict.fromkeys((HERE, *behind.values())))
-    loop[list(behind)] = [loops.index(one) for one in behind.values()]
+    loops, loop = _behind(program)
 
     alike, _ = distinct_rows(
         distinct(item_start, items)[0],
@@ -159,6 +152,25 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials
     return Partials(
         rows=Counter(dict(zip(rows, weights.tolist(), strict=True))), ops=ops, row=number
     )
+
+
+def _concerned(program: Program, layouts: Layouts, summing: Ints) -> Ints:
+    """The ops with results that sum over devices or lay these out otherwise than they compute."""
+    kept = ~program.constant
+    concerned = np.zeros(program.ops, dtype=np.bool_)
+    concerned[summing] = True
+    concerned[program.value_op[(layouts.result_tensor != layouts.value_tensor) & kept]] = True
+    with_results = np.zeros(program.ops, dtype=np.bool_)
+    with_results[program.value_op[kept]] = True
+    return np.flatnonzero(concerned & with_results)
+
+
+def _behind(program: Program) -> tuple[list[Behind], Ints]:
+    """Behind which loops sums are priced, and by op which of these it is."""
+    behind, loop = summed_behind(program), np.zeros(program.ops, dtype=np.int64)
+    loops = list(dict.fromkeys((HERE, *behind.values())))
+    loop[list(behind)] = [loops.index(one) for one in behind.values()]
+    return loops, loop
 
 
 def _some(column: Ints, starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
