@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel import columns, kernelmoves
+from costmodel import kernelmoves, listing
 from search import warm
 
 ROOT = Path(warm.__file__).parent.parent
@@ -64,7 +64,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (kernelmoves.__name__, True),
         ("costmodel.dependencies", True),  # kernels read its constants
-        (columns.__name__, False),
+        (listing.__name__, False),
         ("search.mcts", False),
     ],
 )
