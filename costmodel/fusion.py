@@ -117,22 +117,11 @@ def chain_ends(flow: Flow, policy: Policy) -> Bools:
 def _needs(program: Program, flow: Flow, policy: Policy) -> Needs:
     """Which values are written, and what computing the others needs."""
     graph = Graph(
-        role=flow.role,
+        flow=flow,
         costly=named(program, EXPENSIVE),
-        layout=flow.layout,
         cheap=named(program, CHEAP | LAYOUT),
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
-        trips=flow.trips,
-        uses=flow.uses,
-        values=flow.values,
-        source=flow.source,
-        user=flow.user,
-        maker=flow.maker,
-        reader_start=flow.reader_start,
-        reader=flow.reader,
-        bytes=flow.bytes,
         single=_single(program),
-        constant=flow.constant,
         stored=chain_ends(flow, policy),
         around=policy.around,
         repeats=policy.repeats,

@@ -134,6 +134,44 @@ def hand_over(
                 stamp[found] = number
 
 
+@inner
+def _join(
+    f: Any, op: int, whole: bool, scatters: Bools, once: Bools, head: Ints, after: Ints
+) -> int:
+    """Take the sums of an op's operands, scatters alone where not `whole`; the first, or -1."""
+    found = -1
+    for use in range(f.uses[op], f.uses[op + 1]):
+        if not _is_joined(f, op, use, once, head):
+            continue
+        maker = f.maker[f.source[use]]
+        leaf, rest = head[maker], -1
+        while leaf >= 0:
+            following = after[leaf]
+            if whole or scatters[leaf]:
+                after[leaf] = found
+                found = leaf
+            else:
+                after[leaf] = rest
+                rest = leaf
+            leaf = following
+        head[maker] = rest
+    return found
+
+
+@inner
+def _lead(first: int, after: Ints, leader: Ints) -> None:
+    """Name the least of a list of sums for all others of it."""
+    least, leaf = first, first
+    while leaf >= 0:
+        least = min(least, leaf)
+        leaf = after[leaf]
+    leaf = first
+    while leaf >= 0:
+        if leaf != least:
+            leader[leaf] = least
+        leaf = after[leaf]
+
+
 @entry
 def add_up(
     f: Any, sums: Bools, adds: Bools, scatters: Bools, once: Bools, head: Ints, after: Ints,
@@ -153,32 +191,9 @@ def add_up(
         for use in range(f.uses[op], f.uses[op + 1]):
             joined += _is_joined(f, op, use, once, head)
         if joined > 0 and not (f.layout[op] and operands != 1):
-            found = -1
-            for use in range(f.uses[op], f.uses[op + 1]):
-                if _is_joined(f, op, use, once, head):
-                    maker = f.maker[f.source[use]]
-                    leaf, rest = head[maker], -1
-                    while leaf >= 0:
-                        following = after[leaf]
-                        if joined == operands or scatters[leaf]:
-                            after[leaf] = found
-                            found = leaf
-                        else:
-                            after[leaf] = rest
-                            rest = leaf
-                        leaf = following
-                    head[maker] = rest
-            head[op] = found
+            head[op] = _join(f, op, joined == operands, scatters, once, head, after)
     for op in range(len(f.role)):
-        least, leaf = -1, head[op]
-        while leaf >= 0:
-            least = leaf if least < 0 else min(least, leaf)
-            leaf = after[leaf]
-        leaf = head[op]
-        while leaf >= 0:
-            if leaf != least:
-                leader[leaf] = least
-            leaf = after[leaf]
+        _lead(head[op], after, leader)
 
 
 @inner

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from analysis.compiled import entry, inner
 from analysis.program import Floats, Ints
+from costmodel.flow import Flow
 from costmodel.roles import Role
 
 Bools = NDArray[np.bool_]
@@ -22,31 +23,18 @@ NOTHING, FUSIBLE, CONTRACTION, UPDATE, OPAQUE = (
 
 
 class Graph(NamedTuple):
-    """A program as the kernel reads it.
+    """A program as the kernel reads it: its `flow`, and what fusing asks besides.
 
-    By op `role`, `costly`, `layout` and `cheap` (see `roles`), if it is a `matrix` product,
-    `trips`, starts of `uses` and of `values`; by use `source` and `user`; by value starts into
-    `reader`, `bytes`, if it is of `single` precision, if `constant`, and if it is
-    `stored` behind a contraction. `around` and `repeats` are the policy's, `most` values a fusion
-    may read.
+    By op `costly` and `cheap` (see `roles`), if it is a `matrix` product; by value if it is of
+    `single` precision, if it is `stored` behind a contraction. `around` and `repeats` are the
+    policy's, `most` values a fusion may read.
     """
 
-    role: Ints
+    flow: Flow
     costly: Bools
-    layout: Bools
     cheap: Bools
     matrix: Bools
-    trips: Floats
-    uses: Ints
-    values: Ints
-    source: Ints
-    user: Ints
-    maker: Ints
-    reader_start: Ints
-    reader: Ints
-    bytes: Floats
     single: Bools
-    constant: Bools
     stored: Bools
     around: bool
     repeats: bool
@@ -108,10 +96,10 @@ def _add_dot(n: Any, op: int, dot: int) -> None:
 def _room(g: Any, n: Any, op: int) -> bool:
     """Whether the pools have room for all that an op may need."""
     uses, dots = n.use_start[op], n.dot_start[op] + 1
-    for use in range(g.uses[op], g.uses[op + 1]):
-        maker = g.maker[g.source[use]]
+    for use in range(g.flow.uses[op], g.flow.uses[op + 1]):
+        maker = g.flow.maker[g.flow.source[use]]
         uses += 1
-        if not n.written[g.source[use]]:
+        if not n.written[g.flow.source[use]]:
             uses += n.use_end[maker] - n.use_start[maker]
             dots += n.dot_end[maker] - n.dot_start[maker]
     return bool(uses <= len(n.use) and dots <= len(n.dot))
@@ -120,15 +108,15 @@ def _room(g: Any, n: Any, op: int) -> bool:
 @inner
 def _gather(g: Any, n: Any, op: int) -> None:
     """What the op needs: of stored operands their uses, of fused ones what those need."""
-    n.expensive[op], n.light[op], n.cheap[op] = g.costly[op], g.layout[op], g.cheap[op]
-    if g.role[op] == CONTRACTION:
+    n.expensive[op], n.light[op], n.cheap[op] = g.costly[op], g.flow.layout[op], g.cheap[op]
+    if g.flow.role[op] == CONTRACTION:
         _add_dot(n, op, op)
-    for use in range(g.uses[op], g.uses[op + 1]):
-        value = g.source[use]
+    for use in range(g.flow.uses[op], g.flow.uses[op + 1]):
+        value = g.flow.source[use]
         if n.written[value]:
             _add_use(n, op, use)
             continue
-        maker = g.maker[value]
+        maker = g.flow.maker[value]
         for k in range(n.use_start[maker], n.use_end[maker]):
             _add_use(n, op, n.use[k])
         for k in range(n.dot_start[maker], n.dot_end[maker]):
@@ -146,13 +134,13 @@ def _is_repeated(g: Any, n: Any, value: int) -> bool:
 
     Vectors that are spread over it may come to that.
     """
-    op, own, large = g.maker[value], g.bytes[value], -1
+    op, own, large = g.flow.maker[value], g.flow.bytes[value], -1
     if not n.cheap[op] or not g.single[value]:
         return False
     for k in range(n.use_start[op], n.use_end[op]):
-        source = g.source[n.use[k]]
-        if 2.0 * g.bytes[source] >= own and source != large:
-            if large >= 0 or g.bytes[source] > own:
+        source = g.flow.source[n.use[k]]
+        if 2.0 * g.flow.bytes[source] >= own and source != large:
+            if large >= 0 or g.flow.bytes[source] > own:
                 return False
             large = source
     return True
@@ -164,40 +152,40 @@ def _absorbs(g: Any, n: Any, value: int, use: int) -> bool:
 
     Not across the border of a loop, and not where it is the buffer that the op updates.
     """
-    op, home = g.user[use], g.maker[value]
-    kind = g.role[op]
-    if kind in (NOTHING, OPAQUE) or g.trips[op] != g.trips[home]:
+    op, home = g.flow.user[use], g.flow.maker[value]
+    kind = g.flow.role[op]
+    if kind in (NOTHING, OPAQUE) or g.flow.trips[op] != g.flow.trips[home]:
         return False
     if kind == CONTRACTION and not g.around and not n.light[home]:
         return bool(g.matrix[op] and _is_repeated(g, n, value))
-    return bool(kind != UPDATE or use != g.uses[op])
+    return bool(kind != UPDATE or use != g.flow.uses[op])
 
 
 @inner
 def _cheaper_again(g: Any, n: Any, value: int, users: int) -> bool:
     """Whether reading the inputs once for each user moves no more than storing the value."""
-    op, own, read = g.maker[value], g.bytes[value], 0.0
+    op, own, read = g.flow.maker[value], g.flow.bytes[value], 0.0
     for k in range(n.use_start[op], n.use_end[op]):
-        source = g.source[n.use[k]]
+        source = g.flow.source[n.use[k]]
         if n.value_stamp[source] != value:
             n.value_stamp[source] = value
-            read += min(g.bytes[source], own)
+            read += min(g.flow.bytes[source], own)
     return bool(users * read <= read + (users + 1) * own)
 
 
 @inner
 def _fuses(g: Any, n: Any, value: int) -> bool:
     """Whether all users of a value compute it inside themselves."""
-    op = g.maker[value]
-    if (g.role[op] != FUSIBLE and g.role[op] != CONTRACTION) or g.stored[value]:
+    op = g.flow.maker[value]
+    if (g.flow.role[op] != FUSIBLE and g.flow.role[op] != CONTRACTION) or g.stored[value]:
         return False
-    first, end = g.reader_start[value], g.reader_start[value + 1]
+    first, end = g.flow.reader_start[value], g.flow.reader_start[value + 1]
     users, last = 0, -1
     for k in range(first, end):
-        if not _absorbs(g, n, value, g.reader[k]):
+        if not _absorbs(g, n, value, g.flow.reader[k]):
             return False
-        users += g.user[g.reader[k]] != last
-        last = g.user[g.reader[k]]
+        users += g.flow.user[g.flow.reader[k]] != last
+        last = g.flow.user[g.flow.reader[k]]
     if first == end:
         return False
     if n.dot_start[op] < n.dot_end[op]:
@@ -215,16 +203,16 @@ def fuse_values(g: Any, n: Any) -> bool:
     n.value_stamp[:] = -1
     n.dot_stamp[:] = -1
     uses, dots = 0, 0
-    for op in range(len(g.role)):
+    for op in range(len(g.flow.role)):
         n.use_start[op] = n.use_end[op] = uses
         n.dot_start[op] = n.dot_end[op] = dots
         if not _room(g, n, op):
             return False
         _gather(g, n, op)
         uses, dots = n.use_end[op], n.dot_end[op]
-        n.root[op] = g.role[op] == NOTHING
-        for value in range(g.values[op], g.values[op + 1]):
-            n.written[value] = not (g.constant[value] or _fuses(g, n, value))
+        n.root[op] = g.flow.role[op] == NOTHING
+        for value in range(g.flow.values[op], g.flow.values[op + 1]):
+            n.written[value] = not (g.flow.constant[value] or _fuses(g, n, value))
             n.root[op] |= n.written[value]
     return True
 

@@ -120,11 +120,11 @@ def reshard(
     sliced &= ~scattered
     if sliced & ~summed:
         size /= t.axes_shards[sliced & ~summed]
-    if summed and _is_behind(t, s, source, target, reduced, row):
-        times, size = weight / t.part_behind[row], size * t.part_widened[row]
+    if summed:
+        times = weight
+        if _is_behind(t, s, source, target, reduced, row):
+            times, size = weight / t.part_behind[row], size * t.part_widened[row]
         seconds += collective(t, s, ALL_REDUCE, summed, size, times)
-    elif summed:
-        seconds += collective(t, s, ALL_REDUCE, summed, size, weight)
     if again:
         seconds += collective(t, s, ALL_GATHER, again, size * t.axes_shards[again], weight)
     if sliced & summed:
