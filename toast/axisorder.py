@@ -8,28 +8,36 @@ tensor first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, permutations
 
 import numpy as np
 
 from analysis.program import Program
 from costmodel.layouts import Layouts
+from costmodel.rows import PartialRow
 
 Precedences = dict[tuple[int, int, int], float]
 """(colour group, axis that stays, axis that comes or goes) -> bytes of what is moved so."""
 
 
 def axis_orders(
-    taken: dict[int, set[int]], masks: Sequence[int], program: Program, layouts: Layouts
+    taken: dict[int, set[int]],
+    masks: Sequence[int],
+    program: Program,
+    layouts: Layouts,
+    sums: Mapping[PartialRow, float],
 ) -> dict[int, list[int]]:
     """For each colour group its axes: those that stay where others come or go lead.
 
-    `taken` are the axes of each group and `masks` those of every item, as bits. Where nothing
-    speaks for an order it is the mesh's: sums over several axes are scattered only where the
-    dimension that was contracted and the one that is sharded have them in one order.
+    `taken` are the axes of each group, `masks` those of every item, as bits, and `sums` all partial
+    sums with how often they are made. These are scattered over several axes in one piece only where
+    the dimension that was contracted and the one that is sharded have them in one order: what no
+    move speaks for takes the order of what its sums are scattered to, and that is the mesh's where
+    nothing speaks for another.
     """
     ahead = _precedences(masks, program, layouts)
+    ahead |= _followed(ahead, sums, masks, layouts)
 
     def kept(group: int, order: Iterable[int]) -> float:
         return sum(ahead.get((group, *pair), 0.0) for pair in combinations(order, 2))
@@ -54,6 +62,33 @@ def _precedences(masks: Sequence[int], program: Program, layouts: Layouts) -> Pr
                     key = (groups[item], one, other)
                     found[key] = found.get(key, 0.0) + size
     return found
+
+
+def _followed(
+    ahead: Precedences, sums: Mapping[PartialRow, float], masks: Sequence[int], layouts: Layouts
+) -> Precedences:
+    """What is contracted, and no move speaks for, follows what its sums are scattered to."""
+    groups = [item[0] for unit, _ in layouts.units for item in unit]
+    found: Precedences = {}
+    for (items, results, *_), count in sums.items():
+        several = [item for item in items if masks[item] & (masks[item] - 1)]
+        for computed, defined in results if several else ():
+            itemsize, dims = layouts.tensors[computed]
+            size = count * itemsize * math.prod(size for size, _ in dims)
+            for (_, had), (_, kept) in zip(dims, layouts.tensors[defined][1], strict=True):
+                new = (masks[kept] if kept >= 0 else 0) & ~(masks[had] if had >= 0 else 0)
+                for item in several:
+                    for pair in combinations(_bits(new & masks[item]), 2):
+                        key = (groups[item], *_lead(ahead, groups[kept], pair))
+                        found[key] = found.get(key, 0.0) + size
+    spoken = {(group, *sorted(pair)) for group, *pair in ahead}
+    return {key: size for key, size in found.items() if (key[0], *sorted(key[1:])) not in spoken}
+
+
+def _lead(ahead: Precedences, group: int, pair: tuple[int, int]) -> tuple[int, int]:
+    """A pair of axes in the order that moves want of a group, in the mesh's where none does."""
+    back = pair[::-1]
+    return back if ahead.get((group, *back), 0.0) > ahead.get((group, *pair), 0.0) else pair
 
 
 def _bits(mask: int) -> list[int]:

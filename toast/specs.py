@@ -57,7 +57,9 @@ class Specs:
         axes_of: dict[int, set[int]] = {}
         for group, axis in self._taken(state):
             axes_of.setdefault(group, set()).add(axis)
-        self._order = axis_orders(axes_of, self._masks, self._program, self._layouts)
+        self._order = axis_orders(
+            axes_of, self._masks, self._program, self._layouts, evaluator.listing.partials.rows
+        )
         self._tensors: dict[int, Spec] = {}
 
     def _taken(self, state: Refined) -> Iterator[tuple[int, int]]:

@@ -240,6 +240,38 @@ def test_what_sums_are_made_as_is_not_told_where_the_rows_are_sharded_already() 
     assert deviating(SCATTERED, evaluator, state) == []
 
 
+FOLLOWED = b"""
+func.func public @main(%x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %v: tensor<16x32xf32>)
+    -> (tensor<64x16xf32>, tensor<64x32xf32>) {
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<64x32xf32>, tensor<32x16xf32>) -> tensor<64x16xf32>
+  %t = stablehlo.tanh %y : tensor<64x16xf32>
+  %z = stablehlo.dot_general %t, %v, contracting_dims = [1] x [0]
+    : (tensor<64x16xf32>, tensor<16x32xf32>) -> tensor<64x32xf32>
+  return %t, %z : tensor<64x16xf32>, tensor<64x32xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_what_is_contracted_has_its_axes_in_the_order_of_what_its_sums_are_scattered_to(
+    moved: int,
+) -> None:
+    """The second product gathers one axis from the rows; the other leads there, and in the sums."""
+    evaluator = evaluator_of(FOLLOWED, MESH)
+    analysis = evaluator.analysis
+    rows, summed = (argument_group(analysis, 0, dim) for dim in (0, 1))
+    columns = argument_group(analysis, 2, 1)
+    places = [(columns, moved), (summed, 0), (summed, 1), (rows, 0), (rows, 1)]
+    state = tuple(Action(group=group, axis=axis) for group, axis in places)
+    specs = Specs(evaluator, state)
+    order = ["b", "a"] if moved == 0 else ["a", "b"]
+    assert specs.value(analysis.program.arguments[1].value) == [order, []]
+    (pin,) = (pin for pin in specs.pins() if pin.through)
+    assert (pin.through, pin.spec) == (([[], []],), [order, []])
+    assert deviating(FOLLOWED, evaluator, state) == []
+
+
 def ordered(evaluator: Evaluator, kept: list[int], summed: list[int]) -> dict[int, list[int]]:
     """The orders of the axes on the rows of the result and on what is summed over."""
     dims = ((0, kept), (1, summed))
