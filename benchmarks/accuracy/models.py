@@ -66,13 +66,13 @@ SIZES: dict[str, Size] = {
     "unet_cut": Size(gpu=6, v5e=0, tpu=0),
     "gemma_2b_2_remat": Size(gpu=4, v5e=1, tpu=1),
     "gns_3_65k": Size(gpu=3, v5e=1, tpu=0),
-    "gemma_demo": Size(gpu=4, v5e=1, tpu=0),
+    "gemma_demo": Size(gpu=4, v5e=21, tpu=0),
     "gns_tiny": Size(gpu=2, v5e=0, tpu=0),
     "itx_tiny": Size(gpu=2, v5e=0, tpu=0),
     "gpt_tiny": Size(gpu=2, v5e=0, tpu=0),
     "gat_tiny": Size(gpu=2, v5e=0, tpu=0),
     "wideresnet_tiny": Size(gpu=2, v5e=0, tpu=0),
-    "unet_tiny": Size(gpu=2, v5e=1, tpu=0),
+    "unet_tiny": Size(gpu=2, v5e=9, tpu=0),
 }
 
 
