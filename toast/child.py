@@ -16,6 +16,8 @@ from typing import IO, Any
 
 import psutil
 
+from analysis.orphans import named_parent
+
 TAIL_BYTES = 4096
 MAX_LINE_BYTES = 64 << 20
 CRASH = re.compile(r"check failed|LLVM ERROR|assertion|terminate called|fatal|^F\d{4} ", re.I)
@@ -34,7 +36,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=dict(environment),
+            env={**environment, **named_parent()},
             start_new_session=True,
         )
         self._tail = bytearray()

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
 from analysis.errors import ToastError
+from analysis.orphans import end_with_parent
 
 if TYPE_CHECKING:
     from search.progress import Progress
@@ -73,6 +74,7 @@ def complete(
 
     `refusals` are how JAX and XLA say no: `explain` turns the first line of one into an error.
     """
+    end_with_parent()
     emitter = Emitter(take_stdout())
     try:
         work(emitter)

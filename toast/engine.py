@@ -5,7 +5,7 @@
 
 Events go to stdout, one JSON object a line: `progress`, `inspection`, then `done` or `error`.
 Whatever XLA and MLIR print goes to stderr. A line `{"cancel": true}` on stdin, the end of stdin or
-SIGTERM stops the search, and the best plan so far is written.
+SIGTERM stops the search, and the best plan so far is written; with a parent that is killed it ends.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 from analysis.errors import InvalidRequest, ToastError
+from analysis.orphans import end_with_parent
 from toast.emitting import EXIT_USER_ERROR, Emitter, leave, take_stdout, tell
 from toast.request import PlanRequest
 
@@ -95,6 +96,7 @@ def inspect_file(path: Path, emitter: Emitter, which: int = 0) -> None:
 
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
+    end_with_parent()
     emitter = Emitter(take_stdout())
     cancelled = listen_for_cancel()
     try:

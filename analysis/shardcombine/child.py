@@ -10,12 +10,14 @@ import os
 import sys
 from typing import TextIO
 
+from analysis.orphans import end_with_parent
 from analysis.shardcombine.findings import finding_from_json
 from analysis.shardcombine.runner import Request
 
 
 def main() -> int:
     """Serve requests from standard input; returns the exit code."""
+    end_with_parent()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what XLA prints must not mix with the answers
     serve(sys.stdin, answers)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from analysis.orphans import named_parent
 from analysis.shardcombine.findings import Discovery
 from analysis.shardcombine.runner import Request
 
@@ -65,6 +66,7 @@ class ChildRunner:
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ,
+            **named_parent(),
             "JAX_PLATFORMS": "cpu",
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "TF_CPP_MIN_LOG_LEVEL": "3",

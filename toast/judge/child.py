@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import sys
 import time
 from functools import partial
@@ -101,6 +102,8 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
     job = json.loads((directory / "job.json").read_text())
     target, count = Target.parse(job["target"]), int(job["devices"])
     devices = topology_devices(target)[:count]
+    # The TPU's library catches it, and acts only when it has compiled.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if len(devices) < count:
         raise InvalidRequest(
             f"{target} has {len(devices)} devices and the plan's mesh {count}.",

@@ -1,0 +1,33 @@
+"""No child process of ours outlives its parent, even one that is killed and cannot clean up.
+
+A parent names itself in the environment of its child; the child calls `end_with_parent` first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+PARENT = "_TOAST_PARENT"
+_PR_SET_PDEATHSIG = 1
+
+
+def named_parent() -> dict[str, str]:
+    """What the environment of a child of this process has besides."""
+    return {PARENT: str(os.getpid())}
+
+
+def end_with_parent() -> None:
+    """From now on the kernel kills this process when the parent that named itself ends.
+
+    Linux counts the end of the thread that started the child: it has to wait for the child. Does
+    nothing on another system, nor in a process that nobody named himself to.
+    """
+    parent = os.environ.pop(PARENT, None)  # not for what this process starts
+    if parent is None or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):  # it ended before it could be watched
+        os.kill(os.getpid(), signal.SIGKILL)
