@@ -119,6 +119,13 @@ def test_missing_files(tmp_path: Path) -> None:
     assert_refused(toast("verify", tmp_path), "no plan at")
 
 
+def test_memory_only_goes_with_compile_for_a_tpu(tmp_path: Path) -> None:
+    write_plan_directory(tmp_path)
+    assert_refused(toast("verify", tmp_path, "--memory-only"), "--compile tpu-v5e:2x4")
+    done = toast("verify", tmp_path, "--compile", "a100:8", "--memory-only")
+    assert_refused(done, "a100:8", "without --memory-only")
+
+
 def test_usage_errors_exit_with_2(tmp_path: Path) -> None:
     assert toast("plan", tmp_path / "module").returncode == 2
     assert toast("plann").returncode == 2

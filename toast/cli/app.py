@@ -236,22 +236,33 @@ def verify_command(
             "memory and collectives with the plan's.",
         ),
     ] = None,
+    memory_only: Annotated[
+        bool,
+        typer.Option(
+            "--memory-only",
+            help="With --compile: end the compiler, a TPU's, once it has laid memory out.",
+        ),
+    ] = False,
 ) -> None:
     """Run the sharded module against the original on virtual devices and compare the results."""
     if target is not None:
-        _compile_and_compare(directory, target)
+        _compile_and_compare(directory, target, memory_only=memory_only)
         return
     from toast.verify import verify
     from toast.verify_report import render_verification
 
     with user_errors(), ProgressBar() as bar:
+        if memory_only:
+            raise InvalidRequest(
+                "--memory-only goes with --compile.", "Name the chips: --compile tpu-v5e:2x4."
+            )
         verification = verify(directory, seed=seed, on_stage=bar.stage)
     make_console().print(render_verification(verification, rows=rows))
     if not verification.ok:
         raise typer.Exit(EXIT_DIFFERENT)
 
 
-def _compile_and_compare(directory: Path, name: str) -> None:
+def _compile_and_compare(directory: Path, name: str, *, memory_only: bool) -> None:
     """Compile the sharded module ahead of time; exit with 3 when the chip's compiler refuses."""
     from costmodel.mesh import Axis, Mesh
     from toast.judge import Target, judge
@@ -263,7 +274,7 @@ def _compile_and_compare(directory: Path, name: str) -> None:
         module = find_module(directory, "sharded").read_bytes()
         mesh = Mesh(axes=tuple(Axis(name=axis.name, size=axis.size) for axis in plan.mesh.axes))
         bar.stage(f"compiling for {target}")
-        verdict = judge(module, target, mesh)
+        verdict = judge(module, target, mesh, memory_only=memory_only)
     make_console().print(render_comparison(plan, verdict))
     if verdict.refusal is not None:
         raise typer.Exit(EXIT_DOES_NOT_FIT)

@@ -25,6 +25,7 @@ from jax.experimental import topologies
 from analysis.errors import InvalidModule, InvalidRequest
 from analysis.forms import decode
 from toast.emitting import Emitter, complete, leave
+from toast.judge.dump import DUMP, memory_report
 from toast.judge.target import Target
 from toast.judge.verdict import Memory, Refusal
 
@@ -33,7 +34,6 @@ _USED = re.compile(
 )
 _TOTAL = re.compile(r"Total hbm usage >= ([\d.]+)([KMGT]?)")
 _ALLOCATING = re.compile(r"allocat\w* ([\d.]+)\s?([KMGT]?)i?B", re.I)
-_SPACE = re.compile(r"^Memory Space: (\w+) \(color=\d+\)\nTotal bytes: (\d+)", re.M)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _NO_TILES = re.compile(r"tile sizes|triton", re.I)
 _MEMORY = re.compile(r"RESOURCE_EXHAUSTED|Ran out of memory|out of memory", re.I)
@@ -88,8 +88,8 @@ def flags_to_try(target: Target, dump: Path) -> tuple[dict[str, str], ...]:
     """The compiler's flags, and others for where it fails with those.
 
     The memory statistics of a TPU's compiler mix its memories, so it writes its own report of each
-    to `dump`. Without a GPU that of GPUs cannot try which Triton tiles work, and fails where the
-    one that it takes does not; cuBLAS has no tiles to choose.
+    to `dump` (read by `toast.judge.dump`). Without a GPU that of GPUs cannot try which Triton tiles
+    work, and fails where the one that it takes does not; cuBLAS has no tiles to choose.
     """
     if target.chip.platform == "tpu":
         return ({"xla_dump_to": str(dump)},)
@@ -109,7 +109,7 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
             f"{target} has {len(devices)} devices and the plan's mesh {count}.",
             "Give a topology of as many devices as the mesh has.",
         )
-    dump = directory / "dump"
+    dump = directory / DUMP
     started = time.perf_counter()
     try:
         executable = _compiled((directory / "module").read_bytes(), target, devices, dump)
@@ -140,13 +140,6 @@ def _compile(module: bytes, devices: list[Any], flags: dict[str, str]) -> Any:
     client: Any = devices[0].client
     with loaded.module.context:
         return client.compile(loaded.module, xla_client.DeviceList(tuple(devices)), options)
-
-
-def memory_report(dump: Path) -> dict[str, int]:
-    """Bytes by memory (`default` is the chip's main one) of the compiler's largest report."""
-    reports = (path.read_text() for path in dump.glob("*memory-usage-report.txt"))
-    found = [{name: int(size) for name, size in _SPACE.findall(text)} for text in reports]
-    return max(found, key=lambda sizes: sum(sizes.values()), default={})
 
 
 def memory_of(stats: Any, report: dict[str, int]) -> Memory:

@@ -8,7 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from costmodel.devices import find
 from costmodel.units import format_bytes, format_seconds
+from toast.judge.target import Target
 from toast.judge.verdict import Collective, Verdict
 from toast.planfile import Collective as Predicted
 from toast.planfile import Plan
@@ -47,6 +49,8 @@ def _memory(plan: Plan, verdict: Verdict) -> Table:
         "unknown" if needed is None else format_bytes(needed),
         "" if not needed else f"{predicted / needed - 1:+.1%}",
     )
+    there = find(Target.parse(verdict.target).chip.device).usable_bytes
+    table.add_row("available", format_bytes(plan.memory_bytes), format_bytes(there), "")
     fits = "yes" if plan.predicted.fits else "no"
     table.add_row("fits", fits, "no" if verdict.refusal else "yes", "")
     if (memory := verdict.memory) is not None:
@@ -107,6 +111,12 @@ def _weight(row: tuple[Predicted | None, list[Collective]]) -> float:
 
 def _time(plan: Plan, verdict: Verdict) -> Text:
     predicted = format_seconds(plan.predicted.compute_seconds)
+    if verdict.memory_only:
+        return Text(
+            f"Computation: {predicted} predicted. The compiler was ended after "
+            f"{format_seconds(verdict.compile_seconds)}, when it had laid memory out: it has "
+            "generated no code, and estimated no time."
+        )
     if verdict.compute_seconds is None:
         return Text(f"Computation: {predicted} predicted; this compiler gives no estimate.")
     compiled = format_seconds(verdict.compute_seconds)

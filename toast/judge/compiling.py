@@ -9,6 +9,7 @@ import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from costmodel.mesh import Mesh
 from costmodel.units import format_bytes
 from toast.judge.collecting import Found, find_collectives
 from toast.judge.cycles import cycles_by_category
+from toast.judge.dump import DUMP, assigned, is_assigned
 from toast.judge.hlo import HloModule, parse
 from toast.judge.target import Target
 from toast.judge.verdict import Collective, Memory, Refusal, Verdict
@@ -32,6 +34,8 @@ _TPU = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     "TF_CPP_MIN_LOG_LEVEL": "2",
 }
+ASSIGNED = "assigned"
+"""What stands for the child's answer where it is not waited for."""
 
 
 def judge(
@@ -39,21 +43,30 @@ def judge(
     target: Target,
     mesh: Mesh,
     *,
+    memory_only: bool = False,
     deadline_s: float | None = 1800.0,
     cancelled: Callable[[], bool] | None = None,
     keep_hlo: Path | None = None,
 ) -> Verdict:
     """Compile `module`, sharded over `mesh`, for `target`; the final HLO may be kept in a file.
 
-    A program that does not fit the chip is a verdict with a refusal. Raises ToastError when the
-    compiler is not installed, refuses for another reason, aborts, or is late.
+    With `memory_only` the compiler, a TPU's, is ended once it has laid memory out. A program that
+    does not fit the chip is a verdict with a refusal. Raises ToastError when the compiler is not
+    installed, refuses for another reason, aborts, or is late.
     """
     if mesh.devices > target.devices:
         raise InvalidRequest(
             f"The mesh {mesh} has {mesh.devices} devices and {target} has {target.devices}.",
             "Give a topology of as many devices as the mesh has.",
         )
-    answer, text = _compile(module, target, mesh, deadline_s, cancelled)
+    if memory_only and target.chip.platform != "tpu":
+        raise InvalidRequest(
+            f"The compiler for {target} tells nothing of memory before it is done.",
+            "Let it compile to the end, without --memory-only.",
+        )
+    answer, text = _compile(
+        module, target, mesh, memory_only=memory_only, deadline_s=deadline_s, cancelled=cancelled
+    )
     if keep_hlo is not None and text:
         keep_hlo.write_text(text)
     return _verdict(answer, text, target, mesh)
@@ -63,13 +76,20 @@ def _compile(
     module: bytes,
     target: Target,
     mesh: Mesh,
+    *,
+    memory_only: bool,
     deadline_s: float | None,
     cancelled: Callable[[], bool] | None,
 ) -> tuple[dict[str, Any], str]:
-    """What the child says of the program, and the final HLO (empty where there is none)."""
+    """What the child says of the program, and the final HLO (empty where there is none).
+
+    With `memory_only` it is ended when what it has written to disk says enough.
+    """
     events: list[Event] = []
     with tempfile.TemporaryDirectory(prefix="toast-judge-") as name:
         directory = Path(name)
+        dump = directory / DUMP
+
         (directory / "module").write_bytes(module)
         job = {"target": str(target), "devices": mesh.devices}
         (directory / "job.json").write_text(json.dumps(job))
@@ -78,15 +98,20 @@ def _compile(
             command=[*python_module("toast.judge.child"), str(directory)],
             environment=_TPU,
             on_event=events.append,
-            cancelled=cancelled,
+            cancelled=lambda: (
+                (cancelled is not None and cancelled()) or (memory_only and is_assigned(dump))
+            ),
             deadline_s=deadline_s,
         )
-        outcome.raise_for_error()
         answer = next((event for event in events if event.get("event") != "stage"), None)
+        if answer is None and memory_only and is_assigned(dump):
+            memory, hlo = assigned(dump)
+            return {"event": ASSIGNED, "memory": asdict(memory), "seconds": outcome.seconds}, hlo
+        outcome.raise_for_error()
         if answer is None:
             raise EngineFailed("The compiler ended without a result.", "Please report this.")
-        hlo = directory / "compiled.hlo"
-        return answer, hlo.read_text() if hlo.exists() else ""
+        final = directory / "compiled.hlo"
+        return answer, final.read_text() if final.exists() else ""
 
 
 def _verdict(answer: dict[str, Any], text: str, target: Target, mesh: Mesh) -> Verdict:
@@ -109,6 +134,7 @@ def _verdict(answer: dict[str, Any], text: str, target: Target, mesh: Mesh) -> V
         cycles=cycles,
         compute_seconds=sum(cycles.values()) / clock if clock and cycles else None,
         compile_seconds=seconds,
+        memory_only=answer["event"] == ASSIGNED,
     )
 
 

@@ -14,14 +14,15 @@ class Memory:
 
     `main` is what a TPU's compiler lays out in the chip's main memory, arguments included, and
     `on_chip` in its vector memory. Of its other figures `temp` counts some buffers twice and
-    `peak` adds both memories up, so `main` is what is held against the memory there is.
+    `peak`, None where it was not waited for, adds both memories up, so `main` is what is held
+    against the memory there is.
     """
 
     argument: int
     output: int
     temp: int
     alias: int
-    peak: int
+    peak: int | None = None
     code: int = 0
     main: int | None = None
     on_chip: int | None = None
@@ -65,6 +66,7 @@ class Verdict:
 
     `cycles` is the compiler's estimate by category (empty where it gives none) and
     `compute_seconds` their sum at the chip's clock; `compile_seconds` how long the compiler took.
+    With `memory_only` it was ended once memory was laid out, before it estimated anything.
     """
 
     target: str
@@ -75,6 +77,7 @@ class Verdict:
     cycles: dict[str, float] = field(default_factory=dict)
     compute_seconds: float | None = None
     compile_seconds: float = 0.0
+    memory_only: bool = False
 
     @property
     def needed_bytes(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -13,9 +14,11 @@ from rich.console import Console
 
 from analysis.errors import InvalidRequest, ToastError
 from costmodel.mesh import Mesh
+from examples import forms, gemma
 from tests.toast.samples import SHARDED, make_plan
+from toast import plan
 from toast.judge import Collective, Memory, Refusal, Target, Verdict, child, judge
-from toast.judge.child import flags_to_try, memory_report, refusal_of
+from toast.judge.child import flags_to_try, refusal_of
 from toast.judge.comparing import render_comparison
 
 HAS_LIBTPU = bool(os.environ.get("TPU_LIBRARY_PATH") or importlib.util.find_spec("libtpu"))
@@ -71,29 +74,26 @@ def test_the_main_memory_is_what_is_needed_where_the_compiler_reports_it() -> No
     assert Verdict.from_dict(verdict.to_dict()) == verdict
 
 
-def test_the_report_of_the_largest_program_counts(tmp_path: Path) -> None:
-    assert memory_report(tmp_path) == {}
-    text = """Memory Space: default (color=0)
-Total bytes: {} (185.54MiB)
-  cumulative_size;       size;       offset; used_by_n_values; shapes_list
-
-Memory Space: vmem (color=1)
-Total bytes: 20 (20B)
-"""
-    for name, size in (("module_0001.helper", 7), ("module_0000.main", 500), ("module_0002.z", 9)):
-        (tmp_path / f"{name}.after_optimizations-memory-usage-report.txt").write_text(
-            text.format(size)
-        )
-    (tmp_path / "module_0000.main.before_optimizations.txt").write_text(text.format(9999))
-    assert memory_report(tmp_path) == {"default": 500, "vmem": 20}
-
-
 def test_both_sides_are_shown() -> None:
     text = shown(VERDICT)
     assert "4.00 GiB" in text
     assert "all_gather over groups of 4" in text
     assert "all_reduce over model" in text
     assert "1 s by the compiler's own estimate" in text
+
+
+def test_what_there_is_stands_beside_what_is_needed() -> None:
+    row = next(line for line in shown(VERDICT).splitlines() if line.startswith("available"))
+    assert row.split() == ["available", "16.00", "MiB", "15.75", "GiB"]
+
+
+def test_who_asked_for_memory_alone_is_told_that_there_is_no_time() -> None:
+    early = replace(VERDICT, cycles={}, compute_seconds=None, memory_only=True, compile_seconds=3.0)
+    text = shown(early)
+    assert "all_reduce over model" in text
+    assert "ended after 3 s" in text
+    assert "gives no estimate" not in text
+    assert "ended after" not in shown(replace(early, memory_only=False))
 
 
 def test_a_refusal_is_shown_in_the_compiler_s_words() -> None:
@@ -205,12 +205,34 @@ def test_a_module_compiles_for_a_tpu(tmp_path: Path, target: str) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("target", ["tpu-v5e:2x4", "tpu-v3:2x2"])
 @pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu, from the `aot` extra, is not installed")
-def test_a_module_that_does_not_fit_is_a_refusal_with_its_bytes() -> None:
+def test_memory_alone_is_that_of_the_full_compilation(target: str) -> None:
+    """And so are the collectives; of the temporaries the compiler's statistics say otherwise."""
+    step = forms.serialize(gemma.make_step(gemma.PRESETS["demo"]), "bytecode")
+    result = plan(step, mesh="data=2,model=4", device=target.partition(":")[0], rollouts=50)
+    asked, mesh = Target.parse(target), Mesh.parse("data=2,model=4")
+    whole = judge(result.module, asked, mesh)
+    early = judge(result.module, asked, mesh, memory_only=True)
+    assert early.memory_only
+    assert not whole.memory_only
+    assert early.memory is not None
+    assert whole.memory is not None
+    assert replace(early.memory, temp=0) == replace(whole.memory, temp=0, peak=None, code=0)
+    assert (early.collectives, early.refusal) == (whole.collectives, None)
+    assert early.collectives
+    assert early.compile_seconds < whole.compile_seconds
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("memory_only", [False, True])
+@pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu, from the `aot` extra, is not installed")
+def test_a_module_that_does_not_fit_is_a_refusal_with_its_bytes(memory_only: bool) -> None:
     big = SHARDED.replace("8x16", "65536x65536").replace("16x32", "65536x65536")
     big = big.replace("8x32", "65536x65536")
     target = Target.parse("tpu-v5e:2x4")
-    verdict = judge(big.encode(), target, Mesh.parse("data=2,model=2"))
+    mesh = Mesh.parse("data=2,model=2")
+    verdict = judge(big.encode(), target, mesh, memory_only=memory_only)
     assert verdict.memory is None
     assert verdict.refusal is not None
     assert (verdict.needed_bytes or 0) > 16 * GIB
