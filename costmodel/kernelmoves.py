@@ -93,14 +93,7 @@ def _is_behind(t: Any, s: Any, source: int, target: int, reduced: int, row: int)
 
 @inner
 def reshard(
-    t: Any,
-    s: Any,
-    source: int,
-    target: int,
-    reduced: int,
-    row: int,
-    width: float,
-    weight: float,
+    t: Any, s: Any, source: int, target: int, reduced: int, row: int, width: float, weight: float
 ) -> float:
     """Seconds to bring `source` to the layout of `target`.
 

@@ -113,16 +113,9 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials
     """
     factors = np.flatnonzero(program.factor_kind == FactorKind.REDUCTION)
     summing = np.searchsorted(program.op_factors, factors, side="right") - 1
-    kept = ~program.constant
     ops = _concerned(program, layouts, summing)
-
-    first_item = ints(layouts.unit_start)[layouts.op_unit] - program.op_factors[:-1]
-    item_start = np.searchsorted(summing, np.arange(program.ops + 1))
-    items, item_start = _some(first_item[summing] + factors, item_start, ops)
-    values = np.flatnonzero(kept)
-    value_start = np.searchsorted(program.value_op[values], np.arange(program.ops + 1))
-    values, value_start = _some(values, value_start, ops)
-    results = np.stack([layouts.result_tensor[values], layouts.value_tensor[values]], axis=1)
+    items, item_start = _items(program, layouts, factors, summing, ops)
+    results, value_start = _results(program, layouts, ops)
     makers = np.array([_maker(name) for name in program.names], dtype=np.int64)[program.op_name]
     batch = np.zeros(program.ops, dtype=np.int64)
     batch[list(fusion.sides)] = [_batched(sides) for sides in fusion.sides.values()]
@@ -163,6 +156,23 @@ def _concerned(program: Program, layouts: Layouts, summing: Ints) -> Ints:
     with_results = np.zeros(program.ops, dtype=np.bool_)
     with_results[program.value_op[kept]] = True
     return np.flatnonzero(concerned & with_results)
+
+
+def _items(
+    program: Program, layouts: Layouts, factors: Ints, summing: Ints, ops: Ints
+) -> tuple[Ints, Ints]:
+    """The items of the factors that `ops` sum over, and their starts; `summing` has these by op."""
+    first_item = ints(layouts.unit_start)[layouts.op_unit] - program.op_factors[:-1]
+    starts = np.searchsorted(summing, np.arange(program.ops + 1))
+    return _some(first_item[summing] + factors, starts, ops)
+
+
+def _results(program: Program, layouts: Layouts, ops: Ints) -> tuple[Ints, Ints]:
+    """[results, (computed, defined)] tensors of `ops`, and their starts."""
+    values = np.flatnonzero(~program.constant)
+    starts = np.searchsorted(program.value_op[values], np.arange(program.ops + 1))
+    values, starts = _some(values, starts, ops)
+    return np.stack([layouts.result_tensor[values], layouts.value_tensor[values]], axis=1), starts
 
 
 def _behind(program: Program) -> tuple[list[Behind], Ints]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -27,43 +28,39 @@ class Metrics:
         disable_created_metrics()  # twice the series for nothing
         self.registry = CollectorRegistry()
         self.registry.register(_JobStates(store))
-        r = self.registry
-        self.finished = Counter(
-            "toast_jobs_finished", "Jobs that ended, by final state.", ["state"], registry=r
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self.finished = counter(
+            "toast_jobs_finished", "Jobs that ended, by final state.", ["state"]
         )
-        self.attempts = Counter(
-            "toast_attempts", "Worker processes that ended, by outcome.", ["outcome"], registry=r
+        self.attempts = counter(
+            "toast_attempts", "Worker processes that ended, by outcome.", ["outcome"]
         )
-        self.attempt_seconds = Histogram(
-            "toast_attempt_seconds", "Run time of a worker.", buckets=_JOB_SECONDS, registry=r
+        self.attempt_seconds = histogram(
+            "toast_attempt_seconds", "Run time of a worker.", buckets=_JOB_SECONDS
         )
-        self.queue_seconds = Histogram(
-            "toast_queue_seconds", "Wait before a claim.", buckets=_JOB_SECONDS, registry=r
+        self.queue_seconds = histogram(
+            "toast_queue_seconds", "Wait before a claim.", buckets=_JOB_SECONDS
         )
-        self.peak_bytes = Gauge(
-            "toast_worker_peak_bytes", "Peak resident memory of the last worker.", registry=r
+        self.peak_bytes = gauge(
+            "toast_worker_peak_bytes", "Peak resident memory of the last worker."
         )
-        self.busy = Gauge("toast_workers_busy", "Workers that run a job.", registry=r)
-        self.workers = Gauge("toast_workers", "Workers that this server may run.", registry=r)
-        self.lost = Counter(
-            "toast_workers_lost", "Workers that vanished, by no fault of the job.", registry=r
-        )
-        self.stale = Counter(
-            "toast_stale_writes", "Writes of workers that had lost their claim.", registry=r
-        )
-        self.uploaded = Counter("toast_uploaded_bytes", "Bytes of modules taken in.", registry=r)
-        self.requests = Counter(
+        self.busy = gauge("toast_workers_busy", "Workers that run a job.")
+        self.workers = gauge("toast_workers", "Workers that this server may run.")
+        self.lost = counter("toast_workers_lost", "Workers that vanished, by no fault of the job.")
+        self.stale = counter("toast_stale_writes", "Writes of workers that had lost their claim.")
+        self.uploaded = counter("toast_uploaded_bytes", "Bytes of modules taken in.")
+        self.requests = counter(
             "toast_http_requests",
             "Requests answered, by method, route and status.",
             ["method", "route", "status"],
-            registry=r,
         )
-        self.request_seconds = Histogram(
+        self.request_seconds = histogram(
             "toast_http_request_seconds",
             "Time to the first byte of the answer.",
             ["route"],
             buckets=_REQUEST_SECONDS,
-            registry=r,
         )
 
 

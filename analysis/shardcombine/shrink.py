@@ -8,7 +8,8 @@ small, and is left alone if not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -147,33 +148,41 @@ def _padding_attribute(windows: list[Window]) -> Any:
     return ir.DenseIntElementsAttr.get(values)
 
 
-def _reduce_window(op: OpCopy) -> Iterator[Candidate]:
-    """`reduce_window` and `select_and_scatter`: a window over every dimension."""
-    shape = op.operands[0]
-    rank = len(shape)
-    sizes = size_map((shape,), 0)
-    small: list[Window] = []
+def _windows(
+    op: OpCopy, sizes: Sequence[int], widths: Sequence[int], base: str, dilation: str
+) -> Iterator[Window]:
+    """The windows of these widths over dimensions of these sizes; two attributes by their names."""
+    rank = len(sizes)
     rows = zip(
-        shape,
-        _listed(op, "window_dimensions", rank, 1),
+        sizes,
+        widths,
         _listed(op, "window_strides", rank, 1),
         _paddings(op, rank),
-        _listed(op, "base_dilations", rank, 1),
-        _listed(op, "window_dilations", rank, 1),
+        _listed(op, base, rank, 1),
+        _listed(op, dilation, rank, 1),
         strict=True,
     )
-    for size, width, stride, (low, high), base, dilation in rows:
-        window = Window(
+    for size, width, stride, (low, high), size_dilation, window_dilation in rows:
+        yield Window(
             size=size,
             window=width,
             stride=stride,
             low=low,
             high=high,
-            size_dilation=base,
-            window_dilation=dilation,
+            size_dilation=size_dilation,
+            window_dilation=window_dilation,
         )
-        plain = (width, stride, low, high, base) == (1, 1, 0, 0, 1)
-        shrunk = _plain(sizes[size]) if plain else windows.shrink(window)
+
+
+def _reduce_window(op: OpCopy) -> Iterator[Candidate]:
+    """`reduce_window` and `select_and_scatter`: a window over every dimension."""
+    shape = op.operands[0]
+    sizes = size_map((shape,), 0)
+    small: list[Window] = []
+    widths = _listed(op, "window_dimensions", len(shape), 1)
+    for window in _windows(op, shape, widths, "base_dilations", "window_dilations"):
+        plain = replace(window, window_dilation=1) == _plain(window.size)
+        shrunk = _plain(sizes[window.size]) if plain else windows.shrink(window)
         if shrunk is None:
             return
         small.append(shrunk)
@@ -197,32 +206,13 @@ def _plain(size: int) -> Window:
 def _convolution(op: OpCopy) -> Iterator[Candidate]:
     names = _ConvDims(op)
     left, right = op.operands
+    sizes, widths = [left[dim] for dim in names.left], [right[dim] for dim in names.right]
     spatial: list[Window] = []
-    rank = len(names.left)
-    rows = zip(
-        names.left,
-        names.right,
-        _listed(op, "window_strides", rank, 1),
-        _paddings(op, rank),
-        _listed(op, "lhs_dilation", rank, 1),
-        _listed(op, "rhs_dilation", rank, 1),
-        strict=True,
-    )
-    for on_left, on_right, stride, (low, high), base, dilation in rows:
-        window = windows.shrink(
-            Window(
-                size=left[on_left],
-                window=right[on_right],
-                stride=stride,
-                low=low,
-                high=high,
-                size_dilation=base,
-                window_dilation=dilation,
-            )
-        )
-        if window is None:
+    for window in _windows(op, sizes, widths, "lhs_dilation", "rhs_dilation"):
+        shrunk = windows.shrink(window)
+        if shrunk is None:
             return
-        spatial.append(window)
+        spatial.append(shrunk)
     yield names.candidate(spatial)
 
 
