@@ -14,6 +14,7 @@ import typer
 from analysis.errors import InvalidModule, InvalidRequest
 from toast.api import read_module
 from toast.cli import options
+from toast.cli.settings import with_settings
 from toast.cli.terminal import (
     EXIT_DIFFERENT,
     EXIT_DOES_NOT_FIT,
@@ -27,7 +28,6 @@ from toast.planfile import Plan
 from toast.report import make_console, render
 from toast.request import PlanRequest
 from toast.runner import engine_command, package_environment, prepare, python_module, run
-from toast.settings import make_request
 
 app = typer.Typer(
     help="Find how to lay out a training step on a mesh of accelerators.",
@@ -44,43 +44,15 @@ def main() -> None:
 
 
 @app.command("plan")
-def plan_command(  # noqa: PLR0913 - one parameter for each flag
+@with_settings
+def plan_command(
     module: options.ModuleFile,
-    mesh: options.MeshText,
-    device: options.DeviceName = "tpu-v5e",
-    memory: options.Memory = None,
-    seed: options.Seed = 0,
-    rollouts: options.Rollouts = None,
-    budget: options.Budget = None,
-    threads: options.Threads = 0,
-    planner: options.Planner = "mcts",
-    penalty: options.Penalty = None,
-    overlap: options.Overlap = 0.0,
-    pin: options.Pins = None,
-    forbid: options.Forbid = None,
-    prove: options.Prove = False,
-    refine: options.Refine = False,
+    request: PlanRequest,
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
 ) -> None:
     """Find a sharding of MODULE for a mesh, write it to DIR, and print what it costs."""
     with user_errors():
-        request = make_request(
-            mesh=mesh,
-            device=device,
-            memory=memory,
-            seed=seed,
-            rollouts=rollouts,
-            budget=budget,
-            threads=threads,
-            planner=planner,
-            penalty=penalty,
-            overlap=overlap,
-            pins=pin,
-            forbid=forbid,
-            prove=prove,
-            refine=refine,
-        )
         check_output(output)
         result = _plan_in_child(read_module(module), request, output)
     show_and_exit(result, output, explain=explain)
@@ -297,23 +269,11 @@ def serve_command(
 
 
 @app.command("submit")
-def submit_command(  # noqa: PLR0913 - one parameter for each flag
+@with_settings
+def submit_command(
     module: options.ModuleFile,
     url: options.Url,
-    mesh: options.MeshText,
-    device: options.DeviceName = "tpu-v5e",
-    memory: options.Memory = None,
-    seed: options.Seed = 0,
-    rollouts: options.Rollouts = None,
-    budget: options.Budget = None,
-    threads: options.Threads = 0,
-    planner: options.Planner = "mcts",
-    penalty: options.Penalty = None,
-    overlap: options.Overlap = 0.0,
-    pin: options.Pins = None,
-    forbid: options.Forbid = None,
-    prove: options.Prove = False,
-    refine: options.Refine = False,
+    request: PlanRequest,
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
     key: options.Key = None,
@@ -322,22 +282,6 @@ def submit_command(  # noqa: PLR0913 - one parameter for each flag
     from toast.cli.submitting import submit_and_wait
 
     with user_errors():
-        request = make_request(
-            mesh=mesh,
-            device=device,
-            memory=memory,
-            seed=seed,
-            rollouts=rollouts,
-            budget=budget,
-            threads=threads,
-            planner=planner,
-            penalty=penalty,
-            overlap=overlap,
-            pins=pin,
-            forbid=forbid,
-            prove=prove,
-            refine=refine,
-        )
         check_output(output)
         original = read_module(module)
         answer = submit_and_wait(url, key, original, request)
