@@ -10,6 +10,9 @@ from analysis.compiled import entry, inner
 from analysis.names import Bools, Colours
 from analysis.program import Ints, Program
 
+MET = -1
+"""In place of how many names a walk goes on from: it has met the other."""
+
 
 class Reach:
     """Answers which names can be reached from a name along M, in program order."""
@@ -19,10 +22,8 @@ class Reach:
         source, target = colours.edges[:, 0], colours.edges[:, 1]
         factors = program.op_factors[1:] - program.op_factors[:-1]
         self._graph = Graph(
-            forward_start=_starts(source, names),
-            forward=target[np.argsort(source, kind="stable")],
-            backward_start=_starts(target, names),
-            backward=source[np.argsort(target, kind="stable")],
+            forward=Edges.of(source, target, names),
+            backward=Edges.of(target, source, names),
             op=np.repeat(np.arange(program.ops), factors),
         )
         self._walks = (_Walk.new(names), _Walk.new(names))
@@ -39,13 +40,25 @@ class Reach:
         return found
 
 
+class Edges(NamedTuple):
+    """The names that each name leads to, from `start` on."""
+
+    start: Ints
+    name: Ints
+
+    @classmethod
+    def of(cls, source: Ints, target: Ints, names: int) -> Edges:
+        """From the two ends of each edge."""
+        counts = np.bincount(source, minlength=names)
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return cls(start=start, name=target[np.argsort(source, kind="stable")])
+
+
 class Graph(NamedTuple):
     """The map M from definitions to uses and back, and the op of each name."""
 
-    forward_start: Ints
-    forward: Ints
-    backward_start: Ints
-    backward: Ints
+    forward: Edges
+    backward: Edges
     op: Ints
 
 
@@ -58,11 +71,6 @@ class _Walk(NamedTuple):
     @classmethod
     def new(cls, names: int) -> _Walk:
         return cls(stamp=np.zeros(names, dtype=np.int64), stack=np.empty(names + 1, dtype=np.int64))
-
-
-def _starts(names: Ints, count: int) -> Ints:
-    counts = np.bincount(names, minlength=count)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 @entry
@@ -83,31 +91,35 @@ def _reaches(g: Any, ahead: Any, back: Any, turn: int, source: int, target: int)
     Whichever walk comes to its end first without meeting the other tells that there is no path:
     behind a value of a forward pass lies most of a program, before most of its uses little.
     """
-    low, high = g.op[source], g.op[target]
-    ahead.stack[0] = source
-    ahead.stamp[source] = turn
-    back.stack[0] = target
-    back.stamp[target] = turn
+    ahead.stack[0], ahead.stamp[source] = source, turn
+    back.stack[0], back.stamp[target] = target, turn
+    first, last = g.op[source], g.op[target]
+    end = g.op[len(g.op) - 1]
     depth_ahead = depth_back = 1
     while depth_ahead > 0 and depth_back > 0:
-        depth_ahead -= 1
-        name = ahead.stack[depth_ahead]
-        for k in range(g.forward_start[name], g.forward_start[name + 1]):
-            following = g.forward[k]
-            if back.stamp[following] == turn:
-                return True
-            if ahead.stamp[following] != turn and g.op[following] <= high:
-                ahead.stamp[following] = turn
-                ahead.stack[depth_ahead] = following
-                depth_ahead += 1
-        depth_back -= 1
-        name = back.stack[depth_back]
-        for k in range(g.backward_start[name], g.backward_start[name + 1]):
-            before = g.backward[k]
-            if ahead.stamp[before] == turn:
-                return True
-            if back.stamp[before] != turn and g.op[before] >= low:
-                back.stamp[before] = turn
-                back.stack[depth_back] = before
-                depth_back += 1
-    return False
+        depth_ahead = _step(g, g.forward, ahead, back, turn, depth_ahead, 0, last)
+        if depth_ahead == MET:
+            return True
+        depth_back = _step(g, g.backward, back, ahead, turn, depth_back, first, end)
+    return depth_back == MET
+
+
+@inner
+def _step(
+    g: Any, edges: Any, walk: Any, other: Any, turn: int, depth: int, first: int, last: int
+) -> int:
+    """Go on from the last of the `depth` names of a walk, to ops from `first` to `last`.
+
+    Returns how many names there are to go on from then, or `MET`.
+    """
+    depth -= 1
+    name = walk.stack[depth]
+    for k in range(edges.start[name], edges.start[name + 1]):
+        met = edges.name[k]
+        if other.stamp[met] == turn:
+            return MET
+        if walk.stamp[met] != turn and first <= g.op[met] <= last:
+            walk.stamp[met] = turn
+            walk.stack[depth] = met
+            depth += 1
+    return depth

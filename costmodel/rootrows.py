@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +13,7 @@ from analysis.program import Floats, Ints, Program
 from costmodel.buffers import loop_copies
 from costmodel.columns import flat, ints, spans
 from costmodel.edges import Edges, Widths
-from costmodel.flow import named
+from costmodel.flow import Bools, named
 from costmodel.fusion import Fusion
 from costmodel.kernelchains import compute_inside
 from costmodel.kernelfusion import read_inside
@@ -78,9 +80,16 @@ def root_rows(
     The row of one is made of those that do the same to the same tensors, as those of layers do.
     """
     kernels = fusion.kernels
-    turned = copied_values(program, fusion, turns)
     working = fusion.flow.role[kernels.first_op] != Role.NOTHING
-    maker = _RowMaker(program, layouts, fusion, seconds, wanted, widths, turned)
+    maker = _RowMaker(
+        program=program,
+        layouts=layouts,
+        fusion=fusion,
+        seconds=seconds,
+        wanted=wanted,
+        widths=widths,
+        turned=copied_values(program, fusion, turns),
+    )
     leaving, known = loop_copies(program), dict[RootRow, int]()
     apart = np.isin(kernels.first_op, list(leaving)) & ~working
     number, first = distinct_rows(
@@ -120,43 +129,44 @@ def _spread(program: Program, layouts: Layouts, kernel: Kernel) -> Iterator[tupl
                 yield item, int(layouts.use_tensor[uses[0]])
 
 
+@dataclass(frozen=True, kw_only=True)
 class _RowMaker:
     """Makes the rows of kernels, and tells before that which are sure to be equal."""
 
-    def __init__(
-        self,
-        program: Program,
-        layouts: Layouts,
-        fusion: Fusion,
-        seconds: dict[int, float],
-        wanted: Edges,
-        widths: Widths,
-        turned: dict[int, list[int]],
-    ) -> None:
-        self._program = program
-        self._layouts = layouts
-        self._fusion = fusion
-        self._seconds = seconds
-        self._wanted = wanted
-        self._turned = turned
-        self._target = np.full(len(program.use_value), -1)
-        self._target[wanted.uses] = np.repeat(
-            np.arange(len(wanted.tensor)), np.diff(wanted.use_start)
-        )
-        self._narrow = np.append(widths.narrow, False)
-        self._read = _bytes_read(program, fusion)
-        self._computed = np.zeros(program.values, dtype=np.bool_)
-        passing = fusion.flow.layout | named(program, CUTTING)
-        compute_inside(fusion.flow, fusion.written, passing, self._computed)
-        self._op_number = self._of_ops()
+    program: Program
+    layouts: Layouts
+    fusion: Fusion
+    seconds: dict[int, float]
+    wanted: Edges
+    widths: Widths
+    turned: dict[int, list[int]]
+
+    @cached_property
+    def _narrow(self) -> Bools:
+        """For each use if what it wants travels in 16 bits."""
+        found = np.zeros(len(self.program.use_value), dtype=np.bool_)
+        found[self.wanted.uses] = np.repeat(self.widths.narrow, np.diff(self.wanted.use_start))
+        return found
+
+    @cached_property
+    def _read(self) -> Floats:
+        return _bytes_read(self.program, self.fusion)
+
+    @cached_property
+    def _computed(self) -> Bools:
+        """For each value if arithmetic inside what reads it makes it."""
+        flow, found = self.fusion.flow, np.zeros(self.program.values, dtype=np.bool_)
+        passing = flow.layout | named(self.program, CUTTING)
+        compute_inside(flow, self.fusion.written, passing, found)
+        return found
 
     def told(self) -> list[Ints]:
         """Of each kernel numbers that together are equal only where its row is."""
-        kernels = self._fusion.kernels
+        kernels = self.fusion.kernels
         copied = np.full(len(kernels), -1)
         known: dict[tuple[int, ...], int] = {}
-        for number, values in self._turned.items():
-            tensors = _tensors(self._layouts, values)
+        for number, values in self.turned.items():
+            tensors = _tensors(self.layouts, values)
             copied[number] = known.setdefault(tensors, len(known))
         return [
             distinct(kernels.op_start, self._op_number[kernels.ops])[0],
@@ -165,14 +175,15 @@ class _RowMaker:
             copied,
         ]
 
-    def _of_ops(self) -> Ints:
+    @cached_property
+    def _op_number(self) -> Ints:
         """A number for each op by what it does to what tensors, and which results are written."""
-        program, layouts = self._program, self._layouts
+        program, layouts = self.program, self.layouts
         of_use, _ = distinct_rows(
             layouts.use_tensor, program.constant[program.use_value], self._of_targets()
         )
         of_value, _ = distinct_rows(
-            layouts.value_tensor, layouts.result_tensor, self._fusion.written
+            layouts.value_tensor, layouts.result_tensor, self.fusion.written
         )
         number, _ = distinct_rows(
             program.op_signature,
@@ -184,25 +195,25 @@ class _RowMaker:
 
     def _of_targets(self) -> Ints:
         """A number for each use by all tensors that its value is wanted as."""
-        wanted, found = self._wanted, np.full(self._program.values, -1)
+        wanted, found = self.wanted, np.full(self.program.values, -1)
         order = np.lexsort((wanted.tensor, wanted.row))
         found[wanted.valued], _ = distinct(wanted.start, wanted.tensor[order])
-        return found[self._program.use_value]
+        return found[self.program.use_value]
 
     def _of_uses(self) -> Ints:
         """A number for each use by what its op reads through it."""
-        program = self._program
+        program = self.program
         place = np.arange(len(program.use_value)) - program.op_uses[program.use_op]
         number, _ = distinct_rows(self._op_number[program.use_op], place)
         return number
 
     def _of_operands(self) -> Ints:
         """A number for each contraction by how its operands come."""
-        program, value = self._program, self._program.use_value
+        program, value = self.program, self.program.use_value
         of_use, _ = distinct_rows(
-            self._layouts.value_tensor[value],
+            self.layouts.value_tensor[value],
             self._read[value].view(np.int64),
-            self._narrow[self._target],
+            self._narrow,
             self._computed[value],
         )
         number, _ = distinct_rows(self._op_number, distinct(program.op_uses, of_use)[0])
@@ -210,13 +221,13 @@ class _RowMaker:
 
     def row(self, number: int) -> RootRow:
         """The row of a kernel."""
-        program, layouts, fusion = self._program, self._layouts, self._fusion
+        program, layouts, fusion = self.program, self.layouts, self.fusion
         kernel = fusion.kernels[number]
         dots = tuple(
             Dot(
                 unit=int(layouts.op_unit[op]),
                 made=int(layouts.result_tensor[program.values_of(op)[0]]),
-                seconds=self._seconds[op],
+                seconds=self.seconds[op],
                 sides=fusion.sides.get(op, ()),
                 operands=self._operands(op),
             )
@@ -226,18 +237,18 @@ class _RowMaker:
             written=tuple(sorted(_written(program, layouts, fusion, kernel))),
             read=tuple(sorted(_read(program, layouts, kernel))),
             dots=dots,
-            beside=_beside(program, layouts, self._wanted, kernel) if dots else (),
-            copied=_tensors(layouts, self._turned.get(number, ())),
+            beside=_beside(program, layouts, self.wanted, kernel) if dots else (),
+            copied=_tensors(layouts, self.turned.get(number, ())),
             spread=tuple(_spread(program, layouts, kernel)) if fusion.policy.around else (),
         )
 
     def _operands(self, op: int) -> tuple[Operand, ...]:
         """What a contraction reads, and in what width things travel."""
-        program, layouts, found = self._program, self._layouts, []
+        program, layouts, found = self.program, self.layouts, []
         for use in program.uses_of(op):
             value, tensor = program.sources[use], int(layouts.use_tensor[use])
             width = float(self._read[value])
-            moved = 0.5 if self._narrow[self._target[use]] else width
+            moved = 0.5 if self._narrow[use] else width
             stored = int(layouts.value_tensor[value])
             found.append((stored, tensor, width, moved, bool(self._computed[value])))
         return tuple(found)
