@@ -27,6 +27,8 @@ from toast.specs import Specs
 from toast.writer import write
 
 LOG = logging.getLogger(__name__)
+COMPILING = 1200.0
+"""Seconds after which a compilation is given up."""
 HAS_LIBTPU = bool(os.environ.get("TPU_LIBRARY_PATH") or importlib.util.find_spec("libtpu"))
 
 
@@ -36,7 +38,8 @@ def compiled(problem: Problem, module: bytes, state: State) -> tuple[float, int]
     specs = Specs(evaluator, state)
     sharded = write(load(module), evaluator.mesh, specs, specs.pins())
     topology = {8: "2x4", 32: "4x8"}[evaluator.mesh.devices]
-    verdict = judge(sharded, Target.parse(f"tpu-v5e:{topology}"), evaluator.mesh)
+    target = Target.parse(f"tpu-v5e:{topology}")
+    verdict = judge(sharded, target, evaluator.mesh, deadline_s=COMPILING)
     assert verdict.compute_seconds is not None, verdict.refusal
     moving = collective_seconds(verdict.collectives, evaluator.mesh, evaluator.device)
     return verdict.compute_seconds + moving, verdict.needed_bytes or 0
@@ -74,6 +77,7 @@ CASES: dict[str, tuple[Step, str, tuple[Choice, ...]]] = {
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(2 * COMPILING + 300)  # two compilations, behind a search
 @pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu, from the `aot` extra, is not installed")
 @pytest.mark.parametrize("name", CASES)
 def test_the_plan_is_faster_or_smaller_than_the_named_layout(name: str) -> None:
