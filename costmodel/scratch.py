@@ -80,7 +80,7 @@ def apart(count: int, dtype: type[np.generic]) -> Any:
 
 def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
     """Working arrays that fit `tables`; with a journal where it is to have entries."""
-    items, copies = len(tables.item_group), len(tables.copy_tensor)
+    items = len(tables.item_group)
     moves = len(tables.part_computed) + len(tables.edge_to)
     groups, axes = len(tables.touch_start) - 1, len(tables.axis_size)
     return Scratch(
@@ -104,23 +104,30 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         turn_bytes=np.zeros(moves),
         turn_seconds=np.zeros(moves),
         ahead=np.zeros((groups, axes, axes)),
-        priced=np.zeros(items, dtype=np.int64),
-        stale=np.zeros(int(tables.term_first[-1]), dtype=np.bool_),
-        root_seconds=np.zeros(len(tables.root_weight)),
-        part_seconds=np.zeros(len(tables.part_weight)),
-        stored_seconds=np.zeros(len(tables.part_weight)),
-        edge_seconds=np.zeros(len(tables.edge_weight)),
-        local_seconds=np.zeros(len(tables.edge_weight)),
-        halo_seconds=np.zeros(len(tables.halo_weight)),
-        live_held=np.zeros((len(tables.live_tensor), 2)),
-        copy_held=np.zeros((copies, 2)),
-        copy_from=np.zeros(copies, dtype=np.int64),
-        copy_to=np.zeros(copies, dtype=np.int64),
-        sum_held=np.zeros((len(tables.sum_row), 2)),
-        summed_held=np.zeros((len(tables.sum_row), 2)),
+        **_priced_last(tables),
         journal=np.zeros((entries, COLUMNS)),
         noted=apart(5, np.int64),
     )
+
+
+def _priced_last(tables: Tables) -> dict[str, Any]:
+    """What is kept of the layout priced last, and what of it to price again."""
+    return {
+        "priced": np.zeros(len(tables.item_group), dtype=np.int64),
+        "stale": np.zeros(int(tables.term_first[-1]), dtype=np.bool_),
+        "root_seconds": np.zeros(len(tables.root_weight)),
+        "part_seconds": np.zeros(len(tables.part_weight)),
+        "stored_seconds": np.zeros(len(tables.part_weight)),
+        "edge_seconds": np.zeros(len(tables.edge_weight)),
+        "local_seconds": np.zeros(len(tables.edge_weight)),
+        "halo_seconds": np.zeros(len(tables.halo_weight)),
+        "live_held": np.zeros((len(tables.live_tensor), 2)),
+        "copy_held": np.zeros((len(tables.copy_tensor), 2)),
+        "copy_from": np.zeros(len(tables.copy_tensor), dtype=np.int64),
+        "copy_to": np.zeros(len(tables.copy_tensor), dtype=np.int64),
+        "sum_held": np.zeros((len(tables.sum_row), 2)),
+        "summed_held": np.zeros((len(tables.sum_row), 2)),
+    }
 
 
 def entries(tables: Tables) -> int:
