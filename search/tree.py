@@ -227,14 +227,20 @@ def _back_up(tree: Any, rules: Any, agent: Any, depth: int, reward: float) -> No
 
 
 @inner
-def _rollout(
-    t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, root: int
-) -> None:
+def _begin(t: Any, s: Any, tree: Any, agent: Any, prefix: Ints, start: int) -> None:
+    """Lay out the state that the first `start` actions of `prefix` make."""
     reset(t, s)
     for k in range(start):
         action = prefix[k]
         agent.path[k] = action
         shard(t, s, tree.group[action], tree.axis[action], tree.bits[action])
+
+
+@inner
+def _rollout(
+    t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, root: int
+) -> None:
+    _begin(t, s, tree, agent, prefix, start)
     stop = tree.children.shape[1] - 1
     node, length, depth = root, start, 0
     expanded = False
@@ -290,10 +296,7 @@ def grow(
     t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, rollouts: int
 ) -> None:
     """Run `rollouts` rollouts from the state that the first `start` actions of `prefix` make."""
-    reset(t, s)
-    for k in range(start):
-        action = prefix[k]
-        shard(t, s, tree.group[action], tree.axis[action], tree.bits[action])
+    _begin(t, s, tree, agent, prefix, start)
     root = _find(tree, agent, layout_key(s))
     if root < 0:
         return
