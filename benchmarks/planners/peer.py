@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from analysis.orphans import named_parent
 from benchmarks.accuracy.environment import ROOT, made
 from benchmarks.accuracy.records import Record
 from benchmarks.accuracy.running import keep_text
@@ -23,6 +24,7 @@ from toast.judge import Memory, Target, Verdict
 from toast.judge.collecting import find_collectives
 from toast.judge.compiling import totals
 from toast.judge.cycles import cycles_by_category
+from toast.judge.dump import DUMP, memory_report
 from toast.judge.hlo import parse
 
 PLACE = ROOT / ".venv-peer"
@@ -63,6 +65,7 @@ def compiled(case: Case, seconds: float, hlo: Path | None = None) -> Record:
             return record | {"error": error}
         text = (directory / "compiled.hlo").read_text()
         answer = json.loads((directory / "answer.json").read_text())
+        answer["memory"] |= memory_report(directory / DUMP)._asdict()
     if hlo is not None:
         keep_text(text, case.key, hlo)
     verdict = _verdict(text, answer, case)
@@ -82,7 +85,7 @@ def _run(directory: Path, seconds: float) -> str:
             stdout=log,
             stderr=log,
             cwd=ROOT,
-            env=environment | {"PYTHONPATH": str(ROOT)},
+            env=environment | {"PYTHONPATH": str(ROOT), **named_parent()},
             start_new_session=True,
         )
         try:

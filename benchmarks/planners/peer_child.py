@@ -1,13 +1,12 @@
 """The process of the peer: `python -m benchmarks.planners.peer_child DIR`, started by `peer`.
 
-It runs under an older jax than everything else here and imports nothing but jax and the examples.
+It runs under an older jax than everything else here and imports next to nothing but the examples.
 DIR holds `job.json`; the compiled text and `answer.json` are written beside it.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from pathlib import Path
@@ -17,20 +16,20 @@ import jax
 import numpy as np
 from jax.experimental import topologies
 
+from analysis.orphans import end_with_parent
 from benchmarks.planners.models import models
-
-_SPACE = re.compile(r"^Memory Space: (\w+) \(color=\d+\)\nTotal bytes: (\d+)", re.M)
 
 
 def main(directory: Path) -> None:
     """Compile the step of a job with automatic shardings and write down what came out."""
+    end_with_parent()
     jax.config.update("jax_use_shardy_partitioner", False)
     job = json.loads((directory / "job.json").read_text())
     compiled, seconds = _compiled(job, directory / "dump")
     (directory / "compiled.hlo").write_text(compiled.as_text())
     answer = {
         "seconds": seconds,
-        "memory": _memory(compiled.memory_analysis(), directory / "dump"),
+        "memory": _memory(compiled.memory_analysis()),
         "layout": [str(one.spec) for one in jax.tree.leaves(compiled.input_shardings)],
     }
     (directory / "answer.json").write_text(json.dumps(answer))
@@ -67,11 +66,8 @@ def _is_donated(argument: Any) -> bool:
     return any(leaf.donated for leaf in leaves)
 
 
-def _memory(stats: Any, dump: Path) -> dict[str, Any]:
-    """The fields of `toast.judge.Memory`; the compiler's own report where it wrote one."""
-    reports = (path.read_text() for path in dump.glob("*memory-usage-report.txt"))
-    found = [{name: int(size) for name, size in _SPACE.findall(text)} for text in reports]
-    report: dict[str, int] = max(found, key=lambda sizes: sum(sizes.values()), default={})
+def _memory(stats: Any) -> dict[str, Any]:
+    """The fields of `toast.judge.Memory` but for those of the compiler's own report."""
     return {
         "argument": stats.argument_size_in_bytes,
         "output": stats.output_size_in_bytes,
@@ -79,8 +75,6 @@ def _memory(stats: Any, dump: Path) -> dict[str, Any]:
         "alias": stats.alias_size_in_bytes,
         "peak": 0,
         "code": stats.generated_code_size_in_bytes,
-        "main": report.get("default"),
-        "on_chip": report.get("vmem"),
     }
 
 

@@ -25,7 +25,7 @@ from jax.experimental import topologies
 from analysis.errors import InvalidModule, InvalidRequest
 from analysis.forms import decode
 from toast.emitting import Emitter, complete, leave
-from toast.judge.dump import DUMP, memory_report
+from toast.judge.dump import DUMP, Report, memory_report
 from toast.judge.target import Target
 from toast.judge.verdict import Memory, Refusal
 
@@ -142,7 +142,7 @@ def _compile(module: bytes, devices: list[Any], flags: dict[str, str]) -> Any:
         return client.compile(loaded.module, xla_client.DeviceList(tuple(devices)), options)
 
 
-def memory_of(stats: Any, report: dict[str, int]) -> Memory:
+def memory_of(stats: Any, report: Report) -> Memory:
     """The compiler's memory statistics, and what its report says of the main memory."""
     return Memory(
         argument=stats.argument_size_in_bytes,
@@ -151,8 +151,8 @@ def memory_of(stats: Any, report: dict[str, int]) -> Memory:
         alias=stats.alias_size_in_bytes,
         peak=int(getattr(stats, "peak_memory_in_bytes", 0)),
         code=stats.generated_code_size_in_bytes,
-        main=report.get("default"),
-        on_chip=report.get("vmem"),
+        main=report.main,
+        on_chip=report.on_chip,
     )
 
 

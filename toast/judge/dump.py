@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from toast.judge.verdict import Memory
 
@@ -18,14 +19,22 @@ _SPACE = re.compile(r"^Memory Space: (\w+) \(color=\d+\)\nTotal bytes: (\d+)", r
 _ALLOCATION = re.compile(r"^allocation \d+: size (\d+), (?!color )(.*)$", re.M)
 _GIVEN = ".before_optimizations.txt"
 _ASSIGNED = ".after_optimizations_after_buffer_assignment.txt"
-_REPORT = ".after_optimizations-memory-usage-report.txt"
-_PROGRAM = ".after_optimizations.txt"
-_BUFFERS = ".after_optimizations-buffer-assignment.txt"
+_REPORT = "-memory-usage-report.txt"
+_BUFFERS = "-buffer-assignment.txt"
 
 
-def memory_report(dump: Path) -> dict[str, int]:
-    """Bytes by memory (`default` is the chip's main one) of the compiler's largest report."""
-    return _spaces(report) if (report := _largest(dump)) is not None else {}
+class Report(NamedTuple):
+    """Bytes of the chip's main memory and of its vector memory, None where there is no such."""
+
+    main: int | None = None
+    on_chip: int | None = None
+
+
+def memory_report(dump: Path) -> Report:
+    """The compiler's report on its largest module."""
+    report = _largest(dump)
+    spaces = {} if report is None else _spaces(report)
+    return Report(main=spaces.get("default"), on_chip=spaces.get("vmem"))
 
 
 def is_assigned(dump: Path) -> bool:
@@ -41,17 +50,17 @@ def assigned(dump: Path) -> tuple[Memory, str]:
     """
     report = _largest(dump)
     assert report is not None
-    name, spaces = report.name.removesuffix(_REPORT), _spaces(report)
+    name, found = report.name.removesuffix(_REPORT), memory_report(dump)
     argument, output, alias = _boundary((dump / f"{name}{_BUFFERS}").read_text())
     memory = Memory(
         argument=argument,
         output=output,
-        temp=spaces["default"] - argument - output + alias,
+        temp=(found.main or 0) - argument - output + alias,
         alias=alias,
-        main=spaces["default"],
-        on_chip=spaces.get("vmem"),
+        main=found.main,
+        on_chip=found.on_chip,
     )
-    return memory, (dump / f"{name}{_PROGRAM}").read_text()
+    return memory, (dump / f"{name}.txt").read_text()
 
 
 def _largest(dump: Path) -> Path | None:

@@ -12,7 +12,7 @@ from analysis.errors import InvalidRequest, ToastError
 from costmodel.mesh import Mesh
 from tests.toast.samples import SHARDED
 from toast.judge import Memory, Target, Verdict, compiling, judge
-from toast.judge.dump import assigned, is_assigned, memory_report
+from toast.judge.dump import Report, assigned, is_assigned, memory_report
 
 GOLDEN = Path(__file__).parent / "dump"
 NAME = "module_0000.two_layers"
@@ -55,13 +55,13 @@ def dumped(folder: Path, name: str = NAME, *, assigned: bool = True) -> None:
 
 
 def test_the_report_of_the_largest_program_counts(tmp_path: Path) -> None:
-    assert memory_report(tmp_path) == {}
+    assert memory_report(tmp_path) == Report()
     for name, size in (("module_0001.helper", 7), ("module_0000.main", 500), ("module_0002.z", 9)):
         (tmp_path / f"{name}.after_optimizations-memory-usage-report.txt").write_text(
             REPORT.format(size)
         )
     (tmp_path / "module_0000.main.before_optimizations.txt").write_text(REPORT.format(9999))
-    assert memory_report(tmp_path) == {"default": 500, "vmem": 20}
+    assert memory_report(tmp_path) == Report(main=500, on_chip=20)
 
 
 def test_the_golden_dump_says_what_the_compiler_says_in_the_end(tmp_path: Path) -> None:
