@@ -81,15 +81,8 @@ def root_rows(
     """
     kernels = fusion.kernels
     working = fusion.flow.role[kernels.first_op] != Role.NOTHING
-    maker = _RowMaker(
-        program=program,
-        layouts=layouts,
-        fusion=fusion,
-        seconds=seconds,
-        wanted=wanted,
-        widths=widths,
-        turned=copied_values(program, fusion, turns),
-    )
+    turned = copied_values(program, fusion, turns)
+    maker = _RowMaker(program, layouts, fusion, seconds, wanted, widths, turned)
     leaving, known = loop_copies(program), dict[RootRow, int]()
     apart = np.isin(kernels.first_op, list(leaving)) & ~working
     number, first = distinct_rows(
@@ -129,7 +122,7 @@ def _spread(program: Program, layouts: Layouts, kernel: Kernel) -> Iterator[tupl
                 yield item, int(layouts.use_tensor[uses[0]])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _RowMaker:
     """Makes the rows of kernels, and tells before that which are sure to be equal."""
 

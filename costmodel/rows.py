@@ -15,7 +15,7 @@ from analysis.program import FactorKind, Floats, Ints, Program
 from costmodel.addends import SCATTER, added_up
 from costmodel.behindloops import HERE, Behind, summed_behind
 from costmodel.columns import floats, ints, spans
-from costmodel.flops import BATCH, Sides
+from costmodel.flops import BATCH
 from costmodel.fusion import Fusion
 from costmodel.kernelrows import distinct, distinct_rows
 from costmodel.layouts import Layouts
@@ -117,8 +117,7 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials
     items, item_start = _items(program, layouts, factors, summing, ops)
     results, value_start = _results(program, layouts, ops)
     makers = np.array([_maker(name) for name in program.names], dtype=np.int64)[program.op_name]
-    batch = np.zeros(program.ops, dtype=np.int64)
-    batch[list(fusion.sides)] = [_batched(sides) for sides in fusion.sides.values()]
+    batch = _batches(program, fusion)
     loops, loop = _behind(program)
 
     alike, _ = distinct_rows(
@@ -225,9 +224,12 @@ def passes(program: Program, fusion: Fusion) -> Floats:
     return found
 
 
-def _batched(sides: Sides) -> int:
-    """How many dimensions of a product are of a batch, the first of its result."""
-    return sum(side == BATCH and size > 1 for side, size in sides)
+def _batches(program: Program, fusion: Fusion) -> Ints:
+    """How many dimensions of each product are of a batch, the first of its result: by op."""
+    found = np.zeros(program.ops, dtype=np.int64)
+    for op, sides in fusion.sides.items():
+        found[op] = sum(side == BATCH and size > 1 for side, size in sides)
+    return found
 
 
 def _maker(kind: str) -> int:
