@@ -44,6 +44,17 @@ def loop_slots(program: Program) -> Iterator[Slot]:
                 )
 
 
+def carried_constants(program: Program) -> Ints:
+    """What loops only pass on of constants: inside them compilers make these anew."""
+    carried = [
+        value
+        for slot in loop_slots(program)
+        if program.constant[slot.init] and slot.yielded == slot.body
+        for value in (slot.condition, slot.body)
+    ]
+    return np.array(carried, dtype=np.int64)
+
+
 class Buffers:
     """Which values live in one buffer; `last` is the position of each value's last use.
 

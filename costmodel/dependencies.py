@@ -43,7 +43,9 @@ def dependency_columns(columns: Columns) -> Columns:
 
 def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, Ints]]:
     """For each table how many rows it has, and its pairs (row, unit); unit -1 is none."""
+    cut = c["part_cut"]
     partials = _pairs(
+        (np.arange(len(cut)), np.where(cut >= 0, tensor_unit[cut], -1)),
         (_rows(c["part_item_start"]), item_unit[c["part_item"]]),
         (_rows(c["part_result_start"]), tensor_unit[c["part_computed"]]),
         (_rows(c["part_result_start"]), tensor_unit[c["part_defined"]]),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints, Program
 from analysis.types import itemsize
+from costmodel.buffers import carried_constants
 from costmodel.flow import Bools
 from costmodel.kernelrows import distinct, distinct_rows
 from costmodel.layouts import Layouts
@@ -142,17 +143,21 @@ def narrowed(program: Program) -> Bools:
 
 
 def edge_rows(program: Program, layouts: Layouts, wanted: Edges, widths: Widths) -> Rows[EdgeRow]:
-    """Values with uses that may want another layout; the sources are the values."""
+    """Values with uses that may want another layout; the sources are the values.
+
+    Not constants that a loop passes on: these are there in every layout.
+    """
     given = of_role(program, Role.NOTHING)[program.value_op[wanted.valued]]
     source, row = layouts.value_tensor[wanted.valued], wanted.row
     order = np.lexsort((wanted.tensor, row))
     targets = np.stack([wanted.tensor, wanted.trips.view(np.int64), widths.of], axis=1)[order]
     listed, _ = distinct(wanted.start * 3, targets.ravel())
-    number, first = distinct_rows(source, given, listed)
+    sent = np.flatnonzero(~np.isin(wanted.valued, carried_constants(program)))
+    number, first = distinct_rows(source[sent], given[sent], listed[sent])
     rows = []
-    for place in first.tolist():
+    for place in sent[first].tolist():
         some = order[wanted.start[place] : wanted.start[place + 1]]
         columns = (wanted.tensor[some], wanted.trips[some], widths.of[some])
         row_of = tuple(zip(*(column.tolist() for column in columns), strict=True))
         rows.append((int(source[place]), row_of, bool(given[place])))
-    return Rows.of(rows, number, np.ones(len(number)), wanted.valued)
+    return Rows.of(rows, number, np.ones(len(number)), wanted.valued[sent])

@@ -24,6 +24,7 @@ from costmodel.kernelmerge import Merged, Merging, Roots, merge
 from costmodel.launches import Kernels
 from costmodel.reductions import merge_reductions
 from costmodel.roles import CHEAP, EXPENSIVE, LAYOUT, Role
+from costmodel.stacks import Rounded, narrow_stacks, rounded_stacks
 
 MAX_SOURCES = 24
 """A fusion that would read more values than this is cut, as compilers cut theirs."""
@@ -54,7 +55,7 @@ class Fusion:
     """`written[v]` tells whether value v reaches memory; `roots` are in program order.
 
     `light[v]` tells of a fused value whether no arithmetic made it, `narrow[v]` of a stored one
-    whether its 32 bits are stored as 16.
+    whether its 32 bits are stored as 16; `rounded` are arguments kept so besides, while loops run.
 
     `flow` is the program as kernels read it, `kernels` are what is launched; `position[op]` is when
     an op's fusion runs: its index in the schedule. `bytes` are those of every value, `sides` of
@@ -68,6 +69,7 @@ class Fusion:
     written: Bools
     light: Bools
     narrow: Bools
+    rounded: Rounded
     roots: Kernels
     kernels: Kernels
     position: Ints
@@ -81,6 +83,7 @@ def fuse(program: Program, policy: Policy = TPU) -> Fusion:
     kernels = merge_roots(flow, roots)
     if policy.around:
         kernels = merge_reductions(flow, kernels)
+    narrow, rounded = _narrow(program, flow, policy, needs.written)
     return Fusion(
         policy=policy,
         flow=flow,
@@ -88,7 +91,8 @@ def fuse(program: Program, policy: Policy = TPU) -> Fusion:
         bytes=flow.bytes,
         written=needs.written,
         light=program.constant | (~needs.written & needs.light[program.value_op]),
-        narrow=_narrow(program, flow, policy, needs.written),
+        narrow=narrow,
+        rounded=rounded,
         roots=roots,
         kernels=kernels,
         position=_schedule(program, flow, roots),
@@ -139,15 +143,19 @@ def _single(program: Program) -> Bools:
     return wide[program.value_type]
 
 
-def _narrow(program: Program, flow: Flow, policy: Policy, written: Bools) -> Bools:
+def _narrow(program: Program, flow: Flow, policy: Policy, written: Bools) -> tuple[Bools, Rounded]:
     """What only products and the reductions beside it read, a TPU rounds as it stores it.
 
-    Its matrix unit would round it otherwise.
+    Its matrix unit would round it otherwise. So it does with stacks for products, and besides with
+    those that are arguments.
     """
     narrow, readers = np.zeros_like(written), np.zeros(program.values, dtype=np.int64)
-    if policy.around:
-        narrow_values(flow, written, _single(program), readers, narrow)
-    return narrow
+    if not policy.around:
+        return narrow, {}
+    single = _single(program)
+    narrow_values(flow, written, single, readers, narrow)
+    narrow |= narrow_stacks(program, flow, single, readers)
+    return narrow, rounded_stacks(program, single, readers)
 
 
 def _new_needs(program: Program, room: int) -> Needs:

@@ -38,6 +38,16 @@ def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float)
 
 
 @inner
+def same(t: Any, s: Any, source: int, target: int) -> bool:
+    """Whether two tensors of one shape are laid out alike."""
+    a, b = t.tensor_start[source], t.tensor_start[target]
+    for d in range(t.tensor_start[source + 1] - a):
+        if axes_on(t, s, a + d) != axes_on(t, s, b + d):
+            return False
+    return True
+
+
+@inner
 def _changes(t: Any, s: Any, source: int, target: int) -> tuple[int, int, int]:
     """Axes that vanish, that move from one dimension to another, and that come."""
     a, b = t.tensor_start[source], t.tensor_start[target]
@@ -56,8 +66,9 @@ def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> 
     """Axes of the partial sums of a row that are scattered, and axes that are gathered in between.
 
     Nothing is scattered where two dimensions want it, over all axes of chips that do not, of a
-    lookup over several axes, and where a dimension that is sharded already takes some axes and not
-    all. A product's batch that is sharded already is gathered whole, and cut again.
+    lookup over several axes, and of a sum that a TPU cuts slices of. Nor are some axes and not all,
+    where a scatter makes the sums or a dimension that is sharded already takes them. A product's
+    batch that is sharded already is gathered whole, and cut again.
     """
     a, b = t.tensor_start[source], t.tensor_start[target]
     scattered, wanting, grown, again = 0, 0, 0, 0
@@ -70,11 +81,21 @@ def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> 
             wanting += 1
             grown |= taken if have & want else 0
             again |= have if d < batch else 0
-    lookup = row >= 0 and t.part_lookup[row] and scattered & (scattered - 1)
-    some = scattered != reduced and grown
-    if wanting > 1 or scattered == t.summed_whole or lookup or some or again:
+    if wanting > 1 or scattered == t.summed_whole or again or _stays(t, s, target, row, scattered):
+        scattered = 0
+    if scattered != reduced and (grown or (row >= 0 and t.part_segments[row])):
         scattered = 0
     return scattered, again
+
+
+@inner
+def _stays(t: Any, s: Any, target: int, row: int, scattered: int) -> bool:
+    """Whether what makes the sums of a row, or reads what they add up to, keeps them together."""
+    if row < 0:
+        return False
+    lookup = t.part_lookup[row] and scattered & (scattered - 1)
+    cut = t.part_cut[row] >= 0 and same(t, s, target, t.part_cut[row])
+    return bool(lookup or cut)
 
 
 @inner
@@ -128,16 +149,6 @@ def reshard(
         size *= t.axes_shards[gathered]
         seconds += collective(t, s, ALL_GATHER, gathered, size, weight)
     return seconds
-
-
-@inner
-def same(t: Any, s: Any, source: int, target: int) -> bool:
-    """Whether two tensors of one shape are laid out alike."""
-    a, b = t.tensor_start[source], t.tensor_start[target]
-    for d in range(t.tensor_start[source + 1] - a):
-        if axes_on(t, s, a + d) != axes_on(t, s, b + d):
-            return False
-    return True
 
 
 @inner

@@ -21,12 +21,10 @@ from costmodel.kernelrows import distinct, distinct_rows
 from costmodel.launches import Kernel
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
-from costmodel.rows import SLICING, UPDATING, Rows, of_role
+from costmodel.rows import CUTTING, SLICING, UPDATING, Rows, of_role
 from costmodel.turned import Turns, copied_values
 
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
-CUTTING = frozenset({"stablehlo.dynamic_slice", "stablehlo.slice"})
-"""Ops that cut a part out of what they read."""
 
 Operand = tuple[int, int, float, float, bool]
 

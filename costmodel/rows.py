@@ -16,16 +16,19 @@ from costmodel.addends import SCATTER, added_up
 from costmodel.behindloops import HERE, Behind, summed_behind
 from costmodel.columns import floats, ints, spans
 from costmodel.flops import BATCH
+from costmodel.flow import named
 from costmodel.fusion import Fusion
 from costmodel.kernelrows import distinct, distinct_rows
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
 
-PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int, int, Behind]
+PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int, int, Behind, int]
 """(items, (computed, defined) tensor of each result, what makes it, row summed before, how many
-of the first dimensions of a product are of a batch, the loop behind which it may be summed)."""
-OTHER, PRODUCT, LOOKUP = range(3)
-"""What makes partial sums: a product, a gather whose indexed dimension is sharded, others."""
+of the first dimensions of a product are of a batch, the loop behind which it may be summed, tensor
+that a TPU cuts slices of)."""
+OTHER, PRODUCT, LOOKUP, SEGMENTS = range(4)
+"""What makes partial sums: a product, a gather whose indexed dimension is sharded, a scatter,
+others."""
 EdgeRow = tuple[int, tuple[tuple[int, float, int], ...], bool]
 """(tensor of a value, (tensor wanted, trips, in what width it travels) of its uses, if no kernel
 makes it)."""
@@ -86,6 +89,8 @@ class Rows(dict[Row, float]):
 SLICING = frozenset(
     {"stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.slice", "chlo.top_k"}
 )
+CUTTING = frozenset({"stablehlo.dynamic_slice", "stablehlo.slice"})
+"""Ops that cut a part out of what they read."""
 CONCATENATE = "stablehlo.concatenate"
 UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
 
@@ -119,6 +124,7 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials
     makers = np.array([_maker(name) for name in program.names], dtype=np.int64)[program.op_name]
     batch = _batches(program, fusion)
     loops, loop = _behind(program)
+    cut = _cut(program, layouts)[ops] if fusion.policy.around else np.full(len(ops), -1)
 
     alike, _ = distinct_rows(
         distinct(item_start, items)[0],
@@ -126,6 +132,7 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials
         makers[ops],
         batch[ops],
         loop[ops],
+        cut,
     )
     leader = _places(program, ops)[added_up(program, fusion.flow)[ops]]
     number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
@@ -137,6 +144,7 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials
             int(number[leader[n]]) if leader[n] >= 0 else -1,
             int(batch[ops[n]]),
             loops[loop[ops[n]]],
+            int(cut[n]),
         )
         for n in first.tolist()
     ]
@@ -155,6 +163,19 @@ def _concerned(program: Program, layouts: Layouts, summing: Ints) -> Ints:
     with_results = np.zeros(program.ops, dtype=np.bool_)
     with_results[program.value_op[kept]] = True
     return np.flatnonzero(concerned & with_results)
+
+
+def _cut(program: Program, layouts: Layouts) -> Ints:
+    """For each op the tensor that something cuts a slice of its result as, or -1; of several any.
+
+    XLA makes one slice of a slice of a slice. So it cuts what it takes of a sum for a device and
+    what a slice takes of that from the sum, and sums it whole.
+    """
+    found = np.full(program.ops, -1)
+    uses = np.flatnonzero(named(program, CUTTING)[program.use_op])
+    uses = uses[uses == program.op_uses[program.use_op[uses]]]
+    found[program.value_op[program.use_value[uses]]] = layouts.use_tensor[uses]
+    return found
 
 
 def _items(
@@ -235,7 +256,7 @@ def _batches(program: Program, fusion: Fusion) -> Ints:
 def _maker(kind: str) -> int:
     if role(kind) is Role.CONTRACTION:
         return PRODUCT
-    return LOOKUP if kind == "stablehlo.gather" else OTHER
+    return {"stablehlo.gather": LOOKUP, SCATTER: SEGMENTS}.get(kind, OTHER)
 
 
 def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:

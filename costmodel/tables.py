@@ -25,7 +25,7 @@ from costmodel.listing import Listing
 from costmodel.memorytables import memory_columns
 from costmodel.mesh import Mesh
 from costmodel.roottables import root_columns
-from costmodel.rows import LOOKUP, PRODUCT, EdgeRow, HaloRow, Rows
+from costmodel.rows import LOOKUP, PRODUCT, SEGMENTS, EdgeRow, HaloRow, Rows
 
 FEEDING = 1.15
 """How much longer a TPU takes to read what feeds a product than to stream it."""
@@ -57,9 +57,10 @@ class Tables(NamedTuple):
     device; of a matrix product by factor the side, `flops.BATCH` and others, and the size; of its
     operands `dot_operand`, `dot_width` and `dot_computed`, whether arithmetic inside makes them).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
-    of each result, whether it is a product's or a lookup's, the row that they are added to before
-    that, `part_passes` over what is made of them once they are added up, `part_batch` dimensions of
-    a batch, `part_behind` runs of a loop behind which they may be summed, in elements that are
+    of each result, whether it is a product's, a lookup's or a scatter's (`part_segments`), the row
+    that they are added to before that, `part_cut` the tensor that slices are cut of (or -1),
+    `part_passes` over what is made of them once they are added up, `part_batch` dimensions of a
+    batch, `part_behind` runs of a loop behind which they may be summed, in elements that are
     `part_widened` times as wide.
     Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
@@ -129,6 +130,8 @@ class Tables(NamedTuple):
     part_defined: Ints
     part_product: Ints
     part_lookup: Ints
+    part_segments: Ints
+    part_cut: Ints
     part_before: Ints
     part_passes: Floats
     part_batch: Ints
@@ -331,6 +334,8 @@ def _partial_columns(program: Program, listing: Listing, widened: bool) -> dict[
         "part_defined": ints([b for row in results for _, b in row]),
         "part_product": ints([row[2] == PRODUCT for row in rows]),
         "part_lookup": ints([row[2] == LOOKUP for row in rows]),
+        "part_segments": ints([row[2] == SEGMENTS for row in rows]),
+        "part_cut": ints([row[6] for row in rows]),
         "part_before": ints([row[3] for row in rows]),
         "part_batch": ints([row[4] for row in rows]),
         "part_behind": floats([row[5][0] for row in rows]),

@@ -52,7 +52,11 @@ def copied_beside(program: Program, fusion: Fusion, turns: Turns) -> list[Beside
     arguments = [
         (value, span, 1.0) for value, span in turned_arguments(program, fusion, turns).items()
     ]
-    return arguments + ([] if fusion.policy.around else _pooled(program, fusion))
+    rounded = [
+        (value, (int(fusion.position[first]), int(fusion.position[last])), 0.5)
+        for value, (first, last) in fusion.rounded.items()
+    ]
+    return arguments + (rounded if fusion.policy.around else _pooled(program, fusion))
 
 
 def _pooled(program: Program, fusion: Fusion) -> list[Beside]:

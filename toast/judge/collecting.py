@@ -3,7 +3,8 @@
 Three forms hide what a collective is. An asynchronous pair is its `-start` alone. A TPU splits an
 asynchronous collective over several fusions that each repeat the instruction: only the piece whose
 computation ends in `AsyncCollectiveStart` counts. And a TPU writes a reduce-scatter as a fusion of
-an all-reduce and the dynamic-slice that keeps this device's part.
+an all-reduce and the dynamic-slice that keeps this device's part; of several tensors that it sends
+together, as one of an all-reduce of all and a slice of each.
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ _KINDS: dict[str, Kind] = {
 }
 _PIECE = re.compile(r'"async_collective_fusion_config":\{"flag_start":"(-?\d+)"')
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
-_SCATTERED = frozenset({"dynamic-slice", "fusion"})
-_THROUGH = frozenset({"bitcast", "reshape", "copy", "convert", "transpose"})
+_THROUGH = frozenset({"bitcast", "reshape", "copy", "convert", "transpose", "get-tuple-element"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,19 +90,27 @@ def _is_later_piece(instruction: Instruction) -> bool:
 
 
 def _is_scattered(computation: Computation, reduced: Instruction) -> bool:
-    """Whether the only thing kept of an all-reduce is the slice at the root of its computation."""
-    slice_ = computation.root
-    while slice_.opcode in _THROUGH:
-        behind = computation.operand(slice_, 0)
-        if behind is None:
+    """Whether nothing is kept of an all-reduce but slices that its computation returns.
+
+    Of several tensors that are reduced together each is sliced by itself.
+    """
+    root = computation.root
+    kept = (root,) if root.opcode != "tuple" else map(computation.by_name.get, root.operands)
+    return all(_is_slice_of(computation, result, reduced) for result in kept)
+
+
+def _is_slice_of(
+    computation: Computation, result: Instruction | None, reduced: Instruction
+) -> bool:
+    """Whether a result is what one dynamic-slice keeps of `reduced`, whatever its layout."""
+    sliced = False
+    while result is not None and result.name != reduced.name:
+        if result.opcode == "dynamic-slice":
+            sliced = True
+        elif result.opcode not in _THROUGH:
             return False
-        slice_ = behind
-    if slice_.opcode != "dynamic-slice":
-        return False
-    source = computation.operand(slice_, 0)
-    while source is not None and source.opcode in _THROUGH:
-        source = computation.operand(source, 0)
-    return source is not None and source.name == reduced.name
+        result = computation.operand(result, 0)
+    return sliced and result is not None
 
 
 def _found(run: Run, instruction: Instruction, kind: Kind, mesh: Mesh) -> Found:

@@ -34,6 +34,32 @@ def test_an_all_reduce_whose_whole_is_used_stays_one() -> None:
     assert kinds == [("all_reduce", ("data", "model")), ("all_reduce", ("model",))]
 
 
+def test_tensors_that_are_scattered_together_are_one_reduce_scatter() -> None:
+    """And what is sliced, but used whole as well, is an all-reduce."""
+    rows = found("together")
+    assert {kind: one.axes for kind, one in rows.items()} == {
+        "reduce_scatter": ("data", "model"),
+        "all_reduce": ("model",),
+    }
+    one = rows["reduce_scatter"]
+    assert one.size == 2 * 4 * 1024 * 1024
+    assert one.wire == one.size * 7 / 8
+    assert one.op_name == "jit(step)/transpose(jvp())/dot_general"
+
+
+@pytest.mark.parametrize(
+    ("kept", "changed"),
+    [
+        ("tuple(%dynamic-slice.245, %dynamic-slice.246)", "tuple(%dynamic-slice.245, %input_1)"),
+        ("tuple(%dynamic-slice.245, %dynamic-slice.246)", "tuple(%get-tuple-element.989)"),
+        ("(%get-tuple-element.990, %constant.1035", "(%input_1, %constant.1035"),
+    ],
+)
+def test_tensors_of_which_not_all_are_sliced_are_reduced_whole(kept: str, changed: str) -> None:
+    found = find_collectives(parse(text("together").replace(kept, changed)), MESH)
+    assert [one.kind for one in found] == ["all_reduce", "all_reduce"]
+
+
 def test_the_pieces_of_an_asynchronous_collective_are_one() -> None:
     everything = find_collectives(module("pieces"), MESH)
     assert [one.kind for one in everything] == ["collective_permute", "all_gather"]

@@ -1,0 +1,158 @@
+"""Stacks of f32 that a TPU keeps in 16 bits, and arguments that it rounds whole before a loop.
+
+The stacks are those of the programs that libtpu made of these steps for v5e, v5p and v3: what a
+`while` carries there is bf16 exactly where it is told here. A100 keeps f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from analysis.program import LOOP_BEGIN
+from costmodel.buffers import carried_constants, loop_slots
+from costmodel.fusion import EARLY_TPU, GPU, TPU, Policy, fuse
+from tests.costmodel.texts import TPU as V5E
+from tests.costmodel.texts import Priced
+from tests.modules import analysed
+
+LAYERS, ROWS, NARROW, WIDE = 8, 64, 16, 32
+
+Layer = Callable[[Any, Any], Any]
+Stack = tuple[tuple[int, ...], str]
+
+
+def relu(x: Any, w: Any) -> Any:
+    return x + jax.nn.relu(x @ w["a"]) @ w["b"]
+
+
+def tanh(x: Any, w: Any) -> Any:
+    """The gradient of a tanh needs what it made, and so does that of the weights behind it."""
+    return x + jnp.tanh(x @ w["a"]) @ w["b"]
+
+
+def scaled(x: Any, w: Any) -> Any:
+    """Weights that something else than a product reads too."""
+    return x + jax.nn.relu(x @ (w["a"] * w["a"].sum())) @ w["b"]
+
+
+def training(layer: Layer, dtype: Any = jnp.float32) -> bytes:
+    """A step of a scan over layers with gradients, as text."""
+
+    def loss(ws: Any, x: Any) -> Any:
+        y, _ = jax.lax.scan(lambda x, w: (layer(x, w), None), x, ws)
+        return (y**2).mean()
+
+    def step(ws: Any, x: Any) -> Any:
+        gradients = jax.grad(loss)(ws, x)
+        return jax.tree.map(lambda w, g: w - g * 1e-3, ws, gradients)
+
+    shape = jax.ShapeDtypeStruct
+    ws = {
+        "a": shape((LAYERS, NARROW, WIDE), dtype),
+        "b": shape((LAYERS, WIDE, NARROW), dtype),
+    }
+    return str(jax.jit(step).lower(ws, shape((ROWS, NARROW), dtype)).as_text()).encode()
+
+
+def stacks(data: bytes, policy: Policy = TPU) -> dict[bool, set[tuple[int, ...]]]:
+    """Shapes of the f32 stacks that begin as constants, by whether they are narrow."""
+    program = analysed(data).program
+    narrow = fuse(program, policy).narrow
+    found: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
+    for slot in loop_slots(program):
+        stacked = program.kind(program.makers[slot.yielded]) == "stablehlo.dynamic_update_slice"
+        if stacked and program.constant[slot.init] and program.dtype(slot.body) == "f32":
+            places = (slot.condition, slot.body, slot.yielded, slot.result)
+            assert len({bool(narrow[value]) for value in places}) == 1
+            found[bool(narrow[slot.body])].add(program.shape(slot.body))
+    return found
+
+
+INPUT, HIDDEN = (LAYERS, ROWS, NARROW), (LAYERS, ROWS, WIDE)
+GRADIENTS = {(LAYERS, NARROW, WIDE), (LAYERS, WIDE, NARROW)}
+
+
+@pytest.mark.parametrize("policy", [TPU, EARLY_TPU])
+def test_what_products_alone_read_is_stacked_in_16_bits(policy: Policy) -> None:
+    """Not the gradients, which the update reads as they are."""
+    assert stacks(training(relu), policy) == {True: {INPUT, HIDDEN}, False: GRADIENTS}
+
+
+def test_what_is_stacked_for_something_else_too_stays() -> None:
+    assert stacks(training(tanh)) == {True: {INPUT}, False: {HIDDEN, *GRADIENTS}}
+
+
+def test_a_gpu_stacks_what_it_makes() -> None:
+    assert stacks(training(relu), GPU)[True] == set()
+
+
+def test_what_has_16_bits_already_is_as_it_is() -> None:
+    data = training(relu, jnp.bfloat16)
+    assert not any(stacks(data).values())
+    assert not fuse(analysed(data).program, TPU).rounded
+
+
+def test_results_of_the_program_stay() -> None:
+    """A stack that is returned, or sliced outside of loops for anything but a product."""
+
+    def step(x: Any, w: Any) -> Any:
+        last, seen = jax.lax.scan(lambda x, w: (relu(x, w), x), x, w)
+        return last, seen
+
+    shape = jax.ShapeDtypeStruct
+    w = {"a": shape((LAYERS, NARROW, WIDE), jnp.float32)}
+    w["b"] = shape((LAYERS, WIDE, NARROW), jnp.float32)
+    data = str(jax.jit(step).lower(shape((ROWS, NARROW), jnp.float32), w).as_text()).encode()
+    assert stacks(data) == {True: set(), False: {INPUT}}
+
+
+def test_weights_of_products_are_rounded_once_for_all_loops() -> None:
+    """From the first loop to the end of the last that reads slices of them for products."""
+    program = analysed(training(relu)).program
+    rounded = fuse(program, TPU).rounded
+    begins = program.ops_named(LOOP_BEGIN)
+    ends = [program.makers[slot.result] for slot in loop_slots(program)]
+    a, b, _ = (argument.value for argument in program.arguments)
+    assert rounded == {a: (min(begins), max(ends)), b: (min(begins), max(ends))}
+    assert not fuse(program, GPU).rounded
+
+
+def test_weights_that_something_else_reads_are_not_rounded_for_it() -> None:
+    program = analysed(training(scaled)).program
+    _, b, _ = (argument.value for argument in program.arguments)
+    assert set(fuse(program, TPU).rounded) == {b}
+
+
+def test_the_peak_holds_half_of_such_stacks_and_half_of_the_weights_besides() -> None:
+    wide, narrow = (Priced(training(layer), "a=2", V5E).peak() for layer in (tanh, relu))
+    stacked = 4.0 * LAYERS * ROWS * WIDE
+    # two stacks in 32 bits, against one in 16 and one of a byte for each element
+    assert wide - narrow == pytest.approx(2 * stacked - stacked / 2 - stacked / 4, rel=0.1)
+
+
+def sums_by_node(edges: Any, index: Any, nodes: Any) -> Any:
+    """Nodes that take what their edges send, in every iteration: scatters into zeros."""
+    zeros = jnp.zeros_like(nodes)
+
+    def one(nodes: Any, _: Any) -> Any:
+        return jnp.tanh(zeros.at[index].add(edges) + nodes), None
+
+    return jax.lax.scan(one, nodes, None, length=LAYERS)[0]
+
+
+def test_constants_that_a_loop_passes_on_are_not_sent() -> None:
+    """Zeros that are scattered into are wanted whole, and made so."""
+    shape = jax.ShapeDtypeStruct
+    given = shape((ROWS, NARROW), jnp.float32), shape((ROWS,), jnp.int32)
+    data = str(jax.jit(sums_by_node).lower(*given, given[0]).as_text()).encode()
+    priced = Priced(data, "a=2", V5E)
+    program = priced.evaluator.analysis.program
+    constants = carried_constants(program)
+    assert {program.shape(value) for value in constants.tolist()} >= {(ROWS, NARROW)}
+    sent = priced.sent(((0, 0), 0), ((2, 0), 0))
+    assert sent == {("REDUCE_SCATTER", (0,)): LAYERS * 4 * ROWS * NARROW / 2}
