@@ -30,6 +30,7 @@ from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
 from costmodel.kernelroots import roots
 from costmodel.kernels import reset
+from costmodel.kerneltogether import spared
 from costmodel.mesh import Mesh
 from costmodel.scratch import Scratch
 from costmodel.tables import Tables
@@ -155,6 +156,7 @@ KERNELS = {
     "stored sums": _repeated(unfused_sums),
     "edges": _repeated(edges),
     "halos": _repeated(halos),
+    "sums sent together": _repeated(spared),
     "memory": _repeated(peak_bytes),
 }
 

@@ -20,6 +20,7 @@ from costmodel.kerneljournal import (
     note_collective,
 )
 from costmodel.kernelorders import duration, remember, remember_scattered
+from costmodel.kerneltogether import SCATTERED, WHOLE, remember_sum
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = map(int, Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
@@ -172,6 +173,20 @@ def _is_added(t: Any, s: Any, row: int) -> bool:
 
 
 @inner
+def _remember_sums(t: Any, s: Any, row: int, result: int, scattered: int, summed: int) -> None:
+    """Keep what `reshard` prices of a result's sums."""
+    source, target = t.part_computed[result], t.part_defined[result]
+    _, _, sliced = _changes(t, s, source, target)
+    size = s.local[source]
+    remember_sum(t, s, row, result, SCATTERED, scattered, size)
+    if scattered:
+        size /= t.axes_shards[scattered]
+    if sliced & ~scattered & ~summed:
+        size /= t.axes_shards[sliced & ~scattered & ~summed]
+    remember_sum(t, s, row, result, WHOLE, summed, size)
+
+
+@inner
 def partials(t: Any, s: Any) -> float:
     """Seconds of the collectives at the results of ops; keeps the axes of partial sums."""
     for row in range(len(t.part_weight)):
@@ -184,6 +199,7 @@ def partials(t: Any, s: Any) -> float:
         for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
             computed, defined = t.part_computed[k], t.part_defined[k]
             s.turn_seconds[k], s.cut_axes[k] = 0.0, 0
+            s.sum_axes[k, 0], s.sum_axes[k, 1] = 0, 0
             if reduced and _is_added(t, s, row):
                 continue
             if reduced or not same(t, s, computed, defined):
@@ -195,6 +211,10 @@ def partials(t: Any, s: Any) -> float:
                 remember(t, s, k, row, computed, defined, 1.0, weight)
                 scattered, _ = _taken(t, s, computed, defined, reduced, row)
                 remember_scattered(t, s, k, row, scattered, reduced, s.local[computed])
+                if t.part_together[row] >= 0 and not _is_behind(
+                    t, s, computed, defined, reduced, row
+                ):
+                    _remember_sums(t, s, row, k, scattered, reduced & ~scattered)
         s.part_seconds[row] = spent
     return total(s.part_seconds)
 

@@ -122,7 +122,8 @@ def summed_whole(t: Any, s: Any) -> float:
     spent = 0.0
     for result in range(len(t.part_computed)):
         axes, row = s.cut_axes[result], s.cut_row[result]
-        if axes and s.reduced[row] and _is_summed_whole(t, s, result):
+        s.cut_whole[result] = axes and s.reduced[row] and _is_summed_whole(t, s, result)
+        if s.cut_whole[result]:
             size, weight = s.cut_bytes[result], t.part_weight[row]
             whole = weight * duration(t, ALL_REDUCE, axes, size)
             wire = weight * size * t.axes_wire[ALL_REDUCE, axes]

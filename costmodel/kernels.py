@@ -20,6 +20,7 @@ from costmodel.kernelmemory import peak_bytes
 from costmodel.kernelmoves import edges, halos, partials, unfused_sums
 from costmodel.kernelorders import reorders, summed_whole
 from costmodel.kernelroots import roots
+from costmodel.kerneltogether import spared
 
 BYTES = int(Bound.BYTES)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -160,6 +161,7 @@ def price(t: Any, s: Any) -> tuple[float, float, float]:
     communication = partials(t, s) + edges(t, s) + halos(t, s)
     communication += reorders(t, s)
     communication += summed_whole(t, s)
+    communication -= spared(t, s)
     compute += unfused_sums(t, s) + total(s.local_seconds)
     return compute + _main_memory(t, s, compute), communication, peak_bytes(t, s)
 

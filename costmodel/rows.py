@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,28 @@ from costmodel.fusion import Fusion
 from costmodel.kernelrows import distinct, distinct_rows
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
+from costmodel.together import sent_together
 
-PartialRow = tuple[tuple[int, ...], tuple[tuple[int, int], ...], int, int, int, Behind, int]
-"""(items, (computed, defined) tensor of each result, what makes it, row summed before, how many
-of the first dimensions of a product are of a batch, the loop behind which it may be summed, tensor
-that a TPU cuts slices of)."""
+
+class PartialRow(NamedTuple):
+    """Results that are summed over devices, or laid out otherwise than they are computed.
+
+    `results` are (computed, defined) tensors, `before` is the row that is summed before, or -1,
+    `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
+    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `together` the loop in
+    whose runs it is sent with others, or -1.
+    """
+
+    items: tuple[int, ...]
+    results: tuple[tuple[int, int], ...]
+    maker: int
+    before: int
+    batch: int
+    behind: Behind
+    cut: int
+    together: int
+
+
 OTHER, PRODUCT, LOOKUP, SEGMENTS = range(4)
 """What makes partial sums: a product, a gather whose indexed dimension is sharded, a scatter,
 others."""
@@ -97,11 +114,15 @@ UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
 
 @dataclass(frozen=True, kw_only=True)
 class Partials:
-    """Ops with partial sums, in order, and the number of the row of each; `rows` with weights."""
+    """Ops with partial sums, in order, and the number of the row of each; `rows` with weights.
+
+    `runs` is how often each loop runs; see `together`.
+    """
 
     rows: Counter[PartialRow]
     ops: Ints
     row: Ints
+    runs: Floats
 
     @cached_property
     def of_op(self) -> dict[int, int]:
@@ -121,36 +142,36 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials
     ops = _concerned(program, layouts, summing)
     items, item_start = _items(program, layouts, factors, summing, ops)
     results, value_start = _results(program, layouts, ops)
-    makers = np.array([_maker(name) for name in program.names], dtype=np.int64)[program.op_name]
-    batch = _batches(program, fusion)
+    names = np.array([_maker(name) for name in program.names], dtype=np.int64)
+    makers, batch = names[program.op_name][ops], _batches(program, fusion)[ops]
     loops, loop = _behind(program)
+    together, runs = sent_together(program)
+    loop, together = loop[ops], together[ops]
     cut = _cut(program, layouts)[ops] if fusion.policy.around else np.full(len(ops), -1)
 
     alike, _ = distinct_rows(
         distinct(item_start, items)[0],
         distinct(value_start * 2, results.ravel())[0],
-        makers[ops],
-        batch[ops],
-        loop[ops],
-        cut,
+        *(makers, batch, loop, cut, together),
     )
     leader = _places(program, ops)[added_up(program, fusion.flow)[ops]]
     number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
     rows = [
-        (
-            tuple(items[item_start[n] : item_start[n + 1]].tolist()),
-            tuple(map(tuple, results[value_start[n] : value_start[n + 1]].tolist())),
-            int(makers[ops[n]]),
-            int(number[leader[n]]) if leader[n] >= 0 else -1,
-            int(batch[ops[n]]),
-            loops[loop[ops[n]]],
-            int(cut[n]),
+        PartialRow(
+            items=tuple(items[item_start[n] : item_start[n + 1]].tolist()),
+            results=tuple(map(tuple, results[value_start[n] : value_start[n + 1]].tolist())),
+            maker=int(makers[n]),
+            before=int(number[leader[n]]) if leader[n] >= 0 else -1,
+            batch=int(batch[n]),
+            behind=loops[loop[n]],
+            cut=int(cut[n]),
+            together=int(together[n]),
         )
         for n in first.tolist()
     ]
     weights = np.bincount(number, weights=program.op_trips[ops], minlength=len(rows))
     return Partials(
-        rows=Counter(dict(zip(rows, weights.tolist(), strict=True))), ops=ops, row=number
+        rows=Counter(dict(zip(rows, weights.tolist(), strict=True))), ops=ops, row=number, runs=runs
     )
 
 

@@ -25,7 +25,9 @@ class Scratch(NamedTuple):
     the chip; `reduced[row]` the axes over which a row of the partials has partial sums, and
     `behind[row]` whether they are summed behind a loop; `turn_*` what each move needs of the order
     of axes, and `ahead` [groups, axes, axes] what it is worth to a colour that one axis leads
-    another, `cut_*` which sums are scattered over several axes; see `kernelorders`. `journal`
+    another, `cut_*` which sums are scattered over several axes; see `kernelorders`. `sum_*`
+    [results, 2] what is scattered of each result and what is not, `joint` what is sent together;
+    see `kerneltogether`. `journal`
     [entries, columns], where it has any, tells what was added up, and `noted` how far it is
     written; see `kerneljournal`.
 
@@ -43,10 +45,14 @@ class Scratch(NamedTuple):
     delta: Floats
     reduced: Ints
     behind: NDArray[np.bool_]
+    sum_axes: Ints
+    sum_cost: Floats
+    joint: Floats
     cut_axes: Ints
     cut_row: Ints
     cut_group: Ints
     cut_bytes: Floats
+    cut_whole: NDArray[np.bool_]
     turn_row: Ints
     turn_group: Ints
     turn_stay: Ints
@@ -92,10 +98,14 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         delta=np.zeros((len(tables.event_position) + 1, 2)),
         reduced=np.zeros(len(tables.part_weight), dtype=np.int64),
         behind=np.zeros(len(tables.part_weight), dtype=np.bool_),
+        sum_axes=np.zeros((len(tables.part_computed), 2), dtype=np.int64),
+        sum_cost=np.zeros((len(tables.part_computed), 2, 3)),
+        joint=np.zeros((len(tables.loop_runs), 2, tables.axes_wire.shape[1], 3)),
         cut_axes=np.zeros(len(tables.part_computed), dtype=np.int64),
         cut_row=np.zeros(len(tables.part_computed), dtype=np.int64),
         cut_group=np.zeros(len(tables.part_computed), dtype=np.int64),
         cut_bytes=np.zeros(len(tables.part_computed)),
+        cut_whole=np.zeros(len(tables.part_computed), dtype=np.bool_),
         turn_row=np.zeros(moves, dtype=np.int64),
         turn_group=np.zeros(moves, dtype=np.int64),
         turn_stay=np.zeros(moves, dtype=np.int64),

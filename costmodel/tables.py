@@ -58,10 +58,11 @@ class Tables(NamedTuple):
     operands `dot_operand`, `dot_width` and `dot_computed`, whether arithmetic inside makes them).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's, a lookup's or a scatter's (`part_segments`), the row
-    that they are added to before that, `part_cut` the tensor that slices are cut of (or -1),
-    `part_passes` over what is made of them once they are added up, `part_batch` dimensions of a
-    batch, `part_behind` runs of a loop behind which they may be summed, in elements that are
-    `part_widened` times as wide.
+    that they are added to before that, `part_cut` the tensor that slices of them are cut of (or
+    -1), `part_together` the loop, of `loop_runs`, in which they are sent with others (or -1;
+    `together` are the results of which that is so), `part_passes` over what is made of them once
+    they are added up, `part_batch` dimensions of a batch, `part_behind` runs of a loop behind which
+    they may be summed, in elements that are `part_widened` times as wide.
     Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
@@ -132,6 +133,10 @@ class Tables(NamedTuple):
     part_lookup: Ints
     part_segments: Ints
     part_cut: Ints
+    part_together: Ints
+    loop_runs: Floats
+    together: Ints
+    together_loop: Ints
     part_before: Ints
     part_passes: Floats
     part_batch: Ints
@@ -324,22 +329,28 @@ def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
 def _partial_columns(program: Program, listing: Listing, widened: bool) -> dict[str, Any]:
     """Sums behind a loop are of what it carries if `widened`, else of what the op makes."""
     rows = listing.partials.rows
-    results = [row[1] for row in rows]
+    results = [row.results for row in rows]
+    together = ints([row.together for row in rows])
+    loops = np.repeat(together, [len(row) for row in results])
     return {
         "part_weight": floats(list(rows.values())),
-        "part_item_start": starts([row[0] for row in rows]),
-        "part_item": flat([row[0] for row in rows]),
+        "part_item_start": starts([row.items for row in rows]),
+        "part_item": flat([row.items for row in rows]),
         "part_result_start": starts(results),
         "part_computed": ints([a for row in results for a, _ in row]),
         "part_defined": ints([b for row in results for _, b in row]),
-        "part_product": ints([row[2] == PRODUCT for row in rows]),
-        "part_lookup": ints([row[2] == LOOKUP for row in rows]),
-        "part_segments": ints([row[2] == SEGMENTS for row in rows]),
-        "part_cut": ints([row[6] for row in rows]),
-        "part_before": ints([row[3] for row in rows]),
-        "part_batch": ints([row[4] for row in rows]),
-        "part_behind": floats([row[5][0] for row in rows]),
-        "part_widened": floats([row[5][1] if widened else 1.0 for row in rows]),
+        "part_product": ints([row.maker == PRODUCT for row in rows]),
+        "part_lookup": ints([row.maker == LOOKUP for row in rows]),
+        "part_segments": ints([row.maker == SEGMENTS for row in rows]),
+        "part_cut": ints([row.cut for row in rows]),
+        "part_together": together,
+        "loop_runs": listing.partials.runs,
+        "together": np.flatnonzero(loops >= 0),
+        "together_loop": loops[loops >= 0],
+        "part_before": ints([row.before for row in rows]),
+        "part_batch": ints([row.batch for row in rows]),
+        "part_behind": floats([row.behind[0] for row in rows]),
+        "part_widened": floats([row.behind[1] if widened else 1.0 for row in rows]),
         "part_passes": _passes(program, listing),
     }
 

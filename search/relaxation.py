@@ -40,6 +40,9 @@ class Relaxation:
         self._problem = problem
         evaluator = problem.evaluator
         self._t = evaluator.tables
+        self._sending = self._t._replace(
+            axes_alpha=np.zeros_like(self._t.axes_alpha), launched=np.zeros_like(self._t.launched)
+        )
         self._scratch = evaluator.new_scratch()
         self.decisions = decisions(problem.actions)
         self._units = units_of(evaluator, self.decisions)
@@ -208,7 +211,8 @@ class Relaxation:
                 reduced = self._axes(items, self._tensor_unit[source])
                 if reduced is None:
                     continue
-                seconds = self._seconds(source, target, reduced, row=row)
+                together = t.part_together[row] >= 0
+                seconds = self._seconds(source, target, reduced, row=row, waits=not together)
                 if t.part_before[row] >= 0:
                     seconds[reduced > 0] = 0.0
                 unfused = t.part_passes[row] * self._local[target] / t.bandwidth
@@ -252,15 +256,25 @@ class Relaxation:
         return float(seconds[reference[a], reference[b]]), float(seconds.max())
 
     def _seconds(
-        self, source: int, target: int, reduced: Ints, *, row: int = -1, width: float = 1.0
+        self,
+        source: int,
+        target: int,
+        reduced: Ints,
+        *,
+        row: int = -1,
+        width: float = 1.0,
+        waits: bool = True,
     ) -> Floats:
-        """[strategies of the source's unit, of the target's]: one resharding."""
+        """[strategies of the source's unit, of the target's]: one resharding.
+
+        Where it `waits` for the network by itself; what is sent together with others does not.
+        """
         a, b = self._tensor_unit[source], self._tensor_unit[target]
         out = np.zeros((len(self._costs[a]), len(self._costs[b])))
         if self._none in (a, b):
             return out
         reshards(
-            self._t,
+            self._t if waits else self._sending,
             self._scratch,
             np.array([source, target]),
             np.array([a, b]),

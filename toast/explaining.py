@@ -163,7 +163,7 @@ class Explainer:
                 location=key[5],
                 direction=key[6],
                 group=key[7],
-                count=round(found.count),
+                count=max(1, round(found.count)),
                 bytes=round(found.bytes),
                 seconds=found.seconds,
             )

@@ -102,7 +102,9 @@ def test_runs_are_those_of_the_ops_behind_them(state: tuple[Action, ...]) -> Non
             runs = [float(program.op_trips[ops[0]]) for ops, _ in kernel.sources]
             assert sum(runs) == kernel.runs
     for row in told.collectives:
-        assert sum(runs for _, _, runs in row.sources) == pytest.approx(row.count)
+        alone = pytest.approx(sum(runs for _, _, runs in row.sources))
+        summed = row.kind in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER)
+        assert row.count == alone or (summed and row.count < alone.expected), "sent with others"
 
 
 @cache

@@ -1,0 +1,167 @@
+"""Sums that XLA combines are priced as one; others wait for the network one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.collectives import Kind
+from costmodel.evaluator import CollectiveCost
+from costmodel.explain import explain
+from costmodel.together import ALONE, sent_together
+from tests.costmodel.texts import GPU, TPU, Dim, Priced, main, maps, product
+from tests.modules import analysed
+
+ROWS, WIDTH = 64, 32
+X, Y = f"x:{ROWS}x{WIDTH}xf32", f"y:{ROWS}x{WIDTH}xf32"
+W, V = f"w:{WIDTH}x{WIDTH}xf32", f"v:{WIDTH}x{WIDTH}xf32"
+G, H = f"g:{WIDTH}x{WIDTH}xf32", f"h:{WIDTH}x{WIDTH}xf32"
+GRADIENTS = main(f"{X} {Y}", [product(G, X, Y, (0, 0)), product(H, Y, X, (0, 0))], f"{G} {H}")
+"""Two sums over rows that nothing else needs."""
+P, Q = f"p:{ROWS}x{WIDTH}xf32", f"q:{ROWS}x{WIDTH}xf32"
+R, U = f"r:{ROWS}x{WIDTH}xf32", f"u:{WIDTH}x{WIDTH}xf32"
+CHAIN = main(f"{X} {W} {V} {U}", [product(P, X, W), product(R, X, U), product(Q, P, V)], f"{R} {Q}")
+"""Two sums over the columns of x, of which a third product waits for the first."""
+X_ROWS, X_COLUMNS = (0, 0), (0, 1)
+BYTES = WIDTH * WIDTH * 4
+
+
+def summed(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveCost]:
+    rows = priced.evaluator.collectives(priced.state(*actions))
+    return [row for row in rows if row.kind in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER)]
+
+
+def alone(priced: Priced, size: float) -> float:
+    """Seconds of one all-reduce over the first axis."""
+    t = priced.evaluator.tables
+    lines = t.axes_alpha[Kind.ALL_REDUCE, 1] + t.axes_beta[Kind.ALL_REDUCE, 1] * size
+    return float(lines.min() + t.launched[Kind.ALL_REDUCE])
+
+
+@pytest.mark.parametrize("device", [TPU, GPU])
+def test_gradients_are_sent_together(device: str) -> None:
+    priced = Priced(GRADIENTS, "a=4", device)
+    (row,) = summed(priced, (X_ROWS, 0))
+    assert row.count == pytest.approx(1.0)
+    assert row.bytes == 2 * BYTES * 2 * 3 / 4, "what is sent is sent all the same"
+    assert row.seconds == pytest.approx(alone(priced, 2 * BYTES))
+    assert row.seconds < 2 * alone(priced, BYTES)
+
+
+@pytest.mark.parametrize("device", [TPU, GPU])
+def test_a_sum_that_a_product_waits_for_is_sent_by_itself(device: str) -> None:
+    priced = Priced(CHAIN, "a=4", device)
+    (row,) = summed(priced, (X_COLUMNS, 0))
+    whole = ROWS * WIDTH * 4
+    assert (row.kind, row.count) == (Kind.ALL_REDUCE, 2.0)
+    assert row.seconds == pytest.approx(2 * alone(priced, whole))
+
+
+def test_sums_over_other_axes_are_sent_by_themselves() -> None:
+    u = f"u:{ROWS}x{WIDTH}xf32"
+    lines = [product(G, X, Y, (0, 0)), product(H, u, u, (0, 0))]
+    priced = Priced(main(f"{X} {Y} {u}", lines, f"{G} {H}"), "a=2,b=2", TPU)
+    rows = summed(priced, (X_ROWS, 0), ((2, 0), 1))
+    assert [(row.axes, row.count) for row in rows] == [((0,), 1.0), ((1,), 1.0)]
+
+
+LOOP = f"""
+func.func @main(%x: tensor<{ROWS}x{WIDTH}xf32>, %g: tensor<4x{WIDTH}x{WIDTH}xf32>)
+    -> (tensor<{ROWS}x{WIDTH}xf32>, tensor<4x{WIDTH}x{WIDTH}xf32>) {{
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %four = stablehlo.constant dense<4> : tensor<i32>
+  %r:3 = stablehlo.while(%i = %zero, %a = %x, %s = %g)
+      : tensor<i32>, tensor<{ROWS}x{WIDTH}xf32>, tensor<4x{WIDTH}x{WIDTH}xf32>
+    cond {{
+      %more = stablehlo.compare LT, %i, %four : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %more : tensor<i1>
+    }} do {{
+      %o = stablehlo.dot_general %a, %a, contracting_dims = [0] x [0]
+        : (tensor<{ROWS}x{WIDTH}xf32>, tensor<{ROWS}x{WIDTH}xf32>) -> tensor<{WIDTH}x{WIDTH}xf32>
+      %e = stablehlo.dot_general %a, %a, contracting_dims = [0] x [0]
+        : (tensor<{ROWS}x{WIDTH}xf32>, tensor<{ROWS}x{WIDTH}xf32>) -> tensor<{WIDTH}x{WIDTH}xf32>
+      %n = stablehlo.dot_general %a, %e, contracting_dims = [1] x [0]
+        : (tensor<{ROWS}x{WIDTH}xf32>, tensor<{WIDTH}x{WIDTH}xf32>) -> tensor<{ROWS}x{WIDTH}xf32>
+      %b = stablehlo.reshape %o : (tensor<{WIDTH}x{WIDTH}xf32>) -> tensor<1x{WIDTH}x{WIDTH}xf32>
+      %t = stablehlo.dynamic_update_slice %s, %b, %i, %zero, %zero
+        : (tensor<4x{WIDTH}x{WIDTH}xf32>, tensor<1x{WIDTH}x{WIDTH}xf32>, tensor<i32>, tensor<i32>,
+           tensor<i32>) -> tensor<4x{WIDTH}x{WIDTH}xf32>
+      %j = stablehlo.add %i, %one : tensor<i32>
+      stablehlo.return %j, %n, %t
+        : tensor<i32>, tensor<{ROWS}x{WIDTH}xf32>, tensor<4x{WIDTH}x{WIDTH}xf32>
+    }}
+  return %r#1, %r#2 : tensor<{ROWS}x{WIDTH}xf32>, tensor<4x{WIDTH}x{WIDTH}xf32>
+}}
+""".encode()
+
+
+def test_what_a_later_run_of_a_loop_multiplies_is_sent_by_itself() -> None:
+    """`o` is only stacked; `e` is multiplied, and what comes of that in the next run."""
+    program = analysed(LOOP).program
+    loop, runs = sent_together(program)
+    stacked, needed, product_of_it = program.ops_named("stablehlo.dot_general")
+    assert runs.tolist() == [1.0, 4.0]
+    assert [loop[op] for op in (stacked, needed, product_of_it)] == [1, ALONE, ALONE]
+    assert loop[program.ops_named("return")[0]] in (0, ALONE)
+
+
+def test_sums_of_a_loop_are_sent_in_each_of_its_runs() -> None:
+    priced = Priced(LOOP, "a=4", GPU)
+    (row,) = summed(priced, (X_ROWS, 0))
+    assert row.count == 8.0, "one stacked, one needed, four times"
+
+
+LAYERS = 3
+DEEP_X = f"x:{ROWS}x{WIDTH}xf32"
+STATES = st.lists(
+    st.tuples(st.tuples(st.integers(0, LAYERS), st.integers(0, 1)), st.integers(0, 1)), max_size=4
+)
+
+
+def deep() -> bytes:
+    """A chain of products and the gradient of each of its weights."""
+    shape, weight = f"{ROWS}x{WIDTH}xf32", f"{WIDTH}x{WIDTH}xf32"
+    weights = [f"w{n}:{weight}" for n in range(LAYERS)]
+    lines, last = [], DEEP_X
+    for n, given_weight in enumerate(weights):
+        lines += [
+            product(f"h{n}:{shape}", last, given_weight),
+            maps("tanh", f"a{n}:{shape}", f"h{n}"),
+        ]
+        lines.append(product(f"g{n}:{weight}", last, f"a{n}:{shape}", (0, 0)))
+        last = f"a{n}:{shape}"
+    made = " ".join(f"g{n}:{weight}" for n in range(LAYERS))
+    return main(" ".join([DEEP_X, *weights]), lines, f"{made} {last}")
+
+
+@given(STATES, st.sampled_from([TPU, GPU]))
+@settings(deadline=None, max_examples=25)
+def test_sending_together_never_takes_longer_and_sends_as_much(
+    actions: list[tuple[Dim, int]], device: str
+) -> None:
+    priced = Priced(deep(), "a=2,b=2", device)
+    evaluator, state = priced.evaluator, priced.state(*actions)
+    together = evaluator.collectives(state)
+    cost = evaluator.cost(state)
+    assert sum(row.seconds for row in together) == pytest.approx(cost.communication)
+    told = explain(evaluator, state).collectives
+    assert sum(row.seconds for row in told) == pytest.approx(cost.communication)
+    apart = evaluator.tables._replace(
+        together=np.zeros(0, dtype=np.int64), together_loop=np.zeros(0, dtype=np.int64)
+    )
+    evaluator.tables = evaluator.folded = apart
+    alone = evaluator.cost(state)
+    assert cost.communication <= alone.communication * (1 + 1e-12)
+    sent = {(row.kind, row.axes): row.bytes for row in evaluator.collectives(state)}
+    assert {(row.kind, row.axes): row.bytes for row in together} == pytest.approx(sent)
+    assert (cost.peak, cost.compute) == (alone.peak, alone.compute)
+
+
+def test_the_gradients_of_layers_are_one_collective() -> None:
+    (row,) = summed(Priced(deep(), "a=4", TPU), (X_ROWS, 0))
+    assert row.kind is Kind.ALL_REDUCE
+    assert row.count == pytest.approx(1.0)
+    assert row.bytes == LAYERS * BYTES * 2 * 3 / 4
