@@ -29,8 +29,8 @@ class PartialRow(NamedTuple):
 
     `results` are (computed, defined) tensors, `before` is the row that is summed before, or -1,
     `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
-    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `together` the loop in
-    whose runs it is sent with others, or -1.
+    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `together` the loop
+    in whose runs it is sent with others, or -1.
     """
 
     items: tuple[int, ...]
