@@ -129,18 +129,31 @@ def keep_text(text: str, key: str, hlo: Path) -> None:
 
 
 def judged(
-    module: bytes, key: str, mesh: Mesh, *, hlo: Path | None = None, deadline_s: float = 900.0
+    module: bytes,
+    key: str,
+    mesh: Mesh,
+    *,
+    hlo: Path | None = None,
+    deadline_s: float = 900.0,
+    memory_only: bool = False,
 ) -> Record:
     """What the compiler makes of a module, as `compiled`, or why it made nothing, as `error`.
 
-    The last word of `key` is the target; `hlo` keeps the text as `run_cases` does. Raises
-    InvalidRequest where the compiler for the target is not there: it is not for the next case.
+    The last word of `key` is the target; `hlo` keeps the text as `run_cases` does. With
+    `memory_only` a TPU's compiler is ended once it has laid memory out. Raises InvalidRequest where the compiler for the target is not there: it is not for the next case.
     """
     target = Target.parse(key.rpartition(" ")[2])
     with tempfile.TemporaryDirectory(prefix="toast-accuracy-") as name:
         text = Path(name) / "compiled.hlo"
         try:
-            verdict = judge(module, target, mesh, deadline_s=deadline_s, keep_hlo=text)
+            verdict = judge(
+                module,
+                target,
+                mesh,
+                memory_only=memory_only and target.chip.platform == "tpu",
+                deadline_s=deadline_s,
+                keep_hlo=text,
+            )
         except InvalidRequest:
             raise
         except ToastError as error:

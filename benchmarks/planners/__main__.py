@@ -47,7 +47,11 @@ def _run(options: argparse.Namespace) -> int:
     count = run_cases(
         wanted.cases(),
         options.data,
-        limits=Limits(compile=options.compile_seconds, peer=options.peer_seconds),
+        limits=Limits(
+            compile=options.compile_seconds,
+            peer=options.peer_seconds,
+            memory_only=options.memory_only,
+        ),
         limit=options.limit,
         seconds=options.time_limit,
         hlo=options.hlo,
@@ -88,6 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, help="compile at most this many cases")
     parser.add_argument("--compile-seconds", type=float, default=300.0, help="of one compile")
     parser.add_argument("--peer-seconds", type=float, default=400.0, help="of the peer")
+    parser.add_argument(
+        "--memory-only", action="store_true", help="of a TPU plan ask no more than whether it fits"
+    )
     parser.add_argument("--hlo", type=Path, help="keep the compiled HLO in this directory")
     return parser
 

@@ -34,6 +34,7 @@ class Result:
     compute: float | None = None
     bytes: int | None = None
     fits: bool = False
+    memory_only: bool = False
     error: str = ""
 
     @classmethod
@@ -51,6 +52,7 @@ class Result:
             compute=verdict.compute_seconds,
             bytes=verdict.needed_bytes,
             fits=verdict.refusal is None,
+            memory_only=verdict.memory_only and verdict.refusal is None,
         )
 
     @property

@@ -28,10 +28,15 @@ PLAN_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds that a compile and that the peer, whose planner is in its compiler, may take."""
+    """Seconds that a compile and that the peer, whose planner is in its compiler, may take.
+
+    With `memory_only` a TPU's compiler is ended once it has laid memory out, which takes seconds
+    where code takes an hour: a plan is then known to fit or not, and has no time.
+    """
 
     compile: float = 300.0
     peer: float = 400.0
+    memory_only: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,8 +83,14 @@ class Runner:
         known = self.verdicts.get((case.target, name))
         if known is not None:
             return {"same_as": known["key"], "compiled": known["compiled"]}
-        mesh, seconds = Mesh.parse(case.mesh), self.limits.compile
-        found = judged(module, case.key, mesh, hlo=self.hlo, deadline_s=seconds)
+        found = judged(
+            module,
+            case.key,
+            Mesh.parse(case.mesh),
+            hlo=self.hlo,
+            deadline_s=self.limits.compile,
+            memory_only=self.limits.memory_only,
+        )
         if "compiled" in found:
             self.verdicts[case.target, name] = {"key": case.key} | found
         return found
@@ -132,10 +143,13 @@ def run_cases(
 
     So are the plans named `again`, and with `failed` what failed or did not finish.
 
-    A module that some case has compiled before is not compiled again.
+    A module that some case has compiled before is not compiled again. What was compiled for its
+    memory alone is not done for any other run.
     """
     warm_kernels()
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in read_records(path)]
+    if not limits.memory_only:
+        rows = [row for row in rows if not row.get("compiled", {}).get("memory_only")]
     verdicts = {
         (row["target"], row["module"]): row for row in rows if "compiled" in row and "module" in row
     }

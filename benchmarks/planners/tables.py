@@ -149,7 +149,8 @@ def every(matches: Sequence[Match]) -> str:
             moving = None if one.seconds is None else one.seconds - (one.compute or 0.0)
             milliseconds = [_milli(value) for value in (one.seconds, one.compute, moving)]
             size = "" if one.bytes is None else f"{one.bytes / 2**20:,.0f}"
-            fits = one.error.replace("|", "/") or ("yes" if one.fits else "refused")
+            known = "yes, not timed" if one.memory_only else "yes" if one.fits else "refused"
+            fits = one.error.replace("|", "/") or known
             rows.append([*match.place, _name(one), spent, *milliseconds, size, fits])
     header = ("plan", "planner s", "step ms", "computing", "moving", "MiB a device", "fits")
     return table(("target", "program", "mesh", *header), rows)

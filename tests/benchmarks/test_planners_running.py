@@ -47,14 +47,23 @@ class Compiler:
     compiled: list[bytes] = field(default_factory=list)
     refuses: bool = False
     deadlines: set[float] = field(default_factory=set)
+    memory_only: list[bool] = field(default_factory=list)
 
     def judge(self, module: bytes, target: Target, mesh: Mesh, **options: Any) -> Verdict:
         self.compiled.append(module)
         self.deadlines.add(options["deadline_s"])
+        alone = options["memory_only"]
+        self.memory_only.append(alone)
         if self.refuses:
             raise EngineCrashed("a failed check")
         memory = Memory(argument=1, output=2, temp=3, alias=0, peak=4)
-        return Verdict(target=str(target), devices=mesh.devices, memory=memory, compute_seconds=0.1)
+        return Verdict(
+            target=str(target),
+            devices=mesh.devices,
+            memory=memory,
+            compute_seconds=None if alone else 0.1,
+            memory_only=alone,
+        )
 
 
 @pytest.fixture
@@ -237,3 +246,22 @@ def test_all_is_every_step_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_names_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["run", "--models", "nonsense"]) == 2
     assert "unknown: nonsense" in capsys.readouterr().err
+
+
+def test_what_was_compiled_for_its_memory_alone_is_compiled_for_its_time_later(
+    compiler: Compiler, tmp_path: Path
+) -> None:
+    one = [case("manual:data")]
+    alone = Limits(compile=7.0, peer=8.0, memory_only=True)
+    assert run_cases(one, tmp_path, limits=alone) == 1
+    assert run_cases(one, tmp_path, limits=alone) == 0
+    assert run_cases(one, tmp_path, limits=LIMITS) == 1
+    assert run_cases(one, tmp_path, limits=alone) == 0
+    assert compiler.memory_only == [True, False]
+    first, last = (row["compiled"] for row in rows(tmp_path))
+    assert (first["memory"], first["compute_seconds"]) == (last["memory"], None)
+
+
+def test_a_gpu_compiler_is_not_ended_early(compiler: Compiler, tmp_path: Path) -> None:
+    run_cases([case("manual:data", target="a100:8")], tmp_path, limits=Limits(memory_only=True))
+    assert compiler.memory_only == [False]
