@@ -140,7 +140,8 @@ def judged(
     """What the compiler makes of a module, as `compiled`, or why it made nothing, as `error`.
 
     The last word of `key` is the target; `hlo` keeps the text as `run_cases` does. With
-    `memory_only` a TPU's compiler is ended once it has laid memory out. Raises InvalidRequest where the compiler for the target is not there: it is not for the next case.
+    `memory_only` a TPU's compiler is ended once it has laid memory out. Raises InvalidRequest where
+    the compiler for the target is not there: it is not for the next case.
     """
     target = Target.parse(key.rpartition(" ")[2])
     with tempfile.TemporaryDirectory(prefix="toast-accuracy-") as name:
