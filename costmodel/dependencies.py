@@ -65,7 +65,7 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
             len(halo),
             _pairs((halo, item_unit[c["halo_item"]]), (halo, tensor_unit[c["halo_tensor"]])),
         ),
-        (len(live), _pairs((live, tensor_unit[c["live_tensor"]]))),
+        (len(live), _of_live(c, partials, tensor_unit)),
         (
             len(kind),
             _pairs(
@@ -74,6 +74,23 @@ def _tables(c: Columns, item_unit: Ints, tensor_unit: Ints) -> list[tuple[int, I
         ),
         (len(added), _summed(c["sum_row"], c["sum_tensor"], partials, tensor_unit)),
     ]
+
+
+def _of_live(c: Columns, partials: Ints, tensor_unit: Ints) -> Ints:
+    """The pairs of buffers; of what waits also those of the gradient and what it is made of."""
+    guards = np.arange(len(c["guard_row"]))
+    waiting = np.concatenate(
+        [
+            _pairs(
+                (guards, tensor_unit[c["guard_tensor"]]),
+                (_rows(c["guard_start"]), tensor_unit[c["guard_kept"]]),
+            ),
+            _through(c["guard_row"], partials),
+        ]
+    )
+    own = _pairs((np.arange(len(c["live_tensor"])), tensor_unit[c["live_tensor"]]))
+    guard = np.where(c["live_guard"] >= 0, c["live_guard"] // 2, -1)
+    return np.concatenate([own, _through(guard, waiting)])
 
 
 def _of_roots(c: Columns, tensor_unit: Ints) -> Ints:

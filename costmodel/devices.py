@@ -79,7 +79,9 @@ class Device:
     figure. `sums_whole` tells of a TPU whether its compiler sums whole what would be scattered over
     all devices, `early` whether it stores what is reduced as the product made it. `on_chip_buffers`
     is how much of `on_chip_bytes` the compiler gives to what kernels leave for others,
-    `on_chip_sent` whether collectives may read and write there.
+    `on_chip_sent` whether collectives may read and write there. `in_blocks` tells of a TPU whether
+    its compiler convolves few images at once block by block, `sums_late` whether it gathers
+    beside gradients of kernels, which then wait to be scattered as long as there is memory.
     """
 
     name: str
@@ -103,6 +105,8 @@ class Device:
     sums_whole: bool = False
     on_chip_buffers: int = 0
     on_chip_sent: bool = False
+    in_blocks: bool = False
+    sums_late: bool = False
 
     @property
     def plannable_bytes(self) -> int:

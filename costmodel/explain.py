@@ -19,6 +19,7 @@ from costmodel.kerneljournal import (
     COUNT,
     DETAIL,
     KIND,
+    LATE,
     MEMORY,
     PLACE,
     ROW,
@@ -114,7 +115,8 @@ class Held:
     `why` is `BASE` (an argument), `LIVE` (a buffer, `value` stands for it), `COPY` (resharded for
     `uses`), `SUM` (partial sums) or `SUMMED` (what they add up to). `tensor` numbers
     `layouts.tensors`, `shape` is that of one device; the elements may be narrower. `short` where
-    it is small and short-lived enough for the memory on the chip.
+    it is small and short-lived enough for the memory on the chip, `late` where it is there only as
+    far as there is memory.
     """
 
     value: int
@@ -126,6 +128,7 @@ class Held:
     first: int
     last: int
     short: bool
+    late: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +184,12 @@ class _Explainer:
             kernels=tuple(self._kernel(row) for row in self._of(_KERNELS)),
             collectives=tuple(self._collective(row) for row in self._of(_COLLECTIVES)),
             all_held=lambda: self._all_held(memory),
-            alive=tuple(sorted(_in_main_memory(there, on_chip), key=lambda one: -one.bytes)),
+            alive=tuple(
+                sorted(
+                    _with_room(_in_main_memory(there, on_chip), self._tables.crowded),
+                    key=lambda one: -one.bytes,
+                )
+            ),
             on_chip=on_chip,
             timeline=timeline,
             position=position,
@@ -294,7 +302,8 @@ class _Explainer:
                 bytes=float(row[SIZE]) / len(values),
                 first=int(row[KIND]),
                 last=int(row[DETAIL]),
-                short=bool(row[SHORT]),
+                short=row[SHORT] == 1,
+                late=row[SHORT] == LATE,
             )
             for value in values
         ]
@@ -312,8 +321,11 @@ class _Explainer:
     def _timeline(self) -> Floats:
         """Bytes at each position, from the journal."""
         memory = self._journal[np.isin(self._journal[:, TABLE], MEMORY)]
-        short = self._alive(memory[memory[:, SHORT] > 0.0])
-        return self._alive(memory) - np.minimum(short, self._tables.on_chip_buffers)
+        late = memory[:, SHORT] == LATE
+        short = self._alive(memory[memory[:, SHORT] == 1.0])
+        there = self._alive(memory[~late]) - np.minimum(short, self._tables.on_chip_buffers)
+        full: Floats = np.minimum(there + self._alive(memory[late]), self._tables.crowded)
+        return np.maximum(there, full)
 
     def _alive(self, memory: Floats) -> Floats:
         """Bytes of these entries of the journal at each position."""
@@ -332,4 +344,16 @@ def _in_main_memory(held: Sequence[Held], on_chip: float) -> list[Held]:
         on_chip -= there
         if there < one.bytes:
             found.append(replace(one, bytes=one.bytes - there))
+    return found
+
+
+def _with_room(held: Sequence[Held], most: float) -> list[Held]:
+    """What is there where what is late has the memory, of `most` bytes, that all else leaves."""
+    found = [one for one in held if not one.late]
+    room = max(0.0, most - sum(one.bytes for one in found))
+    for one in sorted((one for one in held if one.late), key=lambda one: -one.bytes):
+        there = min(one.bytes, room)
+        room -= there
+        if there > 0.0:
+            found.append(replace(one, bytes=there))
     return found

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from analysis.compiled import entry, inner
 from analysis.program import Floats, Ints
 
@@ -85,6 +87,53 @@ def _measure(t: Any, s: Any, tensor: int) -> None:
         else:
             size *= t.dim_size[d]
     s.local[tensor] = size
+    s.stored[tensor] = size if t.tensor_image[tensor, 0] < 0 else _in_tiles(t, s, tensor, size)
+
+
+@inner
+def _side(t: Any, s: Any, tensor: int, dim: int) -> int:
+    """A dimension of a tensor on one device."""
+    d = t.tensor_start[tensor] + dim
+    n = s.shards[t.dim_item[d]] if t.dim_item[d] >= 0 else 1
+    return int((t.dim_size[d] + n - 1) // n)
+
+
+@inner
+def _up(number: int, part: int) -> int:
+    """A number rounded up to whole parts."""
+    return (number + part - 1) // part * part
+
+
+@inner
+def _rows(number: int, most: int) -> int:
+    """A number rounded up to the rows of a tile, of which few take a lower one."""
+    rows = 1
+    while rows < min(number, most):
+        rows *= 2
+    return _up(number, rows)
+
+
+@inner
+def _in_tiles(t: Any, s: Any, tensor: int, size: float) -> float:
+    """The bytes of an image in tiles, of channels by batch or of batch by channels.
+
+    Fewer than fill the rows of a tile are convolved in as many blocks of pixels as a tile has rows,
+    each with some of its neighbour's. Then they are part of the batch, and fill the rows.
+    """
+    image = t.tensor_image[tensor]
+    batch, channels = _side(t, s, tensor, image[0]), 1
+    for dim in range(image[2], image[3]):
+        channels *= _side(t, s, tensor, dim)
+    rows, columns = t.tile_rows, t.tile_columns
+    pixels, halo = _side(t, s, tensor, image[1]), image[4]
+    block = (pixels + halo + rows - 1) // rows
+    if batch < rows and 0 < halo <= block and t.in_blocks > 0.0:
+        size *= rows * block / pixels * (t.in_blocks + image[5])
+        batch *= rows
+    tiled = min(
+        _rows(batch, rows) * _up(channels, columns), _rows(channels, rows) * _up(batch, columns)
+    )
+    return np.ceil(size * tiled / (batch * channels))
 
 
 @entry

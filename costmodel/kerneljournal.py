@@ -55,7 +55,8 @@ TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS = range(8)
 """The columns of the journal. `kind` and `detail` are a bound, a collective and its axes, or the
 first and last position of memory; `size` is bytes; all three are counted `count` times."""
 COLUMNS, SHORT = 8, PLACE
-"""Of memory the place is 1 where it may be on the chip."""
+"""Of memory the place is 1 where it may be on the chip, `LATE` where it waits if there is room."""
+LATE = 2
 
 ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED = (
     int(entry) for entry in Entry

@@ -3,6 +3,10 @@
 A compiler with memory on the chip to give away (`on_chip_buffers`) keeps there what is small and
 soon read for the last time: main memory holds what is left of that. Where collectives may not
 read or write there, their sides are not part of it, and results of the program never are.
+
+Gradients of kernels that wait to be summed do so themselves, or what they are made of stays
+(`waiting`). A compiler that gathers kernels beside them (`crowded`) computes all and lets them wait
+while there is memory: those of which less would stay are counted besides, up to all that there is.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import numpy as np
 from analysis.compiled import inner
 from costmodel.dependencies import KINDS, LIVES, SUMS
 from costmodel.kernelchanges import is_stale
-from costmodel.kerneljournal import BASE, COPY, LIVE, SUM, SUMMED, note
+from costmodel.kerneljournal import BASE, COPY, LATE, LIVE, SUM, SUMMED, note
 from costmodel.kernelmoves import is_narrow, same
 
 SOON = 64
@@ -89,7 +93,7 @@ def _add_copies(t: Any, s: Any) -> None:
                     until = max(until, t.copy_end[other])
                     narrow = narrow and is_narrow(t, t.copy_narrow[other])
             s.copy_from[row], s.copy_to[row] = begin, end
-            size = s.local[t.copy_tensor[row]] * (0.5 if narrow else 1.0)
+            size = s.stored[t.copy_tensor[row]] * (0.5 if narrow else 1.0)
             piece = _sent(t, size) if until - at <= SOON else np.inf
             size *= t.copy_count[group]
             _hold(t, s, s.copy_held, COPY, row, begin, end, size, piece)
@@ -124,6 +128,42 @@ def _add_sums(t: Any, s: Any) -> None:
 
 
 @inner
+def _stays(t: Any, s: Any, guard: int) -> bool:
+    """Whether a gradient that waits does so itself, or what it is made of stays."""
+    gradient, instead = guard // 2, guard % 2 == 1
+    if not s.reduced[t.guard_row[gradient]]:
+        return False
+    made = 0.0
+    for k in range(t.guard_start[gradient], t.guard_start[gradient + 1]):
+        made += s.stored[t.guard_kept[k]] * t.guard_width[k]
+    return bool((s.local[t.guard_tensor[gradient]] > made) == instead)
+
+
+@inner
+def _is_scattered(t: Any, s: Any, gradient: int) -> bool:
+    """Whether the sums of a gradient are, so that kernels are gathered, beside gradients."""
+    row = t.guard_row[gradient]
+    left = s.local[t.part_defined[t.part_result_start[row]]]
+    return bool(s.reduced[row] and left < s.local[t.guard_tensor[gradient]])
+
+
+@inner
+def _wait(t: Any, s: Any, row: int, size: float) -> None:
+    """Count what waits, and of what need not wait itself what does where there is memory."""
+    first, last, guard = t.live_from[row], t.live_to[row], t.live_guard[row]
+    stays = _stays(t, s, guard)
+    _hold(t, s, s.live_held, LIVE, row, first, last, size if stays else 0.0, np.inf)
+    late = 0.0
+    if t.crowded > 0.0 and guard % 2 == 0 and not stays and _is_scattered(t, s, guard // 2):
+        late = size
+        note(s.journal, s.noted, LIVE, row, LATE, first, last, 1.0, size, 0.0)
+    if late != s.live_held[row, 2]:
+        s.delta[first, 2] += late - s.live_held[row, 2]
+        s.delta[last + 1, 2] -= late - s.live_held[row, 2]
+        s.live_held[row, 2] = late
+
+
+@inner
 def peak_bytes(t: Any, s: Any) -> float:
     """The most bytes that main memory holds at once on one device."""
     base, last = 0.0, len(t.event_position) - 2
@@ -134,15 +174,20 @@ def peak_bytes(t: Any, s: Any) -> float:
     for row in range(len(t.live_tensor)):
         if not is_stale(t, s, LIVES, row):
             continue
-        size = s.local[t.live_tensor[row]] * t.live_width[row]
+        size = s.stored[t.live_tensor[row]] * t.live_width[row]
+        if t.live_guard[row] >= 0:
+            _wait(t, s, row, size * t.live_count[row])
+            continue
         piece = size if t.live_short[row] else np.inf
         size *= t.live_count[row]
         _hold(t, s, s.live_held, LIVE, row, t.live_from[row], t.live_to[row], size, piece)
     _add_copies(t, s)
     _add_sums(t, s)
-    peak, alive, short = 0.0, 0.0, 0.0
+    peak, alive, short, late = base, base, 0.0, 0.0
     for event in range(len(s.delta)):
         alive += s.delta[event, 0]
         short += s.delta[event, 1]
-        peak = max(peak, alive - min(short, t.on_chip_buffers))
-    return base + peak
+        late += s.delta[event, 2]
+        there = alive - min(short, t.on_chip_buffers)
+        peak = max(peak, there, min(there + late, t.crowded))
+    return peak

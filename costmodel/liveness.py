@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.program import Floats, Ints, Program
+from analysis.program import Ints, Program
 from costmodel.buffers import Buffers, reusing_results
 from costmodel.columns import floats, ints, spans
 from costmodel.edges import Edges, Widths, reduced
 from costmodel.flow import Bools
 from costmodel.fusion import Fusion
+from costmodel.held import Guards, Held, joined
+from costmodel.images import kernel_gradients
 from costmodel.kernelchains import hand_over
 from costmodel.kernelfusion import spread_spans
 from costmodel.kernelrows import distinct_rows
@@ -21,22 +23,7 @@ from costmodel.layouts import Layouts
 from costmodel.roles import Role
 from costmodel.rows import Partials
 from costmodel.turned import Turns, copied_beside, inside_kernels
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """Buffers, by the `value` that stands for each, with its tensor, over [first, last].
-
-    `width` is the part of its bytes that is stored; `inner` tells that it is no result of the
-    program.
-    """
-
-    value: Ints
-    tensor: Ints
-    first: Ints
-    last: Ints
-    width: Floats
-    inner: Bools
+from costmodel.waiting import guards_of, waiting, waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +60,14 @@ class Copies:
 class Intervals:
     """`base` tensors (arguments) live throughout; `live` and `copies` over positions.
 
-    `live` are buffers, and last what a compiler keeps besides because of the way that elements lie
-    in memory. For a moment each there are `sums`, before they are added up over devices.
+    `live` are buffers, then what a compiler keeps besides because of the way that elements lie
+    in memory, then what waits (`guards`). For a moment each there are `sums`, before they are added
+    up over devices.
     """
 
     base: Counter[int]
     live: Held
+    guards: Guards
     copies: Copies
     sums: Sums
     positions: int
@@ -103,9 +92,11 @@ def live_intervals(
     if not fusion.policy.around:
         inside[:] = False
     low, high = _roots_of_ops(program, fusion)
+    live, guards = _live(program, layouts, fusion, partials, reused, inside, turns)
     return Intervals(
         base=Counter(int(layouts.value_tensor[value]) for value in arguments),
-        live=_live(program, layouts, fusion, reused, inside, turns),
+        live=live,
+        guards=guards,
         copies=_copies(program, layouts, wanted, widths, low, high),
         sums=_sums(program, layouts, fusion, partials, inside, high, reused),
         positions=program.ops + 1,
@@ -122,12 +113,13 @@ def _live(
     program: Program,
     layouts: Layouts,
     fusion: Fusion,
+    partials: Partials,
     reused: dict[int, int],
     inside: Bools,
     turns: Turns,
-) -> Held:
-    """Buffers, and what is held besides."""
-    values, first, last = _buffer_spans(program, fusion, reused)
+) -> tuple[Held, Guards]:
+    """Buffers, what is held besides, and what waits."""
+    owner, values, first, last = _buffer_spans(program, fusion, reused)
     arguments = [argument.value for argument in program.arguments]
     own = ~(_flags(program.values, [*arguments, *reused]) | inside)[values]
     values, first, last = values[own], first[own], last[own]
@@ -136,14 +128,20 @@ def _live(
     begins, ends = (ints([span[side] for _, span, _ in beside]) for side in (0, 1))
     held = np.concatenate([values, others])
     width = np.where(fusion.narrow[values], 0.5, 1.0)
-    return Held(
+    buffers = Held(
         value=held,
         tensor=layouts.value_tensor[held],
         first=np.concatenate([first, begins]),
         last=np.concatenate([last, ends]),
         width=np.concatenate([width, floats([width for _, _, width in beside])]),
         inner=np.concatenate([last != program.ops, np.zeros(len(others), dtype=np.bool_)]),
+        guard=np.full(len(held), -1),
     )
+    there = np.full(program.values, -1)
+    there[values] = last
+    found = waits(program, fusion, owner, there)
+    guards = guards_of(program, layouts, fusion, partials, found)
+    return joined(buffers, waiting(program, found, guards)), guards
 
 
 def _sums(
@@ -194,10 +192,18 @@ def _written_over(program: Program, fusion: Fusion, reused: dict[int, int]) -> B
 
 
 def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
-    """First and last position of each value; results of `main` live to the end."""
+    """First and last position of each value; results of `main` live to the end.
+
+    A gradient of a convolution's kernel that is updated with it inside one kernel is computed when
+    it can be, as it has to be summed over devices first.
+    """
     first = fusion.position[program.value_op]
     last, roots = first.copy(), fusion.roots
-    at = fusion.position[roots.ops][roots.rows(roots.read_start)]
+    at = fusion.position[roots.ops]
+    if fusion.policy.around:
+        gradients = np.isin(roots.dots, kernel_gradients(program))
+        at[roots.rows(roots.dot_start)[gradients]] = fusion.position[roots.dots[gradients]]
+    at = at[roots.rows(roots.read_start)]
     np.maximum.at(last, program.use_value[roots.reads], at)
     last[program.use_value[ints([result.use for result in program.results])]] = program.ops
     return first, last
@@ -205,8 +211,8 @@ def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
 
 def _buffer_spans(
     program: Program, fusion: Fusion, reused: dict[int, int]
-) -> tuple[Ints, Ints, Ints]:
-    """Each buffer, by the value that stands for it, and its first and last position."""
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """By value what stands for its buffer; each such value, its first and last position."""
     first, last = _spans(program, fusion)
     owner = Buffers(program, last).owners()
     kept = ints(list(reused))
@@ -217,7 +223,7 @@ def _buffer_spans(
     begins, ends = np.full(len(firsts), program.ops), np.full(len(firsts), -1)
     np.minimum.at(begins, number, first[written])
     np.maximum.at(ends, number, last[written])
-    return owner[written[firsts]], begins, ends
+    return owner, owner[written[firsts]], begins, ends
 
 
 def _handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> Ints:

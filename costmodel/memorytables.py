@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.program import Ints
-from costmodel.columns import floats, ints, spans
+from costmodel.columns import floats, ints, spans, starts
+from costmodel.held import Guards, Held
 from costmodel.kernelmemory import SOON
 from costmodel.kernelrows import distinct, distinct_rows
-from costmodel.liveness import Copies, Held, Intervals, Sums
+from costmodel.liveness import Copies, Intervals, Sums
 
 
 def memory_columns(intervals: Intervals) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
         "base_count": floats(list(intervals.base.values())),
         "event_position": bounds,
         **_live_columns(intervals.live, events, bounds),
+        **_guard_columns(intervals.guards),
         **_sum_columns(intervals.sums, events, bounds),
         **_copy_columns(intervals.copies, events, bounds),
     }
@@ -39,6 +41,19 @@ def _live_columns(live: Held, events: Ints, bounds: Ints) -> dict[str, Any]:
         "live_width": live.width,
         "live_count": np.ones(len(first)),
         "live_short": _short(bounds, first, last) & live.inner,
+        "live_guard": live.guard,
+    }
+
+
+def _guard_columns(guards: Guards) -> dict[str, Any]:
+    """Gradients that wait."""
+    kept = [pair for row in guards.kept for pair in row]
+    return {
+        "guard_row": guards.row,
+        "guard_tensor": guards.tensor,
+        "guard_start": starts(guards.kept),
+        "guard_kept": ints([tensor for tensor, _ in kept]),
+        "guard_width": floats([width for _, width in kept]),
     }
 
 

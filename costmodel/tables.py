@@ -20,6 +20,7 @@ from costmodel.columns import flat, floats, ints, starts
 from costmodel.dependencies import dependency_columns
 from costmodel.devices import Device
 from costmodel.fusion import policy_of
+from costmodel.images import Image, Shape, image_rows, images
 from costmodel.layouts import Layouts
 from costmodel.listing import Listing
 from costmodel.memorytables import memory_columns
@@ -39,6 +40,10 @@ LAUNCHED = (0.5, 0.5, 0.5, 4.0, 1.0)
 """How many small kernels a TPU launches beside a collective, by `Kind`, in the mean."""
 BESIDE = 0.7
 """What handling an element costs that a product has just made on a TPU, over loading it as well."""
+BLOCKED = 2.0
+"""How many images of 32 bits a TPU stores of one that it convolves block by block: as it is made,
+and, as padding between blocks keeps it from being computed there, for the convolution, in 16 bits
+and two forms. One that is normalised is stored less its mean as well."""
 
 SMALL = 0.25
 """What may be on the chip has at most this part of what there is for buffers."""
@@ -98,6 +103,7 @@ class Tables(NamedTuple):
     tensor_start: Ints
     dim_size: Ints
     dim_item: Ints
+    tensor_image: Ints
     root_weight: Floats
     root_writes: Ints
     root_tensor_start: Ints
@@ -123,6 +129,8 @@ class Tables(NamedTuple):
     side_size: Ints
     tile_rows: int
     tile_columns: int
+    in_blocks: float
+    crowded: float
     part_weight: Floats
     part_item_start: Ints
     part_item: Ints
@@ -161,6 +169,12 @@ class Tables(NamedTuple):
     live_width: Floats
     live_short: NDArray[np.bool_]
     live_count: Floats
+    live_guard: Ints
+    guard_row: Ints
+    guard_tensor: Ints
+    guard_start: Ints
+    guard_kept: Ints
+    guard_width: Floats
     sum_row: Ints
     sum_tensor: Ints
     sum_at: Ints
@@ -228,7 +242,7 @@ def _build(
     columns = (
         _unit_columns(layouts, analysis)
         | _fixed_columns(layouts)
-        | _tensor_columns(layouts)
+        | _tensor_columns(layouts, images(analysis.program) if policy.around else {})
         | root_columns(listing.roots)
         | _partial_columns(analysis.program, listing, policy.around)
         | _edge_columns(listing.edges)
@@ -242,6 +256,8 @@ def _build(
         **_mesh_columns(mesh, device, columns["item_fixed"]),
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
+        in_blocks=BLOCKED if device.in_blocks else 0.0,
+        crowded=float(device.usable_bytes) if device.sums_late else 0.0,
         sums_in_turn=policy.around,
         narrows=policy.around,
         bandwidth=device.bandwidth * device.stream_efficiency,
@@ -316,13 +332,14 @@ def _fixed_columns(layouts: Layouts) -> dict[str, Any]:
     }
 
 
-def _tensor_columns(layouts: Layouts) -> dict[str, Any]:
+def _tensor_columns(layouts: Layouts, found: dict[Shape, Image]) -> dict[str, Any]:
     dims = [dims for _, dims in layouts.tensors]
     return {
         "tensor_itemsize": floats([size for size, _ in layouts.tensors]),
         "tensor_start": starts(dims),
         "dim_size": flat([[size for size, _ in row] for row in dims]),
         "dim_item": flat([[item for _, item in row] for row in dims]),
+        "tensor_image": image_rows(layouts, found),
     }
 
 

@@ -15,10 +15,12 @@ from analysis.types import itemsize
 from costmodel.flops import BATCH, Sides
 from costmodel.flow import Bools
 from costmodel.fusion import Fusion
+from costmodel.images import given_images
 from costmodel.launches import Kernel
 from costmodel.roles import Role
 
 INDEX_BYTES = 4
+PAD = "stablehlo.pad"
 
 
 def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
@@ -52,18 +54,33 @@ def copied_beside(program: Program, fusion: Fusion, turns: Turns) -> list[Beside
     arguments = [
         (value, span, 1.0) for value, span in turned_arguments(program, fusion, turns).items()
     ]
-    rounded = [
-        (value, (int(fusion.position[first]), int(fusion.position[last])), 0.5)
+    found = arguments + _pooled(program, fusion)
+    return found + (_rounded(program, fusion) if fusion.policy.around else [])
+
+
+def _rounded(program: Program, fusion: Fusion) -> list[Beside]:
+    """Arguments that a TPU holds in 16 bits besides.
+
+    What loops slice for products, and images that it convolves, which it copies to their tiles.
+    """
+    at = fusion.position
+    found = [
+        (value, (int(at[first]), int(at[last])), 0.5)
         for value, (first, last) in fusion.rounded.items()
     ]
-    return arguments + (rounded if fusion.policy.around else _pooled(program, fusion))
+    return found + [
+        (value, (int(at[first]), int(at[last])), min(1.0, 2.0 / itemsize(program.dtype(value))))
+        for value, (first, last) in given_images(program).items()
+        if value not in fusion.rounded
+    ]
 
 
 def _pooled(program: Program, fusion: Fusion) -> list[Beside]:
-    """What a GPU keeps for `select_and_scatter`, which is a pooling's gradient.
+    """What is kept for `select_and_scatter`, which is a pooling's gradient.
 
-    It finds the places of the largest elements in the forward pass: their indices, one integer for
-    each dimension, live from there on, and so does what was pooled, in two memory layouts.
+    A GPU finds the places of the largest elements in the forward pass: their indices, one integer
+    for each dimension, live from there on, and so does what was pooled, in two memory layouts. A
+    TPU keeps what was pooled once more where it has padding.
     """
     found: list[Beside] = []
     pooling = program.ops_named("stablehlo.select_and_scatter")
@@ -75,7 +92,10 @@ def _pooled(program: Program, fusion: Fusion) -> list[Beside]:
         end = int(fusion.position[op])
         span = (max(ready, default=end), end)
         width = INDEX_BYTES / itemsize(program.dtype(source))
-        found += [(pooled, span, 2.0), (source, span, len(program.shape(source)) * width)]
+        if fusion.policy.around and program.kind(program.makers[pooled]) == PAD:
+            found.append((pooled, span, 1.0))
+        elif not fusion.policy.around:
+            found += [(pooled, span, 2.0), (source, span, len(program.shape(source)) * width)]
     return found
 
 

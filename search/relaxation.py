@@ -332,8 +332,10 @@ class Relaxation:
         for tensor, count in zip(t.base_tensor.tolist(), t.base_count.tolist(), strict=True):
             usage = count * self._local[tensor]
             add(self._tensor_unit[tensor], 0, len(t.event_position), usage)
-        live = _rows(t.live_tensor, t.live_from, t.live_to)
-        for (tensor, low, high), width in zip(live, t.live_width.tolist(), strict=True):
+        live = _rows(t.live_tensor, t.live_from, t.live_to, t.live_guard)
+        for (tensor, low, high, guard), width in zip(live, t.live_width.tolist(), strict=True):
+            if guard >= 0:  # whether it waits is decided by more than one unit
+                continue
             add(self._tensor_unit[tensor], low, high + 1, width * self._local[tensor])
         for row, tensor, at, stored in _rows(t.sum_row, t.sum_tensor, t.sum_at, t.sum_stored):
             if stored or t.part_behind[row] > 1.0:

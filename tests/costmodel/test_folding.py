@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,19 @@ def test_any_rows_give_the_same_peak(
     assert priced(fold(tables), state)[2] == priced(tables, state)[2]
 
 
+def guards(t: Tables) -> dict[str, Any]:
+    """Two gradients that wait if the first and the last partial sums are any; memory is short."""
+    rows = np.array([0, len(t.part_weight) - 1])
+    return {
+        "guard_row": rows,
+        "guard_tensor": t.part_computed[t.part_result_start[rows]],
+        "guard_start": np.array([0, 2, 3]),
+        "guard_kept": np.array([1, 2, 3]),
+        "guard_width": np.array([1.0, 0.5, 1.0]),
+        "crowded": 2.0**17,
+    }
+
+
 def repeated(
     t: Tables,
     live: list[tuple[int, int, int]],
@@ -133,6 +147,8 @@ def repeated(
         live_width=np.where(held[0] % 3 == 0, 0.5, 1.0),
         live_short=held[0] % 4 != 1,
         live_count=np.ones(len(held[0])),
+        live_guard=np.where(held[0] % 5 == 3, held[0] % 4, -1),
+        **guards(t),
         sum_row=added[0].copy(),
         sum_tensor=results,
         sum_at=added[1].copy(),

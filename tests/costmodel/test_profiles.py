@@ -36,7 +36,9 @@ def test_every_chip_is_complete_and_each_figure_has_its_source(name: str) -> Non
     figures |= {"on_chip_buffers", "on_chip_sent"} if device.on_chip_buffers else set()
     assert figures <= set(device.sources)
     others = set(device.sources) - figures
-    assert others <= {"early", "sums_whole", *(f"flops.{dtype}" for dtype in device.flops)}
+    flags = {"early", "sums_whole", "sums_late", "in_blocks"}
+    assert flags & others == {flag for flag in flags if getattr(device, flag)}
+    assert others <= flags | {f"flops.{dtype}" for dtype in device.flops}
     assert all(len(text) > 10 for text in device.sources.values())
     assert device.device_kinds
 

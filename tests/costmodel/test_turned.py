@@ -137,3 +137,31 @@ def test_a_gpu_keeps_the_places_of_the_largest_elements_for_a_poolings_gradient(
     assert [(value, width) for value, _, width in beside] == [(0, 2.0), (1, 4.0)]
     other = evaluator_of(module, "a=2", TPU)
     assert not held_beside(other)
+
+
+def test_a_tpu_keeps_what_is_pooled_once_more_where_it_has_padding() -> None:
+    """As libtpu keeps `pad f32[8,113,113,320]` of a Wide ResNet from the forward pass on."""
+    pad = (
+        "%x = stablehlo.pad %y, %z, low = [0, 0, 0, 0], high = [0, 1, 1, 0],"
+        " interior = [0, 0, 0, 0] : (tensor<2x7x7x4xf32>, tensor<f32>) -> tensor<2x8x8x4xf32>"
+    )
+    zero = "%z = stablehlo.constant dense<0.0> : tensor<f32>"
+    module = main("y:2x7x7x4xf32 d:2x4x4x4xf32", [zero, pad, POOL], "r:2x8x8x4xf32")
+    found = evaluator_of(module, "a=2", TPU)
+    ((value, _, width),) = held_beside(found)
+    assert found.analysis.program.shape(value) == (2, 8, 8, 4)
+    assert width == 1.0
+
+
+def test_a_tpu_keeps_an_image_that_is_an_argument_in_tiles_and_16_bits() -> None:
+    """As libtpu keeps a copy of `bf16[8,224,224,3]`, which in tiles takes 49 MiB."""
+    given = f"x:2x8x8x4xf32 k:{KERNEL}"
+    convolved = (
+        "%g = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],"
+        " window = {pad = [[1, 1], [1, 1]]}"
+        " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
+        f" : (tensor<2x8x8x4xf32>, tensor<{KERNEL}>) -> tensor<2x8x8x8xf32>"
+    )
+    found = evaluator_of(main(given, [convolved], "g:2x8x8x8xf32"), "a=2", TPU)
+    ((value, _, width),) = held_beside(found)
+    assert (found.analysis.program.shape(value), width) == ((2, 8, 8, 4), 0.5)
