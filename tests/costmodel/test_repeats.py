@@ -100,7 +100,7 @@ def each_by_itself() -> Iterator[None]:
         return np.array(uses, dtype=np.int64), list(uses)
 
     def all_apart(maker: Any) -> list[Ints]:
-        return [np.arange(len(maker._fusion.kernels))]
+        return [np.arange(len(maker.fusion.kernels))]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layouts_room, "first_alike", none_alike)
