@@ -23,6 +23,7 @@ import numpy as np
 from analysis.program import Floats, Ints
 from costmodel.evaluator import Action, State
 from costmodel.kernelchanges import streamed
+from costmodel.tables import Tables
 from search.kernel_units import halos, reshards
 from search.pairwise.instance import Instance, Piece
 from search.problem import Problem
@@ -40,9 +41,7 @@ class Relaxation:
         self._problem = problem
         evaluator = problem.evaluator
         self._t = evaluator.tables
-        self._sending = self._t._replace(
-            axes_alpha=np.zeros_like(self._t.axes_alpha), launched=np.zeros_like(self._t.launched)
-        )
+        self._sending = _sending(self._t)
         self._scratch = evaluator.new_scratch()
         self.decisions = decisions(problem.actions)
         self._units = units_of(evaluator, self.decisions)
@@ -211,8 +210,7 @@ class Relaxation:
                 reduced = self._axes(items, self._tensor_unit[source])
                 if reduced is None:
                     continue
-                together = t.part_together[row] >= 0
-                seconds = self._seconds(source, target, reduced, row=row, waits=not together)
+                seconds = self._seconds(source, target, reduced, row=row)
                 if t.part_before[row] >= 0:
                     seconds[reduced > 0] = 0.0
                 unfused = t.part_passes[row] * self._local[target] / t.bandwidth
@@ -256,25 +254,15 @@ class Relaxation:
         return float(seconds[reference[a], reference[b]]), float(seconds.max())
 
     def _seconds(
-        self,
-        source: int,
-        target: int,
-        reduced: Ints,
-        *,
-        row: int = -1,
-        width: float = 1.0,
-        waits: bool = True,
+        self, source: int, target: int, reduced: Ints, *, row: int = -1, width: float = 1.0
     ) -> Floats:
-        """[strategies of the source's unit, of the target's]: one resharding.
-
-        Where it `waits` for the network by itself; what is sent together with others does not.
-        """
+        """[strategies of the source's unit, of the target's]: one resharding."""
         a, b = self._tensor_unit[source], self._tensor_unit[target]
         out = np.zeros((len(self._costs[a]), len(self._costs[b])))
         if self._none in (a, b):
             return out
         reshards(
-            self._t if waits else self._sending,
+            self._t if row < 0 else self._sending[int(self._t.part_together[row])],
             self._scratch,
             np.array([source, target]),
             np.array([a, b]),
@@ -353,3 +341,18 @@ class Relaxation:
 
 def _rows(*columns: Ints) -> Iterable[tuple[int, ...]]:
     return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _sending(tables: Tables) -> dict[int, Tables]:
+    """By the loop in which sums are sent together, -1 where they are not, how long one waits.
+
+    All that may be sent together waits for the network once, so each for its part of that at least.
+    """
+    t = tables
+    summing = np.diff(t.part_item_start) > 0
+    many = t.part_weight * np.diff(t.part_result_start) * summing
+    found = {-1: t}
+    for loop, runs in enumerate(t.loop_runs.tolist()):
+        sums = max(many[t.part_together == loop].sum() / runs, 1.0)
+        found[loop] = t._replace(axes_alpha=t.axes_alpha / sums, launched=t.launched / sums)
+    return found
