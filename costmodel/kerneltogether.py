@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from analysis.compiled import inner
 from costmodel.collectives import Kind
 from costmodel.kerneljournal import COUNT, DETAIL, KIND, PARTIAL, ROW, SECONDS, TABLE
 from costmodel.kernelorders import duration
 
+COMBINED = 2.0**27
+"""Bytes that XLA combines at most: of the programs that were compiled none sends more together,
+if not in one tensor."""
 ALL_REDUCE, REDUCE_SCATTER = int(Kind.ALL_REDUCE), int(Kind.REDUCE_SCATTER)
 SCATTERED, WHOLE = range(2)
 """The two sums that a result may need: what is scattered, and over the other axes what is not."""
@@ -56,13 +61,13 @@ def _gather(t: Any, s: Any) -> None:
 
 
 @inner
-def _write(t: Any, s: Any, loop: int, side: int, axes: int, part: float) -> None:
-    """Write to the journal that each sum of a group is a part of one collective."""
+def _write(t: Any, s: Any, loop: int, side: int, axes: int, sent: float, part: float) -> None:
+    """Write to the journal that each sum of a group is a part of what is `sent`."""
     for n in range(min(s.noted[0], len(s.journal))):
         if s.journal[n, TABLE] != PARTIAL or t.part_together[int(s.journal[n, ROW])] != loop:
             continue
         if s.journal[n, KIND] == _kind(side) and s.journal[n, DETAIL] == axes:
-            s.journal[n, COUNT] /= s.joint[loop, side, axes, MANY]
+            s.journal[n, COUNT] *= sent / s.joint[loop, side, axes, MANY]
             s.journal[n, SECONDS] *= part
 
 
@@ -78,11 +83,15 @@ def spared(t: Any, s: Any) -> float:
     for loop in range(s.joint.shape[0]):
         for side in range(2):
             for axes in range(s.joint.shape[2]):
-                if s.joint[loop, side, axes, MANY] > 1.0:
-                    alone = s.joint[loop, side, axes, SPENT]
-                    joint = duration(t, _kind(side), axes, s.joint[loop, side, axes, BYTES])
+                many, alone = s.joint[loop, side, axes, MANY], s.joint[loop, side, axes, SPENT]
+                if many <= 1.0:
+                    continue
+                size = s.joint[loop, side, axes, BYTES]
+                sent = min(many, max(1.0, np.ceil(size / COMBINED)))
+                joint = sent * duration(t, _kind(side), axes, size / sent)
+                if joint < alone:
                     found += t.loop_runs[loop] * (alone - joint)
-                    _write(t, s, loop, side, axes, joint / alone)
+                    _write(t, s, loop, side, axes, sent, joint / alone)
     return found
 
 

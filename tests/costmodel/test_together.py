@@ -165,3 +165,16 @@ def test_the_gradients_of_layers_are_one_collective() -> None:
     assert row.kind is Kind.ALL_REDUCE
     assert row.count == pytest.approx(1.0)
     assert row.bytes == LAYERS * BYTES * 2 * 3 / 4
+
+
+def test_large_sums_are_sent_in_as_many_messages_as_they_fill() -> None:
+    """Gradients of 64 MiB: two go together, and one remains."""
+    rows, wide = 8, 4096
+    x, given = f"x:{rows}x{wide}xf32", [f"y{n}:{rows}x{wide}xf32" for n in range(3)]
+    made = [f"g{n}:{wide}x{wide}xf32" for n in range(3)]
+    lines = [product(g, x, y, (0, 0)) for g, y in zip(made, given, strict=True)]
+    priced = Priced(main(" ".join([x, *given]), lines, " ".join(made)), "a=4", TPU)
+    (row,) = summed(priced, (X_ROWS, 0))
+    size = wide * wide * 4
+    assert row.count == pytest.approx(2.0)
+    assert row.seconds == pytest.approx(2 * alone(priced, 1.5 * size))

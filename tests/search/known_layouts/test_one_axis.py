@@ -32,8 +32,8 @@ def test_data_parallel() -> None:
     assert plan.layouts("batch['x']") == {"data,None"}
     assert plan.layouts("batch['label']") == {"data"}
     assert plan.layouts("params['hidden'][0]") == plan.layouts("['output']") == {"None,None"}
-    # A gradient for each of the three weights, and the loss.
-    assert plan.collectives() == {("all_reduce", ("data",)): pytest.approx(4)}
+    # A gradient for each of the three weights, and the loss, all sent together.
+    assert plan.collectives() == {("all_reduce", ("data",)): pytest.approx(1)}
 
 
 def test_fully_sharded_parameters() -> None:
