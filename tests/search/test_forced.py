@@ -14,7 +14,7 @@ from tests.search.problems import gemma_problem
 
 
 def test_nodes_of_a_graph_are_split_together_with_what_meets_them() -> None:
-    """Three steps of a large graph network: no single change leaves the state that splits edges alone."""
+    """Three steps of a graph network: no single change leaves the state that splits edges."""
     problem = problem_of(makers()["gns_3_65k"](), "data=2,model=4")
     start = polish(problem, (), problem.cost(())[0], Control())
     again = polish(problem, start.state, start.cost, Control())

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.planners.layouts import Choice, named
 from examples.models import itx, unet
+from search.polish import polish
+from search.progress import Control
 from tests.search.known_layouts.planned import Planned, collectives, plan_step
 from tests.search.known_layouts.steps import attention_forward, mlp_training
 
@@ -151,7 +153,8 @@ def test_batch_and_channels_of_a_unet() -> None:
     """Two images on 2 x 4 chips: an image on each half of them, and its channels over four.
 
     One resolution of the published U-Net. Pixels are not offered: where a kernel has several output
-    features XLA adds up results that are not partial (see `analysis.halos`).
+    features XLA adds up results that are not partial (see `analysis.halos`). Channels over all
+    eight are within 2 % of that, and are taken where the search finds them cheaper.
     """
     config = replace(
         unet.PRESETS["paper"],
@@ -163,7 +166,12 @@ def test_batch_and_channels_of_a_unet() -> None:
         image=64,
     )
     plan = plan_step(unet.make_step(config), "data=2,model=4", rollouts=1000)
-    assert plan.layouts("batch['images']") == {"data,None,None,None"}
+    alone, _ = named(plan.problem, [("batch['images']", 0, "data")])
+    cost, _ = plan.problem.cost(alone)
+    by_image = polish(plan.problem, alone, cost, Control())
+    if plan.layouts("batch['images']") != {"data,None,None,None"}:
+        assert plan.layouts("batch['images']") == {"None,None,None,None"}
+        assert plan.found.cost < by_image.cost
     kernels = {
         name: spec
         for name, spec in plan.arguments().items()
