@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
-from analysis.program import Floats, Ints, Program
+from analysis.program import Floats, Ints
 from costmodel.collectives import collective_tables
 from costmodel.columns import flat, floats, ints, starts
 from costmodel.dependencies import dependency_columns
@@ -25,8 +25,9 @@ from costmodel.layouts import Layouts
 from costmodel.listing import Listing
 from costmodel.memorytables import memory_columns
 from costmodel.mesh import Mesh
+from costmodel.partialtables import partial_columns
 from costmodel.roottables import root_columns
-from costmodel.rows import LOOKUP, PRODUCT, SEGMENTS, EdgeRow, HaloRow, Rows
+from costmodel.rows import EdgeRow, HaloRow, Rows
 
 FEEDING = 1.15
 """How much longer a TPU takes to read what feeds a product than to stream it."""
@@ -244,7 +245,7 @@ def _build(
         | _fixed_columns(layouts)
         | _tensor_columns(layouts, images(analysis.program) if policy.around else {})
         | root_columns(listing.roots)
-        | _partial_columns(analysis.program, listing, policy.around)
+        | partial_columns(analysis.program, listing, policy.around)
         | _edge_columns(listing.edges)
         | _halo_columns(listing.halos)
         | memory_columns(listing.intervals)
@@ -341,43 +342,6 @@ def _tensor_columns(layouts: Layouts, found: dict[Shape, Image]) -> dict[str, An
         "dim_item": flat([[item for _, item in row] for row in dims]),
         "tensor_image": image_rows(layouts, found),
     }
-
-
-def _partial_columns(program: Program, listing: Listing, widened: bool) -> dict[str, Any]:
-    """Sums behind a loop are of what it carries if `widened`, else of what the op makes."""
-    rows = listing.partials.rows
-    results = [row.results for row in rows]
-    together = ints([row.together for row in rows])
-    loops = np.repeat(together, [len(row) for row in results])
-    return {
-        "part_weight": floats(list(rows.values())),
-        "part_item_start": starts([row.items for row in rows]),
-        "part_item": flat([row.items for row in rows]),
-        "part_result_start": starts(results),
-        "part_computed": ints([a for row in results for a, _ in row]),
-        "part_defined": ints([b for row in results for _, b in row]),
-        "part_product": ints([row.maker == PRODUCT for row in rows]),
-        "part_lookup": ints([row.maker == LOOKUP for row in rows]),
-        "part_segments": ints([row.maker == SEGMENTS for row in rows]),
-        "part_cut": ints([row.cut for row in rows]),
-        "part_together": together,
-        "loop_runs": listing.partials.runs,
-        "together": np.flatnonzero(loops >= 0),
-        "together_loop": loops[loops >= 0],
-        "part_before": ints([row.before for row in rows]),
-        "part_batch": ints([row.batch for row in rows]),
-        "part_behind": floats([row.behind[0] for row in rows]),
-        "part_widened": floats([row.behind[1] if widened else 1.0 for row in rows]),
-        "part_passes": _passes(program, listing),
-    }
-
-
-def _passes(program: Program, listing: Listing) -> Floats:
-    """The mean over the ops of each row of partials."""
-    partials = listing.partials
-    spent = listing.passes[partials.ops] * program.op_trips[partials.ops]
-    whole = np.array(list(partials.rows.values()))
-    return np.bincount(partials.row, weights=spent, minlength=len(whole)) / whole
 
 
 def _edge_columns(rows: Rows[EdgeRow]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.program import Ints
 from costmodel.dependencies import dependency_columns
 from costmodel.evaluator import Action, Evaluator, State
 from costmodel.folding import fold, peak_events
@@ -139,7 +140,6 @@ def repeated(
         np.array(rows, dtype=np.int64).reshape(-1, width).T
         for rows, width in ((buffers, 3), (moments, 2), (spans, 3))
     )
-    results = t.part_computed[t.part_result_start[added[0]]]
     changed = t._replace(
         live_tensor=held[0].copy(),
         live_from=held[1].copy(),
@@ -149,14 +149,7 @@ def repeated(
         live_count=np.ones(len(held[0])),
         live_guard=np.where(held[0] % 5 == 3, held[0] % 4, -1),
         **guards(t),
-        sum_row=added[0].copy(),
-        sum_tensor=results,
-        sum_at=added[1].copy(),
-        sum_last=added[1].copy(),
-        sum_to=np.minimum(added[1] + added[0] % 5, end),
-        sum_short=added[0] % 3 != 1,
-        sum_count=np.ones(len(added[0])),
-        sum_stored=added[0] % 2,
+        **summed(t, added[0], added[1], end),
         copy_kind=np.array(kinds, dtype=np.int64),
         copy_count=np.ones(len(kinds)),
         copy_start=np.array(counts, dtype=np.int64),
@@ -169,6 +162,20 @@ def repeated(
         event_position=np.arange(end + 2),
     )
     return changed._replace(**dependency_columns(changed._asdict()))
+
+
+def summed(t: Tables, rows: Ints, at: Ints, end: int) -> dict[str, Any]:
+    """Partial sums of these rows of partials, made at these events."""
+    return {
+        "sum_row": rows.copy(),
+        "sum_tensor": t.part_computed[t.part_result_start[rows]],
+        "sum_at": at.copy(),
+        "sum_last": at.copy(),
+        "sum_to": np.minimum(at + rows % 5, end),
+        "sum_short": rows % 3 != 1,
+        "sum_count": np.ones(len(rows)),
+        "sum_stored": rows % 2,
+    }
 
 
 def test_what_never_ends_is_counted_at_the_last_event() -> None:
