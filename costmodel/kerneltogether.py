@@ -12,8 +12,8 @@ from costmodel.kerneljournal import COUNT, DETAIL, KIND, PARTIAL, ROW, SECONDS, 
 from costmodel.kernelorders import duration
 
 COMBINED = 2.0**27
-"""Bytes that XLA combines at most: of the programs that were compiled none sends more together,
-if not in one tensor."""
+"""Bytes that XLA combines at most, about: of the programs that were compiled for a TPU none sends
+more than 120 MiB together, of those for a GPU some send 216."""
 ALL_REDUCE, REDUCE_SCATTER = int(Kind.ALL_REDUCE), int(Kind.REDUCE_SCATTER)
 SCATTERED, WHOLE = range(2)
 """The two sums that a result may need: what is scattered, and over the other axes what is not."""
