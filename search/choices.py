@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from search.closest import PENALTY
+from search.closest import PENALTY, as_close
 from search.front import Point, thinned
 from search.polish import MIN_GAIN, polish
 from search.problem import Found, Problem
@@ -45,7 +45,7 @@ def _best(problem: Problem, found: Found, points: list[Point]) -> Found:
     _, measured = problem.cost(found.state)
     reward = problem.reward
     if measured.peak > reward.memory:
-        reward = replace(reward, penalty=PENALTY)
+        reward = as_close(reward, min(measured.peak, *(p.peak for p in points)))
     value, state = min((reward.value(p.seconds, p.peak), p.state) for p in points)
     if value >= reward.of(measured) * (1 - MIN_GAIN):
         return found

@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.evaluator import Action
 from search.bands import BANDS, band_of, keep
 from search.choices import choices
-from search.closest import closest_to_fitting
+from search.closest import NEAR, closest_to_fitting, for_the_peak
 from search.front import ALIKE, MOST, Front, Point, new_bands, thinned
 from search.mcts import search
 from search.planners import PLANNERS
+from search.polish import polish
 from search.problem import Found, Problem, Settings
 from search.progress import Control
 from tests.search.problems import fresh, gemma_problem
@@ -169,8 +171,25 @@ def test_where_nothing_fits_one_that_comes_closer_is_better() -> None:
     first = closest_to_fitting(problem, searched(problem), Control())
     found, points = choices(problem, first, Control())
     peak = problem.evaluator.cost(found.state).peak
-    assert peak <= problem.evaluator.cost(first.state).peak
+    assert peak <= problem.evaluator.cost(first.state).peak * (1 + NEAR)
     assert peak <= min(point.peak for point in points) * 1.05
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.2])
+def test_what_comes_as_close_to_fitting_is_told_apart_by_time(share: float) -> None:
+    problem = fresh(gemma_problem(memory=share * gemma_problem().evaluator.cost(()).peak))
+    found = searched(problem)
+    strict = for_the_peak(problem)
+    least = polish(strict, found.state, strict.cost(found.state)[0], Control())
+    small = problem.evaluator.cost(least.state)
+    closest = closest_to_fitting(problem, found, Control())
+    if closest is found:
+        assert problem.evaluator.cost(found.state).peak <= problem.reward.memory
+        return
+    cost = problem.evaluator.cost(closest.state)
+    assert cost.peak <= max(small.peak * (1 + NEAR), problem.reward.memory)
+    assert cost.seconds <= small.seconds * (1 + 1e-3)
+    assert closest.evaluations > found.evaluations
 
 
 def test_choices_of_a_search_that_must_stop_are_those_it_priced() -> None:
