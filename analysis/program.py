@@ -121,7 +121,7 @@ class Program:
 
     def kind(self, op: int) -> str:
         """The name of an op, such as `stablehlo.add`."""
-        return self._kinds[op]
+        return self.names[self._names[op]]
 
     def ops_named(self, *names: str) -> list[int]:
         """The ops of these names, in order."""
@@ -147,12 +147,7 @@ class Program:
 
     def shape(self, value: int) -> tuple[int, ...]:
         """The dimensions of a value."""
-        return self.shapes[value]
-
-    @cached_property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """The dimensions of every value."""
-        return [self.known_shapes[number] for number in self.value_shape.tolist()]
+        return self.known_shapes[self._shapes[value]]
 
     def of_shapes(self, function: Callable[[tuple[int, ...]], Any], dtype: Any) -> NDArray[Any]:
         """Something of every value that follows from its shape."""
@@ -165,22 +160,19 @@ class Program:
         return np.repeat(np.arange(self.ops), np.diff(self.op_uses))
 
     @cached_property
-    def users(self) -> list[int]:
+    def users(self) -> Sequence[int]:
         """The op that each use belongs to."""
-        found: list[int] = self.use_op.tolist()
-        return found
+        return memoryview(self.use_op)
 
     @cached_property
-    def sources(self) -> list[int]:
+    def sources(self) -> Sequence[int]:
         """The value that each use takes, as `use_value`."""
-        found: list[int] = self.use_value.tolist()
-        return found
+        return memoryview(self.use_value)
 
     @cached_property
-    def makers(self) -> list[int]:
+    def makers(self) -> Sequence[int]:
         """The op that defines each value, as `value_op`."""
-        found: list[int] = self.value_op.tolist()
-        return found
+        return memoryview(self.value_op)
 
     @cached_property
     def readers(self) -> tuple[Ints, Ints]:
@@ -207,23 +199,25 @@ class Program:
         """Element type of a value, as MLIR spells it."""
         return self.dtypes[self.value_type[value]]
 
-    # Lists of what is asked for op by op: reading one number of an array takes ten times as long.
+    # Views of what is asked for op by op: reading one number of an array takes three times as
+    # long, and a list of all takes longer to make than most that is asked of it.
 
     @cached_property
-    def _kinds(self) -> list[str]:
-        return [self.names[name] for name in self.op_name.tolist()]
+    def _names(self) -> Sequence[int]:
+        return memoryview(self.op_name)
 
     @cached_property
-    def _uses(self) -> list[int]:
-        found: list[int] = self.op_uses.tolist()
-        return found
+    def _shapes(self) -> Sequence[int]:
+        return memoryview(self.value_shape)
 
     @cached_property
-    def _values(self) -> list[int]:
-        found: list[int] = self.op_values.tolist()
-        return found
+    def _uses(self) -> Sequence[int]:
+        return memoryview(self.op_uses)
 
     @cached_property
-    def _factors(self) -> list[int]:
-        found: list[int] = self.op_factors.tolist()
-        return found
+    def _values(self) -> Sequence[int]:
+        return memoryview(self.op_values)
+
+    @cached_property
+    def _factors(self) -> Sequence[int]:
+        return memoryview(self.op_factors)

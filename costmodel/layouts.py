@@ -80,13 +80,12 @@ class _Interner:
         colour = analysis.colours.colour
         # no name, -1, has no group either: it reads the last entry
         self._groups = np.append(np.append(analysis.groups.of_colour, -1)[colour], -1)
-        self._group = self._groups.tolist()
+        self._group = memoryview(self._groups)
         self._resolution = _resolutions(analysis)
         self._mark = -1
         self._out = _copy(known) if known is not None else _empty(self._program)
         self._unit_number = {(unit, -1): n for n, unit in enumerate(self._out.units)}
         self._tensor_number = {tensor: n for n, tensor in enumerate(self._out.tensors)}
-        self._shapes = self._program.shapes
         self._itemsize = [itemsize(dtype) for dtype in self._program.dtypes]
         self._last_unit = 0
 
@@ -212,7 +211,7 @@ class _Interner:
         self, value: int, names: Ints, fixed: Masks | None = None, forbidden: int = 0
     ) -> int:
         """A tensor whose dimensions compete for axes among themselves only."""
-        shape = list(self._shapes[value])
+        shape = list(self._program.shape(value))
         if fixed is None:
             unit = self._unit(names.tolist(), shape, forbidden)
         else:
@@ -257,7 +256,7 @@ class _Interner:
 
     def _tensor(self, value: int, items: list[int]) -> int:
         size = self._itemsize[self._program.value_type[value]]
-        key = (size, tuple(zip(self._shapes[value], items, strict=True)))
+        key = (size, tuple(zip(self._program.shape(value), items, strict=True)))
         number = self._tensor_number.get(key)
         if number is None:
             number = self._tensor_number[key] = len(self._out.tensors)

@@ -10,18 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import sdy
 
 from analysis.facts import CONSTRAINT, keys
 from analysis.forms import Form, encode
 from analysis.load import Source
 from analysis.program import PSEUDO
 from costmodel.mesh import Mesh
+from toast.annotations import Shardings, add_mesh, constrained, verify
 from toast.exporting import encode_export
 from toast.planfile import Spec
 from toast.specs import Pin, Specs
-
-MESH = "mesh"
 
 
 def write(
@@ -37,7 +35,7 @@ def write(
     """
     program = source.program
     module = source.loaded.module
-    attributes = _Shardings()
+    attributes = Shardings()
     arguments = [specs.value(argument.value) for argument in program.arguments]
     results = [specs.use(result.use) for result in program.results]
     with module.context, ir.Location.unknown():
@@ -46,48 +44,36 @@ def write(
         for pin in pins:
             _constrain(source, pin, attributes)
         _settle_constraints(source, specs, kept, attributes)
-        _add_mesh(module, mesh)
-        module.operation.verify()
+        add_mesh(module, mesh)
+        _tell_devices(module, mesh)
+        _verify(source, mesh, specs, pins, attributes)
     if source.loaded.form is Form.EXPORT:
         return encode_export(source.loaded, module, mesh, arguments, results)
     return encode(source.loaded.form, module)
 
 
-def _add_mesh(module: ir.Module, mesh: Mesh) -> None:
-    axes = [sdy.MeshAxisAttr.get(axis.name, axis.size) for axis in mesh.axes]
-    with ir.InsertionPoint.at_block_begin(module.body):
-        sdy.MeshOp(MESH, sdy.MeshAttr.get(axes))
+def _tell_devices(module: ir.Module, mesh: Mesh) -> None:
     integer = ir.IntegerType.get_signless(32)
     attributes = module.operation.attributes
     attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(integer, mesh.devices)
     attributes["mhlo.num_replicas"] = ir.IntegerAttr.get(integer, 1)
 
 
-class _Shardings:
-    """The attributes of specs in one context: few are distinct, and each is made once."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[tuple[str, ...], ...], Any] = {}
-
-    def of(self, spec: Spec) -> Any:
-        """The `TensorShardingAttr` of a spec."""
-        key = tuple(map(tuple, spec))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = sharding(spec)
-        return found
-
-
-def sharding(spec: Spec) -> Any:
-    """The `TensorShardingAttr` of a spec; every dimension closed, so XLA keeps it to the letter."""
-    dimensions = [
-        sdy.DimensionShardingAttr.get([sdy.AxisRefAttr.get(axis) for axis in axes], is_closed=True)
-        for axes in spec
-    ]
-    return sdy.TensorShardingAttr.get(MESH, dimensions)
+def _verify(source: Source, mesh: Mesh, specs: Specs, pins: list[Pin], made: Shardings) -> None:
+    """Have each layout verified once for each type of the tensors that are given it."""
+    program = source.program
+    given = [(argument.value, specs.value(argument.value)) for argument in program.arguments]
+    given += [(program.sources[one.use], specs.use(one.use)) for one in program.results]
+    given += [(pin.value, spec) for pin in pins for spec in (*pin.through, pin.spec)]
+    shapes, types = memoryview(program.value_shape), memoryview(program.value_type)
+    found = {
+        (shapes[value], types[value], id(attribute)): (value, attribute)
+        for value, attribute in ((value, made.of(spec)) for value, spec in given)
+    }
+    verify(mesh, [(_handle(source, value).type, attribute) for value, attribute in found.values()])
 
 
-def _annotate(main: ir.Operation, name: str, specs: list[Spec], attributes: _Shardings) -> None:
+def _annotate(main: ir.Operation, name: str, specs: list[Spec], attributes: Shardings) -> None:
     given: list[Any] = [{} for _ in specs]
     if name in main.attributes:
         given = list(ir.ArrayAttr(main.attributes[name]))
@@ -101,7 +87,7 @@ def _annotate(main: ir.Operation, name: str, specs: list[Spec], attributes: _Sha
     main.attributes[name] = ir.ArrayAttr.get(dictionaries)
 
 
-def _constrain(source: Source, pin: Pin, attributes: _Shardings) -> None:
+def _constrain(source: Source, pin: Pin, attributes: Shardings) -> None:
     if pin.uses:
         _constrain_uses(source, pin, attributes)
         return
@@ -109,29 +95,22 @@ def _constrain(source: Source, pin: Pin, attributes: _Shardings) -> None:
     users = [(use.owner, use.operand_number) for use in value.uses]
     owner = value.owner
     if isinstance(owner, ir.Block):
-        with ir.InsertionPoint.at_block_begin(owner):
-            pinned = _chain(value, pin, attributes)
+        at = ir.InsertionPoint.at_block_begin(owner)
     else:
-        with ir.InsertionPoint.after(owner.operation):
-            pinned = _chain(value, pin, attributes)
+        at = ir.InsertionPoint.after(owner.operation)
+    pinned = _chain(value, pin, attributes, at)
     for user, number in users:
         user.operands[number] = pinned
 
 
-def _chain(value: Any, pin: Pin, attributes: _Shardings) -> Any:
+def _chain(value: Any, pin: Pin, attributes: Shardings, at: ir.InsertionPoint) -> Any:
     """Constraints that take `value` to its layout, by way of the pin's stations."""
     for spec in (*pin.through, pin.spec):
-        op = ir.Operation.create(  # in half the time of the op's own class
-            CONSTRAINT,
-            results=[value.type],
-            operands=[value],
-            attributes={"sharding": attributes.of(spec)},
-        )
-        value = op.results[0]
+        value = constrained(value, attributes.of(spec), at)
     return value
 
 
-def _constrain_uses(source: Source, pin: Pin, attributes: _Shardings) -> None:
+def _constrain_uses(source: Source, pin: Pin, attributes: Shardings) -> None:
     """One constraint per block, before the first op there that wants the layout.
 
     The value may itself be pinned by now: a use is rewired from whatever it reads of it.
@@ -143,14 +122,13 @@ def _constrain_uses(source: Source, pin: Pin, attributes: _Shardings) -> None:
         user, number = _user(source, op), use - int(program.op_uses[op])
         block = user.block
         if block not in first:
-            with ir.InsertionPoint(user):
-                current = user.operands[number]
-                first[block] = _chain(current, pin, attributes)
+            at = ir.InsertionPoint(user)
+            first[block] = _chain(user.operands[number], pin, attributes, at)
         user.operands[number] = first[block]
 
 
 def _settle_constraints(
-    source: Source, specs: Specs, kept: frozenset[int], attributes: _Shardings
+    source: Source, specs: Specs, kept: frozenset[int], attributes: Shardings
 ) -> None:
     """Give the module's own constraints that are kept their layout, and remove the others."""
     program = source.program
