@@ -162,17 +162,17 @@ class Program:
     @cached_property
     def users(self) -> Sequence[int]:
         """The op that each use belongs to."""
-        return memoryview(self.use_op)
+        return self.use_op.data
 
     @cached_property
     def sources(self) -> Sequence[int]:
         """The value that each use takes, as `use_value`."""
-        return memoryview(self.use_value)
+        return self.use_value.data
 
     @cached_property
     def makers(self) -> Sequence[int]:
         """The op that defines each value, as `value_op`."""
-        return memoryview(self.value_op)
+        return self.value_op.data
 
     @cached_property
     def readers(self) -> tuple[Ints, Ints]:
@@ -204,20 +204,20 @@ class Program:
 
     @cached_property
     def _names(self) -> Sequence[int]:
-        return memoryview(self.op_name)
+        return self.op_name.data
 
     @cached_property
     def _shapes(self) -> Sequence[int]:
-        return memoryview(self.value_shape)
+        return self.value_shape.data
 
     @cached_property
     def _uses(self) -> Sequence[int]:
-        return memoryview(self.op_uses)
+        return self.op_uses.data
 
     @cached_property
     def _values(self) -> Sequence[int]:
-        return memoryview(self.op_values)
+        return self.op_values.data
 
     @cached_property
     def _factors(self) -> Sequence[int]:
-        return memoryview(self.op_factors)
+        return self.op_factors.data

@@ -53,9 +53,9 @@ class Edges(Mapping[int, Targets]):
         return self.valued[self.row]
 
     @cached_property
-    def _lists(self) -> tuple[list[int], list[int], list[float], list[int], list[int]]:
+    def _views(self) -> tuple[memoryview, ...]:
         columns = (self.start, self.tensor, self.trips, self.use_start, self.uses)
-        return tuple(column.tolist() for column in columns)
+        return tuple(column.data for column in columns)
 
     @cached_property
     def _place(self) -> dict[int, int]:
@@ -67,9 +67,12 @@ class Edges(Mapping[int, Targets]):
 
     def targets(self, place: int) -> Iterator[tuple[int, tuple[float, list[int]]]]:
         """The tensors that the value at a place is wanted as, with trips and uses."""
-        start, tensor, trips, use_start, uses = self._lists
+        start, tensor, trips, use_start, uses = self._views
         for target in range(start[place], start[place + 1]):
-            yield tensor[target], (trips[target], uses[use_start[target] : use_start[target + 1]])
+            yield (
+                tensor[target],
+                (trips[target], uses[use_start[target] : use_start[target + 1]].tolist()),
+            )
 
     def __iter__(self) -> Iterator[int]:
         """The values, in the order of their first use."""

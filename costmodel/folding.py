@@ -79,8 +79,10 @@ def _halfway(alive: Words, here: Ints, other: Ints) -> Ints:
     mirrored = 2 * here - other
     there = (mirrored >= 0) & (mirrored < len(alive))
     here, other, mirrored = here[there], other[there], mirrored[there]
-    line = (alive[mirrored] + alive[other] == np.uint64(2) * alive[here]).all(axis=1)
-    return here[line & (alive[other] != alive[here]).any(axis=1)]
+    for word in alive.T:  # the second word is asked of what is left
+        line = word[mirrored] + word[other] == np.uint64(2) * word[here]
+        here, other, mirrored = here[line], other[line], mirrored[line]
+    return here[(alive[other] != alive[here]).any(axis=1)]
 
 
 def _alive(t: Tables, events: int) -> Words:

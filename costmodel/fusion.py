@@ -11,12 +11,13 @@ one fusion with several results, as optimizer updates do.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from analysis.program import Floats, Ints, Program
 from costmodel.devices import Device
-from costmodel.flops import Sides, product_sides
+from costmodel.flops import BATCH, Sides, product_sides
 from costmodel.flow import Flow, flow_of, named
 from costmodel.kernelchains import narrow_values, run_early, store_chains
 from costmodel.kernelfusion import Bools, Graph, Needs, fuse_values
@@ -104,6 +105,12 @@ def policy_of(device: Device) -> Policy:
     if device.kind != "tpu":
         return GPU
     return EARLY_TPU if device.early else TPU
+
+
+@lru_cache(maxsize=1 << 12)
+def batch_dims(sides: Sides) -> int:
+    """How many dimensions of a product are of a batch; -1 for what is no product of matrices."""
+    return sum(side == BATCH and size > 1 for side, size in sides) if sides else -1
 
 
 def chain_ends(flow: Flow, policy: Policy) -> Bools:

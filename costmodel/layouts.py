@@ -80,7 +80,7 @@ class _Interner:
         colour = analysis.colours.colour
         # no name, -1, has no group either: it reads the last entry
         self._groups = np.append(np.append(analysis.groups.of_colour, -1)[colour], -1)
-        self._group = memoryview(self._groups)
+        self._group = self._groups.data
         self._resolution = _resolutions(analysis)
         self._mark = -1
         self._out = _copy(known) if known is not None else _empty(self._program)

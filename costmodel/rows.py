@@ -15,9 +15,8 @@ from analysis.program import FactorKind, Floats, Ints, Program
 from costmodel.addends import SCATTER, added_up
 from costmodel.behindloops import HERE, Behind, summed_behind
 from costmodel.columns import floats, ints, spans
-from costmodel.flops import BATCH
 from costmodel.flow import named
-from costmodel.fusion import Fusion
+from costmodel.fusion import Fusion, batch_dims
 from costmodel.kernelrows import distinct, distinct_rows
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
@@ -269,8 +268,7 @@ def passes(program: Program, fusion: Fusion) -> Floats:
 def _batches(program: Program, fusion: Fusion) -> Ints:
     """How many dimensions of each product are of a batch, the first of its result: by op."""
     found = np.zeros(program.ops, dtype=np.int64)
-    for op, sides in fusion.sides.items():
-        found[op] = sum(side == BATCH and size > 1 for side, size in sides)
+    found[list(fusion.sides)] = [max(0, batch_dims(sides)) for sides in fusion.sides.values()]
     return found
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from analysis.program import ARGUMENT, Program
 from analysis.types import itemsize
-from costmodel.flops import BATCH, Sides
+from costmodel.columns import spans
 from costmodel.flow import Bools
-from costmodel.fusion import Fusion
+from costmodel.fusion import Fusion, batch_dims
 from costmodel.images import given_images
 from costmodel.launches import Kernel
 from costmodel.roles import Role
@@ -137,28 +137,24 @@ def turning(program: Program, fusion: Fusion) -> Turns:
     With each the position of that product. Kernels that read no argument are left out.
     """
     turned, kernels = _turned(program, fusion), fusion.kernels
-    found: dict[int, int] = {}
     if not turned:
-        return found
-    flags = np.zeros(program.values, dtype=np.bool_)
-    flags[list(turned)] = True
-    makes = np.zeros(program.ops, dtype=np.bool_)
-    makes[program.value_op[flags]] = True
-    concerned = np.zeros(len(kernels), dtype=np.bool_)
-    concerned[kernels.rows(kernels.read_start)[flags[program.use_value[kernels.reads]]]] = True
-    concerned[kernels.rows(kernels.op_start)[makes[kernels.ops]]] = True
+        return {}
+    read, reader = program.use_value[kernels.reads], kernels.rows(kernels.read_start)
+    makes = np.diff(program.op_values)[kernels.ops]
+    made = spans(program.op_values[kernels.ops], makes)
+    maker = np.repeat(kernels.rows(kernels.op_start), makes)
+    product = np.full(program.values, program.ops)
+    product[list(turned)] = list(turned.values())
+    first = np.full(len(kernels), program.ops)
+    np.minimum.at(first, np.concatenate([reader, maker]), product[np.concatenate([read, made])])
     given = np.zeros(program.values, dtype=np.bool_)
     given[[argument.value for argument in program.arguments]] = True
+    elementwise, own = _elementwise(fusion), np.full(len(kernels), -1)
+    own[elementwise] = program.value_shape[program.op_values[kernels.first_op[elementwise]]]
     reading = np.zeros(len(kernels), dtype=np.bool_)
-    reading[kernels.rows(kernels.read_start)[given[program.use_value[kernels.reads]]]] = True
-    for number in np.flatnonzero(concerned & reading & _elementwise(fusion)).tolist():
-        kernel = kernels[number]
-        read = {_value(program, use) for use in kernel.reads}
-        made = {value for op in kernel.ops for value in program.values_of(op)}
-        dots = sorted(turned[value] for value in (read | made) if value in turned)
-        if dots and _given(program, kernel):
-            found[number] = int(fusion.position[dots[0]])
-    return found
+    reading[reader[given[read] & (program.value_shape[read] == own[reader])]] = True
+    found = np.flatnonzero((first < program.ops) & reading & elementwise)
+    return dict(zip(found.tolist(), fusion.position[first[found]].tolist(), strict=True))
 
 
 def _given(program: Program, kernel: Kernel) -> list[int]:
@@ -179,7 +175,7 @@ def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
     found = {}
     dots = np.array(list(dict.fromkeys(reversed(fusion.roots.dots.tolist()))), dtype=np.int64)
     rank = program.of_shapes(len, np.int64)[program.op_values[dots]] if len(dots) else dots
-    turned = np.array([_beside_batch(fusion.sides.get(op, ())) for op in dots.tolist()])
+    turned = np.array([batch_dims(fusion.sides.get(op, ())) for op in dots.tolist()])
     around = fusion.policy.around
     wanted = (turned >= 0) & (rank - turned != 2) if around else turned < 0
     for op in reversed(dots[wanted].tolist()):
@@ -191,11 +187,6 @@ def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
         if transposed and fusion.written[value]:
             found[value] = op
     return found
-
-
-def _beside_batch(sides: Sides) -> int:
-    """How many dimensions of a product are of a batch; -1 for what is no product of matrices."""
-    return sum(side == BATCH and size > 1 for side, size in sides) if sides else -1
 
 
 def _elementwise(fusion: Fusion) -> Bools:

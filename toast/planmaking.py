@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+
+from pydantic import TypeAdapter
 
 from analysis.load import Source
 from analysis.program import PSEUDO, Program
@@ -33,6 +35,7 @@ from toast.planfile import (
     ModuleInfo,
     Plan,
     SearchInfo,
+    Spec,
     Tensor,
     Unpriced,
 )
@@ -43,6 +46,8 @@ from toast.settings import threads_of
 from toast.specs import Pin, Specs
 from toast.telling import Telling
 
+_TENSORS, _CONSTRAINTS = TypeAdapter(list[Tensor]), TypeAdapter(list[Constraint])
+"""A deep program has many of both: to validate them as lists takes half the time."""
 _VERSIONS = ("toast-planner", "jax", "jaxlib", "numpy", "numba")
 
 
@@ -92,7 +97,7 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         arguments=arguments,
         results=_results(planned),
         groups=_groups(arguments),
-        constraints=[_constraint(planned, pin) for pin in planned.pins],
+        constraints=_constraints(planned),
         pins=pins,
         predicted=costs[0],
         unsharded=costs[1],
@@ -171,34 +176,35 @@ def _real_ops(program: Program) -> int:
 
 
 def _arguments(planned: Planned) -> list[Tensor]:
-    program = planned.source.program
-    return [
-        Tensor(
-            index=index,
-            name=argument.name,
-            shape=list(program.shape(argument.value)),
-            dtype=program.dtype(argument.value),
-            spec=planned.specs.value(argument.value),
-        )
-        for index, argument in enumerate(program.arguments)
-    ]
+    specs = planned.specs
+    return _tensors(
+        planned.source.program,
+        ((one.name, one.value, specs.value(one.value)) for one in planned.source.program.arguments),
+    )
 
 
 def _results(planned: Planned) -> list[Tensor]:
-    program = planned.source.program
-    found = []
-    for index, result in enumerate(program.results):
-        value = program.sources[result.use]
-        found.append(
-            Tensor(
-                index=index,
-                name=result.name,
-                shape=list(program.shape(value)),
-                dtype=program.dtype(value),
-                spec=planned.specs.use(result.use),
-            )
-        )
-    return found
+    program, specs = planned.source.program, planned.specs
+    return _tensors(
+        program,
+        ((one.name, program.sources[one.use], specs.use(one.use)) for one in program.results),
+    )
+
+
+def _tensors(program: Program, rows: Iterable[tuple[str, int, Spec]]) -> list[Tensor]:
+    """Tensors by name, value and layout."""
+    return _TENSORS.validate_python(
+        [
+            {
+                "index": index,
+                "name": name,
+                "shape": list(program.shape(value)),
+                "dtype": program.dtype(value),
+                "spec": spec,
+            }
+            for index, (name, value, spec) in enumerate(rows)
+        ]
+    )
 
 
 def _groups(arguments: list[Tensor]) -> list[Group]:
@@ -219,13 +225,15 @@ def _groups(arguments: list[Tensor]) -> list[Group]:
     ]
 
 
-def _constraint(planned: Planned, pin: Pin) -> Constraint:
-    program = planned.source.program
-    op = program.makers[pin.value]
-    number = pin.value - int(program.op_values[op])
-    ops = dict.fromkeys(program.user(use) for use in pin.uses)
-    users = f" used by {','.join(str(op) for op in ops)}" if ops else ""
-    return Constraint(value=f"{op}:{program.kind(op)}#{number}{users}", spec=pin.spec)
+def _constraints(planned: Planned) -> list[Constraint]:
+    program, rows = planned.source.program, []
+    for pin in planned.pins:
+        op = program.makers[pin.value]
+        number = pin.value - program.values_of(op).start
+        ops = dict.fromkeys(map(program.user, pin.uses))
+        users = f" used by {','.join(map(str, ops))}" if ops else ""
+        rows.append({"value": f"{op}:{program.kind(op)}#{number}{users}", "spec": pin.spec})
+    return _CONSTRAINTS.validate_python(rows)
 
 
 def _cost(priced: Priced, memory: int) -> Cost:

@@ -29,6 +29,24 @@ class Pin:
     through: tuple[Spec, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Move:
+    """From one layout to another: if that is a move at all, and its stations.
+
+    Repeated layers have the same ones: each is worked out once.
+    """
+
+    start: Spec
+    to: Spec
+    moves: bool
+    text: str
+    through: tuple[Spec, ...]
+
+    @classmethod
+    def of(cls, start: Spec, to: Spec) -> _Move:
+        return cls(start=start, to=to, moves=start != to, text=str(to), through=stations(start, to))
+
+
 class Specs:
     """The layouts that one state gives to the values and uses of a program.
 
@@ -61,6 +79,17 @@ class Specs:
             axes_of, self._masks, self._program, self._layouts, evaluator.listing.partials.rows
         )
         self._tensors: dict[int, Spec] = {}
+        self._wants: dict[tuple[int, int], _Move] = {}
+        self._makes: dict[tuple[int, int], _Move] = {}
+        self._left: dict[tuple[int, ...], bool] = {}
+        self._value_tensor, self._use_tensor, self._result_tensor = (
+            column.data
+            for column in (
+                self._layouts.value_tensor,
+                self._layouts.use_tensor,
+                self._layouts.result_tensor,
+            )
+        )
 
     def _taken(self, state: Refined) -> Iterator[tuple[int, int]]:
         """The colour groups that get an axis, in order."""
@@ -76,12 +105,12 @@ class Specs:
     def value(self, value: int) -> Spec:
         """Layout of a value at its definition."""
         given = self._given_values.get(value)
-        return self.tensor(int(self._layouts.value_tensor[value])) if given is None else given
+        return self.tensor(self._value_tensor[value]) if given is None else given
 
     def use(self, use: int) -> Spec:
         """Layout in which a use wants its value."""
         given = self._given_uses.get(use)
-        return self.tensor(int(self._layouts.use_tensor[use])) if given is None else given
+        return self.tensor(self._use_tensor[use]) if given is None else given
 
     def tensor(self, tensor: int) -> Spec:
         """Layout of an interned tensor."""
@@ -90,6 +119,27 @@ class Specs:
             _, dims = self._layouts.tensors[tensor]
             found = self._tensors[tensor] = [self._axes(item) for _, item in dims]
         return found
+
+    def _kept(self, value: int) -> int:
+        """Equal for values of one layout: the number of a tensor, below zero for what is given."""
+        return -1 - value if value in self._given_values else self._value_tensor[value]
+
+    def _wanted(self, kept: int, spec: Spec, use: int) -> _Move:
+        """The move from a layout to that in which a use wants its value."""
+        given = self._given_uses.get(use)
+        if given is not None:
+            return _Move.of(spec, given)
+        tensor = self._use_tensor[use]
+        if (kept, tensor) not in self._wants:
+            self._wants[kept, tensor] = _Move.of(spec, self.tensor(tensor))
+        return self._wants[kept, tensor]
+
+    def _made(self, value: int) -> _Move:
+        """The move from the layout in which a value is computed to that in which it is kept."""
+        key = (self._result_tensor[value], self._kept(value))
+        if key not in self._makes:
+            self._makes[key] = _Move.of(self.tensor(key[0]), self.value(value))
+        return self._makes[key]
 
     def _axes(self, item: int) -> list[str]:
         if item < 0 or not self._masks[item]:
@@ -138,13 +188,22 @@ class Specs:
         row = self._listing.partials.of_op.get(op)
         if row is None:
             return False
+        values = self._program.values_of(op)
+        computed = (self._result_tensor[value] for value in values)
+        key = (row, *computed, *(self._kept(value) for value in values))
+        if key not in self._left:
+            self._left[key] = self._scatters_otherwise(op, row)
+        return self._left[key]
+
+    def _scatters_otherwise(self, op: int, row: int) -> bool:
+        """The same: it is equal for ops of one row of sums that are laid out alike."""
         parts = [axes for item in self._reduced[row] if (axes := self._axes(item))]
         summed = [axis for axes in parts for axis in axes]
         orders = [sorted(summed, key=self._names.index)]
         if len(parts) == 1 or self._in_turn:
             orders.append(summed)
         for value in self._program.values_of(op):
-            computed = self.tensor(int(self._layouts.result_tensor[value]))
+            computed = self.tensor(self._result_tensor[value])
             have = {axis for axes in computed for axis in axes}
             taken = [axis for axes in self.value(value) for axis in axes if axis in summed]
             taken = [axis for axis in taken if axis not in have]
@@ -163,19 +222,18 @@ class Specs:
         else is said of that; and what a value is kept in for the layout in which it is made, so
         that it is told both.
         """
-        program, layouts = self._program, self._layouts
+        program = self._program
         told = self._is_moved()
         told[[*left, *(value for op in guarded for value in program.values_of(op))]] = True
         by_module = [n for n, name in enumerate(program.names) if name in (ARGUMENT, CONSTRAINT)]
         told &= ~program.constant & ~np.isin(program.op_name[program.value_op], by_module)
         found = []
         for value in np.flatnonzero(told).tolist():
-            spec, computed = self.value(value), self.tensor(int(layouts.result_tensor[value]))
-            through = stations(computed, spec)
-            op = program.makers[value]
-            if computed != spec and (op in guarded or not self._is_left_to_xla(op)):
-                through = (computed, *through)
-            found.append(Pin(value=value, spec=spec, through=through))
+            move, op = self._made(value), program.makers[value]
+            through = move.through
+            if move.moves and (op in guarded or not self._is_left_to_xla(op)):
+                through = (move.start, *through)
+            found.append(Pin(value=value, spec=move.to, through=through))
         return found
 
     def _is_moved(self) -> Bools:
@@ -211,21 +269,16 @@ class Specs:
         found, wants = list[Pin](), self._listing.wanted
         for place in np.flatnonzero(self._moving()[wants.valued]).tolist():
             value = int(wants.valued[place])
-            spec = self.value(value)
-            by_spec: dict[str, tuple[Spec, list[int]]] = {}
+            kept, spec = self._kept(value), self.value(value)
+            by_spec: dict[str, tuple[_Move, list[int]]] = {}
             for _, (_, uses) in wants.targets(place):
-                wanted = self.use(uses[0])
-                told = [use for use in uses if not self._is_told(use)]
-                if wanted != spec and told:
-                    by_spec.setdefault(str(wanted), (wanted, []))[1].extend(told)
+                move = self._wanted(kept, spec, uses[0])
+                told = [use for use in uses if not self._is_told(use)] if move.moves else []
+                if told:
+                    by_spec.setdefault(move.text, (move, []))[1].extend(told)
             found += [
-                Pin(
-                    value=value,
-                    spec=wanted,
-                    uses=tuple(sorted(uses)),
-                    through=stations(spec, wanted),
-                )
-                for wanted, uses in by_spec.values()
+                Pin(value=value, spec=move.to, uses=tuple(sorted(uses)), through=move.through)
+                for move, uses in by_spec.values()
             ]
         return found
 

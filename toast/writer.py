@@ -65,7 +65,7 @@ def _verify(source: Source, mesh: Mesh, specs: Specs, pins: list[Pin], made: Sha
     given = [(argument.value, specs.value(argument.value)) for argument in program.arguments]
     given += [(program.sources[one.use], specs.use(one.use)) for one in program.results]
     given += [(pin.value, spec) for pin in pins for spec in (*pin.through, pin.spec)]
-    shapes, types = memoryview(program.value_shape), memoryview(program.value_type)
+    shapes, types = program.value_shape.data, program.value_type.data
     found = {
         (shapes[value], types[value], id(attribute)): (value, attribute)
         for value, attribute in ((value, made.of(spec)) for value, spec in given)
