@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -87,5 +88,11 @@ def _keys(program: Program, number: int) -> Iterator[tuple[object, ...]]:
     steps = _STEP.findall(argument.name)
     shape = program.shape(argument.value)
     for index, step in enumerate(steps[:-1]):
-        if not any(map(str.isdigit, step)):
+        if not _numbered(step):
             yield (shape, index, *steps[:index], *steps[index + 1 :])
+
+
+@lru_cache(maxsize=1 << 12)
+def _numbered(step: str) -> bool:
+    """Whether a step has the number of a layer; few are distinct."""
+    return any(map(str.isdigit, step))
