@@ -24,3 +24,19 @@ def test_what_is_kept_in_lists_is_what_the_arrays_say(module: Text) -> None:
         expected = [op for op in range(program.ops) if program.kind(op) == name]
         assert program.ops_named(name) == expected
     assert program.ops_named(*program.names) == list(range(program.ops))
+
+
+@settings(deadline=None, max_examples=30)
+@given(module=programs())
+def test_what_is_asked_op_by_op_is_what_the_arrays_say(module: Text) -> None:
+    program = load(module.module().encode()).program
+    assert list(program.makers) == program.value_op.tolist()
+    assert list(program.sources) == program.use_value.tolist()
+    for op in range(program.ops):
+        assert program.kind(op) == program.names[program.op_name[op]]
+        assert [program.user(use) for use in program.uses_of(op)] == [op] * len(program.uses_of(op))
+        assert all(program.makers[value] == op for value in program.values_of(op))
+        assert program.factors_of(op).stop == program.op_factors[op + 1]
+    for value in range(program.values):
+        first, end = program.value_dims[value : value + 2]
+        assert program.shape(value) == tuple(program.dim_size[first:end].tolist())

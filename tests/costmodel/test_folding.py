@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from analysis.program import Ints
 from costmodel.dependencies import dependency_columns
 from costmodel.evaluator import Action, Evaluator, State
-from costmodel.folding import fold, peak_events
+from costmodel.folding import _halfway, fold, peak_events
 from costmodel.kernels import evaluate
 from costmodel.scratch import new_scratch
 from costmodel.tables import Tables
@@ -188,3 +188,23 @@ def test_the_ends_of_a_line_are_kept_and_what_lies_between_is_not() -> None:
     """Five periods hold one, two and so on buffers of one size while another comes and goes."""
     tables = repeated(step_of(TPU).tables, [(1, 2, 9), (2, 4, 1)], [], [], 5)
     assert peak_events(tables).tolist() == [5, 53, 59]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
+def test_halfway_is_what_two_others_mirror_in_both_words(rows: list[tuple[int, int]]) -> None:
+    """One word that lies on a line is not enough."""
+    alive = np.array(rows, dtype=np.uint64)
+    pairs = [(here, other) for here in range(len(rows)) for other in range(len(rows))]
+    here, other = np.array(pairs, dtype=np.int64).T
+    expected = [
+        one
+        for one, next_one in pairs
+        if 0 <= (mirrored := 2 * one - next_one) < len(rows)
+        and all(
+            a + b == 2 * c
+            for a, b, c in zip(rows[mirrored], rows[next_one], rows[one], strict=True)
+        )
+        and rows[next_one] != rows[one]
+    ]
+    assert _halfway(alive, here, other).tolist() == expected

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.program import Program
 from costmodel.evaluator import Evaluator
+from costmodel.flops import BATCH, Sides
+from costmodel.fusion import Fusion, batch_dims
+from costmodel.roles import Role
 from costmodel.turned import Beside, copied_beside, inside_kernels, turned_arguments, turning
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
+from tests.laws.chains import Text
+from tests.laws.programs import programs
 from tests.modules import evaluator_of, value_named
+
+FEW = settings(deadline=None, max_examples=30)
 
 W = "8x16x4xf32"
 ARGUMENTS = f"x:32x8xf32 d:32x16x4xf32 p:{W} m:{W} n:{W}"
@@ -43,6 +57,53 @@ def test_a_tpu_copies_what_an_update_reads_into_the_layout_of_the_gradient() -> 
     # of p, m and n all but one: in the buffer of what is copied first there is room for it
     assert set(turned(evaluator)) == {2, 3}
     assert not turned(update(GPU))
+
+
+def walked(program: Program, fusion: Fusion, turned: dict[int, int]) -> dict[int, int]:
+    """What `turning` finds, kernel by kernel; `turned` are the products of values left as made."""
+    given = {argument.value for argument in program.arguments}
+    found = {}
+    for number, kernel in enumerate(fusion.kernels):
+        if any(fusion.flow.role[op] != Role.FUSIBLE for op in kernel.ops):
+            continue
+        read = {program.sources[use] for use in kernel.reads}
+        made = {value for op in kernel.ops for value in program.values_of(op)}
+        own = program.shape(program.values_of(kernel.ops[0])[0])
+        dots = [turned[value] for value in read | made if value in turned]
+        if dots and any(program.shape(value) == own for value in read & given):
+            found[number] = int(fusion.position[min(dots)])
+    return found
+
+
+@FEW
+@given(module=programs(), seed=st.integers(0, 1_000), device=st.sampled_from([TPU, GPU]))
+def test_kernels_of_what_is_turned_are_those_that_a_walk_finds(
+    module: Text, seed: int, device: str
+) -> None:
+    """Whatever the values are that products leave in another layout: here any."""
+    evaluator = evaluator_of(module.module().encode(), "a=2", device)
+    program, fusion = evaluator.analysis.program, evaluator.fusion
+    rng = np.random.default_rng(seed)
+    values = np.flatnonzero(rng.random(program.values) < 0.5).tolist()
+    turned = {value: int(rng.integers(program.ops)) for value in values}
+    with patch("costmodel.turned._turned", lambda *_: turned):
+        assert turning(program, fusion) == walked(program, fusion, turned)
+
+
+def test_an_update_is_of_what_a_walk_finds_too() -> None:
+    evaluator = update(TPU)
+    program, fusion = evaluator.analysis.program, evaluator.fusion
+    turned = {value_named(program, "stablehlo.transpose"): int(fusion.roots.dots[0])}
+    assert turning(program, fusion) == walked(program, fusion, turned) != {}
+
+
+@given(sides=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1).map(tuple))
+def test_the_batch_of_a_product_is_what_both_operands_and_the_result_have(sides: Sides) -> None:
+    assert batch_dims(sides) == len([size for side, size in sides if side == BATCH and size > 1])
+
+
+def test_what_is_no_product_of_matrices_has_no_batch() -> None:
+    assert batch_dims(()) == -1
 
 
 def test_a_gradient_that_is_not_transposed_is_laid_out_as_the_weight_is() -> None:

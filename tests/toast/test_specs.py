@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from search.actions import action_space
 from tests.modules import argument_group, evaluator_of, text, value_named
 from toast import specs as specs_module
 from toast.planfile import Spec
-from toast.specs import Specs
+from toast.specs import Specs, stations
 from toast.writer import write
 
 NUMBER = "toast.op"
@@ -330,3 +331,26 @@ def test_where_xla_would_sum_whole_the_operands_are_told(
     assert [(pin.spec, pin.through) for pin in pins if not pin.uses] == [(rows, ())]
     assert [pin.spec for pin in pins if pin.uses] == [[[], ["a", "b"]], [["a", "b"], []]]
     assert deviating(SCATTERED, evaluator, state) == []
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_a_pin_says_what_its_own_value_and_uses_are_laid_out_as(first: int) -> None:
+    """What is alike is worked out once, and is what it is for each by itself."""
+    config = replace(gemma.PRESETS["tiny"], layers=3)
+    evaluator = evaluator_of(gemma.lower(config).as_text().encode(), MESH)
+    state = tuple(action_space(evaluator)[first::3])
+    given = {evaluator.analysis.program.arguments[0].value: [["a"], []]}
+    for values in ({}, given):
+        specs = Specs(evaluator, state, values=values)
+        pins = specs.pins()
+        assert any(pin.uses for pin in pins)
+        for pin in pins:
+            kept = specs.value(pin.value)
+            if pin.uses:
+                assert all(specs.use(use) == pin.spec for use in pin.uses)
+                assert pin.through == stations(kept, pin.spec)
+            else:
+                computed = specs.tensor(int(evaluator.layouts.result_tensor[pin.value]))
+                through = stations(computed, kept)
+                assert pin.spec == kept
+                assert pin.through in (through, (computed, *through))
