@@ -16,8 +16,9 @@ from analysis.types import TensorType
 class NewOp:
     """An op to append.
 
-    `operands` are value numbers; `key` is equal for ops that are alike; `constant` says that it
-    makes constants; `halos` has a width for each factor, or is None.
+    `operands` are value numbers; `key` is equal for ops that are alike; `content` for those of them
+    that make the same of the same operands, None where nobody knows; `constant` says that it makes
+    constants; `halos` has a width for each factor, or is None.
     """
 
     name: str
@@ -27,6 +28,7 @@ class NewOp:
     key: Any
     trips: float
     handle: Any
+    content: Any = None
     constant: bool = False
     halos: tuple[int, ...] | None = None
 
@@ -44,8 +46,10 @@ class ProgramBuilder:
         self._dtypes: dict[str, int] = {}
         self._shapes: dict[tuple[int, ...], int] = {}
         self._signatures: dict[Any, int] = {}
+        self._contents: dict[Any, int] = {}
         self.op_name: list[int] = []
         self.op_signature: list[int] = []
+        self.op_content: list[int] = []
         self.op_trips: list[float] = []
         self.op_uses = [0]
         self.op_values = [0]
@@ -77,6 +81,9 @@ class ProgramBuilder:
         rule, key = new.rule, (new.name, new.key)
         self.op_name.append(self._names.setdefault(new.name, len(self._names)))
         self.op_signature.append(self._signatures.setdefault(key, len(self._signatures)))
+        known = (self.op_signature[-1], new.content)
+        number = self._contents.setdefault(known, len(self._contents))
+        self.op_content.append(number if new.content is not None else -1)
         self.op_trips.append(new.trips)
         self.handles.append(new.handle)
         location = new.handle.location.attr
@@ -133,6 +140,7 @@ class ProgramBuilder:
             known_shapes=tuple(self._shapes),
             op_name=ints(self.op_name),
             op_signature=ints(self.op_signature),
+            op_content=ints(self.op_content),
             op_trips=np.asarray(self.op_trips, dtype=np.float64),
             op_uses=ints(self.op_uses),
             op_values=ints(self.op_values),

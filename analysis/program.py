@@ -72,7 +72,8 @@ class Program:
     """A module as arrays. `X_start` arrays have one entry more than there are X.
 
     Per op: `op_name` (index into `names`), `op_signature` (equal for ops of equal kind, attributes
-    and types), `op_trips` (how often it runs), `op_uses`, `op_values`, `op_factors` (starts).
+    and types), `op_content` (equal for those that make the same of the same operands, -1 where
+    nobody knows), `op_trips` (how often it runs), `op_uses`, `op_values`, `op_factors` (starts).
     Per use: `use_value`, `use_dims` (start into `use_name`). Per value: `value_op`, `value_dims`
     (start into `dim_size` and `dim_name`), `value_type` (index into `dtypes`), `value_shape` (index
     into `known_shapes`). Per factor:
@@ -86,6 +87,7 @@ class Program:
     known_shapes: Sequence[tuple[int, ...]]
     op_name: Ints
     op_signature: Ints
+    op_content: Ints
     op_trips: Floats
     op_uses: Ints
     op_values: Ints

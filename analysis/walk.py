@@ -41,6 +41,17 @@ _PLACES = frozenset({"start_indices", "limit_indices", "edge_padding_low", "edge
 """Where a slice or pad stands in the whole tensor; layers that each take their own part of one
 tensor (a mask for each layer, stacked parameters) are alike all the same."""
 _IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"}) | _PLACES
+_FOLDING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter"})
+"""Ops that combine elements by a region, which the name of its one op describes."""
+_EACH_ITS_OWN = frozenset(
+    f"{dialect}.{name}"
+    for dialect, names in {
+        "stablehlo": ("custom_call", "rng", "infeed", "recv", "optimization_barrier"),
+        "sdy": ("sharding_constraint",),
+    }.items()
+    for name in names
+)
+"""Ops of which two may make two things of the same operands, or are to be kept apart."""
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
 
 
@@ -141,12 +152,14 @@ class Walk:
             if not rule.known:
                 rule = self._discoverer.rule(op) or rule
         rule, halos = with_halos(op, rule, shapes, [tensor.shape for tensor in results])
+        key, content = self._key(op, attributes, operands)
         new = NewOp(
             name=name,
             rule=rule,
             operands=[self._values[value] for value in operands],
             results=results,
-            key=self._key(op, attributes, operands),
+            key=key,
+            content=content,
             trips=trips,
             handle=op,
             constant=self._is_constant(name, operands),
@@ -168,11 +181,17 @@ class Walk:
             self._values[value] = first + offset
         return op
 
-    def _key(self, op: ir.Operation, attributes: Any, operands: list[Any]) -> Any:
-        """Equal for ops that do the same to tensors of the same types."""
-        items = tuple((k, v) for k, v in attributes.items() if k not in _IGNORED_ATTRIBUTES)
-        if "value" in attributes and op.name in _CONSTANTS:
-            items = ()
+    def _key(self, op: ir.Operation, attributes: Any, operands: list[Any]) -> tuple[Any, Any]:
+        """Equal for ops that do the same to tensors of the same types; what else tells them apart.
+
+        That is None where what they make does not follow from that.
+        """
+        given = [(k, v) for k, v in attributes.items() if k != RULE]
+        items = tuple((k, v) for k, v in given if k not in _IGNORED_ATTRIBUTES)
+        content: Any = tuple((k, v) for k, v in given if k in _IGNORED_ATTRIBUTES)
+        if op.name in _CONSTANTS:
+            content = (*content, *(item for item in items if item[0] == "value"))
+            items = () if any(k == "value" for k, _ in items) else items
         types = tuple(value.type for value in operands) + tuple(value.type for value in op.results)
         inner = tuple(
             view.operation.name
@@ -180,7 +199,8 @@ class Walk:
             for block in region.blocks
             for view in block.operations
         )
-        return (items, types, inner)
+        known = op.name in _FOLDING and len(inner) == 2 if inner else op.name not in _EACH_ITS_OWN
+        return (items, types, inner), content if known else None
 
     def _transfer(
         self, name: str, op: ir.Operation, sources: list[Any], targets: list[Any], trips: float

@@ -83,11 +83,15 @@ class Edges(Mapping[int, Targets]):
         return len(self.valued)
 
 
-def edges(program: Program, layouts: Layouts) -> Edges:
-    """What the uses of values want that are laid out otherwise than these."""
+def edges(program: Program, layouts: Layouts, equal: Ints | None = None) -> Edges:
+    """What the uses of values want that are laid out otherwise than these.
+
+    Uses of values that are `equal` to others, laid out alike, are counted as those of the others.
+    """
     differs = layouts.use_tensor != layouts.value_tensor[program.use_value]
     uses = np.flatnonzero(differs & ~program.constant[program.use_value])
     value, tensor = program.use_value[uses], layouts.use_tensor[uses]
+    value = value if equal is None else equal[value]
     pair, first = distinct_rows(value, tensor)
     row, values = distinct_rows(value)
     order = np.argsort(row[first], kind="stable")

@@ -170,7 +170,7 @@ class _Explainer:
         self._scratch, self._journal = evaluator.journal(state)
         self._shapes: dict[int, tuple[int, ...]] = {}
         self._origins: Origins = trace(self._program, evaluator.layouts, evaluator.listing)
-        self._edges = evaluator.listing.wanted
+        self._edges = evaluator.listing.sent
 
     def run(self) -> Explanation:
         timeline = self._timeline()

@@ -26,17 +26,20 @@ from costmodel.rows import (
     passes,
 )
 from costmodel.turned import turning
+from costmodel.twins import twins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """The weighted rows of each table, as in `rows`, and the live ranges.
 
-    `partials` with the ops that have them; `wanted` what the uses of values want;
+    `partials` with the ops that have them; `wanted` what the uses of values want, `sent` the same
+    of values and all that are equal to them, which is sent once (`twins`);
     `floors` as in that module; `passes` of each op over its sums.
     """
 
     wanted: Edges
+    sent: Edges
     roots: Rows[RootRow]
     partials: Partials
     edges: Rows[EdgeRow]
@@ -52,13 +55,16 @@ def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device
     wanted = edges(program, layouts)
     widths = Widths(program, wanted)
     turns = turning(program, fusion)
-    partials = partial_rows(program, layouts, fusion)
+    equal, first = twins(program, layouts, fusion.policy)
+    sent = edges(program, layouts, equal)
+    partials = partial_rows(program, layouts, fusion, first)
     return Listing(
         wanted=wanted,
-        roots=root_rows(program, layouts, fusion, seconds, wanted, widths, turns),
+        sent=sent,
+        roots=root_rows(program, layouts, fusion, seconds, wanted, widths, turns, first),
         partials=partials,
-        edges=edge_rows(program, layouts, wanted, widths),
-        halos=halo_rows(program, layouts),
+        edges=edge_rows(program, layouts, sent, Widths(program, sent)),
+        halos=halo_rows(program, layouts, first),
         floors=floor_rows(program, layouts, fusion),
         passes=passes(program, fusion),
         intervals=live_intervals(program, layouts, fusion, wanted, widths, partials, turns),

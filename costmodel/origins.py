@@ -43,7 +43,7 @@ def trace(program: Program, layouts: Layouts, listing: Listing) -> Origins:
         base[int(layouts.value_tensor[argument.value])].append(argument.value)
     return Origins(
         roots=listing.roots.grouped(),
-        partials=_partials(program, listing),
+        partials=_partials(listing),
         edges=_listed(listing.edges.sources),
         halos=_listed(listing.halos.sources),
         base=list(base.values()),
@@ -65,10 +65,11 @@ def _listed(sources: Mapping[Row, list[Source]]) -> Sources:
     return list(sources.values())
 
 
-def _partials(program: Program, listing: Listing) -> Sources:
+def _partials(listing: Listing) -> Sources:
     partials = listing.partials
     found: Sources = [[] for _ in partials.rows]
-    trips = program.op_trips[partials.ops].tolist()
-    for op, row, runs in zip(partials.ops.tolist(), partials.row.tolist(), trips, strict=True):
-        found[row].append((op, runs))
+    columns = (partials.ops.tolist(), partials.row.tolist(), partials.trips.tolist())
+    for op, row, runs in zip(*columns, strict=True):
+        if runs:
+            found[row].append((op, runs))
     return found

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.program import Floats, Program
+from analysis.program import Floats
 from costmodel.columns import flat, floats, ints, starts
 from costmodel.listing import Listing
 from costmodel.rows import LOOKUP, PRODUCT, SEGMENTS
 
 
-def partial_columns(program: Program, listing: Listing, widened: bool) -> dict[str, Any]:
+def partial_columns(listing: Listing, widened: bool) -> dict[str, Any]:
     """The columns of `Tables` that sums over devices are priced by.
 
     Sums behind a loop are of what it carries if `widened`, else of what the op makes.
@@ -40,13 +40,13 @@ def partial_columns(program: Program, listing: Listing, widened: bool) -> dict[s
         "part_batch": ints([row.batch for row in rows]),
         "part_behind": floats([row.behind[0] for row in rows]),
         "part_widened": floats([row.behind[1] if widened else 1.0 for row in rows]),
-        "part_passes": _passes(program, listing),
+        "part_passes": _passes(listing),
     }
 
 
-def _passes(program: Program, listing: Listing) -> Floats:
+def _passes(listing: Listing) -> Floats:
     """The mean over the ops of each row of partials."""
     partials = listing.partials
-    spent = listing.passes[partials.ops] * program.op_trips[partials.ops]
+    spent = listing.passes[partials.ops] * partials.trips
     whole = np.array(list(partials.rows.values()))
     return np.bincount(partials.row, weights=spent, minlength=len(whole)) / whole

@@ -12,13 +12,13 @@ import numpy as np
 from analysis.program import Floats, Ints, Program
 from costmodel.buffers import loop_copies
 from costmodel.columns import flat, ints, spans
-from costmodel.edges import Edges, Widths
+from costmodel.edges import Edges, Widths, reduced
 from costmodel.flow import Bools, named
 from costmodel.fusion import Fusion
 from costmodel.kernelchains import compute_inside
 from costmodel.kernelfusion import read_inside
 from costmodel.kernelrows import distinct, distinct_rows
-from costmodel.launches import Kernel
+from costmodel.launches import Kernel, Kernels
 from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
 from costmodel.rows import CUTTING, SLICING, UPDATING, Rows, of_role
@@ -72,22 +72,23 @@ def root_rows(
     wanted: Edges,
     widths: Widths,
     turns: Turns,
+    equal: Ints,
 ) -> Rows[RootRow]:
-    """Kernels; the sources are their numbers.
+    """Kernels; the sources are their numbers. `equal` is by op the first that is, as in `twins`.
 
     The row of one is made of those that do the same to the same tensors, as those of layers do.
     """
     kernels = fusion.kernels
+    kept = np.flatnonzero(~_again(program, kernels, equal))
     working = fusion.flow.role[kernels.first_op] != Role.NOTHING
     turned = copied_values(program, fusion, turns)
     maker = _RowMaker(program, layouts, fusion, seconds, wanted, widths, turned)
     leaving, known = loop_copies(program), dict[RootRow, int]()
     apart = np.isin(kernels.first_op, list(leaving)) & ~working
-    number, first = distinct_rows(
-        *maker.told(), np.where(apart, np.arange(len(apart)), working - 2)
-    )
+    told = (*maker.told(), np.where(apart, np.arange(len(apart)), working - 2))
+    number, first = distinct_rows(*(column[kept] for column in told))
     made: list[list[int]] = []
-    for n in first.tolist():
+    for n in kept[first].tolist():
         if working[n]:
             rows = [maker.row(n)]
         else:
@@ -97,9 +98,17 @@ def root_rows(
     counts = ints([len(rows) for rows in made])
     starts = np.concatenate([[0], np.cumsum(counts)])
     row = flat(made)[spans(starts[number], counts[number])]
-    source = np.repeat(np.arange(len(kernels)), counts[number])
+    source = np.repeat(kept, counts[number])
     weights = program.op_trips[kernels.first_op][source]
     return Rows.of(list(known), row, weights, source)
+
+
+def _again(program: Program, kernels: Kernels, equal: Ints) -> Bools:
+    """Kernels that write nothing but what others have written before."""
+    launched = np.zeros(program.ops, dtype=np.bool_)
+    launched[kernels.ops] = True
+    ops = kernels.ops
+    return reduced(np.logical_and, (equal[ops] != ops) & launched[equal[ops]], kernels.op_start)
 
 
 def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:

@@ -115,12 +115,14 @@ UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
 class Partials:
     """Ops with partial sums, in order, and the number of the row of each; `rows` with weights.
 
+    `trips` is how often each is summed: not at all what the one before it that is equal summed.
     `runs` is how often each loop runs; see `together`.
     """
 
     rows: Counter[PartialRow]
     ops: Ints
     row: Ints
+    trips: Floats
     runs: Floats
 
     @cached_property
@@ -129,12 +131,12 @@ class Partials:
         return dict(zip(self.ops.tolist(), self.row.tolist(), strict=True))
 
 
-def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials:
+def partial_rows(program: Program, layouts: Layouts, fusion: Fusion, equal: Ints) -> Partials:
     """Ops with reduction factors, as rows by number of appearance.
 
     Ops without one whose results are laid out differently from how they are computed are rows with
     no items. Partial sums that are added up and used nowhere else are summed over devices once:
-    all but the first of them name its row.
+    all but the first of them name its row. `equal` is by op the first that is equal, as in `twins`.
     """
     factors = np.flatnonzero(program.factor_kind == FactorKind.REDUCTION)
     summing = np.searchsorted(program.op_factors, factors, side="right") - 1
@@ -168,10 +170,13 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Partials
         )
         for n in first.tolist()
     ]
-    weights = np.bincount(number, weights=program.op_trips[ops], minlength=len(rows))
-    return Partials(
-        rows=Counter(dict(zip(rows, weights.tolist(), strict=True))), ops=ops, row=number, runs=runs
-    )
+    row_of = np.full(program.ops, -1)
+    row_of[ops] = number
+    again = (equal[ops] != ops) & (row_of[equal[ops]] == number)
+    trips = np.where(again, 0.0, program.op_trips[ops])
+    weights = np.bincount(number, weights=trips, minlength=len(rows))
+    counted = Counter(dict(zip(rows, weights.tolist(), strict=True)))
+    return Partials(rows=counted, ops=ops, row=number, trips=trips, runs=runs)
 
 
 def _concerned(program: Program, layouts: Layouts, summing: Ints) -> Ints:
@@ -294,13 +299,15 @@ def of_role(program: Program, wanted: Role) -> NDArray[np.bool_]:
     return named[program.op_name]
 
 
-def halo_rows(program: Program, layouts: Layouts) -> Rows[HaloRow]:
-    """Operands split along a factor that needs a neighbour's strip.
+def halo_rows(program: Program, layouts: Layouts, first: Ints) -> Rows[HaloRow]:
+    """Operands split along a factor that needs a neighbour's strip; `first` as in `twins`.
 
     The sources are uses.
     """
     rows: Rows[HaloRow] = Rows()
     for op, names in _factors_by_op(program, FactorKind.HALO).items():
+        if first[op] != op:
+            continue
         start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
         for name in names:
             if not program.factor_halo[name]:

@@ -245,7 +245,7 @@ def _build(
         | _fixed_columns(layouts)
         | _tensor_columns(layouts, images(analysis.program) if policy.around else {})
         | root_columns(listing.roots)
-        | partial_columns(analysis.program, listing, policy.around)
+        | partial_columns(listing, policy.around)
         | _edge_columns(listing.edges)
         | _halo_columns(listing.halos)
         | memory_columns(listing.intervals)

@@ -29,7 +29,7 @@ def sent_together(program: Program) -> tuple[Ints, Floats]:
     """
     early = np.zeros(program.ops, dtype=np.bool_)
     early[program.value_op[_needed(program)]] = True
-    loop, runs = _loops(program)
+    loop, runs = loops(program)
     return np.where(early, ALONE, loop), runs
 
 
@@ -77,7 +77,7 @@ def _spread(
                 found[use_value[use]] = True
 
 
-def _loops(program: Program) -> tuple[Ints, Floats]:
+def loops(program: Program) -> tuple[Ints, Floats]:
     """The innermost loop of each op, and how often each loop runs."""
     loop, runs, around = np.zeros(program.ops, dtype=np.int64), [1.0], [0]
     marks = program.ops_named(LOOP_BEGIN, LOOP_END)
