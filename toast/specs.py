@@ -15,6 +15,8 @@ from toast.axisorder import axis_orders
 from toast.guards import guarded_ops
 from toast.planfile import Spec
 
+PRODUCT = "stablehlo.dot_general"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
@@ -68,6 +70,8 @@ class Specs:
         self._layouts = evaluator.layouts
         self._listing = evaluator.listing
         self._in_turn = evaluator.tables.sums_in_turn
+        self._flattens = evaluator.fusion.policy.around
+        self._whole = evaluator.tables.summed_whole
         self._reduced = [items for items, *_ in evaluator.listing.partials.rows]
         self._masks = evaluator.masks(state).tolist()
         self._names = [axis.name for axis in evaluator.mesh.axes]
@@ -182,8 +186,8 @@ class Specs:
         """Whether XLA, told what an op's sums are made as, would not scatter them as it can.
 
         It sums over all axes first where not all of them come to a dimension, where they come in
-        another order than that in which it sums over them, or the mesh's, and where the dimension
-        is sharded already.
+        another order than that in which it sums over them, or the mesh's, where the dimension is
+        sharded already, and where it is that of the rows of a product that has dimensions of 1.
         """
         row = self._listing.partials.of_op.get(op)
         if row is None:
@@ -211,9 +215,23 @@ class Specs:
                 before and set(after) & set(taken)
                 for before, after in zip(computed, self.value(value), strict=True)
             )
-            if taken and (taken not in orders or grown):
+            if taken and (taken not in orders or grown or self._are_rows(op, value, taken)):
                 return True
         return False
+
+    def _are_rows(self, op: int, value: int, taken: list[str]) -> bool:
+        """Whether axes come to the rows of a product that is a matrix but for dimensions of 1.
+
+        A TPU multiplies matrices, and puts those dimensions back for what it is told of the result.
+        What it sums then it does not scatter by rows. What it sums whole in any case it is told.
+        """
+        program, shape = self._program, self._program.shape(value)
+        whole = sum(1 << self._names.index(axis) for axis in taken) == self._whole
+        if not self._flattens or whole or program.kind(op) != PRODUCT or 1 not in shape:
+            return False
+        left = program.use_names(program.uses_of(op)[0])
+        rows = np.flatnonzero((np.array(shape) > 1) & np.isin(program.def_names(value), left))
+        return len(rows) == 1 and not set(taken).isdisjoint(self.value(value)[rows[0]])
 
     def _definitions(self, guarded: frozenset[int], left: set[int]) -> list[Pin]:
         """Pins where values are defined; `left` are those that a use wants otherwise.
