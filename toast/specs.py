@@ -220,18 +220,20 @@ class Specs:
         return False
 
     def _are_rows(self, op: int, value: int, taken: list[str]) -> bool:
-        """Whether axes come to the rows of a product that is a matrix but for dimensions of 1.
+        """Whether one axis comes to the rows of a product that is a matrix but for dimensions of 1.
 
         A TPU multiplies matrices, and puts those dimensions back for what it is told of the result.
-        What it sums then it does not scatter by rows. What it sums whole in any case it is told.
+        What it sums then it does not scatter by rows. What it sums whole in any case it is told,
+        and sums over several axes, which it would scatter block by block while it multiplies.
         """
         program, shape = self._program, self._program.shape(value)
-        whole = sum(1 << self._names.index(axis) for axis in taken) == self._whole
-        if not self._flattens or whole or program.kind(op) != PRODUCT or 1 not in shape:
+        if not self._flattens or program.kind(op) != PRODUCT or 1 not in shape:
+            return False
+        if len(taken) > 1 or 1 << self._names.index(taken[0]) == self._whole:
             return False
         left = program.use_names(program.uses_of(op)[0])
         rows = np.flatnonzero((np.array(shape) > 1) & np.isin(program.def_names(value), left))
-        return len(rows) == 1 and not set(taken).isdisjoint(self.value(value)[rows[0]])
+        return len(rows) == 1 and taken[0] in self.value(value)[rows[0]]
 
     def _definitions(self, guarded: frozenset[int], left: set[int]) -> list[Pin]:
         """Pins where values are defined; `left` are those that a use wants otherwise.

@@ -397,6 +397,15 @@ def test_what_a_chip_sums_whole_in_any_case_it_is_told() -> None:
     assert (pin.spec, pin.through) == ([["a"], [], []], (NONE,))
 
 
+def test_over_several_axes_it_is_told() -> None:
+    """Else it would scatter block by block while it multiplies."""
+    evaluator = evaluator_of(MATRIX, "a=2,b=2", "tpu-v5e")
+    rows, summed = (argument_group(evaluator.analysis, 0, dim) for dim in (0, 2))
+    state = tuple(Action(group=group, axis=axis) for group in (summed, rows) for axis in (0, 1))
+    (pin,) = (pin for pin in Specs(evaluator, state).pins() if not pin.uses)
+    assert (pin.spec, pin.through) == ([["a", "b"], [], []], (NONE,))
+
+
 def test_columns_of_such_a_matrix_and_stacks_of_them_are_told() -> None:
     evaluator = evaluator_of(MATRIX, "a=2,b=2", "tpu-v5e")
     summed = argument_group(evaluator.analysis, 0, 2)
