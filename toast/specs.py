@@ -194,12 +194,13 @@ class Specs:
             return False
         values = self._program.values_of(op)
         computed = (self._result_tensor[value] for value in values)
-        key = (row, *computed, *(self._kept(value) for value in values))
+        rows = self._rows(op)
+        key = (row, rows, *computed, *(self._kept(value) for value in values))
         if key not in self._left:
-            self._left[key] = self._scatters_otherwise(op, row)
+            self._left[key] = self._scatters_otherwise(op, row, rows)
         return self._left[key]
 
-    def _scatters_otherwise(self, op: int, row: int) -> bool:
+    def _scatters_otherwise(self, op: int, row: int, rows: int) -> bool:
         """The same: it is equal for ops of one row of sums that are laid out alike."""
         parts = [axes for item in self._reduced[row] if (axes := self._axes(item))]
         summed = [axis for axes in parts for axis in axes]
@@ -215,25 +216,35 @@ class Specs:
                 before and set(after) & set(taken)
                 for before, after in zip(computed, self.value(value), strict=True)
             )
-            if taken and (taken not in orders or grown or self._are_rows(op, value, taken)):
+            if taken and (taken not in orders or grown):
+                return True
+            if taken and self._is_scattered_by_rows(value, taken, rows):
                 return True
         return False
 
-    def _are_rows(self, op: int, value: int, taken: list[str]) -> bool:
-        """Whether one axis comes to the rows of a product that is a matrix but for dimensions of 1.
+    def _rows(self, op: int) -> int:
+        """The dimension of the rows of a product that is a matrix but for dimensions of 1, or -1.
 
         A TPU multiplies matrices, and puts those dimensions back for what it is told of the result.
-        What it sums then it does not scatter by rows. What it sums whole in any case it is told,
-        and sums over several axes, which it would scatter block by block while it multiplies.
+        What it sums then it does not scatter by rows.
         """
-        program, shape = self._program, self._program.shape(value)
+        program, value = self._program, self._program.values_of(op)[0]
+        shape = program.shape(value)
         if not self._flattens or program.kind(op) != PRODUCT or 1 not in shape:
-            return False
-        if len(taken) > 1 or 1 << self._names.index(taken[0]) == self._whole:
-            return False
+            return -1
         left = program.use_names(program.uses_of(op)[0])
         rows = np.flatnonzero((np.array(shape) > 1) & np.isin(program.def_names(value), left))
-        return len(rows) == 1 and taken[0] in self.value(value)[rows[0]]
+        return int(rows[0]) if len(rows) == 1 else -1
+
+    def _is_scattered_by_rows(self, value: int, taken: list[str], rows: int) -> bool:
+        """Whether one axis comes to the rows, if there are such.
+
+        What a chip sums whole in any case it is told, and sums over several axes, which it would
+        scatter block by block while it multiplies.
+        """
+        if rows < 0 or len(taken) > 1 or 1 << self._names.index(taken[0]) == self._whole:
+            return False
+        return taken[0] in self.value(value)[rows]
 
     def _definitions(self, guarded: frozenset[int], left: set[int]) -> list[Pin]:
         """Pins where values are defined; `left` are those that a use wants otherwise.
