@@ -10,7 +10,6 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
@@ -48,6 +47,8 @@ and two forms. One that is normalised is stored less its mean as well."""
 
 SMALL = 0.25
 """What may be on the chip has at most this part of what there is for buffers."""
+STAYING = 12.0
+"""It is there for at most so many times what main memory takes to fill the chip's memory."""
 
 
 class Tables(NamedTuple):
@@ -76,12 +77,12 @@ class Tables(NamedTuple):
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want;
     `copy_begin` and `copy_end` positions), `sum_*` partial sums of a row of partials, each at one
     event, what they add up to until `sum_to`, `X_count` of what is alike. `on_chip_buffers` bytes
-    of what is alive briefly (`X_short`; not what `main` returns) in pieces of up to `on_chip_piece`
-    may be on the chip, of what collectives read or write where `on_chip_sent`. `summed_whole`: the
-    axes over which together nothing is scattered, 0 for none; `sums_in_turn`: a sum over several
-    dimensions runs over the axes of the first, then of the next, and not in the mesh's order;
-    `narrows`: an f32 that only products read travels in 16 bits (`edge_to_narrow` and
-    `copy_narrow`, as in `rows`).
+    of what is alive (`X_stay` whether briefly; not what `main` returns) in pieces of up to
+    `on_chip_piece` may be on the chip for `on_chip_seconds`, of what collectives read or write
+    where `on_chip_sent`. `summed_whole`: the axes over which together nothing is scattered, 0 for
+    none; `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the
+    next, and not in the mesh's order; `narrows`: an f32 that only products read travels in 16 bits
+    (`edge_to_narrow` and `copy_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
@@ -168,7 +169,7 @@ class Tables(NamedTuple):
     live_from: Ints
     live_to: Ints
     live_width: Floats
-    live_short: NDArray[np.bool_]
+    live_stay: Ints
     live_count: Floats
     live_guard: Ints
     guard_row: Ints
@@ -182,7 +183,7 @@ class Tables(NamedTuple):
     sum_last: Ints
     sum_to: Ints
     sum_count: Floats
-    sum_short: NDArray[np.bool_]
+    sum_stay: Ints
     sum_stored: Ints
     kind_source: Ints
     kind_start: Ints
@@ -219,6 +220,7 @@ class Tables(NamedTuple):
     on_chip: float
     on_chip_buffers: float
     on_chip_piece: float
+    on_chip_seconds: float
     on_chip_sent: bool
     feeding: float
     beside: float
@@ -268,6 +270,7 @@ def _build(
         on_chip=float(device.on_chip_bytes),
         on_chip_buffers=float(device.on_chip_buffers),
         on_chip_piece=SMALL * device.on_chip_buffers,
+        on_chip_seconds=STAYING * device.on_chip_bytes / device.bandwidth,
         on_chip_sent=device.on_chip_sent,
         feeding=FEEDING if policy.around else 1.0,
         beside=BESIDE if policy.around else 1.0,

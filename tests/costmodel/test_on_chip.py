@@ -14,9 +14,9 @@ from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.explain import explain
 from costmodel.kerneljournal import Entry
-from costmodel.kernelmemory import SOON
+from costmodel.kernelmemory import PARTS, SOON, lasting_share
 from costmodel.mesh import Mesh
-from costmodel.tables import SMALL
+from costmodel.tables import SMALL, STAYING
 from examples import gemma
 from search.actions import action_space
 from tests.costmodel.test_explain import assert_adds_up
@@ -25,14 +25,19 @@ from tests.modules import analysed
 
 SIZES = (0, 2**14, 2**18, 2**25)
 """Bytes for buffers: none, a few small ones, a part of what is alive, all of it."""
+LESS = 2**16
+"""Bytes on the chip of which a step takes many times what it takes to fill them."""
 UNIT = 4 * 32 * 32
+SECONDS = st.floats(1e-9, 1e3)
 
 
 @cache
-def training_step(buffers: int, sent: bool = True) -> Evaluator:
+def training_step(
+    buffers: int, sent: bool = True, whole: int = find(TPU).on_chip_bytes
+) -> Evaluator:
     config = replace(gemma.PRESETS["tiny"], batch=16)
     data = gemma.lower(config).as_text(debug_info=True).encode()
-    chip = replace(find(TPU), on_chip_buffers=buffers, on_chip_sent=sent)
+    chip = replace(find(TPU), on_chip_buffers=buffers, on_chip_sent=sent, on_chip_bytes=whole)
     return Evaluator(analysed(data), Mesh.parse("data=2,model=8"), chip)
 
 
@@ -59,21 +64,61 @@ def test_main_memory_lacks_at_most_what_is_on_the_chip(state: tuple[Action, ...]
     assert training_step(SIZES[-1], sent=False).cost(state).peak >= peaks[-1]
 
 
+@pytest.mark.parametrize("whole", [2**27, LESS])
 @pytest.mark.parametrize("size", SIZES)
 @given(state=STATES)
 @settings(deadline=None, max_examples=10)
 def test_what_is_alive_is_in_main_memory_or_on_the_chip(
-    size: int, state: tuple[Action, ...]
+    size: int, whole: int, state: tuple[Action, ...]
 ) -> None:
-    told = assert_adds_up(training_step(size), state)
+    evaluator = training_step(size, whole=whole)
+    told = assert_adds_up(evaluator, state)
     there = [one for one in told.held if one.first <= told.position <= one.last]
     assert sum(one.bytes for one in there) == told.cost.peak + told.on_chip
-    assert told.on_chip == min(size, sum(one.bytes for one in there if one.short))
+    short = sum(one.bytes for one in there if one.short)
+    lasting = sum(one.bytes for one in there if one.lasting)
+    share = lasting_share(evaluator.tables.on_chip_seconds, told.cost.compute)
+    assert (share == 1.0) == (whole != LESS)
+    assert told.on_chip == min(size, short + share * lasting)
     for one in told.held:
-        assert not one.short or one.why is not Entry.BASE
+        assert not (one.short or one.lasting) or one.why is not Entry.BASE
         assert not one.short or one.last - one.first < SOON
+        assert not one.lasting or one.last - one.first >= SOON
+        assert not one.lasting or one.last < evaluator.analysis.program.ops
     kept = [one.bytes for one in told.alive if one.short]
     assert told.on_chip == size or not kept
+    kept = [one.bytes for one in told.alive if one.lasting]
+    assert share < 1.0 or told.on_chip == size or not kept
+
+
+@given(SECONDS, SECONDS, SECONDS)
+def test_the_share_of_what_lasts_is_what_the_limit_is_of_the_step(
+    most: float, compute: float, more: float
+) -> None:
+    share = lasting_share(most, compute)
+    assert 0.0 <= share <= 1.0
+    assert share * PARTS == int(share * PARTS)
+    assert share == 1.0 if compute <= most else share <= most / compute < share + 1.0 / PARTS
+    assert lasting_share(most, compute + more) <= share
+
+
+def test_the_limit_is_a_multiple_of_what_filling_the_chips_memory_takes() -> None:
+    device = find(TPU)
+    filled = device.on_chip_bytes / device.bandwidth
+    assert training_step(0).tables.on_chip_seconds == STAYING * filled
+    assert training_step(0, whole=0).tables.on_chip_seconds == 0.0
+
+
+@given(states=st.lists(STATES, min_size=2, max_size=5))
+@settings(deadline=None, max_examples=10)
+def test_the_share_is_that_of_the_state(states: list[tuple[Action, ...]]) -> None:
+    """A step that takes longer keeps less of what lasts, whatever was priced before it."""
+    evaluator = training_step(SIZES[-1], whole=2 * LESS)
+    scratch = evaluator.new_scratch()
+    for state in states:
+        assert evaluator.cost(state, scratch) == explain(evaluator, state).cost
+        less = training_step(SIZES[-1], whole=0).cost(state)
+        assert evaluator.cost(state, scratch).peak <= less.peak
 
 
 @given(states=st.lists(STATES, min_size=1, max_size=5))
@@ -113,8 +158,12 @@ def test_small_buffers_are_on_the_chip_and_results_are_not() -> None:
     assert Priced(module, "a=2", TPU, enough - 1).peak() == whole
 
 
-def test_what_is_alive_for_long_is_not_on_the_chip() -> None:
+@pytest.mark.parametrize(("whole", "lasting"), [(0, 0.5), (2**27, 0.0)])
+def test_what_is_alive_for_long_is_on_the_chip_where_a_step_is_short(
+    whole: int, lasting: float
+) -> None:
     square = "32x32xf32"
+    chip = replace(find(TPU), on_chip_buffers=2**20, on_chip_bytes=whole)
     peaks = []
     for length in (2, SOON):
         lines = [maps("sine", f"s0:{square}", "x")]
@@ -123,9 +172,9 @@ def test_what_is_alive_for_long_is_not_on_the_chip() -> None:
             lines += [product(f"a{n + 1}:{square}", f"a{n}:{square}", f"w:{square}")]
         lines += [product(f"z:{square}", f"a{length}:{square}", f"a0:{square}")]
         text = main(f"x:{square} w:{square}", lines, f"z:{square}")
-        peaks.append(Priced(text, "a=2", TPU, 2**20).peak())
+        peaks.append(Evaluator(analysed(text), Mesh.parse("a=2"), chip).cost(()).peak)
     # only products read it: it is held in 16 bits
-    assert peaks == [3 * UNIT, 3.5 * UNIT]
+    assert peaks == [3 * UNIT, (3 + lasting) * UNIT]
 
 
 @pytest.mark.parametrize(("device", "width"), [(TPU, 0.5), (GPU, 1.0)])
