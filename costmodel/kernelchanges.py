@@ -87,6 +87,7 @@ def _measure(t: Any, s: Any, tensor: int) -> None:
         else:
             size *= t.dim_size[d]
     s.local[tensor] = size
+    s.given[tensor] = _as_given(t, s, tensor, size) if t.tensor_given[tensor] else size
     s.stored[tensor] = size if t.tensor_image[tensor, 0] < 0 else _in_tiles(t, s, tensor, size)
 
 
@@ -111,6 +112,21 @@ def _rows(number: int, most: int) -> int:
     while rows < min(number, most):
         rows *= 2
     return _up(number, rows)
+
+
+@inner
+def _as_given(t: Any, s: Any, tensor: int, size: float) -> float:
+    """The bytes of an argument: its last two dimensions fill tiles, the better way round."""
+    if size == 0.0:
+        return size
+    dims = t.tensor_start[tensor + 1] - t.tensor_start[tensor]
+    last = _side(t, s, tensor, dims - 1) if dims > 0 else 1
+    other = _side(t, s, tensor, dims - 2) if dims > 1 else 1
+    rows, columns = t.tile_rows, t.tile_columns
+    tiled = _rows(other, rows) * _up(last, columns)
+    if dims > 1:
+        tiled = min(tiled, _rows(last, rows) * _up(other, columns))
+    return np.ceil(size * tiled / (last * other))
 
 
 @inner

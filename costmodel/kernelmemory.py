@@ -191,7 +191,8 @@ def peak_bytes(t: Any, s: Any, compute: float) -> float:
     """The most bytes that main memory holds at once on one device, in a step of so many seconds."""
     base, last = 0.0, len(t.event_position) - 2
     for row in range(len(t.base_tensor)):
-        size = t.base_count[row] * s.local[t.base_tensor[row]]
+        size = t.base_count[row] * s.given[t.base_tensor[row]]
+        size += t.base_fetched[row] * t.on_chip_told
         note(s.journal, s.noted, BASE, row, 0, 0, last, t.base_count[row], size, 0.0)
         base += size
     for row in range(len(t.live_tensor)):

@@ -23,6 +23,7 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
     return {
         "base_tensor": ints(list(intervals.base)),
         "base_count": floats(list(intervals.base.values())),
+        "base_fetched": floats([intervals.fetched[tensor] for tensor in intervals.base]),
         "event_position": bounds,
         **_live_columns(intervals.live, events, bounds),
         **_guard_columns(intervals.guards),

@@ -20,16 +20,16 @@ class Scratch(NamedTuple):
 
     `mask[item]` is the set of axes on an item as bits, `shards[item]` their product, `used[unit]`
     the axes that a unit has given away; `local[tensor]` bytes on one device, and `stored[tensor]`
-    with what pads them in memory; `leader` of each layout that uses want the first that is the same
-    in this state, -1 where it is that of the value; `delta[event]` change of the bytes alive, and,
-    at the places of `kerneljournal`, of those that may be on the chip and of those that wait where
-    there is memory; `reduced[row]` the axes over which a row of the partials has partial sums, and
-    `behind[row]` whether they are summed behind a loop; `turn_*` what each move needs of the order
-    of axes, and `ahead` [groups, axes, axes] what it is worth to a colour that one axis leads
-    another, `cut_*` which sums are scattered over several axes; see `kernelorders`. `sum_*`
-    [results, 2] what is scattered of each result and what is not, `joint` what is sent together;
-    see `kerneltogether`. `journal` [entries, columns], where it has any, tells what was added up,
-    and `noted` how far it is written; see `kerneljournal`.
+    with what pads them in memory, `given[tensor]` those of an argument; `leader` of each layout
+    that uses want the first that is the same in this state, -1 where it is that of the value;
+    `delta[event]` change of the bytes alive, and, at the places of `kerneljournal`, of those that
+    may be on the chip and of those that wait where there is memory; `reduced[row]` the axes over
+    which a row of the partials has partial sums, and `behind[row]` whether they are summed behind a
+    loop; `turn_*` what each move needs of the order of axes, and `ahead` [groups, axes, axes] what
+    it is worth to a colour that one axis leads another, `cut_*` which sums are scattered over
+    several axes; see `kernelorders`. `sum_*` [results, 2] what is scattered of each result and what
+    is not, `joint` what is sent together; see `kerneltogether`. `journal` [entries, columns], where
+    it has any, tells what was added up, and `noted` how far it is written; see `kerneljournal`.
 
     What the layout priced last cost, `priced[item]` its masks: `X_seconds` by row, `X_held` bytes
     by row and place, `copy_from` and `copy_to` the events between
@@ -42,6 +42,7 @@ class Scratch(NamedTuple):
     used: Ints
     local: Floats
     stored: Floats
+    given: Floats
     leader: Ints
     delta: Floats
     reduced: Ints
@@ -96,6 +97,7 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         used=np.zeros(len(tables.unit_start) - 1, dtype=np.int64),
         local=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
         stored=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
+        given=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
         leader=np.zeros(len(tables.kind_tensor), dtype=np.int64),
         delta=np.zeros((len(tables.event_position) + 1, PLACES)),
         reduced=np.zeros(len(tables.part_weight), dtype=np.int64),

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
@@ -47,6 +48,8 @@ and two forms. One that is normalised is stored less its mean as well."""
 
 SMALL = 0.25
 """What may be on the chip has at most this part of what there is for buffers."""
+TOLD = 16384.0
+"""Bytes of main memory in which a copy to or from the chip finds where it goes."""
 STAYING = 12.0
 """It is there for at most so many times what main memory takes to fill the chip's memory."""
 
@@ -73,7 +76,8 @@ class Tables(NamedTuple):
     Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
-    last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
+    last one its end): `base_*` tensors that live throughout (`base_fetched` copies of them to or
+    from the chip, each of which takes `on_chip_told` bytes), `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want;
     `copy_begin` and `copy_end` positions), `sum_*` partial sums of a row of partials, each at one
     event, what they add up to until `sum_to`, `X_count` of what is alike. `on_chip_buffers` bytes
@@ -106,6 +110,7 @@ class Tables(NamedTuple):
     dim_size: Ints
     dim_item: Ints
     tensor_image: Ints
+    tensor_given: NDArray[np.bool_]
     root_weight: Floats
     root_writes: Ints
     root_tensor_start: Ints
@@ -165,6 +170,7 @@ class Tables(NamedTuple):
     halo_part: Floats
     base_tensor: Ints
     base_count: Floats
+    base_fetched: Floats
     live_tensor: Ints
     live_from: Ints
     live_to: Ints
@@ -221,6 +227,7 @@ class Tables(NamedTuple):
     on_chip_buffers: float
     on_chip_piece: float
     on_chip_seconds: float
+    on_chip_told: float
     on_chip_sent: bool
     feeding: float
     beside: float
@@ -256,6 +263,7 @@ def _build(
     return Tables(
         **columns,
         **dependency_columns(columns),
+        tensor_given=_given(columns) & policy.around,
         **_mesh_columns(mesh, device, columns["item_fixed"]),
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
@@ -271,6 +279,7 @@ def _build(
         on_chip_buffers=float(device.on_chip_buffers),
         on_chip_piece=SMALL * device.on_chip_buffers,
         on_chip_seconds=STAYING * device.on_chip_bytes / device.bandwidth,
+        on_chip_told=TOLD if device.on_chip_buffers else 0.0,
         on_chip_sent=device.on_chip_sent,
         feeding=FEEDING if policy.around else 1.0,
         beside=BESIDE if policy.around else 1.0,
@@ -345,6 +354,13 @@ def _tensor_columns(layouts: Layouts, found: dict[Shape, Image]) -> dict[str, An
         "dim_item": flat([[item for _, item in row] for row in dims]),
         "tensor_image": image_rows(layouts, found),
     }
+
+
+def _given(columns: dict[str, Any]) -> NDArray[np.bool_]:
+    """Tensors that arguments have."""
+    given = np.zeros(len(columns["tensor_itemsize"]), dtype=np.bool_)
+    given[columns["base_tensor"]] = True
+    return given
 
 
 def _edge_columns(rows: Rows[EdgeRow]) -> dict[str, Any]:
