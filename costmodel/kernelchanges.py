@@ -116,17 +116,22 @@ def _rows(number: int, most: int) -> int:
 
 @inner
 def _as_given(t: Any, s: Any, tensor: int, size: float) -> float:
-    """The bytes of an argument: its last two dimensions fill tiles, the better way round."""
+    """The bytes of an argument in tiles, of the two dimensions that fill them best."""
+    dims = t.tensor_start[tensor + 1] - t.tensor_start[tensor]
     if size == 0.0:
         return size
-    dims = t.tensor_start[tensor + 1] - t.tensor_start[tensor]
-    last = _side(t, s, tensor, dims - 1) if dims > 0 else 1
-    other = _side(t, s, tensor, dims - 2) if dims > 1 else 1
-    rows, columns = t.tile_rows, t.tile_columns
-    tiled = _rows(other, rows) * _up(last, columns)
-    if dims > 1:
-        tiled = min(tiled, _rows(last, rows) * _up(other, columns))
-    return np.ceil(size * tiled / (last * other))
+    if dims < 2:
+        only = _side(t, s, tensor, 0) if dims > 0 else 1
+        return size * _up(only, t.tile_columns) / only
+    best = np.inf
+    for row in range(dims):
+        rows = _side(t, s, tensor, row)
+        tall = _rows(rows, t.tile_rows)
+        for column in range(dims):
+            columns = _side(t, s, tensor, column)
+            if column != row and best > size:
+                best = min(best, size * (tall * _up(columns, t.tile_columns)) / (rows * columns))
+    return np.ceil(best)
 
 
 @inner

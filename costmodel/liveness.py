@@ -140,7 +140,7 @@ def _live(
         first=np.concatenate([first, begins]),
         last=np.concatenate([last, ends]),
         width=np.concatenate([width, floats([width for _, _, width in beside])]),
-        inner=np.concatenate([last != program.ops, np.zeros(len(others), dtype=np.bool_)]),
+        inner=np.concatenate([last != program.ops, np.ones(len(others), dtype=np.bool_)]),
         guard=np.full(len(held), -1),
     )
     there = np.full(program.values, -1)
