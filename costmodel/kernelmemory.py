@@ -64,14 +64,15 @@ def _hold(
 ) -> None:  # fmt: skip
     """Count `size` bytes over the events [first, last] instead of those `held` for the row.
 
-    They may `stay` on the chip (`BRIEF`, `LASTING`, or 0) where each `piece` of them is small.
+    They may `stay` on the chip (`BRIEF`, `LASTING`, or 0) where each `piece` of them is small. What
+    is held must have been allowed the same stay, or been let go first.
     """
-    place = stay if size > 0.0 and piece <= t.on_chip_piece else 0
+    small = piece <= t.on_chip_piece
     if size > 0.0:
-        note(s.journal, s.noted, table, row, place, first, last, 1.0, size, 0.0)
+        note(s.journal, s.noted, table, row, stay if small else 0, first, last, 1.0, size, 0.0)
     _count(s, held, row, 0, first, last, size)
-    _count(s, held, row, BRIEF, first, last, size if place == BRIEF else 0.0)
-    _count(s, held, row, LASTING, first, last, size if place == LASTING else 0.0)
+    if stay > 0:
+        _count(s, held, row, stay, first, last, size if small else 0.0)
 
 
 @inner
@@ -106,7 +107,8 @@ def _add_copies(t: Any, s: Any) -> None:
         for row in range(first, last):
             place = row - first
             if s.copy_held[row, 0] > 0.0:
-                _hold(t, s, s.copy_held, COPY, row, s.copy_from[row], s.copy_to[row], 0.0, 0.0, 0)
+                for stay in (0, BRIEF, LASTING):
+                    _count(s, s.copy_held, row, stay, s.copy_from[row], s.copy_to[row], 0.0)
             if s.leader[kind + place] != place:
                 continue
             begin, end, narrow = t.copy_from[row], t.copy_to[row], is_narrow(t, t.copy_narrow[row])
