@@ -16,20 +16,23 @@ from analysis.program import Floats, Ints
 from costmodel.collectives import Kind
 from costmodel.evaluator import Action, Cost, Evaluator, Refinement
 from costmodel.kerneljournal import (
+    BRIEF,
     COUNT,
     DETAIL,
     KIND,
+    LASTING,
     LATE,
     MEMORY,
     PLACE,
     ROW,
     SECONDS,
-    SHORT,
     SIZE,
+    STAY,
     TABLE,
     Bound,
     Entry,
 )
+from costmodel.kernelmemory import lasting_share
 from costmodel.origins import Origins, trace
 
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
@@ -115,8 +118,8 @@ class Held:
     `why` is `BASE` (an argument), `LIVE` (a buffer, `value` stands for it), `COPY` (resharded for
     `uses`), `SUM` (partial sums) or `SUMMED` (what they add up to). `tensor` numbers
     `layouts.tensors`, `shape` is that of one device; the elements may be narrower. `short` where
-    it is small and short-lived enough for the memory on the chip, `late` where it is there only as
-    far as there is memory.
+    it is small and short-lived enough for the memory on the chip, `lasting` where it is small and
+    may be there for a part of the step, `late` where it is there only as far as there is memory.
     """
 
     value: int
@@ -128,6 +131,7 @@ class Held:
     first: int
     last: int
     short: bool
+    lasting: bool
     late: bool
 
 
@@ -136,9 +140,9 @@ class Explanation:
     """`alive` is what is in main memory at the peak, largest first; `held` tells of all memory.
 
     `on_chip` bytes of what is held at the peak are on the chip: the smallest of the short-lived,
-    as many as its compiler gives to buffers. `timeline[p]` are the bytes in main memory at
-    position p of the schedule; the last position is the end of the step, where its results are all
-    that is left. `position` is the first at which the peak is reached.
+    then of what else is small, as many as its compiler gives to buffers. `timeline[p]` are the
+    bytes in main memory at position p of the schedule; the last position is the end of the step,
+    where its results are all that is left. `position` is the first at which the peak is reached.
     """
 
     cost: Cost
@@ -178,7 +182,10 @@ class _Explainer:
         memory = self._of(MEMORY)
         now = (memory[:, KIND] <= position) & (memory[:, DETAIL] >= position)
         there = self._all_held(memory[now])
-        on_chip = self._on_chip(sum(one.bytes for one in there if one.short))
+        on_chip = self._on_chip(
+            sum(one.bytes for one in there if one.short),
+            sum(one.bytes for one in there if one.lasting),
+        )
         return Explanation(
             cost=self._cost,
             kernels=tuple(self._kernel(row) for row in self._of(_KERNELS)),
@@ -198,9 +205,10 @@ class _Explainer:
     def _all_held(self, memory: Floats) -> tuple[Held, ...]:
         return tuple(one for row in memory.tolist() for one in self._held(row))
 
-    def _on_chip(self, short: float) -> float:
-        """How many bytes of what is short-lived are on the chip."""
-        return min(short, self._tables.on_chip_buffers)
+    def _on_chip(self, short: Any, lasting: Any) -> Any:
+        """How many bytes are on the chip of what is small and short-lived, and of what else is."""
+        share = lasting_share(self._tables.on_chip_seconds, self._cost.compute)
+        return np.minimum(short + share * lasting, self._tables.on_chip_buffers)
 
     def _of(self, tables: tuple[int, ...]) -> Floats:
         return self._journal[np.isin(self._journal[:, TABLE], tables)]
@@ -302,8 +310,9 @@ class _Explainer:
                 bytes=float(row[SIZE]) / len(values),
                 first=int(row[KIND]),
                 last=int(row[DETAIL]),
-                short=row[SHORT] == 1,
-                late=row[SHORT] == LATE,
+                short=row[STAY] == BRIEF,
+                lasting=row[STAY] == LASTING,
+                late=row[STAY] == LATE,
             )
             for value in values
         ]
@@ -321,9 +330,9 @@ class _Explainer:
     def _timeline(self) -> Floats:
         """Bytes at each position, from the journal."""
         memory = self._journal[np.isin(self._journal[:, TABLE], MEMORY)]
-        late = memory[:, SHORT] == LATE
-        short = self._alive(memory[memory[:, SHORT] == 1.0])
-        there = self._alive(memory[~late]) - np.minimum(short, self._tables.on_chip_buffers)
+        late = memory[:, STAY] == LATE
+        short, lasting = (self._alive(memory[memory[:, STAY] == stay]) for stay in (BRIEF, LASTING))
+        there = self._alive(memory[~late]) - self._on_chip(short, lasting)
         full: Floats = np.minimum(there + self._alive(memory[late]), self._tables.crowded)
         return np.maximum(there, full)
 
@@ -337,9 +346,10 @@ class _Explainer:
 
 
 def _in_main_memory(held: Sequence[Held], on_chip: float) -> list[Held]:
-    """What is not on the chip, where `on_chip` bytes of the smallest of the short-lived are."""
-    found = [one for one in held if not one.short]
-    for one in sorted((one for one in held if one.short), key=lambda one: one.bytes):
+    """What is not on the chip: the smallest are there, the short-lived first, `on_chip` bytes."""
+    found = [one for one in held if not one.short and not one.lasting]
+    small = [one for one in held if one.short or one.lasting]
+    for one in sorted(small, key=lambda one: (one.lasting, one.bytes)):
         there = min(one.bytes, on_chip)
         on_chip -= there
         if there < one.bytes:

@@ -2,9 +2,10 @@
 
 What is alive at an event is a sum over *classes* of rows, each as many times as it is there: all
 rows of a class are equally large in every state. So an event is a vector of whole numbers, and a
-state, whatever it is, a vector of sizes to multiply it with; where a chip keeps some of them, the
-larger of two such products. The most of that is at a corner of the convex hull of the vectors. What
-waits where there is memory makes that two such maxima, of which one is cut off.
+state, whatever it is, a vector of sizes to multiply it with; where a chip keeps some of them, and
+of others the part that is the state's, the larger of two such products. The most of that is at a
+corner of the convex hull of the vectors. What waits where there is memory makes that two such
+maxima, of which one is cut off.
 Repeated layers lie on straight lines: all of a line but its two ends is left out here, and of equal
 vectors all but one. Rows that are left with the same events are one row with a count. Deeper
 programs thus have no more rows than shallow ones.
@@ -88,11 +89,11 @@ def _halfway(alive: Words, here: Ints, other: Ints) -> Ints:
 def _alive(t: Tables, events: int) -> Words:
     """The vector of each event, projected."""
     change = np.zeros((events + 1, 2), dtype=np.uint64)
-    live = _mixed(t.live_tensor, _LIVE, _bits(t.live_width), t.live_short, t.live_guard)
+    live = _mixed(t.live_tensor, _LIVE, _bits(t.live_width), t.live_stay, t.live_guard)
     _hold(change, t.live_from, t.live_to, live)
     _hold(change, t.sum_at, t.sum_at, _mixed(t.sum_row, _SUM, t.sum_tensor))
     summed = t.sum_stored == 0
-    words = _mixed(t.sum_row, _SUMMED, t.sum_short)[summed]
+    words = _mixed(t.sum_row, _SUMMED, t.sum_stay)[summed]
     _hold(change, t.sum_at[summed], t.sum_to[summed], words)
     for groups, rows in _by_count(t):
         fixed = np.concatenate([t.copy_kind[groups, None], _alike(t, rows)], axis=1)
@@ -188,14 +189,14 @@ def _counted(
 def _live(t: Tables, kept: Ints) -> dict[str, Any]:
     """Buffers of one layout that are alive over the same events are one, so many times."""
     low, high = _between(kept, t.live_from, t.live_to)
-    columns = (t.live_tensor, low, high, _bits(t.live_width), t.live_short, t.live_guard)
+    columns = (t.live_tensor, low, high, _bits(t.live_width), t.live_stay, t.live_guard)
     (tensor, first, last, *_), at, count = _counted(columns, low <= high)
     return {
         "live_tensor": tensor,
         "live_from": first,
         "live_to": last,
         "live_width": t.live_width[at],
-        "live_short": t.live_short[at],
+        "live_stay": t.live_stay[at],
         "live_guard": t.live_guard[at],
         "live_count": count,
     }
@@ -205,7 +206,7 @@ def _sums(t: Tables, kept: Ints) -> dict[str, Any]:
     """Partial sums of one row at an event that is kept, or whose total is there at one."""
     low, last = _between(kept, t.sum_at, t.sum_at)
     _, high = _between(kept, t.sum_at, np.where(t.sum_stored == 0, t.sum_to, t.sum_at))
-    columns = (t.sum_row, t.sum_tensor, low, last, high, t.sum_stored, t.sum_short)
+    columns = (t.sum_row, t.sum_tensor, low, last, high, t.sum_stored, t.sum_stay)
     (row, tensor, first, ends, to, *_), at, count = _counted(columns, low <= high)
     return {
         "sum_row": row,
@@ -214,7 +215,7 @@ def _sums(t: Tables, kept: Ints) -> dict[str, Any]:
         "sum_last": ends,
         "sum_to": to,
         "sum_stored": t.sum_stored[at],
-        "sum_short": t.sum_short[at],
+        "sum_stay": t.sum_stay[at],
         "sum_count": count,
     }
 

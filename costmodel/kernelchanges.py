@@ -87,6 +87,7 @@ def _measure(t: Any, s: Any, tensor: int) -> None:
         else:
             size *= t.dim_size[d]
     s.local[tensor] = size
+    s.given[tensor] = _as_given(t, s, tensor, size) if t.tensor_given[tensor] else size
     s.stored[tensor] = size if t.tensor_image[tensor, 0] < 0 else _in_tiles(t, s, tensor, size)
 
 
@@ -111,6 +112,26 @@ def _rows(number: int, most: int) -> int:
     while rows < min(number, most):
         rows *= 2
     return _up(number, rows)
+
+
+@inner
+def _as_given(t: Any, s: Any, tensor: int, size: float) -> float:
+    """The bytes of an argument in tiles, of the two dimensions that fill them best."""
+    dims = t.tensor_start[tensor + 1] - t.tensor_start[tensor]
+    if size == 0.0:
+        return size
+    if dims < 2:
+        only = _side(t, s, tensor, 0) if dims > 0 else 1
+        return size * _up(only, t.tile_columns) / only
+    best = np.inf
+    for row in range(dims):
+        rows = _side(t, s, tensor, row)
+        tall = _rows(rows, t.tile_rows)
+        for column in range(dims):
+            columns = _side(t, s, tensor, column)
+            if column != row and best > size:
+                best = min(best, size * (tall * _up(columns, t.tile_columns)) / (rows * columns))
+    return np.ceil(best)
 
 
 @inner

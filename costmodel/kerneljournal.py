@@ -54,9 +54,11 @@ class Bound(IntEnum):
 TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS = range(8)
 """The columns of the journal. `kind` and `detail` are a bound, a collective and its axes, or the
 first and last position of memory; `size` is bytes; all three are counted `count` times."""
-COLUMNS, SHORT = 8, PLACE
-"""Of memory the place is 1 where it may be on the chip, `LATE` where it waits if there is room."""
-LATE = 2
+COLUMNS, STAY = 8, PLACE
+BRIEF, LATE, LASTING = 1, 2, 3
+"""Of memory the place tells whether it may be on the chip, for a short time or for longer, and
+`LATE` where it waits if there is room; else it is 0."""
+PLACES = 4
 
 ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED = (
     int(entry) for entry in Entry

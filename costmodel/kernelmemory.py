@@ -1,8 +1,10 @@
 """Kernels for memory: what is alive when, and how much that is at most.
 
 A compiler with memory on the chip to give away (`on_chip_buffers`) keeps there what is small and
-soon read for the last time: main memory holds what is left of that. Where collectives may not
-read or write there, their sides are not part of it, and results of the program never are.
+read for the last time within `on_chip_seconds`: main memory holds what is left of that. A step has
+many positions, so what lives for few of them is always counted; of the rest the part that these
+seconds are of the whole step. Where collectives may not read or write there, their sides are not
+part of it, and results of the program never are.
 
 Gradients of kernels that wait to be summed do so themselves, or what they are made of stays
 (`waiting`). A compiler that gathers kernels beside them (`crowded`) computes all and lets them wait
@@ -15,37 +17,62 @@ from typing import Any
 
 import numpy as np
 
-from analysis.compiled import inner
+from analysis.compiled import entry, inner
 from costmodel.dependencies import KINDS, LIVES, SUMS
 from costmodel.kernelchanges import is_stale
-from costmodel.kerneljournal import BASE, COPY, LATE, LIVE, SUM, SUMMED, note
+from costmodel.kerneljournal import (
+    BASE,
+    BRIEF,
+    COPY,
+    LASTING,
+    LATE,
+    LIVE,
+    SUM,
+    SUMMED,
+    note,
+)
 from costmodel.kernelmoves import is_narrow, same
 
 SOON = 64
-"""For so many positions of the schedule something may stay on the chip."""
+"""For so many positions of the schedule something small may be on the chip in any step."""
+PARTS = 64.0
+"""Shares are whole multiples of one part in so many: bytes times a share are exact."""
+
+
+@entry
+def lasting_share(most: float, compute: float) -> float:
+    """The part on the chip of what is small but not short-lived, in a step of `compute` seconds.
+
+    Nothing is there for more than `most` seconds. Spans are taken to be of all lengths alike.
+    """
+    return np.floor(PARTS * min(most / compute, 1.0)) / PARTS if compute > 0.0 else 1.0
+
+
+@inner
+def _count(s: Any, held: Any, row: int, place: int, first: int, last: int, size: float) -> None:
+    """Count `size` bytes at a place over the events [first, last] instead of those `held`."""
+    if size != held[row, place]:
+        s.delta[first, place] += size - held[row, place]
+        s.delta[last + 1, place] -= size - held[row, place]
+        held[row, place] = size
 
 
 @inner
 def _hold(
     t: Any, s: Any, held: Any, table: int, row: int,
-    first: int, last: int, size: float, piece: float,
+    first: int, last: int, size: float, piece: float, stay: int,
 ) -> None:  # fmt: skip
     """Count `size` bytes over the events [first, last] instead of those `held` for the row.
 
-    They may be on the chip where each `piece` of them is small.
+    They may `stay` on the chip (`BRIEF`, `LASTING`, or 0) where each `piece` of them is small. What
+    is held must have been allowed the same stay, or been let go first.
     """
-    short = size if piece <= t.on_chip_piece else 0.0
+    small = piece <= t.on_chip_piece
     if size > 0.0:
-        place = 1 if short > 0.0 else 0
-        note(s.journal, s.noted, table, row, place, first, last, 1.0, size, 0.0)
-    if size != held[row, 0]:
-        s.delta[first, 0] += size - held[row, 0]
-        s.delta[last + 1, 0] -= size - held[row, 0]
-        held[row, 0] = size
-    if short != held[row, 1]:
-        s.delta[first, 1] += short - held[row, 1]
-        s.delta[last + 1, 1] -= short - held[row, 1]
-        held[row, 1] = short
+        note(s.journal, s.noted, table, row, stay if small else 0, first, last, 1.0, size, 0.0)
+    _count(s, held, row, 0, first, last, size)
+    if stay > 0:
+        _count(s, held, row, stay, first, last, size if small else 0.0)
 
 
 @inner
@@ -80,7 +107,8 @@ def _add_copies(t: Any, s: Any) -> None:
         for row in range(first, last):
             place = row - first
             if s.copy_held[row, 0] > 0.0:
-                _hold(t, s, s.copy_held, COPY, row, s.copy_from[row], s.copy_to[row], 0.0, 0.0)
+                for stay in (0, BRIEF, LASTING):
+                    _count(s, s.copy_held, row, stay, s.copy_from[row], s.copy_to[row], 0.0)
             if s.leader[kind + place] != place:
                 continue
             begin, end, narrow = t.copy_from[row], t.copy_to[row], is_narrow(t, t.copy_narrow[row])
@@ -94,9 +122,9 @@ def _add_copies(t: Any, s: Any) -> None:
                     narrow = narrow and is_narrow(t, t.copy_narrow[other])
             s.copy_from[row], s.copy_to[row] = begin, end
             size = s.stored[t.copy_tensor[row]] * (0.5 if narrow else 1.0)
-            piece = _sent(t, size) if until - at <= SOON else np.inf
+            piece, stay = _sent(t, size), BRIEF if until - at <= SOON else LASTING
             size *= t.copy_count[group]
-            _hold(t, s, s.copy_held, COPY, row, begin, end, size, piece)
+            _hold(t, s, s.copy_held, COPY, row, begin, end, size, piece, stay)
 
 
 @inner
@@ -122,9 +150,9 @@ def _add_sums(t: Any, s: Any) -> None:
             size = whole if left < whole else 0.0
             summed = 0.0 if t.sum_stored[k] or s.behind[row] else left
         at, to, count = t.sum_at[k], t.sum_to[k], t.sum_count[k]
-        _hold(t, s, s.sum_held, SUM, k, at, t.sum_last[k], count * size, _sent(t, whole))
-        piece = _sent(t, summed) if t.sum_short[k] else np.inf
-        _hold(t, s, s.summed_held, SUMMED, k, at, to, count * summed, piece)
+        _hold(t, s, s.sum_held, SUM, k, at, t.sum_last[k], count * size, _sent(t, whole), BRIEF)
+        piece, stay = _sent(t, summed), t.sum_stay[k]
+        _hold(t, s, s.summed_held, SUMMED, k, at, to, count * summed, piece, stay)
 
 
 @inner
@@ -152,23 +180,21 @@ def _wait(t: Any, s: Any, row: int, size: float) -> None:
     """Count what waits, and of what need not wait itself what does where there is memory."""
     first, last, guard = t.live_from[row], t.live_to[row], t.live_guard[row]
     stays = _stays(t, s, guard)
-    _hold(t, s, s.live_held, LIVE, row, first, last, size if stays else 0.0, np.inf)
+    _hold(t, s, s.live_held, LIVE, row, first, last, size if stays else 0.0, np.inf, 0)
     late = 0.0
     if t.crowded > 0.0 and guard % 2 == 0 and not stays and _is_scattered(t, s, guard // 2):
         late = size
         note(s.journal, s.noted, LIVE, row, LATE, first, last, 1.0, size, 0.0)
-    if late != s.live_held[row, 2]:
-        s.delta[first, 2] += late - s.live_held[row, 2]
-        s.delta[last + 1, 2] -= late - s.live_held[row, 2]
-        s.live_held[row, 2] = late
+    _count(s, s.live_held, row, LATE, first, last, late)
 
 
 @inner
-def peak_bytes(t: Any, s: Any) -> float:
-    """The most bytes that main memory holds at once on one device."""
+def peak_bytes(t: Any, s: Any, compute: float) -> float:
+    """The most bytes that main memory holds at once on one device, in a step of so many seconds."""
     base, last = 0.0, len(t.event_position) - 2
     for row in range(len(t.base_tensor)):
-        size = t.base_count[row] * s.local[t.base_tensor[row]]
+        size = t.base_count[row] * s.given[t.base_tensor[row]]
+        size += t.base_fetched[row] * t.on_chip_told
         note(s.journal, s.noted, BASE, row, 0, 0, last, t.base_count[row], size, 0.0)
         base += size
     for row in range(len(t.live_tensor)):
@@ -178,16 +204,18 @@ def peak_bytes(t: Any, s: Any) -> float:
         if t.live_guard[row] >= 0:
             _wait(t, s, row, size * t.live_count[row])
             continue
-        piece = size if t.live_short[row] else np.inf
+        piece, first, last = size, t.live_from[row], t.live_to[row]
         size *= t.live_count[row]
-        _hold(t, s, s.live_held, LIVE, row, t.live_from[row], t.live_to[row], size, piece)
+        _hold(t, s, s.live_held, LIVE, row, first, last, size, piece, t.live_stay[row])
     _add_copies(t, s)
     _add_sums(t, s)
-    peak, alive, short, late = base, base, 0.0, 0.0
+    share = lasting_share(t.on_chip_seconds, compute)
+    peak, alive, late, brief, lasting = base, base, 0.0, 0.0, 0.0
     for event in range(len(s.delta)):
         alive += s.delta[event, 0]
-        short += s.delta[event, 1]
-        late += s.delta[event, 2]
-        there = alive - min(short, t.on_chip_buffers)
+        late += s.delta[event, LATE]
+        brief += s.delta[event, BRIEF]
+        lasting += s.delta[event, LASTING]
+        there = alive - min(brief + share * lasting, t.on_chip_buffers)
         peak = max(peak, there, min(there + late, t.crowded))
     return peak

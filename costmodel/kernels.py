@@ -163,7 +163,8 @@ def price(t: Any, s: Any) -> tuple[float, float, float]:
     communication += summed_whole(t, s)
     communication -= spared(t, s)
     compute += unfused_sums(t, s) + total(s.local_seconds)
-    return compute + _main_memory(t, s, compute), communication, peak_bytes(t, s)
+    compute += _main_memory(t, s, compute)
+    return compute, communication, peak_bytes(t, s, compute)
 
 
 @entry

@@ -60,12 +60,16 @@ class Copies:
 class Intervals:
     """`base` tensors (arguments) live throughout; `live` and `copies` over positions.
 
+    `fetched` is how often arguments go to the chip's own memory, and results come from there in
+    their place.
+
     `live` are buffers, then what a compiler keeps besides because of the way that elements lie
     in memory, then what waits (`guards`). For a moment each there are `sums`, before they are added
     up over devices.
     """
 
     base: Counter[int]
+    fetched: Counter[int]
     live: Held
     guards: Guards
     copies: Copies
@@ -93,8 +97,10 @@ def live_intervals(
         inside[:] = False
     low, high = _roots_of_ops(program, fusion)
     live, guards = _live(program, layouts, fusion, partials, reused, inside, turns)
+    base = Counter(int(layouts.value_tensor[value]) for value in arguments)
     return Intervals(
-        base=Counter(int(layouts.value_tensor[value]) for value in arguments),
+        base=base,
+        fetched=base + Counter(int(layouts.value_tensor[value]) for value in reused.values()),
         live=live,
         guards=guards,
         copies=_copies(program, layouts, wanted, widths, low, high),
@@ -134,7 +140,7 @@ def _live(
         first=np.concatenate([first, begins]),
         last=np.concatenate([last, ends]),
         width=np.concatenate([width, floats([width for _, _, width in beside])]),
-        inner=np.concatenate([last != program.ops, np.zeros(len(others), dtype=np.bool_)]),
+        inner=np.concatenate([last != program.ops, np.ones(len(others), dtype=np.bool_)]),
         guard=np.full(len(held), -1),
     )
     there = np.full(program.values, -1)

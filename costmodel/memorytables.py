@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.program import Ints
 from costmodel.columns import floats, ints, spans, starts
 from costmodel.held import Guards, Held
+from costmodel.kerneljournal import BRIEF, LASTING
 from costmodel.kernelmemory import SOON
 from costmodel.kernelrows import distinct, distinct_rows
 from costmodel.liveness import Copies, Intervals, Sums
@@ -23,6 +23,7 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
     return {
         "base_tensor": ints(list(intervals.base)),
         "base_count": floats(list(intervals.base.values())),
+        "base_fetched": floats([intervals.fetched[tensor] for tensor in intervals.base]),
         "event_position": bounds,
         **_live_columns(intervals.live, events, bounds),
         **_guard_columns(intervals.guards),
@@ -40,7 +41,7 @@ def _live_columns(live: Held, events: Ints, bounds: Ints) -> dict[str, Any]:
         "live_to": last,
         "live_width": live.width,
         "live_count": np.ones(len(first)),
-        "live_short": _short(bounds, first, last) & live.inner,
+        "live_stay": _stay(bounds, first, last) * live.inner,
         "live_guard": live.guard,
     }
 
@@ -66,7 +67,7 @@ def _sum_columns(sums: Sums, events: Ints, bounds: Ints) -> dict[str, Any]:
         "sum_last": at,
         "sum_to": to,
         "sum_count": np.ones(len(at)),
-        "sum_short": _short(bounds, at, to),
+        "sum_stay": _stay(bounds, at, to),
         "sum_stored": sums.stored.astype(np.int64),
     }
 
@@ -92,10 +93,9 @@ def _copy_columns(copies: Copies, events: Ints, bounds: Ints) -> dict[str, Any]:
     }
 
 
-def _short(bounds: Ints, first: Ints, last: Ints) -> NDArray[np.bool_]:
-    """Whether what is there from one event to another may be on the chip for so long."""
-    found: NDArray[np.bool_] = bounds[last + 1] - bounds[first] <= SOON
-    return found
+def _stay(bounds: Ints, first: Ints, last: Ints) -> Ints:
+    """As what it may be on the chip what is there from one event to another."""
+    return np.where(bounds[last + 1] - bounds[first] <= SOON, BRIEF, LASTING)
 
 
 def _at(events: Ints, positions: Ints) -> Ints:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints
-from costmodel.kerneljournal import COLUMNS, DETAIL, KIND, MEMORY, TABLE
+from costmodel.kerneljournal import COLUMNS, DETAIL, KIND, MEMORY, PLACES, TABLE
 from costmodel.tables import Tables
 
 LINE = 256
@@ -20,19 +20,19 @@ class Scratch(NamedTuple):
 
     `mask[item]` is the set of axes on an item as bits, `shards[item]` their product, `used[unit]`
     the axes that a unit has given away; `local[tensor]` bytes on one device, and `stored[tensor]`
-    with what pads them in memory; `leader` of each layout that uses want the first that is the same
-    in this state, -1 where it is that of the value; `delta[event]` change of the bytes alive, of
-    those that may be on the chip, and of those that wait where there is memory; `reduced[row]` the
-    axes over which a row of the partials has partial sums, and `behind[row]` whether they are
-    summed behind a loop; `turn_*` what each move needs of the order of axes, and `ahead`
-    [groups, axes, axes] what it is worth to a colour that one axis leads another, `cut_*` which
-    sums are scattered over several axes; see `kernelorders`. `sum_*` [results, 2] what is scattered
-    of each result and what is not, `joint` what is sent together; see `kerneltogether`. `journal`
-    [entries, columns], where it has any, tells what was added up, and `noted` how far it is
-    written; see `kerneljournal`.
+    with what pads them in memory, `given[tensor]` those of an argument; `leader` of each layout
+    that uses want the first that is the same in this state, -1 where it is that of the value;
+    `delta[event]` change of the bytes alive, and, at the places of `kerneljournal`, of those that
+    may be on the chip and of those that wait where there is memory; `reduced[row]` the axes over
+    which a row of the partials has partial sums, and `behind[row]` whether they are summed behind a
+    loop; `turn_*` what each move needs of the order of axes, and `ahead` [groups, axes, axes] what
+    it is worth to a colour that one axis leads another, `cut_*` which sums are scattered over
+    several axes; see `kernelorders`. `sum_*` [results, 2] what is scattered of each result and what
+    is not, `joint` what is sent together; see `kerneltogether`. `journal` [entries, columns], where
+    it has any, tells what was added up, and `noted` how far it is written; see `kerneljournal`.
 
     What the layout priced last cost, `priced[item]` its masks: `X_seconds` by row, `X_held` bytes
-    by row and how many of them may be on the chip, `copy_from` and `copy_to` the events between
+    by row and place, `copy_from` and `copy_to` the events between
     which a copy is held. `stale[term]` tells of the rows to price again; see `kernelchanges`. The
     fifth of `noted` is 0 before all this.
     """
@@ -42,6 +42,7 @@ class Scratch(NamedTuple):
     used: Ints
     local: Floats
     stored: Floats
+    given: Floats
     leader: Ints
     delta: Floats
     reduced: Ints
@@ -96,8 +97,9 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         used=np.zeros(len(tables.unit_start) - 1, dtype=np.int64),
         local=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
         stored=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
+        given=np.zeros(len(tables.tensor_itemsize), dtype=np.float64),
         leader=np.zeros(len(tables.kind_tensor), dtype=np.int64),
-        delta=np.zeros((len(tables.event_position) + 1, 3)),
+        delta=np.zeros((len(tables.event_position) + 1, PLACES)),
         reduced=np.zeros(len(tables.part_weight), dtype=np.int64),
         behind=np.zeros(len(tables.part_weight), dtype=np.bool_),
         sum_axes=np.zeros((len(tables.part_computed), 2), dtype=np.int64),
@@ -133,12 +135,12 @@ def _priced_last(tables: Tables) -> dict[str, Any]:
         "edge_seconds": np.zeros(len(tables.edge_weight)),
         "local_seconds": np.zeros(len(tables.edge_weight)),
         "halo_seconds": np.zeros(len(tables.halo_weight)),
-        "live_held": np.zeros((len(tables.live_tensor), 3)),
-        "copy_held": np.zeros((len(tables.copy_tensor), 2)),
+        "live_held": np.zeros((len(tables.live_tensor), PLACES)),
+        "copy_held": np.zeros((len(tables.copy_tensor), PLACES)),
         "copy_from": np.zeros(len(tables.copy_tensor), dtype=np.int64),
         "copy_to": np.zeros(len(tables.copy_tensor), dtype=np.int64),
-        "sum_held": np.zeros((len(tables.sum_row), 2)),
-        "summed_held": np.zeros((len(tables.sum_row), 2)),
+        "sum_held": np.zeros((len(tables.sum_row), PLACES)),
+        "summed_held": np.zeros((len(tables.sum_row), PLACES)),
     }
 
 

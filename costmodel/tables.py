@@ -48,6 +48,10 @@ and two forms. One that is normalised is stored less its mean as well."""
 
 SMALL = 0.25
 """What may be on the chip has at most this part of what there is for buffers."""
+TOLD = 16384.0
+"""Bytes of main memory in which a copy to or from the chip finds where it goes."""
+STAYING = 12.0
+"""It is there for at most so many times what main memory takes to fill the chip's memory."""
 
 
 class Tables(NamedTuple):
@@ -72,16 +76,17 @@ class Tables(NamedTuple):
     Edges: a value's tensor and those its uses want, whether no kernel makes it (`edge_given`).
     Halos: strips exchanged.
     Memory, between events (positions in the schedule where something begins, `event_position`, the
-    last one its end): `base_*` tensors that live throughout, `live_*` intervals, `copy_*` intervals
+    last one its end): `base_*` tensors that live throughout (`base_fetched` copies of them to or
+    from the chip, each of which takes `on_chip_told` bytes), `live_*` intervals, `copy_*` intervals
     of a value's resharded copies (`kind_*` the layouts of it and of what its uses want;
     `copy_begin` and `copy_end` positions), `sum_*` partial sums of a row of partials, each at one
     event, what they add up to until `sum_to`, `X_count` of what is alike. `on_chip_buffers` bytes
-    of what is alive briefly (`X_short`; not what `main` returns) in pieces of up to `on_chip_piece`
-    may be on the chip, of what collectives read or write where `on_chip_sent`. `summed_whole`: the
-    axes over which together nothing is scattered, 0 for none; `sums_in_turn`: a sum over several
-    dimensions runs over the axes of the first, then of the next, and not in the mesh's order;
-    `narrows`: an f32 that only products read travels in 16 bits (`edge_to_narrow` and
-    `copy_narrow`, as in `rows`).
+    of what is alive (`X_stay` whether briefly; not what `main` returns) in pieces of up to
+    `on_chip_piece` may be on the chip for `on_chip_seconds`, of what collectives read or write
+    where `on_chip_sent`. `summed_whole`: the axes over which together nothing is scattered, 0 for
+    none; `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the
+    next, and not in the mesh's order; `narrows`: an f32 that only products read travels in 16 bits
+    (`edge_to_narrow` and `copy_narrow`, as in `rows`).
     Floor: the tensors of arguments and results that pass through main memory once, if `floored`.
     Terms are the rows of all of these in one numbering (`term_first`, `unit_term`, `unit_tensor`;
     see `dependencies`).
@@ -105,6 +110,7 @@ class Tables(NamedTuple):
     dim_size: Ints
     dim_item: Ints
     tensor_image: Ints
+    tensor_given: NDArray[np.bool_]
     root_weight: Floats
     root_writes: Ints
     root_tensor_start: Ints
@@ -164,11 +170,12 @@ class Tables(NamedTuple):
     halo_part: Floats
     base_tensor: Ints
     base_count: Floats
+    base_fetched: Floats
     live_tensor: Ints
     live_from: Ints
     live_to: Ints
     live_width: Floats
-    live_short: NDArray[np.bool_]
+    live_stay: Ints
     live_count: Floats
     live_guard: Ints
     guard_row: Ints
@@ -182,7 +189,7 @@ class Tables(NamedTuple):
     sum_last: Ints
     sum_to: Ints
     sum_count: Floats
-    sum_short: NDArray[np.bool_]
+    sum_stay: Ints
     sum_stored: Ints
     kind_source: Ints
     kind_start: Ints
@@ -219,6 +226,8 @@ class Tables(NamedTuple):
     on_chip: float
     on_chip_buffers: float
     on_chip_piece: float
+    on_chip_seconds: float
+    on_chip_told: float
     on_chip_sent: bool
     feeding: float
     beside: float
@@ -254,6 +263,7 @@ def _build(
     return Tables(
         **columns,
         **dependency_columns(columns),
+        tensor_given=_given(columns) & policy.around,
         **_mesh_columns(mesh, device, columns["item_fixed"]),
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
@@ -268,6 +278,8 @@ def _build(
         on_chip=float(device.on_chip_bytes),
         on_chip_buffers=float(device.on_chip_buffers),
         on_chip_piece=SMALL * device.on_chip_buffers,
+        on_chip_seconds=STAYING * device.on_chip_bytes / device.bandwidth,
+        on_chip_told=TOLD if device.on_chip_buffers else 0.0,
         on_chip_sent=device.on_chip_sent,
         feeding=FEEDING if policy.around else 1.0,
         beside=BESIDE if policy.around else 1.0,
@@ -342,6 +354,13 @@ def _tensor_columns(layouts: Layouts, found: dict[Shape, Image]) -> dict[str, An
         "dim_item": flat([[item for _, item in row] for row in dims]),
         "tensor_image": image_rows(layouts, found),
     }
+
+
+def _given(columns: dict[str, Any]) -> NDArray[np.bool_]:
+    """Tensors that arguments have."""
+    given = np.zeros(len(columns["tensor_itemsize"]), dtype=np.bool_)
+    given[columns["base_tensor"]] = True
+    return given
 
 
 def _edge_columns(rows: Rows[EdgeRow]) -> dict[str, Any]:

@@ -159,9 +159,8 @@ def test_what_is_added_to_a_carried_value_is_written_over_it() -> None:
 
     def held(body: Body) -> float:
         priced = Priced(module(body), "a=2", TPU)
-        # what products read of them in the loop is rounded to 16 bits before it
-        arguments = (4 + 2) * RUNS * ROWS * (LEFT + RIGHT)
-        return priced.peak() - arguments
+        # what products read of the arguments in the loop is rounded to 16 bits before it
+        return priced.made() - 2 * RUNS * ROWS * (LEFT + RIGHT)
 
     counters = 64
     assert WHOLE <= held(added_up) < WHOLE + counters

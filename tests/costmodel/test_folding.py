@@ -15,6 +15,7 @@ from analysis.program import Ints
 from costmodel.dependencies import dependency_columns
 from costmodel.evaluator import Action, Evaluator, State
 from costmodel.folding import _halfway, fold, peak_events
+from costmodel.kerneljournal import BRIEF, LASTING
 from costmodel.kernels import evaluate
 from costmodel.scratch import new_scratch
 from costmodel.tables import Tables
@@ -81,6 +82,9 @@ def test_deeper_programs_fold_to_as_many_rows(device: str) -> None:
     ),
     times=st.integers(1, 4),
     picks=PICKS,
+    chip=st.tuples(
+        st.sampled_from([0.0, 2.0**12, 2.0**27]), st.sampled_from([0.0, 1e-6, 1e-5, 1.0])
+    ),
 )
 @settings(deadline=None, max_examples=150)
 def test_any_rows_give_the_same_peak(
@@ -89,9 +93,14 @@ def test_any_rows_give_the_same_peak(
     copies: list[tuple[int, list[tuple[int, int]]]],
     times: int,
     picks: tuple[int, ...],
+    chip: tuple[float, float],
 ) -> None:
-    """Rows at random events, repeated `times` as layers are, each with its successors' memory."""
+    """Rows at random events, repeated `times` as layers are, each with its successors' memory.
+
+    A chip keeps some of them, and of those that last a part.
+    """
     tables = repeated(step_of(TPU).tables, live, sums, copies, times)
+    tables = tables._replace(on_chip_buffers=chip[0], on_chip_seconds=chip[1])
     state = state_of(TPU, picks)
     assert priced(fold(tables), state)[2] == priced(tables, state)[2]
 
@@ -145,7 +154,7 @@ def repeated(
         live_from=held[1].copy(),
         live_to=held[2].copy(),
         live_width=np.where(held[0] % 3 == 0, 0.5, 1.0),
-        live_short=held[0] % 4 != 1,
+        live_stay=np.array([0, BRIEF, LASTING])[held[0] % 3],
         live_count=np.ones(len(held[0])),
         live_guard=np.where(held[0] % 5 == 3, held[0] % 4, -1),
         **guards(t),
@@ -172,7 +181,7 @@ def summed(t: Tables, rows: Ints, at: Ints, end: int) -> dict[str, Any]:
         "sum_at": at.copy(),
         "sum_last": at.copy(),
         "sum_to": np.minimum(at + rows % 5, end),
-        "sum_short": rows % 3 != 1,
+        "sum_stay": np.array([BRIEF, LASTING])[rows % 2],
         "sum_count": np.ones(len(rows)),
         "sum_stored": rows % 2,
     }

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
+from costmodel.explain import explain
+from costmodel.kerneljournal import Entry
 from costmodel.mesh import Mesh
 from tests.modules import analysed, argument_group
 
@@ -85,6 +87,11 @@ class Priced:
     def peak(self, *actions: tuple[Dim, int]) -> float:
         """Peak bytes of a state."""
         return self.evaluator.cost(self.state(*actions)).peak
+
+    def made(self, *actions: tuple[Dim, int]) -> float:
+        """Peak bytes of a state but for those of arguments, which may be padded."""
+        told = explain(self.evaluator, self.state(*actions))
+        return told.cost.peak - sum(one.bytes for one in told.held if one.why is Entry.BASE)
 
     def sent(self, *actions: tuple[Dim, int]) -> dict[tuple[str, tuple[int, ...]], float]:
         """(kind, axes) -> bytes on the wire of each device."""
