@@ -34,9 +34,9 @@ Operand = tuple[int, int, float, float, bool]
 class Dot(NamedTuple):
     """A contraction: its unit, the tensor made, seconds of the whole, (side, size) of each factor.
 
-    `window` is a convolution's, on a TPU. `operands` are (tensor stored, tensor read, bytes in memory relative to the operand's own of
-    what it is computed of, and of the operand where it is brought there from another layout, if
-    arithmetic makes it inside).
+    `window` is a convolution's, on a TPU. `operands` are (tensor stored, tensor read, bytes in
+    memory relative to the operand's own of what it is computed of, and of the operand where it is
+    brought there from another layout, if arithmetic makes it inside).
     """
 
     unit: int
