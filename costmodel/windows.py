@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from analysis.program import Program
-from costmodel.flops import BATCH, Sides, sides_of
+from costmodel.flops import Sides, sides_of
 from costmodel.images import CONVOLUTION, kernel_gradients
 
 
@@ -28,12 +28,17 @@ def windows(program: Program) -> dict[int, Window]:
     gradients = set(kernel_gradients(program).tolist())
     found = {}
     for op in program.ops_named(CONVOLUTION):
-        use, value = program.uses_of(op)[1], program.values_of(op)[0]
+        left, right, made = _names(program, op)
+        source, value = program.sources[program.uses_of(op)[1]], program.values_of(op)[0]
         if op in gradients:
-            shape, names = program.shape(value), program.def_names(value)
+            shape, names, others = program.shape(value), made, {*left, *right}
         else:
-            shape, names = program.shape(program.sources[use]), program.use_names(use)
-        sides = [size for size, name in zip(shape, names.tolist(), strict=True) if name < 0]
+            shape, names, others = program.shape(source), right, {*left, *made}
+        # With strides its sides are the minor parts of pixels, which nothing else is named by; with
+        # groups so are the channels of one.
+        known = others if not _grouped(program, op) else set(names)
+        pairs = zip(shape, names, strict=True)
+        sides = [size for size, name in pairs if name < 0 or name not in known]
         row = 0 if op in gradients else (sides or [1])[-1]
         found[op] = Window(row=row, widest=max(sides, default=1))
     return found
@@ -46,8 +51,16 @@ def convolution_sides(program: Program) -> dict[int, Sides]:
     tiles is not known, so they are taken to fill them.
     """
     found = sides_of(program, program.ops_named(CONVOLUTION))
-    return {
-        op: sides
-        for op, sides in found.items()
-        if all(side != BATCH or size == 1 for side, size in sides)
-    }
+    return {op: sides for op, sides in found.items() if not _grouped(program, op)}
+
+
+def _grouped(program: Program, op: int) -> bool:
+    """Whether both operands and the result have a dimension in common, the groups."""
+    left, right, made = _names(program, op)
+    return any(name >= 0 for name in {*left} & {*right} & {*made})
+
+
+def _names(program: Program, op: int) -> tuple[list[int], list[int], list[int]]:
+    """The names of the dimensions of both operands and the result."""
+    left, right = (program.use_names(use).tolist() for use in program.uses_of(op)[:2])
+    return left, right, program.def_names(program.values_of(op)[0]).tolist()

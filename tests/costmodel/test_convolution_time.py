@@ -128,7 +128,6 @@ def test_blocks_are_made_of_few_images_with_wide_windows_on_some_chips() -> None
     assert made[0] > 0.0
     assert not any(blocks(priced(many)))
     assert not any(blocks(priced(few, "tpu-v3")))
-    assert not any(blocks(priced(few, "a100-40gb")))
 
 
 def test_an_image_alone_is_an_image() -> None:
@@ -152,6 +151,14 @@ def test_sides_and_windows(form: int, sides: set[tuple[int, int]], window: Windo
     assert {side for side in found if side[1] > 1} == sides
     assert {size for side, size in found if side == BATCH} <= {1}
     assert windows(program) == {op: window}
+
+
+@pytest.mark.parametrize("form", [FORWARD, IMAGE, KERNEL])
+def test_strides_change_no_window(form: int) -> None:
+    (plain,) = windows(analysed(alone(form, 64, 128, 3)).program).values()
+    (strided,) = windows(analysed(alone(form, 64, 128, 3, 2)).program).values()
+    assert strided == plain
+    assert plain.widest == 3
 
 
 def test_groups_are_taken_to_fill_tiles() -> None:
