@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -39,12 +40,17 @@ BATCH, LEFT, RIGHT, CONTRACTED = range(4)
 
 
 Sides = tuple[tuple[int, int], ...]
-"""(side, size) of each factor of a matrix product."""
+"""(side, size) of each factor of a contraction."""
 
 
 def product_sides(program: Program) -> dict[int, Sides]:
     """The sides of the factors of every matrix product, by op; other contractions have none."""
-    ops = np.array(program.ops_named("stablehlo.dot_general", "stablehlo.dot"), dtype=np.int64)
+    return sides_of(program, program.ops_named("stablehlo.dot_general", "stablehlo.dot"))
+
+
+def sides_of(program: Program, contractions: Sequence[int]) -> dict[int, Sides]:
+    """The sides of the factors of these contractions of two operands, by op."""
+    ops = np.array(contractions, dtype=np.int64)
     in_left, in_right, made = (np.zeros(len(program.factor_size), dtype=np.bool_) for _ in range(3))
     starts = program.op_uses[ops]
     for flags, dims, names, first in (

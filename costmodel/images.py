@@ -147,7 +147,7 @@ def _images_of(program: Program, op: int) -> Iterator[tuple[Shape, Image]]:
         (value, program.def_names(value).tolist()),
     ):
         pixels = [dim for dim, name in enumerate(names) if _moves(program, name)]
-        channels = [dim for dim, name in enumerate(names) if name in weights]
+        channels = [dim for dim, name in enumerate(names) if name >= 0 and name in weights]
         batch = [dim for dim in range(len(names)) if dim not in pixels and dim not in channels]
         if len(pixels) > 0 and len(channels) == 1 and len(batch) == 1:
             yield (

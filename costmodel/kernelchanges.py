@@ -141,20 +141,36 @@ def _in_tiles(t: Any, s: Any, tensor: int, size: float) -> float:
     Fewer than fill the rows of a tile are convolved in as many blocks of pixels as a tile has rows,
     each with some of its neighbour's. Then they are part of the batch, and fill the rows.
     """
+    blocks = in_blocks(t, s, tensor)
+    if blocks > 0.0:
+        size *= blocks * (t.in_blocks + t.tensor_image[tensor, 5])
+    tiled, own = tiles(t, s, tensor, blocks > 0.0)
+    return np.ceil(size * tiled / own)
+
+
+@inner
+def in_blocks(t: Any, s: Any, tensor: int) -> float:
+    """How many times its pixels an image has in blocks; 0 where it is not convolved so."""
     image = t.tensor_image[tensor]
-    batch, channels = _side(t, s, tensor, image[0]), 1
+    rows, pixels, halo = t.tile_rows, _side(t, s, tensor, image[1]), image[4]
+    block = (pixels + halo + rows - 1) // rows
+    if _side(t, s, tensor, image[0]) < rows and 0 < halo <= block and t.in_blocks > 0.0:
+        return float(rows * block / pixels)
+    return 0.0
+
+
+@inner
+def tiles(t: Any, s: Any, tensor: int, blocks: bool) -> tuple[int, int]:
+    """The room that the batch and the channels of an image take in tiles, and their own."""
+    image = t.tensor_image[tensor]
+    rows, columns = t.tile_rows, t.tile_columns
+    batch, channels = _side(t, s, tensor, image[0]) * (rows if blocks else 1), 1
     for dim in range(image[2], image[3]):
         channels *= _side(t, s, tensor, dim)
-    rows, columns = t.tile_rows, t.tile_columns
-    pixels, halo = _side(t, s, tensor, image[1]), image[4]
-    block = (pixels + halo + rows - 1) // rows
-    if batch < rows and 0 < halo <= block and t.in_blocks > 0.0:
-        size *= rows * block / pixels * (t.in_blocks + image[5])
-        batch *= rows
     tiled = min(
         _rows(batch, rows) * _up(channels, columns), _rows(channels, rows) * _up(batch, columns)
     )
-    return np.ceil(size * tiled / (batch * channels))
+    return int(tiled), int(batch * channels)
 
 
 @entry

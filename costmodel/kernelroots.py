@@ -11,6 +11,7 @@ from costmodel.dependencies import ROOTS
 from costmodel.flops import CONTRACTED, LEFT, RIGHT
 from costmodel.kernelchanges import is_stale, streamed, total
 from costmodel.kerneljournal import ROOT, Bound, note
+from costmodel.kernelwindows import ROW, WIDEST, blocking, more_pixels
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
 BLOCK = 3072.0
@@ -30,7 +31,8 @@ def _product(t: Any, s: Any, dot: int) -> tuple[float, float, bool]:
     """Padding of a product, bytes of its operands that are read again, and if its sums are partial.
 
     Whole tiles: what is contracted fills the columns of the unit, and so does one side of the
-    result; the other side streams through it by rows. The better of the two ways round counts.
+    result; the other side streams through it by rows. The better of the two ways round counts. Of
+    a convolution pixels stream through, and a row of its window is contracted with the channels.
     """
     first, last = t.side_start[dot], t.side_start[dot + 1]
     if first == last:
@@ -53,6 +55,10 @@ def _product(t: Any, s: Any, dot: int) -> tuple[float, float, bool]:
     rows, columns = t.tile_rows, t.tile_columns
     one = _tiled(left, rows) * _tiled(right, columns)
     other = _tiled(left, columns) * _tiled(right, rows)
+    if t.dot_window[dot, WIDEST] > 0:
+        row = t.dot_window[dot, ROW]
+        padding = _tiled(contracted * row, columns) * one if row else min(one, other)
+        return padding * more_pixels(t, s, dot), 0.0, False
     padding = _tiled(contracted, columns) * min(one, other)
     return padding, _again(t, s, dot, left, right, batch * contracted), partial
 
@@ -105,6 +111,15 @@ def _spreading(t: Any, s: Any, root: int) -> float:
         if s.shards[t.spread_item[k]] > 1:
             handled += _elements(t, s, t.spread_tensor[k])
     return handled / t.element_rate
+
+
+@inner
+def _blocking(t: Any, s: Any, root: int) -> float:
+    """Seconds to bring what a kernel convolves into blocks of pixels."""
+    spent = 0.0
+    for k in range(t.root_dot_start[root], t.root_dot_start[root + 1]):
+        spent += blocking(t, s, k)
+    return spent
 
 
 @inner
@@ -194,7 +209,7 @@ def roots(t: Any, s: Any) -> float:
         if partial:
             seconds += _beside(t, s, root)
         weight = t.root_weight[root]
-        seconds += _copying(t, s, root) + _spreading(t, s, root)
+        seconds += _copying(t, s, root) + _spreading(t, s, root) + _blocking(t, s, root)
         spent = weight * (seconds + t.overhead)
         note(s.journal, s.noted, ROOT, root, 0, bound, 0, weight, weight * moved, spent)
         s.root_seconds[root] = spent

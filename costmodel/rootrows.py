@@ -13,6 +13,7 @@ from analysis.program import Floats, Ints, Program
 from costmodel.buffers import loop_copies
 from costmodel.columns import flat, ints, spans
 from costmodel.edges import Edges, Widths, reduced
+from costmodel.flops import Sides
 from costmodel.flow import Bools, named
 from costmodel.fusion import Fusion
 from costmodel.kernelchains import compute_inside
@@ -23,6 +24,7 @@ from costmodel.layouts import Layouts
 from costmodel.roles import Role, role
 from costmodel.rows import CUTTING, SLICING, UPDATING, Rows, of_role
 from costmodel.turned import Turns, copied_values
+from costmodel.windows import NO_WINDOW, Window, convolution_sides, windows
 
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
 
@@ -32,16 +34,17 @@ Operand = tuple[int, int, float, float, bool]
 class Dot(NamedTuple):
     """A contraction: its unit, the tensor made, seconds of the whole, (side, size) of each factor.
 
-    `operands` are (tensor stored, tensor read, bytes in memory relative to the operand's own of
-    what it is computed of, and of the operand where it is brought there from another layout, if
-    arithmetic makes it inside).
+    `window` is a convolution's, on a TPU. `operands` are (tensor stored, tensor read, bytes in
+    memory relative to the operand's own of what it is computed of, and of the operand where it is
+    brought there from another layout, if arithmetic makes it inside).
     """
 
     unit: int
     made: int
     seconds: float
-    sides: tuple[tuple[int, int], ...]
+    sides: Sides
     operands: tuple[Operand, ...]
+    window: Window
 
 
 Moved = tuple[int, int]
@@ -160,6 +163,14 @@ class _RowMaker:
         compute_inside(flow, self.fusion.written, passing, found)
         return found
 
+    @cached_property
+    def _convolved(self) -> dict[int, Sides]:
+        return convolution_sides(self.program) if self.fusion.policy.around else {}
+
+    @cached_property
+    def _windows(self) -> dict[int, Window]:
+        return windows(self.program) if self.fusion.policy.around else {}
+
     def told(self) -> list[Ints]:
         """Of each kernel numbers that together are equal only where its row is."""
         kernels = self.fusion.kernels
@@ -228,8 +239,9 @@ class _RowMaker:
                 unit=int(layouts.op_unit[op]),
                 made=int(layouts.result_tensor[program.values_of(op)[0]]),
                 seconds=self.seconds[op],
-                sides=fusion.sides.get(op, ()),
+                sides=fusion.sides.get(op, ()) or self._convolved.get(op, ()),
                 operands=self._operands(op),
+                window=self._windows.get(op, NO_WINDOW),
             )
             for op in kernel.contractions
         )

@@ -11,6 +11,7 @@ from analysis.program import Floats, Ints
 from costmodel.columns import flat, floats, ints, starts
 from costmodel.rootrows import Operand, RootRow
 from costmodel.rows import Rows
+from costmodel.windows import NO_WINDOW
 
 
 def root_columns(rows: Rows[RootRow]) -> dict[str, Any]:
@@ -31,6 +32,9 @@ def root_columns(rows: Rows[RootRow]) -> dict[str, Any]:
         "dot_seconds": floats([dot.seconds for row in dots for dot in row]),
         "dot_operand": _pairs([dot.operands for row in dots for dot in row]),
         "dot_computed": _computed([dot.operands for row in dots for dot in row]),
+        "dot_window": np.array([dot.window for row in dots for dot in row], dtype=np.int64).reshape(
+            -1, len(NO_WINDOW)
+        ),
         "dot_width": _widths([dot.operands for row in dots for dot in row]),
         "root_beside_start": starts(beside),
         "beside_start": starts([tensors for row in beside for tensors in row]),

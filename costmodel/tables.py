@@ -45,6 +45,9 @@ BLOCKED = 2.0
 """How many images of 32 bits a TPU stores of one that it convolves block by block: as it is made,
 and, as padding between blocks keeps it from being computed there, for the convolution, in 16 bits
 and two forms. One that is normalised is stored less its mean as well."""
+BLOCKING = 3.4
+"""How often a TPU handles an image that a convolution reads block by block: it is cut into blocks,
+padded, and each block is put together with the edges of its neighbours."""
 
 SMALL = 0.25
 """What may be on the chip has at most this part of what there is for buffers."""
@@ -64,8 +67,9 @@ class Tables(NamedTuple):
     of it makes (`beside_tensor` what each may read), `root_copied` tensors copied to another memory
     layout or buffer, or back, `spread_tensor` buffers of which a part along `spread_item` is
     updated, and contractions (`dot_unit`, what it makes in `dot_sums`, seconds of the whole on one
-    device; of a matrix product by factor the side, `flops.BATCH` and others, and the size; of its
-    operands `dot_operand`, `dot_width` and `dot_computed`, whether arithmetic inside makes them).
+    device; by factor the side, `flops.BATCH` and others, and the size; of a TPU's convolutions
+    `dot_window` as in `windows`; of operands `dot_operand`, `dot_width` and `dot_computed`, whether
+    arithmetic inside makes them).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's, a lookup's or a scatter's (`part_segments`), the row
     that they are added to before that, `part_cut` the tensor that slices of them are cut of (or
@@ -123,6 +127,7 @@ class Tables(NamedTuple):
     dot_operand: Ints
     dot_width: Floats
     dot_computed: Ints
+    dot_window: Ints
     root_beside_start: Ints
     beside_start: Ints
     beside_tensor: Ints
@@ -235,6 +240,7 @@ class Tables(NamedTuple):
     turning: float
     rounding: float
     placing: float
+    blocking: float
 
 
 def build_tables(
@@ -286,6 +292,7 @@ def _build(
         floored=True,
         rounding=device.element_rate * ROUNDING,
         placing=device.element_rate * PLACING,
+        blocking=device.element_rate / BLOCKING,
         turning=TURNING if policy.around else 1.0,
     )
 

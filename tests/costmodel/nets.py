@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -42,3 +43,53 @@ def step(batch: int, pixels: int, channels: int, layers: int, norm: bool = False
     kernel = jax.ShapeDtypeStruct((3, 3, channels, channels), jnp.float32)
     image = jax.ShapeDtypeStruct((batch, pixels, pixels, channels), jnp.float32)
     return jax.jit(train).lower([kernel] * layers, image).as_text().encode()
+
+
+@cache
+def chain(batch: int, pixels: int, channels: tuple[int, ...]) -> bytes:
+    """The StableHLO of the gradients of a chain of convolutions between these channels."""
+
+    def loss(kernels: list[jax.Array], x: jax.Array) -> jax.Array:
+        for kernel in kernels:
+            x = jax.nn.silu(conv(x, kernel))
+        return jnp.sum(x * x)
+
+    kernels = [jax.ShapeDtypeStruct((3, 3, a, b), jnp.float32) for a, b in pairwise(channels)]
+    image = jax.ShapeDtypeStruct((batch, pixels, pixels, channels[0]), jnp.float32)
+    return jax.jit(jax.grad(loss)).lower(kernels, image).as_text().encode()
+
+
+FORWARD, IMAGE, KERNEL = range(3)
+
+
+@cache
+def alone(
+    form: int, source: int, made: int, side: int = 3, stride: int = 1, groups: int = 1
+) -> bytes:
+    """The StableHLO of a convolution of 8 images of 32 x 32, or one of its gradients."""
+
+    def convolve(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(
+            x,
+            kernel,
+            (stride, stride),
+            "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            feature_group_count=groups,
+        )
+
+    x = jax.ShapeDtypeStruct((8, 32 * stride, 32 * stride, source), jnp.float32)
+    kernel = jax.ShapeDtypeStruct((side, side, source // groups, made), jnp.float32)
+    slope = jax.ShapeDtypeStruct((8, 32, 32, made), jnp.float32)
+
+    def of_image(slope: jax.Array, kernel: jax.Array) -> jax.Array:
+        return jax.linear_transpose(lambda x: convolve(x, kernel), x)(slope)[0]
+
+    def of_kernel(slope: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.linear_transpose(lambda kernel: convolve(x, kernel), kernel)(slope)[0]
+
+    if form == FORWARD:
+        return jax.jit(convolve).lower(x, kernel).as_text().encode()
+    if form == IMAGE:
+        return jax.jit(of_image).lower(slope, kernel).as_text().encode()
+    return jax.jit(of_kernel).lower(slope, x).as_text().encode()

@@ -154,8 +154,8 @@ def test_batch_and_channels_of_a_unet() -> None:
 
     One resolution of the published U-Net. Pixels are not offered: where a kernel has several output
     features XLA adds up results that are not partial (see `analysis.halos`). Channels over all
-    eight are priced within 2 % of that, and are taken where the search finds them cheaper, though
-    compiled they take a quarter longer.
+    eight would gather twice as many pixels on each, and put them in blocks, and 64 channels fill
+    half of the matrix unit: compiled they take a quarter longer.
     """
     config = replace(
         unet.PRESETS["paper"],
@@ -170,9 +170,12 @@ def test_batch_and_channels_of_a_unet() -> None:
     alone, _ = named(plan.problem, [("batch['images']", 0, "data")])
     cost, _ = plan.problem.cost(alone)
     by_image = polish(plan.problem, alone, cost, Control())
-    if plan.layouts("batch['images']") != {"data,None,None,None"}:
-        assert plan.layouts("batch['images']") == {"None,None,None,None"}
-        assert plan.found.cost < by_image.cost
+    assert plan.layouts("batch['images']") == {"data,None,None,None"}
+    assert plan.found.cost <= by_image.cost
+    data, model = range(2)
+    split = [action for action in plan.found.state if action.axis == model]
+    channels = (*split, *(replace(action, axis=data) for action in split))
+    assert plan.problem.cost(channels)[0] > 1.05 * plan.found.cost
     kernels = {
         name: spec
         for name, spec in plan.arguments().items()

@@ -1,0 +1,39 @@
+"""Kernels for what a TPU's convolutions take beside their arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.compiled import inner
+from costmodel.kernelchanges import in_blocks, tiles
+
+ROW, WIDEST = range(2)
+"""The columns of `dot_window`."""
+
+
+@inner
+def more_pixels(t: Any, s: Any, dot: int) -> float:
+    """How many times as many pixels are convolved as there are, because blocks overlap."""
+    if t.dot_window[dot, WIDEST] <= 1:
+        return 1.0
+    return max(_blocks(t, s, t.dot_operand[dot, 0, 1]), 1.0)
+
+
+@inner
+def blocking(t: Any, s: Any, dot: int) -> float:
+    """Seconds to bring the images that a convolution reads into blocks, and their tiles."""
+    handled = 0.0
+    if t.dot_window[dot, WIDEST] > 1:
+        for side in range(2):
+            tensor = t.dot_operand[dot, side, 1]
+            blocks = _blocks(t, s, tensor)
+            if blocks > 0.0:
+                tiled, own = tiles(t, s, tensor, True)
+                size = s.local[tensor] / max(t.tensor_itemsize[tensor], 1.0)
+                handled += size * blocks * tiled / own
+    return handled / t.blocking
+
+
+@inner
+def _blocks(t: Any, s: Any, tensor: int) -> float:
+    return in_blocks(t, s, tensor) if t.tensor_image[tensor, 0] >= 0 else 0.0
