@@ -92,7 +92,7 @@ def _measure(t: Any, s: Any, tensor: int) -> None:
 
 
 @inner
-def _side(t: Any, s: Any, tensor: int, dim: int) -> int:
+def side(t: Any, s: Any, tensor: int, dim: int) -> int:
     """A dimension of a tensor on one device."""
     d = t.tensor_start[tensor] + dim
     n = s.shards[t.dim_item[d]] if t.dim_item[d] >= 0 else 1
@@ -152,9 +152,9 @@ def _in_tiles(t: Any, s: Any, tensor: int, size: float) -> float:
 def in_blocks(t: Any, s: Any, tensor: int) -> float:
     """How many times its pixels an image has in blocks; 0 where it is not convolved so."""
     image = t.tensor_image[tensor]
-    rows, pixels, halo = t.tile_rows, _side(t, s, tensor, image[1]), image[4]
+    rows, pixels, halo = t.tile_rows, side(t, s, tensor, image[1]), image[4]
     block = (pixels + halo + rows - 1) // rows
-    if _side(t, s, tensor, image[0]) < rows and 0 < halo <= block and t.in_blocks > 0.0:
+    if side(t, s, tensor, image[0]) < rows and 0 < halo <= block and t.in_blocks > 0.0:
         return float(rows * block / pixels)
     return 0.0
 
@@ -164,9 +164,9 @@ def tiles(t: Any, s: Any, tensor: int, blocks: bool) -> tuple[int, int]:
     """The room that the batch and the channels of an image take in tiles, and their own."""
     image = t.tensor_image[tensor]
     rows, columns = t.tile_rows, t.tile_columns
-    batch, channels = _side(t, s, tensor, image[0]) * (rows if blocks else 1), 1
+    batch, channels = side(t, s, tensor, image[0]) * (rows if blocks else 1), 1
     for dim in range(image[2], image[3]):
-        channels *= _side(t, s, tensor, dim)
+        channels *= side(t, s, tensor, dim)
     tiled = min(
         _rows(batch, rows) * _up(channels, columns), _rows(channels, rows) * _up(batch, columns)
     )

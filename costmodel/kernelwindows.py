@@ -5,18 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.compiled import inner
-from costmodel.kernelchanges import in_blocks, tiles
+from costmodel.kernelchanges import in_blocks, side, tiles
 
-ROW, WIDEST = range(2)
+ROW, WIDEST, APART = range(3)
 """The columns of `dot_window`."""
 
 
 @inner
 def more_pixels(t: Any, s: Any, dot: int) -> float:
-    """How many times as many pixels are convolved as there are, because blocks overlap."""
+    """How many times as many pixels are convolved as there are.
+
+    Blocks overlap. Of two tiles of images and more, rows of zeros between pixels are left out.
+    """
+    tensor, apart = t.dot_operand[dot, 0, 1], t.dot_window[dot, APART]
+    batch = side(t, s, tensor, max(t.tensor_image[tensor, 0], 0))
+    if apart > 1 and batch >= 2 * t.tile_rows and t.tensor_image[tensor, 0] >= 0:
+        return 1.0 / apart
     if t.dot_window[dot, WIDEST] <= 1:
         return 1.0
-    return max(_blocks(t, s, t.dot_operand[dot, 0, 1]), 1.0)
+    return max(_blocks(t, s, tensor), 1.0)
 
 
 @inner
@@ -24,8 +31,8 @@ def blocking(t: Any, s: Any, dot: int) -> float:
     """Seconds to bring the images that a convolution reads into blocks, and their tiles."""
     handled = 0.0
     if t.dot_window[dot, WIDEST] > 1:
-        for side in range(2):
-            tensor = t.dot_operand[dot, side, 1]
+        for operand in range(2):
+            tensor = t.dot_operand[dot, operand, 1]
             blocks = _blocks(t, s, tensor)
             if blocks > 0.0:
                 tiled, own = tiles(t, s, tensor, True)

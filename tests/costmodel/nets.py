@@ -64,9 +64,16 @@ FORWARD, IMAGE, KERNEL = range(3)
 
 @cache
 def alone(
-    form: int, source: int, made: int, side: int = 3, stride: int = 1, groups: int = 1
+    form: int,
+    source: int,
+    made: int,
+    side: int = 3,
+    stride: int = 1,
+    groups: int = 1,
+    batch: int = 8,
+    pixels: int = 32,
 ) -> bytes:
-    """The StableHLO of a convolution of 8 images of 32 x 32, or one of its gradients."""
+    """The StableHLO of a convolution that makes images of 32 x 32, or one of its gradients."""
 
     def convolve(x: jax.Array, kernel: jax.Array) -> jax.Array:
         return jax.lax.conv_general_dilated(
@@ -78,9 +85,9 @@ def alone(
             feature_group_count=groups,
         )
 
-    x = jax.ShapeDtypeStruct((8, 32 * stride, 32 * stride, source), jnp.float32)
+    x = jax.ShapeDtypeStruct((batch, pixels * stride, pixels * stride, source), jnp.float32)
     kernel = jax.ShapeDtypeStruct((side, side, source // groups, made), jnp.float32)
-    slope = jax.ShapeDtypeStruct((8, 32, 32, made), jnp.float32)
+    slope = jax.ShapeDtypeStruct((batch, pixels, pixels, made), jnp.float32)
 
     def of_image(slope: jax.Array, kernel: jax.Array) -> jax.Array:
         return jax.linear_transpose(lambda x: convolve(x, kernel), x)(slope)[0]

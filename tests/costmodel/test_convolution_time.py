@@ -71,6 +71,11 @@ def convolving(evaluator: Evaluator, *state: Action) -> float:
         ((IMAGE, 256, 64), 24832),
         ((IMAGE, 160, 256), 74240),
         ((IMAGE, 256, 160), 53475),
+        ((IMAGE, 256, 256, 3, 2, 1, 8, 28), 227584),  # with zeros between what is read
+        ((IMAGE, 256, 256, 3, 2, 1, 16, 28), 229376),  # without half of them: twice as many
+        ((IMAGE, 256, 256, 3, 2, 1, 16, 32), 313622),
+        ((IMAGE, 640, 640, 3, 2, 1, 8, 14), 360424),
+        ((IMAGE, 256, 256, 1, 2, 1, 16, 28), 27136),
         ((KERNEL, 160, 256), 50853),  # either of the channels takes rows
         ((KERNEL, 256, 160), 50853),
     ],
@@ -78,7 +83,7 @@ def convolving(evaluator: Evaluator, *state: Action) -> float:
 def test_arithmetic_is_within_a_twelfth_of_what_libtpu_estimates(
     net: tuple[int, ...], cycles: int
 ) -> None:
-    """Estimated cycles of libtpu 0.0.42 for a v5e: 8 images of 32 x 32, all on the chip."""
+    """Estimated cycles of libtpu 0.0.42 for a v5e: mostly of 8 images of 32 x 32."""
     seconds = convolving(priced(alone(*net)))
     assert seconds * CYCLES == pytest.approx(cycles, rel=1 / 12)
 
@@ -157,7 +162,7 @@ def test_sides_and_windows(form: int, sides: set[tuple[int, int]], window: Windo
 def test_strides_change_no_window(form: int) -> None:
     (plain,) = windows(analysed(alone(form, 64, 128, 3)).program).values()
     (strided,) = windows(analysed(alone(form, 64, 128, 3, 2)).program).values()
-    assert strided == plain
+    assert strided == plain._replace(apart=2 if form == IMAGE else 1)
     assert plain.widest == 3
 
 
