@@ -121,14 +121,14 @@ def _as_given(t: Any, s: Any, tensor: int, size: float) -> float:
     if size == 0.0:
         return size
     if dims < 2:
-        only = _side(t, s, tensor, 0) if dims > 0 else 1
+        only = side(t, s, tensor, 0) if dims > 0 else 1
         return size * _up(only, t.tile_columns) / only
     best = np.inf
     for row in range(dims):
-        rows = _side(t, s, tensor, row)
+        rows = side(t, s, tensor, row)
         tall = _rows(rows, t.tile_rows)
         for column in range(dims):
-            columns = _side(t, s, tensor, column)
+            columns = side(t, s, tensor, column)
             if column != row and best > size:
                 best = min(best, size * (tall * _up(columns, t.tile_columns)) / (rows * columns))
     return np.ceil(best)
