@@ -15,7 +15,7 @@ from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT
 from costmodel.images import images
 from costmodel.kernelroots import _product as kernel_of_products
 from costmodel.kernelwindows import blocking as kernel_of_blocks
-from costmodel.windows import Window, convolution_sides, windows
+from costmodel.windows import NO_WINDOW, Window, convolution_sides, windows
 from tests.costmodel.nets import FORWARD, IMAGE, KERNEL, alone, chain
 from tests.laws.states import every_action
 from tests.modules import analysed, argument_group, evaluator_of
@@ -179,7 +179,7 @@ def test_groups_are_taken_to_fill_tiles() -> None:
 def test_other_devices_take_a_convolution_as_it_is() -> None:
     for device in ("a100-40gb", "cpu"):
         evaluator = priced(alone(FORWARD, 64, 64), device)
-        assert not evaluator.tables.dot_window.any()
+        assert evaluator.tables.dot_window.tolist() == [list(NO_WINDOW)]
         assert convolving(evaluator) == evaluator.tables.dot_seconds[0]
 
 
