@@ -15,16 +15,9 @@ from costmodel.flops import contraction_seconds
 from costmodel.fusion import Fusion
 from costmodel.layouts import Layouts
 from costmodel.liveness import Intervals, live_intervals
+from costmodel.partialrows import Partials, partial_rows
 from costmodel.rootrows import RootRow, root_rows
-from costmodel.rows import (
-    EdgeRow,
-    HaloRow,
-    Partials,
-    Rows,
-    halo_rows,
-    partial_rows,
-    passes,
-)
+from costmodel.rows import EdgeRow, HaloRow, Rows, halo_rows, passes
 from costmodel.turned import turning
 from costmodel.twins import twins
 

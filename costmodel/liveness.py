@@ -20,8 +20,8 @@ from costmodel.kernelchains import hand_over
 from costmodel.kernelfusion import spread_spans
 from costmodel.kernelrows import distinct_rows
 from costmodel.layouts import Layouts
+from costmodel.partialrows import Partials
 from costmodel.roles import Role
-from costmodel.rows import Partials
 from costmodel.turned import Turns, copied_beside, inside_kernels
 from costmodel.waiting import guards_of, waiting, waits
 

@@ -9,7 +9,7 @@ import numpy as np
 from analysis.program import Floats
 from costmodel.columns import flat, floats, ints, starts
 from costmodel.listing import Listing
-from costmodel.rows import LOOKUP, PRODUCT, SEGMENTS
+from costmodel.partialrows import LOOKUP, PRODUCT, SEGMENTS
 
 
 def partial_columns(listing: Listing, widened: bool) -> dict[str, Any]:

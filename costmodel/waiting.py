@@ -18,7 +18,7 @@ from costmodel.fusion import Fusion
 from costmodel.held import Guards, Held
 from costmodel.images import CONVOLUTION, kernel_gradients
 from costmodel.layouts import Layouts
-from costmodel.rows import Partials
+from costmodel.partialrows import Partials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodel.chiptables import FEEDING
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.explain import explain
 from costmodel.floors import floor_rows
 from costmodel.mesh import Mesh
-from costmodel.tables import FEEDING
 from tests.costmodel.texts import TPU, maps, moves
 from tests.costmodel.texts import main as module
 from tests.modules import analysed, argument_group

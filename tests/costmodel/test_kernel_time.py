@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from costmodel.chiptables import BESIDE, PLACING, ROUNDING, TURNING
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.explain import KernelTime, explain
 from costmodel.kerneljournal import Bound
 from costmodel.mesh import Mesh
 from costmodel.rows import passes
-from costmodel.tables import BESIDE, PLACING, ROUNDING, TURNING
 from tests.costmodel.test_turned import ARGUMENTS, GRADIENT, RESULTS, TRANSPOSED, UPDATE, W
 from tests.costmodel.texts import GPU, TPU, main, maps, moves, product, sums
 from tests.modules import analysed, argument_group

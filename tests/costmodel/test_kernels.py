@@ -6,10 +6,10 @@ import math
 
 import pytest
 
+from costmodel.chiptables import LAUNCHED
 from costmodel.collectives import Kind, collective_tables
 from costmodel.devices import find
 from costmodel.evaluator import Action, Cost, Evaluator, Reward
-from costmodel.tables import LAUNCHED
 from tests.modules import argument_group, evaluator_of, text
 
 CPU = find("cpu")

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodel.chiptables import SMALL, STAYING, TOLD
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.explain import explain
 from costmodel.kerneljournal import Entry
 from costmodel.kernelmemory import PARTS, SOON, lasting_share
 from costmodel.mesh import Mesh
-from costmodel.tables import SMALL, STAYING, TOLD
 from examples import gemma
 from search.actions import action_space
 from tests.costmodel.test_explain import assert_adds_up

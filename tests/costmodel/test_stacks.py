@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.buffers import loop_copies
+from costmodel.chiptables import FEEDING, TURNING
 from costmodel.devices import find
 from costmodel.evaluator import Action, Evaluator
 from costmodel.explain import KernelTime, explain
 from costmodel.kernelchanges import streamed
 from costmodel.kerneljournal import Bound
 from costmodel.mesh import Mesh
-from costmodel.tables import FEEDING, TURNING
 from tests.costmodel.texts import GPU, TPU
 from tests.modules import analysed, argument_group
 
