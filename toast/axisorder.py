@@ -15,7 +15,7 @@ import numpy as np
 
 from analysis.program import Program
 from costmodel.layouts import Layouts
-from costmodel.rows import PartialRow
+from costmodel.partialrows import PartialRow
 
 Precedences = dict[tuple[int, int, int], float]
 """(colour group, axis that stays, axis that comes or goes) -> bytes of what is moved so."""

@@ -114,7 +114,7 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         lower_bound=found.bound,
         gap=_gap(found),
         relaxation=found.relaxation,
-        stages={name: round(seconds, 6) for name, seconds in stages.items()},
+        stages=stages,
         unpriced=_unpriced(planned.source.program),
         warnings=_warnings(planned, pins),
         versions={name: _version(name) for name in _VERSIONS},

@@ -101,5 +101,6 @@ def _result(module: bytes, job: Job, answer: Answer) -> PlanResult:
         shortfall=missing,
         say=explainer.say,
     )
-    plan = describe(planned, stages.finish(source))
+    plan = describe(planned, stages.until_now(source))
+    plan = plan.model_copy(update={"stages": stages.until_now(source)})
     return PlanResult(plan=plan, module=written, suffix=source.loaded.form.suffix)

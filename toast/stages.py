@@ -24,9 +24,7 @@ class Stages:
     def enter(self, stage: str, fraction: float, to: float | None = None) -> None:
         """Begin a stage; `fraction` of the whole job lies behind it, `to` when it is over."""
         now = time.perf_counter()
-        if self._stage:
-            spent = self._seconds.get(self._stage, 0.0)
-            self._seconds[self._stage] = spent + now - self._entered
+        self._seconds = self._spent(now)
         self._stage, self._from, self._entered = stage, fraction, now
         self._to = fraction if to is None else to
         self._tell(replace(self._last, stage=stage, fraction=fraction))
@@ -40,12 +38,20 @@ class Stages:
         whole = self._from + (self._to - self._from) * progress.fraction
         self._tell(replace(progress, stage=self._stage, fraction=whole))
 
-    def finish(self, source: Source) -> dict[str, float]:
-        """Seconds by stage; loading is split into its own stages."""
-        seconds = dict(self._seconds)
+    def until_now(self, source: Source) -> dict[str, float]:
+        """Seconds by stage so far; loading is split into its own stages."""
+        seconds = self._spent(time.perf_counter())
         seconds.pop("load", None)
         loading = {f"load.{stage}": spent for stage, spent in source.seconds.items()}
-        return {"kernels": seconds.pop("kernels"), **loading, **seconds}
+        found = {"kernels": seconds.pop("kernels"), **loading, **seconds}
+        return {stage: round(spent, 6) for stage, spent in found.items()}
+
+    def _spent(self, now: float) -> dict[str, float]:
+        """Seconds by stage, of that which goes on as well."""
+        if not self._stage:
+            return self._seconds
+        spent = self._seconds.get(self._stage, 0.0) + now - self._entered
+        return self._seconds | {self._stage: spent}
 
     def _tell(self, progress: Progress) -> None:
         elapsed = time.perf_counter() - self._start

@@ -7,6 +7,8 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ import pytest
 
 from analysis.errors import InvalidMesh, InvalidRequest, ToastError, UnknownDevice
 from analysis.forms import Form, decode
+from analysis.load import Source
 from search.progress import Progress
 from tests.modules import text
 from tests.toast.planned import gemma_text, request
@@ -24,6 +27,7 @@ from toast.naming import common_pattern, pattern
 from toast.planfile import Plan
 from toast.planning import PlanResult, make_plan
 from toast.specs import stations
+from toast.stages import Stages
 
 
 @cache
@@ -84,9 +88,23 @@ def test_the_last_decision_reaches_the_cost_of_the_search() -> None:
 
 def test_stages_are_timed() -> None:
     stages = gemma_plan().plan.stages
-    expected = {"load.parse", "load.walk", "analyse", "tables", "search", "write"}
+    expected = {"load.parse", "load.walk", "analyse", "tables", "search", "write", "describe"}
     assert expected <= set(stages)
     assert all(seconds >= 0 for seconds in stages.values())
+    assert stages["describe"] > 0
+
+
+def test_what_goes_on_is_timed_until_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0.0, 10.0)
+    monkeypatch.setattr("toast.stages.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    stages = Stages(None)
+    source = cast(Source, SimpleNamespace(seconds={"parse": 3.0}))
+    for stage in ("kernels", "load", "search"):
+        stages.enter(stage, 0.0)
+    first = stages.until_now(source)
+    assert list(first) == ["kernels", "load.parse", "search"]
+    assert first["load.parse"] == 3.0
+    assert stages.until_now(source)["search"] > first["search"] >= 10.0
 
 
 def test_the_module_is_annotated_as_the_plan_says() -> None:
