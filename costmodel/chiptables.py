@@ -58,7 +58,6 @@ def chip_columns(device: Device) -> dict[str, Any]:
         "on_chip_sent": device.on_chip_sent,
         "feeding": FEEDING if tpu else 1.0,
         "beside": BESIDE if tpu else 1.0,
-        "floored": True,
         "rounding": device.element_rate * ROUNDING,
         "placing": device.element_rate * PLACING,
         "blocking": device.element_rate / BLOCKING,

@@ -18,12 +18,11 @@ def more_pixels(t: Any, s: Any, dot: int) -> float:
     Blocks overlap. Of two tiles of images and more, rows of zeros between pixels are left out.
     """
     tensor, apart = t.dot_operand[dot, 0, 1], t.dot_window[dot, APART]
-    batch = side(t, s, tensor, max(t.tensor_image[tensor, 0], 0))
-    if apart > 1 and batch >= 2 * t.tile_rows and t.tensor_image[tensor, 0] >= 0:
-        return 1.0 / apart
-    if t.dot_window[dot, WIDEST] <= 1:
+    if t.tensor_image[tensor, 0] < 0:
         return 1.0
-    return max(_blocks(t, s, tensor), 1.0)
+    if apart > 1 and side(t, s, tensor, t.tensor_image[tensor, 0]) >= 2 * t.tile_rows:
+        return 1.0 / apart
+    return max(in_blocks(t, s, tensor), 1.0) if t.dot_window[dot, WIDEST] > 1 else 1.0
 
 
 @inner
@@ -33,14 +32,9 @@ def blocking(t: Any, s: Any, dot: int) -> float:
     if t.dot_window[dot, WIDEST] > 1:
         for operand in range(2):
             tensor = t.dot_operand[dot, operand, 1]
-            blocks = _blocks(t, s, tensor)
+            blocks = in_blocks(t, s, tensor) if t.tensor_image[tensor, 0] >= 0 else 0.0
             if blocks > 0.0:
                 tiled, own = tiles(t, s, tensor, True)
                 size = s.local[tensor] / max(t.tensor_itemsize[tensor], 1.0)
                 handled += size * blocks * tiled / own
     return handled / t.blocking
-
-
-@inner
-def _blocks(t: Any, s: Any, tensor: int) -> float:
-    return in_blocks(t, s, tensor) if t.tensor_image[tensor, 0] >= 0 else 0.0

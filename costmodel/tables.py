@@ -246,6 +246,7 @@ def _build(
         tensor_given=_given(columns) & policy.around,
         **_mesh_columns(mesh, device, columns["item_fixed"]),
         **chip_columns(device),
+        floored=True,
     )
 
 

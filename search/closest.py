@@ -30,7 +30,7 @@ def closest_to_fitting(problem: Problem, found: Found, control: Control, threads
     near = replace(problem, reward=as_close(problem.reward, peak))
     fast = _polished(near, least.state, control, threads)
     value, _ = problem.cost(fast.state)
-    priced = found.evaluations + least.evaluations + fast.evaluations + 5
+    priced = found.evaluations + least.evaluations + fast.evaluations + 5  # and five right here
     return replace(found, state=fast.state, cost=value, evaluations=priced)
 
 
@@ -41,7 +41,7 @@ def _polished(problem: Problem, state: State, control: Control, threads: int) ->
 
 def for_the_peak(problem: Problem) -> Problem:
     """The problem of least bytes above the memory."""
-    return replace(problem, reward=replace(problem.reward, penalty=PENALTY))
+    return replace(problem, reward=as_close(problem.reward, 0.0))
 
 
 def as_close(reward: Reward, peak: float) -> Reward:

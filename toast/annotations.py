@@ -65,7 +65,8 @@ def verify(mesh: Mesh, sharded: Iterable[tuple[Any, Any]]) -> None:
     done in a module of its own: to verify all ops of a deep program again, which were verified as
     they were read, takes longer than to write them.
     """
-    types, attributes = zip(*sharded, strict=True)
+    sharded = list(sharded)
+    types, attributes = [one for one, _ in sharded], [one for _, one in sharded]
     module = ir.Module.create()
     add_mesh(module, mesh)
     given = [ir.DictAttr.get({"sdy.sharding": attribute}) for attribute in attributes]

@@ -33,6 +33,13 @@ def test_layouts_that_fit_are_taken() -> None:
     )
 
 
+def test_a_module_without_arguments_and_results_has_no_layouts() -> None:
+    verified()
+    module = b"module { func.func public @main() { return } }"
+    plan = make_plan(module, request(rollouts=10)).plan
+    assert (plan.arguments, plan.results, plan.constraints) == ([], [], [])
+
+
 @pytest.mark.parametrize(
     ("name", "spec"),
     [
