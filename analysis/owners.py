@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from analysis.compiled import entry, inner
 from analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Ints, Program
+from analysis.records import record
 
 Bools = NDArray[np.bool_]
 
 
+@record
 class Reading(NamedTuple):
     """A program as the kernel reads it.
 

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.analyse import analyse
+from analysis.compiled import inner
 from analysis.forms import bytecode
 from analysis.load import load
 from costmodel.devices import find
@@ -148,6 +149,11 @@ def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
     return compiled
 
 
+@inner
+def _memory(t: Any, s: Any) -> float:
+    return float(peak_bytes(t, s, 1.0))
+
+
 KERNELS = {
     "reset": _repeated(reset),
     "changes": _repeated(mark_changes),
@@ -157,7 +163,7 @@ KERNELS = {
     "edges": _repeated(edges),
     "halos": _repeated(halos),
     "sums sent together": _repeated(spared),
-    "memory": _repeated(peak_bytes),
+    "memory": _repeated(_memory),
 }
 
 

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.program import Floats, Ints, Program
+from analysis.records import record
 from analysis.types import itemsize
 from costmodel.roles import LAYOUT, role
 
 Bools = NDArray[np.bool_]
 
 
+@record
 class Flow(NamedTuple):
     """By op `role`, if it is of `LAYOUT`, `trips`, starts of `uses` and of `values`.
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from analysis.compiled import entry, inner
 from analysis.program import Ints
+from analysis.records import record
 from costmodel.flow import Bools
 from costmodel.kernelfusion import sort_few
 from costmodel.roles import Role
@@ -13,6 +14,7 @@ from costmodel.roles import Role
 REDUCE = int(Role.REDUCE)
 
 
+@record
 class Launches(NamedTuple):
     """Kernels whose ops and reads are those of a pool from `X_first` to `X_end`, and may move.
 

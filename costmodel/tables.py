@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from analysis.analyse import Analysis
 from analysis.pauses import collector_paused
 from analysis.program import Floats, Ints
+from analysis.records import record
 from costmodel.chiptables import chip_columns
 from costmodel.collectives import collective_tables
 from costmodel.columns import flat, floats, ints, starts
@@ -31,6 +32,7 @@ from costmodel.roottables import root_columns
 from costmodel.rows import EdgeRow, HaloRow, Rows
 
 
+@record
 class Tables(NamedTuple):
     """Arrays for the kernels; `X_start` has one entry more than there are X.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from analysis.compiled import entry
 from analysis.program import Floats, Ints
+from analysis.records import record
 
 STEPS = 16
 """Bands to each doubling of the peak."""
@@ -20,6 +21,7 @@ BANDS = 48 * STEPS
 """Peaks of 2^48 bytes and more share the last band."""
 
 
+@record
 class Bands(NamedTuple):
     """The fastest state of each band, as one thread of the tree search keeps them.
 

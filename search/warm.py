@@ -24,7 +24,7 @@ from analysis.analyse import analyse
 from analysis.load import load
 from costmodel.devices import find
 from costmodel.evaluator import Evaluator
-from costmodel.kernels import evaluate
+from costmodel.kernels import evaluate_many
 from costmodel.mesh import Mesh
 from costmodel.scratch import Scratch
 from costmodel.tables import Tables
@@ -36,7 +36,7 @@ from search.progress import Control
 from search.relaxation import Relaxation
 from search.tree import grow
 
-_ENTRIES = (evaluate, grow)
+_ENTRIES = (evaluate_many, grow)
 """One of each room: the kernels of a room are kept together."""
 _PREFIX = "toast-kernels-"
 _TAG = f"py{sys.version_info.major}{sys.version_info.minor}"

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from analysis.program import Ints
 from costmodel.dependencies import dependency_columns
-from costmodel.evaluator import Action, Evaluator, State
+from costmodel.evaluator import Action, Evaluator, State, measure
 from costmodel.folding import _halfway, fold, peak_events
 from costmodel.kerneljournal import BRIEF, LASTING
-from costmodel.kernels import evaluate
 from costmodel.scratch import new_scratch
 from costmodel.tables import Tables
 from examples import gemma
@@ -51,7 +50,8 @@ def priced(tables: Tables, state: State) -> tuple[float, float, float, int]:
     """Seconds, bytes and the key of a state by tables, folded or not."""
     names = ("group", "axis", "bits")
     columns = [np.array([getattr(a, name) for a in state], dtype=np.int64) for name in names]
-    return evaluate(tables, new_scratch(tables), *columns, len(state))
+    starts = np.array([0, len(state)])
+    return measure(tables, new_scratch(tables), starts, *columns)
 
 
 def sizes(tables: Tables) -> list[int]:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.program import Program
 from analysis.types import itemsize
-from costmodel.evaluator import Evaluator, State
-from costmodel.kernels import evaluate
+from costmodel.evaluator import Evaluator, State, measure
 from costmodel.scratch import new_scratch
 from costmodel.tables import Tables
 from examples import gemma
@@ -47,8 +46,9 @@ def priced(evaluator: Evaluator, tables: Tables, state: State) -> tuple[float, f
         np.array([getattr(action, name) for action in state], dtype=np.int64)
         for name in ("group", "axis", "bits")
     )
-    _, communication, peak, _ = evaluate(tables, new_scratch(tables), *columns, len(state))
-    return communication, peak
+    starts = np.array([0, len(state)])
+    measured = measure(tables, new_scratch(tables), starts, *columns)
+    return measured.communication, measured.peak
 
 
 def local_bytes(evaluator: Evaluator, specs: Specs, value: int) -> float:
