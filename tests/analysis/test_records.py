@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numba import typeof
+from numba import njit, typeof
 from numpy.typing import NDArray
 
-from analysis.compiled import entry, inner
+from analysis.compiled import inner
 from analysis.program import Floats, Ints
 from analysis.records import record
 
@@ -35,7 +35,7 @@ def _weigh(inside: Any, place: int) -> float:
     return float(inside.weight[place]) if inside.open else 0.0
 
 
-@entry
+@njit(_nrt=False)
 def add_up(r: Any, out: Floats) -> None:
     for place in range(len(r.inside.weight)):
         out[0] += r.factor * _weigh(r.inside, place) + r.number
