@@ -18,7 +18,7 @@ from toast.search.beam import beam_over
 from toast.search.local_search import MAX_EVALUATIONS, Polished, polish, worth
 from toast.search.pareto import new_bands
 from toast.search.perturbation import forced
-from toast.search.problem import Found, Problem, Settings, chunks
+from toast.search.problem import Found, Problem, SearchSettings, chunks
 from toast.search.progress import Control, Progress
 from toast.search.symmetric_groups import moves, over_all_axes
 from toast.search.tree import MAX_DEPTH, SELECTIONS, SHAPINGS, TINY, Agent, Rules, Tree, grow
@@ -36,7 +36,7 @@ IMPROVED = 1e-4
 """A round counts as better when the cost falls by more than this part."""
 
 
-def search(problem: Problem, settings: Settings, control: Control) -> Found:
+def search(problem: Problem, settings: SearchSettings, control: Control) -> Found:
     """Find the state of lowest C(s); always returns the best one seen."""
     if not problem.actions:
         cost, _ = problem.cost(())
@@ -51,7 +51,7 @@ class _Worker:
 
 
 class _Search:
-    def __init__(self, problem: Problem, settings: Settings, control: Control) -> None:
+    def __init__(self, problem: Problem, settings: SearchSettings, control: Control) -> None:
         self._problem = problem
         self._settings = settings
         self._control = control
@@ -236,13 +236,13 @@ def _shares(quota: int, threads: int) -> list[int]:
     return [quota // threads + (index < quota % threads) for index in range(threads)]
 
 
-def _node_budget(problem: Problem, settings: Settings) -> int:
+def _node_budget(problem: Problem, settings: SearchSettings) -> int:
     columns = len(problem.actions) + 1
     wanted = settings.rollouts + settings.threads * 16
     return max(settings.threads * 64, min(wanted, MAX_CHILD_CELLS // columns))
 
 
-def _rules(problem: Problem, settings: Settings) -> Rules:
+def _rules(problem: Problem, settings: SearchSettings) -> Rules:
     reward = problem.reward
     whole = math.log(max(problem.cost(())[0], TINY))
     return Rules(
@@ -264,7 +264,7 @@ def _rules(problem: Problem, settings: Settings) -> Rules:
     )
 
 
-def _new_tree(problem: Problem, settings: Settings, nodes: int, control: Control) -> Tree:
+def _new_tree(problem: Problem, settings: SearchSettings, nodes: int, control: Control) -> Tree:
     actions = problem.actions
     slots = 1 << (2 * nodes).bit_length()
     return Tree(

@@ -45,7 +45,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SearchSettings:
     """Settings of a search; the names of TOAST section 4 and of the UCT literature.
 
     `rollouts` bounds the whole search, `round_rollouts` one round; `depth` the length of a

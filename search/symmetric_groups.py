@@ -12,11 +12,11 @@ from itertools import pairwise
 
 from toast.costmodel.evaluator import Action, State
 from toast.search.beam import beam_over
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
 
 
-def tied(problem: Problem, settings: Settings, control: Control) -> Found:
+def tied(problem: Problem, settings: SearchSettings, control: Control) -> Found:
     """Beam search over moves of whole classes."""
     return beam_over(moves(problem), problem, settings, control)
 

@@ -18,7 +18,7 @@ from toast.search.mcts import search
 from toast.search.pareto import ALIKE, MOST, Front, Point, new_bands, thinned
 from toast.search.peak_buckets import BANDS, band_of, keep
 from toast.search.planners import PLANNERS
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
 
 ACTIONS = tuple(Action(group=group, axis=0) for group in range(5))
@@ -114,7 +114,7 @@ def test_every_planner_leaves_a_front_of_states_that_it_priced() -> None:
     for name, planner in PLANNERS.items():
         problem = fresh(gemma_problem())
         found = planner(
-            problem, Settings(rollouts=300, round_rollouts=100, ilp_seconds=1), Control()
+            problem, SearchSettings(rollouts=300, round_rollouts=100, ilp_seconds=1), Control()
         )
         points = problem.front.points()
         seconds = problem.evaluator.cost(found.state).seconds
@@ -126,12 +126,12 @@ def test_every_planner_leaves_a_front_of_states_that_it_priced() -> None:
 
 def test_what_threads_of_the_tree_search_price_is_on_the_front() -> None:
     problem = fresh(gemma_problem())
-    search(problem, Settings(rollouts=500, round_rollouts=500, threads=2), Control())
+    search(problem, SearchSettings(rollouts=500, round_rollouts=500, threads=2), Control())
     assert any(len(point.state) > 2 for point in problem.front.points())
 
 
 def searched(problem: Problem) -> Found:
-    return search(problem, Settings(rollouts=600, round_rollouts=200), Control())
+    return search(problem, SearchSettings(rollouts=600, round_rollouts=200), Control())
 
 
 def test_choices_are_a_front_with_the_found_state_on_it() -> None:

@@ -15,12 +15,12 @@ from toast.search.background_task import aside
 from toast.search.pairwise.bound import lower_bounds
 from toast.search.pairwise.solve import solve
 from toast.search.planners import PLANNERS
-from toast.search.problem import Settings
+from toast.search.problem import SearchSettings
 from toast.search.progress import Control, Progress
 from toast.search.proof import prove
 from toast.search.relaxation import Relaxation
 
-QUICK = Settings(rollouts=200, round_rollouts=100, ilp_seconds=5, proof_seconds=5)
+QUICK = SearchSettings(rollouts=200, round_rollouts=100, ilp_seconds=5, proof_seconds=5)
 
 
 @pytest.mark.parametrize("planner", ["mcts", "greedy", "random", "beam"])

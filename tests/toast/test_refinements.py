@@ -31,7 +31,7 @@ from toast.plans import report
 from toast.plans.choices import request_of
 from toast.plans.plan import Plan
 from toast.request.request import PlanRequest
-from toast.search.decision_sites import Place, Things, marks, places
+from toast.search.decision_sites import DecisionSite, Things, marks, places
 from toast.search.problem import Found, Problem
 from toast.search.progress import Progress
 from toast.verify.verification import verify
@@ -40,7 +40,7 @@ MESH = Mesh.parse("data=2,model=2")
 
 
 @cache
-def refined() -> tuple[Evaluator, State, tuple[Place, ...]]:
+def refined() -> tuple[Evaluator, State, tuple[DecisionSite, ...]]:
     """The layout of the sample plan, in an evaluator where its product and its sum stand alone."""
     evaluator = Evaluator(analyse(load(ORIGINAL.encode()).program), MESH, find("cpu"))
     analysis = evaluator.analysis

@@ -17,7 +17,7 @@ from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.explain.explainer import Explainer
 from toast.pipeline.describe import Planned, describe
-from toast.pipeline.mesh_search import END, Answer, Job
+from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
 from toast.plans.result import PlanResult
@@ -55,7 +55,7 @@ def make_plan(
     source = load(module)
     stages.enter("analyse", 0.2)
     analysis = analyse(source.program)
-    job = Job(
+    job = MeshSearch(
         source=source,
         analysis=analysis,
         device=device,
@@ -66,7 +66,7 @@ def make_plan(
     return _result(module, job, job.run(candidates))
 
 
-def _result(module: bytes, job: Job, answer: Answer) -> PlanResult:
+def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     """The best of what was found: explained, written and described."""
     source, stages = job.source, job.stages
     problem, found, demanded = answer.best.problem, answer.best.found, answer.best.demands
