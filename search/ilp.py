@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from toast.costmodel.evaluator import State
 from toast.search.greedy_and_random import greedy
-from toast.search.local_search import polish
+from toast.search.local_search import local_search
 from toast.search.pairwise.solve import Solution
 from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
@@ -43,7 +43,7 @@ def _ended(answer: Solution) -> str:
 
 
 def _polished(problem: Problem, found: Found, state: State, cost: float, control: Control) -> Found:
-    polished = polish(problem, state, cost, control)
+    polished = local_search(problem, state, cost, control)
     evaluations = found.evaluations + polished.evaluations
     return replace(
         found,

@@ -15,9 +15,9 @@ from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import State
 from toast.costmodel.scratch import Scratch, apart
 from toast.search.beam import beam_over
-from toast.search.local_search import MAX_EVALUATIONS, Polished, polish, worth
-from toast.search.pareto import new_bands
-from toast.search.perturbation import forced
+from toast.search.local_search import MAX_EVALUATIONS, LocalOptimum, local_search, worth
+from toast.search.pareto import new_buckets
+from toast.search.perturbation import perturbed
 from toast.search.problem import Found, Problem, SearchSettings, chunks
 from toast.search.progress import Control, Progress
 from toast.search.symmetric_groups import moves, over_all_axes
@@ -82,19 +82,19 @@ class _Search:
         self._adopt()
         if reason is None and self._settings.helpers:
             self._second_start()
-            self._improve(forced)
+            self._improve(perturbed)
         while reason is None:
             before = self._cost
             reason = self._round()
             self._adopt()
             if self._settings.helpers and self._cost < before:
-                self._improve(polish)
+                self._improve(local_search)
             if reason is None and self._cost > before * (1 - IMPROVED):
                 reason = "converged"
             elif reason is None and self._rollouts() >= self._settings.rollouts:
                 reason = "rollouts"
             elif reason is None and self._settings.helpers:
-                self._improve(forced)
+                self._improve(perturbed)
         return Found(
             state=self._best,
             cost=self._cost,
@@ -157,7 +157,7 @@ class _Search:
             self._best = tuple(self._problem.actions[index] for index in path)
             self._cost, self._memory = self._measure(self._best)
 
-    def _improve(self, way: Callable[..., Polished]) -> None:
+    def _improve(self, way: Callable[..., LocalOptimum]) -> None:
         """Change the best state where that pays."""
         found = way(self._problem, self._best, self._cost, self._control, self._settings.threads)
         self._extra += found.evaluations
@@ -170,12 +170,12 @@ class _Search:
         may have the better end.
         """
         starts = sorted([(self._cost, self._best), *self._beams()])
-        spent, ends = 0, list[Polished]()
+        spent, ends = 0, list[LocalOptimum]()
         for cost, state in dict.fromkeys(starts):
             most = MAX_EVALUATIONS if not ends else START_EVALUATIONS - spent
             if most > 0:
                 threads = self._settings.threads
-                ends.append(polish(self._problem, state, cost, self._control, threads, most))
+                ends.append(local_search(self._problem, state, cost, self._control, threads, most))
                 spent += ends[-1].evaluations
         self._extra += spent
         self._take(min(ends, key=lambda end: worth((end.state, end.cost))).state)
@@ -314,5 +314,5 @@ def _new_agent(seed: int, index: int, first: int, share: int) -> Agent:
         counts=apart(2, np.int64),
         path=apart(MAX_DEPTH + 1, np.int64),
         trail=apart(MAX_DEPTH + 2, np.int64),
-        bands=new_bands(MAX_DEPTH),
+        bands=new_buckets(MAX_DEPTH),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from toast.search.background_task import aside
+from toast.search.background_task import in_background
 from toast.search.pairwise.bound import lower_bounds
 from toast.search.pairwise.solve import Solution, solve
 from toast.search.problem import Found, Problem, SearchSettings
@@ -50,7 +50,7 @@ def prove(problem: Problem, found: Found, settings: SearchSettings, control: Con
     def stopped() -> bool:
         return control.stop_reason() is not None
 
-    aside(work, control)
+    in_background(work, control)
     if not proved:
         return found
     lowest, relaxation = proved[-1]
@@ -95,7 +95,7 @@ def relax(
         return relaxation, answer
 
     peak = int(problem.cost(best.state)[1].peak)
-    return aside(work, control)
+    return in_background(work, control)
 
 
 def bound(found: Found, answer: Solution) -> Found:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toast.service.artifacts import ArtifactStore
-from toast.service.job_notifier import Bell
+from toast.service.job_notifier import JobNotifier
 from toast.service.metrics import Metrics
 from toast.service.settings import ServiceSettings
 from toast.service.store import JobStore
@@ -19,7 +19,7 @@ class Context:
     settings: ServiceSettings
     store: JobStore
     artifacts: ArtifactStore
-    bell: Bell
+    bell: JobNotifier
     metrics: Metrics
     owner: str
 

@@ -23,7 +23,7 @@ from toast.service.artifacts import ArtifactStore
 from toast.service.context import Context
 from toast.service.database import open_database
 from toast.service.dispatcher import Dispatcher
-from toast.service.job_notifier import Bell
+from toast.service.job_notifier import JobNotifier
 from toast.service.keys import ENVIRONMENT, is_loopback, read_keys
 from toast.service.metrics import Metrics
 from toast.service.settings import ServiceSettings
@@ -80,7 +80,7 @@ def make_context(settings: ServiceSettings) -> Context:
         settings=settings,
         store=store,
         artifacts=artifacts,
-        bell=Bell(),
+        bell=JobNotifier(),
         metrics=Metrics(store),
         owner=_instance(settings.data),
     )

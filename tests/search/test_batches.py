@@ -11,7 +11,7 @@ from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import State
 from toast.search.beam import beam
 from toast.search.greedy_and_random import greedy
-from toast.search.local_search import LEAST, _touched, polish, worth
+from toast.search.local_search import LEAST, _touched, local_search, worth
 from toast.search.neighbours import Space
 from toast.search.problem import CHUNK, Problem, SearchSettings, chunks
 from toast.search.progress import Control
@@ -42,7 +42,7 @@ def test_polishing_takes_the_same_changes_as_one_by_one(name: str, threads: int)
     problem = problem_of(text(name), "a=2,b=2")
     for start in itertools.islice(itertools.permutations(problem.actions, 2), 12):
         cost, _ = problem.cost(start)
-        found = polish(problem, start, cost, Control(), threads=threads)
+        found = local_search(problem, start, cost, Control(), threads=threads)
         assert found.state == polished_one_by_one(problem, start, cost)
         assert found.cost == problem.cost(found.state)[0]
 

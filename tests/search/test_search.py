@@ -10,7 +10,7 @@ from tests.modules import argument_group, text
 from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import Action
 from toast.search.actions import MAX_FREE_BITS, prune_threshold
-from toast.search.local_search import polish
+from toast.search.local_search import local_search
 from toast.search.mcts import priors
 from toast.search.planners import PLANNERS
 from toast.search.problem import Problem, SearchSettings
@@ -113,7 +113,7 @@ def test_polish_drops_what_buys_nothing() -> None:
     batch = argument_group(problem.evaluator.analysis, 0, 0)
     state = (Action(group=batch, axis=0), Action(group=batch, axis=0))
     cost, _ = problem.cost(state)
-    polished = polish(problem, state, cost, Control())
+    polished = local_search(problem, state, cost, Control())
     assert len(set(polished.state)) == len(polished.state)
     assert polished.cost <= cost
 

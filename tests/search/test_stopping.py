@@ -13,7 +13,7 @@ from toast.costmodel.evaluator import Action, Cost
 from toast.search import mcts
 from toast.search.choices import choices
 from toast.search.infeasible import closest_to_fitting
-from toast.search.local_search import polish
+from toast.search.local_search import local_search
 from toast.search.mcts import CHUNK, priors
 from toast.search.planners import PLANNERS
 from toast.search.problem import CHUNK as STATES
@@ -78,7 +78,7 @@ def test_what_comes_after_the_search_hears_a_stop(stop_after: int) -> None:
         found = Found.after(state, problem.cost(state)[0], 10**5, "converged")
         counting.priced, counting._stop_after = 0, stop_after
         if number == 0:
-            polish(problem, state, found.cost, control)
+            local_search(problem, state, found.cost, control)
         elif number == 1:
             tight = replace(problem, reward=replace(problem.reward, memory=1.0))
             closest_to_fitting(tight, found, control)

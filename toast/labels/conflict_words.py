@@ -12,7 +12,7 @@ from toast.analysis.analyse import Analysis
 from toast.analysis.load import Source
 from toast.analysis.locations import Locations
 from toast.analysis.program import Ints, Program
-from toast.labels.value_flow import Dataflow
+from toast.labels.value_flow import ValueFlow
 
 DOT = "stablehlo.dot_general"
 _EINSUM = re.compile(r"([A-Za-z]*),([A-Za-z]*)->([A-Za-z]*)")
@@ -40,14 +40,14 @@ class NamedTensor:
     names: Ints
 
 
-class Words:
+class ConflictWords:
     """Speaks of the ops and names of one analysed module."""
 
     def __init__(self, source: Source, analysis: Analysis) -> None:
         self.locations = Locations(source)
         self._program: Program = source.program
         self._conflicts = analysis.conflicts
-        self._flow = Dataflow(source.program)
+        self._flow = ValueFlow(source.program)
         self._lines: dict[int, str] = {}
 
     def line(self, op: int) -> str:

@@ -18,7 +18,7 @@ from toast.emit.specs import Pin, Specs
 from toast.explain.refinements import refinements
 from toast.labels.colours import common_pattern, pattern
 from toast.labels.decisions import decision_names, decision_text, decisions, resolution
-from toast.labels.labels import Telling
+from toast.labels.labels import Labels
 from toast.pipeline.mesh_search import MeshAnswer
 from toast.pipeline.user_constraints import Demands, overruled, records
 from toast.plans import plan as planfile
@@ -62,7 +62,7 @@ class Planned:
     pins: list[Pin]
     explanation: Explanation
     shortfall: Shortfall | None
-    say: Telling
+    say: Labels
 
     @property
     def problem(self) -> Problem:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
-from toast.plans.argument_groups import merge_siblings
+from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.plan import Decision, MeshAxis, Plan, PredictedCost, Spec
 
 MIN_WIDTH = 120
@@ -80,7 +80,7 @@ def layouts(plan: Plan) -> Table:
     table.add_column("shape per device")
     table.columns[0].overflow = table.columns[4].overflow = "fold"
     sizes = {axis.name: axis.size for axis in plan.mesh.axes}
-    for group in merge_siblings(plan.groups):
+    for group in merge_argument_groups(plan.groups):
         table.add_row(
             Text(group.name),
             str(len(group.arguments)),
