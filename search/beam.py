@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from costmodel.evaluator import State
-from search.problem import Found, Problem, Settings, chunks
-from search.progress import Control
-from search.simple import report
+from toast.costmodel.evaluator import State
+from toast.search.greedy_and_random import report
+from toast.search.problem import Found, Problem, SearchSettings, chunks
+from toast.search.progress import Control
 
 PATIENCE = 2
 """Steps without a better state before the search ends: two decisions may pay only together."""
 IMPROVED = 1e-9
 
 
-def beam(problem: Problem, settings: Settings, control: Control) -> Found:
+def beam(problem: Problem, settings: SearchSettings, control: Control) -> Found:
     """Add every action to each of K candidates, keep the K cheapest layouts, and again."""
     return beam_over([(action,) for action in problem.actions], problem, settings, control)
 
 
 def beam_over(
-    moves: Sequence[State], problem: Problem, settings: Settings, control: Control
+    moves: Sequence[State], problem: Problem, settings: SearchSettings, control: Control
 ) -> Found:
     """The same with moves of several actions at once.
 

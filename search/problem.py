@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
-from costmodel.evaluator import Action, Cost, Evaluator, Refined, Refinement, Reward, State
-from search.front import Front
+from toast.costmodel.evaluator import Action, Cost, Evaluator, Refined, Refinement, Reward, State
+from toast.search.pareto import ParetoFront
 
 CHUNK = 128
 """States that are priced between two looks at the clock."""
@@ -24,7 +24,7 @@ class Problem:
     evaluator: Evaluator
     reward: Reward
     actions: tuple[Action, ...]
-    front: Front = field(default_factory=Front, compare=False)
+    front: ParetoFront = field(default_factory=ParetoFront, compare=False)
 
     def cost(self, state: State) -> tuple[float, Cost]:
         """C(s) and the time and memory behind it."""
@@ -45,7 +45,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SearchSettings:
     """Settings of a search; the names of TOAST section 4 and of the UCT literature.
 
     `rollouts` bounds the whole search, `round_rollouts` one round; `depth` the length of a
@@ -85,7 +85,7 @@ class Found:
     """The best state of a search. `termination` says why it ended.
 
     `bound`, where one is known: no state of the problem has a lower C(s). `relaxation` says how it
-    was computed: `branch and bound` or `linear relaxation` of `search.relaxation`. `refinements`
+    was computed: `branch and bound` or `linear relaxation` of `relaxation`. `refinements`
     are decisions below the colour level that `cost` counts too; with those there is no bound.
     """
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.artifacts import ArtifactStore
-from service.bell import Bell
-from service.metrics import Metrics
-from service.settings import Settings
-from service.store import JobStore
+from toast.service.artifacts import ArtifactStore
+from toast.service.job_notifier import JobNotifier
+from toast.service.metrics import Metrics
+from toast.service.settings import ServiceSettings
+from toast.service.store import JobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """`owner` names this data directory in claims: the same before and after a restart."""
 
-    settings: Settings
+    settings: ServiceSettings
     store: JobStore
     artifacts: ArtifactStore
-    bell: Bell
+    bell: JobNotifier
     metrics: Metrics
     owner: str
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from service.records import Claim, Event, Job, NewJob, Result
-from service.states import State
+from toast.service.records import Claim, Event, Job, JobResult, NewJob
+from toast.service.states import State
 
 
 class StaleClaim(Exception):
@@ -79,7 +79,7 @@ class JobStore(ABC):
         """Record progress and extend the lease. Returns the state."""
 
     @abstractmethod
-    def succeed(self, claim: Claim, result: Result) -> Job:
+    def succeed(self, claim: Claim, result: JobResult) -> Job:
         """End the job with its result: succeeded, or cancelled when it was cancelling."""
 
     @abstractmethod

@@ -6,10 +6,10 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
-from search.pairwise.compact import compact
-from search.pairwise.highs import Program
-from search.pairwise.instance import Instance, capped
-from search.pairwise.reduce import Reduced
+from toast.search.pairwise.compact import compact
+from toast.search.pairwise.highs import IntegerProgram
+from toast.search.pairwise.instance import Instance, capped
+from toast.search.pairwise.reduce import Reduced
 
 BRANCHED, RELAXED = "branch and bound", "linear relaxation"
 
@@ -35,7 +35,7 @@ def lower_bounds(
     if not reduced.nodes:
         yield min(known, reduced.constant), BRANCHED
         return
-    program = Program(compact(reduced), reduced.excess, stopped=stopped)
+    program = IntegerProgram(compact(reduced), reduced.excess, stopped=stopped)
     relaxed = program.relax(max(0.0, end - time.monotonic())) + reduced.constant
     if relaxed > -math.inf:
         yield min(known, relaxed), RELAXED

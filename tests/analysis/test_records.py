@@ -11,9 +11,9 @@ import pytest
 from numba import njit, typeof
 from numpy.typing import NDArray
 
-from analysis.compiled import inner
-from analysis.program import Floats, Ints
-from analysis.records import record
+from toast.analysis.jit import inner
+from toast.analysis.program import Floats, Ints
+from toast.analysis.records import record
 
 
 class Inside(NamedTuple):

@@ -9,18 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from search.aside import aside
-from search.pairwise.bound import lower_bounds
-from search.pairwise.solve import solve
-from search.planners import PLANNERS
-from search.problem import Settings
-from search.progress import Control, Progress
-from search.proof import prove
-from search.relaxation import Relaxation
 from tests.modules import text
 from tests.search.problems import fresh, gemma_problem, problem_of
+from toast.search.background_task import in_background
+from toast.search.pairwise.bound import lower_bounds
+from toast.search.pairwise.solve import solve
+from toast.search.planners import PLANNERS
+from toast.search.problem import SearchSettings
+from toast.search.progress import Control, Progress
+from toast.search.proof import prove
+from toast.search.relaxation import Relaxation
 
-QUICK = Settings(rollouts=200, round_rollouts=100, ilp_seconds=5, proof_seconds=5)
+QUICK = SearchSettings(rollouts=200, round_rollouts=100, ilp_seconds=5, proof_seconds=5)
 
 
 @pytest.mark.parametrize("planner", ["mcts", "greedy", "random", "beam"])
@@ -67,7 +67,7 @@ def test_a_proof_tells_the_best_plan() -> None:
 
 
 def test_aside_gives_back_what_work_gives() -> None:
-    assert aside(lambda: 7, Control()) == 7
+    assert in_background(lambda: 7, Control()) == 7
 
 
 def test_aside_raises_what_work_raises() -> None:
@@ -75,7 +75,7 @@ def test_aside_raises_what_work_raises() -> None:
         raise KeyError("lost")
 
     with pytest.raises(KeyError, match="lost"):
-        aside(work, Control())
+        in_background(work, Control())
 
 
 def test_work_that_does_not_hear_a_stop_is_left_behind() -> None:
@@ -88,7 +88,7 @@ def test_work_that_does_not_hear_a_stop_is_left_behind() -> None:
         release.wait(60)
         return 7
 
-    assert aside(work, Control(cancelled=asked.is_set)) is None
+    assert in_background(work, Control(cancelled=asked.is_set)) is None
     assert threads[0].is_alive()
     release.set()
     threads[0].join(10)
@@ -122,7 +122,7 @@ def test_what_was_proved_before_a_stop_is_kept(monkeypatch: pytest.MonkeyPatch) 
         asked.set()
         release.wait(60)
 
-    monkeypatch.setattr("search.proof.lower_bounds", slow)
+    monkeypatch.setattr("toast.search.proof.lower_bounds", slow)
     problem = problem_of(text("mlp"), "a=2")
     found = PLANNERS["greedy"](problem, QUICK, Control())
     proved = prove(problem, found, QUICK, Control(cancelled=asked.is_set))

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from costmodel.evaluator import Action, Cost
-from search.choices import choices
-from search.closest import closest_to_fitting
-from search.mcts import CHUNK, priors
-from search.planners import PLANNERS
-from search.polish import polish
-from search.problem import CHUNK as STATES
-from search.problem import Found, Problem, Settings
-from search.progress import Control, Progress
-from search.tree import grow
 from tests.search.problems import fresh, gemma_problem
+from toast.costmodel.evaluator import Action, Cost
+from toast.search import mcts
+from toast.search.choices import choices
+from toast.search.infeasible import closest_to_fitting
+from toast.search.local_search import local_search
+from toast.search.mcts import CHUNK, priors
+from toast.search.planners import PLANNERS
+from toast.search.problem import CHUNK as STATES
+from toast.search.problem import Found, Problem, SearchSettings
+from toast.search.progress import Control, Progress
+from toast.search.tree import grow
 
 LATER = STATES + 12
 """States that may be priced from Python once the stop is there: a chunk, and the best once more."""
@@ -61,7 +62,7 @@ def counted(stop_after: int) -> tuple[Problem, Counting, Control]:
 @pytest.mark.parametrize("planner", ["mcts", "beam", "greedy", "random"])
 def test_every_stage_of_a_planner_hears_a_stop(planner: str, stop_after: int) -> None:
     problem, counting, control = counted(stop_after)
-    settings = Settings(rollouts=10**6, round_rollouts=100, stop_chance=0.5)
+    settings = SearchSettings(rollouts=10**6, round_rollouts=100, stop_chance=0.5)
     found = PLANNERS[planner](problem, settings, control)
     assert counting.priced <= stop_after + LATER
     assert found.termination in ("cancelled", "converged")
@@ -77,7 +78,7 @@ def test_what_comes_after_the_search_hears_a_stop(stop_after: int) -> None:
         found = Found.after(state, problem.cost(state)[0], 10**5, "converged")
         counting.priced, counting._stop_after = 0, stop_after
         if number == 0:
-            polish(problem, state, found.cost, control)
+            local_search(problem, state, found.cost, control)
         elif number == 1:
             tight = replace(problem, reward=replace(problem.reward, memory=1.0))
             closest_to_fitting(tight, found, control)
@@ -94,7 +95,6 @@ def test_priors_of_a_search_that_must_stop_price_nothing_more() -> None:
 
 
 def test_a_slow_chunk_is_halved_until_it_is_not_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    import search.mcts
 
     chunks: list[int] = []
 
@@ -102,21 +102,20 @@ def test_a_slow_chunk_is_halved_until_it_is_not_slow(monkeypatch: pytest.MonkeyP
         chunks.append(arguments[-1])
         grow(*arguments)
 
-    monkeypatch.setattr(search.mcts, "grow", watched)
-    monkeypatch.setattr(search.mcts, "LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(mcts, "grow", watched)
+    monkeypatch.setattr(mcts, "LOOK_SECONDS", -1.0)
     problem = fresh(gemma_problem())
-    settings = Settings(rollouts=100, round_rollouts=100)
+    settings = SearchSettings(rollouts=100, round_rollouts=100)
     PLANNERS["mcts"](problem, settings, Control())
     assert chunks[:7] == [CHUNK, CHUNK // 2, CHUNK // 4, CHUNK // 8, CHUNK // 16, 1, 1]
     assert sum(chunks) == 100
 
 
 def test_how_long_chunks_are_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    import search.mcts
 
-    settings = Settings(rollouts=300, round_rollouts=150)
+    settings = SearchSettings(rollouts=300, round_rollouts=150)
     first = PLANNERS["mcts"](fresh(gemma_problem()), settings, Control())
-    monkeypatch.setattr(search.mcts, "LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(mcts, "LOOK_SECONDS", -1.0)
     assert PLANNERS["mcts"](fresh(gemma_problem()), settings, Control()) == first
 
 
@@ -124,7 +123,7 @@ def test_the_cost_and_the_memory_that_are_told_are_of_one_state() -> None:
     problem = fresh(gemma_problem())
     seen: list[Progress] = []
     found = PLANNERS["mcts"](
-        problem, Settings(rollouts=600, round_rollouts=200), Control(on_progress=seen.append)
+        problem, SearchSettings(rollouts=600, round_rollouts=200), Control(on_progress=seen.append)
     )
     told = {(progress.best_cost, progress.best_bytes) for progress in seen}
     assert len(told) > 1

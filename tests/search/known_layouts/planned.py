@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.analyse import analyse
-from analysis.load import load
 from benchmarks.planners.layouts import Choice, named
-from costmodel.devices import find
-from costmodel.evaluator import Cost, Evaluator, State
-from costmodel.mesh import Mesh
 from examples.forms import Step
-from search.actions import action_space
-from search.planners import PLANNERS
-from search.problem import Found, Problem, Settings
-from search.progress import Control
 from tests.search.known_layouts.steps import module_of
-from toast.planfile import Spec
-from toast.specs import Specs
+from toast.analysis.analyse import analyse
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Cost, Evaluator, State
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.emit.specs import Specs
+from toast.plans.plan import Spec
+from toast.search.actions import action_space
+from toast.search.planners import PLANNERS
+from toast.search.problem import Found, Problem, SearchSettings
+from toast.search.progress import Control
 
 PRODUCT = "stablehlo.dot_general"
 
@@ -98,5 +98,5 @@ def problem_of(step: Step, mesh: str, device: str = "tpu-v5e") -> Problem:
 def plan_step(step: Step, mesh: str, device: str = "tpu-v5e", rollouts: int = 4000) -> Planned:
     """Search with the default planner: one thread, seed 0, a count of rollouts."""
     problem = problem_of(step, mesh, device)
-    settings = Settings(rollouts=rollouts, round_rollouts=rollouts // 4)
+    settings = SearchSettings(rollouts=rollouts, round_rollouts=rollouts // 4)
     return Planned(problem=problem, found=PLANNERS["mcts"](problem, settings, Control()))

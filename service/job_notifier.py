@@ -1,0 +1,64 @@
+"""Wakes the requests that wait for a job, from whatever thread changed it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator
+
+
+class JobNotifier:
+    """One `asyncio.Event` a waiting request, rung by job id.
+
+    A ring is a hint, never the truth: who waits reads the store again, and also without a ring
+    after a second, because another server on the same database rings no bell here.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self.draining = False
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The loop in which the requests wait."""
+        self._loop = loop
+
+    @contextlib.contextmanager
+    def listen(self, job_id: str) -> Iterator[asyncio.Event]:
+        """An event that is set at each change of the job."""
+        event = asyncio.Event()
+        self._waiting[job_id].add(event)
+        try:
+            yield event
+        finally:
+            self._waiting[job_id].discard(event)
+            if not self._waiting[job_id]:
+                del self._waiting[job_id]
+
+    def ring(self, job_id: str) -> None:
+        """The job changed. Safe from any thread, and before or after the loop runs."""
+        self._soon(job_id)
+
+    def drain(self) -> None:
+        """The service shuts down: everybody who waits looks up and leaves. Signal-safe."""
+        self.draining = True
+        self._soon(None)
+
+    def _soon(self, job_id: str | None) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # closed in between
+                self._loop.call_soon_threadsafe(self._wake, job_id)
+
+    def _wake(self, job_id: str | None) -> None:
+        names = list(self._waiting) if job_id is None else [job_id]
+        for name in names:
+            for event in self._waiting.get(name, ()):
+                event.set()
+
+
+async def wait_for_ring(event: asyncio.Event, seconds: float) -> None:
+    """Until the bell rings, a second at most, `seconds` if that is less."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), min(1.0, max(0.0, seconds)))
+    event.clear()
