@@ -44,7 +44,7 @@ from toast.search.relaxation_kernels import halos
 ROOMS = ("analysis", "costmodel", "search")
 """The rooms of the package that have kernels."""
 _PREFIX = "toast-kernels-"
-_COMPILED = re.compile(r"^from toast.analysis.jit import", re.MULTILINE)
+_COMPILED = re.compile(r"^from toast.analysis.jit import .*\b(entry|inner)\b", re.MULTILINE)
 _RECORD = re.compile(r"^@record\nclass (.*?)^(?=\S)", re.MULTILINE | re.DOTALL)
 _WAIT = 0.2
 _UNUSED_DAYS = 30.0

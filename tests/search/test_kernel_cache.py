@@ -118,18 +118,19 @@ def test_a_kernel_in_a_package_below_is_one_of_them(copied: Path) -> None:
     assert kernel_cache.fingerprint(copied) != before
 
 
-def test_only_what_is_a_month_old_is_forgotten(tmp_path: Path) -> None:
+def test_only_what_is_a_month_old_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of other versions, which may be in use, and never of this one."""
-    names = ("old-1.kernel", "new-2.kernel", "used-3.kernel", "toast-kernels-0123", "lock-0")
-    for name in names:
+    monkeypatch.setattr(kernel_store.Kept, "used", {"used-3.kernel"})
+    marker = tmp_path / "toast-kernels-0123"
+    for name in ("old-1.kernel", "new-2.kernel", "used-3.kernel", marker.name, "lock-0"):
         (tmp_path / name).touch()
     for name in ("old-1.kernel", "used-3.kernel"):
         os.utime(tmp_path / name, (0, time.time() - 31 * 86400))
-    kernel_store.Kept.used.add("used-3.kernel")
     kernel_cache._forget(tmp_path)
-    kernel_store.Kept.used.discard("used-3.kernel")
     kept = {file.name for file in tmp_path.iterdir()}
     assert kept == {"new-2.kernel", "used-3.kernel", "lock-0"}, "whoever lacks one looks again"
-    (tmp_path / "toast-kernels-0123").touch()
+    marker.touch()
     kernel_cache._forget(tmp_path)
-    assert (tmp_path / "toast-kernels-0123").exists()
+    assert marker.exists()
