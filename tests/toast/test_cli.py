@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from examples import forms, mlp
 from tests.toast.samples import SHARDED, write_plan_directory
