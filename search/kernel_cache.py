@@ -23,8 +23,7 @@ from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.evaluate import evaluate
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.scratch import Scratch
-from toast.costmodel.tables import Tables
+from toast.costmodel.tables import Scratch, Tables
 from toast.search.actions import action_space
 from toast.search.mcts import search as tree_search
 from toast.search.problem import Problem, Settings
