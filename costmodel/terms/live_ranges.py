@@ -29,8 +29,8 @@ class LiveRanges:
     """What is in memory besides arguments, over the positions [first, last].
 
     By the `value` that stands for each, with its tensor. `width` is the part of its bytes that is
-    stored; `inner` tells that it is no result of the program. `deferred` is -1, or numbers a deferred gradient: twice where it stays itself, and one
-    more where what it is made of stays instead.
+    stored; `inner` tells that it is no result of the program. `deferred` is -1, or numbers a
+    deferred gradient: twice where it stays itself, and one more where what it is made of does.
     """
 
     value: Ints

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
+from toast.analysis.records import record
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.terms.arguments import Arguments
 from toast.costmodel.terms.chip_columns import Chip
@@ -56,6 +57,7 @@ from toast.costmodel.terms.tensors import Tensors, TensorScratch, tensor_scratch
 from toast.costmodel.terms.units import Units, UnitScratch, unit_scratch
 
 
+@record
 class Tables(NamedTuple):
     """All that the kernels read, made once for a program, a mesh and a device.
 
@@ -130,6 +132,7 @@ class CombinerScratch(NamedTuple):
     joint: Floats
 
 
+@record
 class Scratch(NamedTuple):
     """The working arrays of one thread: the state, what its rows cost, and what changed.
 
