@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.kernels.reshard import COLLECTIVE_PERMUTE, collective, reshard, same
-from toast.costmodel.tables import Scratch, Tables
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 
 @inner

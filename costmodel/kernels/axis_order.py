@@ -11,12 +11,16 @@ in any case; one in the mesh's, of a sum that runs over them in another, is all-
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.incremental import axes_on
 from toast.costmodel.kernels.journal import mark, note_collective, replace_collective
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.terms.journal import EDGE, PARTIAL
-from toast.costmodel.terms.tables import Scratch, Tables
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 PERMUTE, ALL_REDUCE = int(Kind.COLLECTIVE_PERMUTE), int(Kind.ALL_REDUCE)
 REDUCE_SCATTER = int(Kind.REDUCE_SCATTER)

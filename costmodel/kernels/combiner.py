@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.axis_order import duration
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.terms.journal import COUNT, DETAIL, KIND, PARTIAL, ROW, SECONDS, TABLE
-from toast.costmodel.terms.tables import Scratch, Tables
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 COMBINED = 2.0**27
 """Bytes that XLA combines at most, about: of the programs that were compiled for a TPU none sends

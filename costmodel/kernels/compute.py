@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from toast.analysis.jit import inner
@@ -10,7 +12,9 @@ from toast.costmodel.kernels.incremental import streamed, total
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.program.contractions import CONTRACTED, LEFT, RIGHT
 from toast.costmodel.terms.journal import ROOT, Bound
-from toast.costmodel.terms.tables import Scratch, Tables
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
 BLOCK = 3072.0

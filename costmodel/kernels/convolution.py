@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.incremental import in_blocks, side, tiles
-from toast.costmodel.terms.tables import Scratch, Tables
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 ROW, WIDEST, APART = range(3)
 """The columns of `dot_window`."""

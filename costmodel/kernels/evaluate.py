@@ -8,7 +8,7 @@ product of its axes divides its size. Bit k of the resolution chooses the side o
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.memory import peak_bytes
 from toast.costmodel.kernels.reshard import edges, halos, partials, unfused_sums
 from toast.costmodel.terms.journal import FLOOR, Bound
-from toast.costmodel.terms.tables import Scratch, Tables
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 BYTES = int(Bound.BYTES)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

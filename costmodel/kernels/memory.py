@@ -13,6 +13,8 @@ memory: those of which less would stay are counted besides, up to all that there
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from toast.analysis.jit import entry, inner
@@ -30,7 +32,9 @@ from toast.costmodel.terms.journal import (
     SUM,
     SUMMED,
 )
-from toast.costmodel.terms.tables import Scratch, Tables
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 PARTS = 64.0
 """Shares are whole multiples of one part in so many: bytes times a share are exact."""

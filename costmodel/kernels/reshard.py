@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.axis_order import duration, remember, remember_scattered
 from toast.costmodel.kernels.combiner import SCATTERED, WHOLE, remember_sum
@@ -9,7 +11,9 @@ from toast.costmodel.kernels.incremental import axes_on, total
 from toast.costmodel.kernels.journal import mark, note, note_collective
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.terms.journal import EDGE, HALO, LOCAL, PARTIAL, UNFUSED, Bound
-from toast.costmodel.terms.tables import Scratch, Tables
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = map(int, Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
