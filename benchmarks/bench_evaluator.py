@@ -23,6 +23,7 @@ from rich.table import Table
 from examples import gemma
 from toast.analysis.analyse import analyse
 from toast.analysis.forms import bytecode
+from toast.analysis.jit import inner
 from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
@@ -39,7 +40,7 @@ from toast.search.actions import action_space
 from toast.search.kernel_cache import warm_kernels
 from toast.search.mcts import _Search
 from toast.search.neighbours import Space
-from toast.search.problem import Problem, Settings
+from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
 
 STATES = 4_000
@@ -112,7 +113,9 @@ def neighbours_per_second(problem: Problem) -> float:
 
 def rollouts(problem: Problem, threads: int) -> float:
     """Evaluations per second of one round of the tree search."""
-    settings = replace(Settings(), threads=threads, rollouts=ROLLOUTS, round_rollouts=ROLLOUTS)
+    settings = replace(
+        SearchSettings(), threads=threads, rollouts=ROLLOUTS, round_rollouts=ROLLOUTS
+    )
     tree = _Search(problem, settings, Control())
     started = time.perf_counter()
     tree._round()
@@ -148,6 +151,11 @@ def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
     return compiled
 
 
+@inner
+def _memory(t: Any, s: Any) -> float:
+    return float(peak_bytes(t, s, 1.0))
+
+
 KERNELS = {
     "reset": _repeated(reset),
     "changes": _repeated(mark_changes),
@@ -157,7 +165,7 @@ KERNELS = {
     "edges": _repeated(edges),
     "halos": _repeated(halos),
     "sums sent together": _repeated(spared),
-    "memory": _repeated(peak_bytes),
+    "memory": _repeated(_memory),
 }
 
 
