@@ -126,7 +126,7 @@ class SiteMembers:
         return bool(program.constant[number if kind == "value" else program.use_value[number]])
 
     def joint(self, thing: Thing, item: int, other: Thing) -> int:
-        """The item of an op where a value that it makes or uses has `item`, or the reverse; else -1."""
+        """The item of an op whose operand or result has `item`, or the reverse; -1 for none."""
         if "op" not in (thing[0], other[0]) or "use" in (thing[0], other[0]):
             return -1
         (_, op), (_, value) = (thing, other) if thing[0] == "op" else (other, thing)
