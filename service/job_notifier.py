@@ -59,7 +59,7 @@ class JobNotifier:
 
 
 async def wait_for_ring(event: asyncio.Event, seconds: float) -> None:
-    """Until the bell rings, a second at most, `seconds` if that is less."""
+    """Until the event is set, a second at most, `seconds` if that is less."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), min(1.0, max(0.0, seconds)))
     event.clear()
