@@ -26,15 +26,13 @@ from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import Pairs, Reach, paired, rows_of
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.reshards import Edges, Widths, reduced
-from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, Rows, of_role
+from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATE_SLICE, UPDATING, Rows, of_role
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.bounds import Bounds, Sum
     from toast.costmodel.terms.listing import Listing
-
-UPDATE_SLICE = "stablehlo.dynamic_update_slice"
 
 Operand = tuple[int, int, float, float, bool]
 
@@ -462,7 +460,7 @@ def fusion_dependencies(fusions: Fusions, reach: Reach) -> Pairs:
     )
 
 
-def _fused(sources: Sources, _entry: Entry, row: int, _place: int) -> Runs:
+def _fused(sources: Sources, row: int, _place: int) -> Runs:
     """The ops of each fusion of a row, contractions first."""
     rows = sources.once("fusions", lambda: sources.listing.of(FUSIONS).grouped())
     fusions, (numbers, runs) = sources.listing.fusion.kernels, rows[row]
@@ -520,8 +518,7 @@ FUSIONS = Term(
     rows=lambda fusions: len(fusions.weight),
     dependencies=fusion_dependencies,
     scratch=fusion_scratch,
-    journal=(Entry.ROOT,),
     entries=lambda fusions: len(fusions.weight),
-    fused=_fused,
+    fused={Entry.ROOT: _fused},
     bound=_bound,
 )
