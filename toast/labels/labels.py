@@ -25,8 +25,7 @@ class Telling:
         self._program = source.program
         self._words = Words(source, analysis)
         self._layers = Layers(source.program)
-        places = np.array(source.places, dtype=np.int64)
-        self.alike, _ = distinct_rows(self._program.op_name, places)
+        self.alike, _ = distinct_rows(self._program.op_name, source.places)
         """Equal for ops of one name and location: of those the same is said."""
         self._said: dict[tuple[str, int], str] = {}
         self._directions: dict[int, Direction] = {}
