@@ -41,9 +41,7 @@ def build_program(
         op_factors=op_factors,
         use_value=template.source.astype(np.int64),
         use_dims=_starts(prototypes.use_ranks.of(of)),
-        use_name=_names(
-            prototypes.use_factor.of(of), prototypes.use_factor.counts[of], op_factors
-        ),
+        use_name=_names(prototypes.use_factor.of(of), prototypes.use_factor.counts[of], op_factors),
         value_op=np.repeat(np.arange(len(of)), np.diff(op_values)),
         value_dims=_starts(ranks[value_shape]),
         value_type=prototypes.value_type.of(of),

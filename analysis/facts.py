@@ -36,8 +36,8 @@ class Sharding:
     required: bool
 
 
-Stated = dict[ir.Operation, Sharding]
-"""The shardings of constraint ops, by their handles."""
+Stated = dict[ir.Value, Sharding]
+"""The shardings of constraint ops, by what they result in (ops hash by their attributes)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Facts:
 def take_facts(module: ir.Module, calls: Calls) -> tuple[Facts, Stated]:
     """Read every sharding of a program and leave the module without meshes and shardings.
 
-    Returns the facts but for those inside, and these by the handle of their constraint op.
+    Returns the facts but for those inside, and these by the result of their constraint op.
     """
     facts = Facts(arguments={}, results={}, constraints={})
     stated: Stated = {}
@@ -138,7 +138,7 @@ def _take_ops(function: ir.Operation, meshes: dict[str, Any], into: Stated) -> i
         if found is None:
             dropped += 1
         else:
-            into[constraint] = found
+            into[constraint.results[0]] = found
     return dropped
 
 

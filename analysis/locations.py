@@ -39,7 +39,6 @@ class Location:
             function=frame[1] if frame else "",
         )
 
-
     def within(self, call: Location) -> Location:
         """What is to be said of an op that is here in a function, and of the call of that.
 

@@ -114,7 +114,9 @@ class OpReader:
         known = name in _FOLDING and len(inner) == 2 if inner else name not in _EACH_ITS_OWN
         if name == "stablehlo.custom_call":
             name = f"custom_call {attributes['call_target_name'].value}"
-        prototype = self.prototypes.add(name, rule, tensors[operands:], (items, types, inner), halos)
+        prototype = self.prototypes.add(
+            name, rule, tensors[operands:], (items, types, inner), halos
+        )
         return prototype, self.prototypes.content(prototype, content if known else None)
 
 

@@ -187,25 +187,37 @@ class TemplateBuilder:
         copies, templates = self._copies, [copy.template for copy in self._copies]
         passed_on = _Lists([copy.operands for copy in copies])
 
-        ops = _Mixed([copy.op for copy in copies], [each.prototype for each in templates], len(self._prototype))
+        ops = _Mixed(
+            [copy.op for copy in copies],
+            [each.prototype for each in templates],
+            len(self._prototype),
+        )
         place = ops.join(_small(self._place), [each.place for each in templates])
         starts = np.array([copy.place for copy in copies], dtype=np.int64)
         ops.replace(place, place >= 0, place, starts, np.array(self._copied_places, dtype=np.int32))
         trips = ops.join(np.array(self._trips, np.float64), [each.trips for each in templates])
         trips *= ops.spread([copy.trips for copy in copies], 1.0)
 
-        uses = _Mixed([copy.use for copy in copies], [each.source for each in templates], len(self._source))
+        uses = _Mixed(
+            [copy.use for copy in copies], [each.source for each in templates], len(self._source)
+        )
         source = uses.join(_small(self._source), [each.source for each in templates])
         given = source < 0
         source += np.where(given, 0, uses.spread([copy.first_value for copy in copies], 0))
         uses.replace(source, given, passed(source), passed_on.starts, passed_on.numbers)
 
-        values = _Mixed([copy.value for copy in copies], [each.constancy for each in templates], len(self._constancy))
+        values = _Mixed(
+            [copy.value for copy in copies],
+            [each.constancy for each in templates],
+            len(self._constancy),
+        )
         constancy = values.join(_small(self._constancy), [each.constancy for each in templates])
         known = _Lists([copy.constancy for copy in copies])
         values.replace(constancy, constancy < 0, passed(constancy), known.starts, known.numbers)
 
-        pairs = _Mixed([copy.link for copy in copies], [each.links for each in templates], len(self._links))
+        pairs = _Mixed(
+            [copy.link for copy in copies], [each.links for each in templates], len(self._links)
+        )
         links = pairs.join(_small(self._links).reshape(-1, 2), [each.links for each in templates])
         links += pairs.spread([copy.first_op for copy in copies], 0)[:, None]
 
@@ -261,8 +273,9 @@ class _Mixed:
         starts: NDArray[np.int64],
         table: Small,
     ) -> None:
-        """Put in the place of `wanted` rows of copies what `table` has at `index` from the start
-        of their copy on.
+        """Replace the `wanted` rows of copies.
+
+        In their place comes what `table` has at `index` from the start of their copy on.
         """
         found = np.flatnonzero(wanted & (self._copy >= 0))
         rows[found] = table[starts[self._copy[found]] + index[found]]

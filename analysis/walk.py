@@ -47,7 +47,7 @@ Answer = Callable[[int], int | None]
 
 
 class Walk:
-    """Reads one program, `stated` are the shardings of its constraint ops."""
+    """Reads one program, `stated` are the shardings of its constraints."""
 
     def __init__(self, calls: Calls, stated: Stated, argument_names: Sequence[str] | None) -> None:
         self.calls = calls
@@ -175,8 +175,9 @@ class _Body:
             constancy = CONSTANT
         elif name in _SPREADING:
             constancy = self._builder.constancy(sources[0])
-        elif name == CONSTRAINT and op in self._walk.stated:
-            self._builder.shardings.append((self._builder.ops, self._walk.stated[op]))
+        elif name == CONSTRAINT and results[0] in self._walk.stated:
+            stated = self._walk.stated[results[0]]
+            self._builder.shardings.append((self._builder.ops, stated))
         self._add(read, op, trips, sources, results, constancy)
 
     def _call(self, op: ir.Operation, trips: float) -> None:
