@@ -33,7 +33,7 @@ class _Body:
     def any_of(self, kind: str) -> str:
         """A value of a type; a new constant where there is none."""
         known = [name for name, has in self.values.items() if has == kind]
-        if not known or self.draw(st.integers(0, 5)) == 0:
+        if not known or self.draw(st.integers(0, 5 if kind == VECTOR else 1)) == 0:
             literal = "dense<1.5>" if kind == VECTOR else f"dense<{self.draw(st.integers(1, 4))}>"
             return self.made(f"stablehlo.constant {literal} : {kind}", kind)
         found = self.draw(st.sampled_from(known))
@@ -116,7 +116,7 @@ def modules(draw: Callable[..., object]) -> str:
         assert isinstance(takes, list)
         body = _Body(draw, known, [0])
         body.values = {f"%a{i}": kind for i, kind in enumerate(takes)}
-        for _ in range(draw(st.integers(0, 5))):  # type: ignore[call-overload]
+        for _ in range(draw(st.integers(1, 6))):  # type: ignore[call-overload]
             body.add_op(2)
         gives = draw(types)
         assert isinstance(gives, list)
