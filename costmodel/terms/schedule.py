@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ class ScheduleScratch(NamedTuple):
     delta: Floats
 
 
-def schedule_of(begins: tuple[Ints, ...], end: int) -> Schedule:
+def schedule_of(begins: Sequence[Ints], end: int) -> Schedule:
     """The events at which something begins, in a schedule of so many positions."""
     events = np.unique(np.concatenate([[0], *begins]))
     return Schedule(position=np.append(events, end))
