@@ -44,11 +44,12 @@ class Listing:
 
 def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device) -> Listing:
     """The rows of a program as its layouts and its fusion make them."""
+    rules = fusion.profile.bf16_narrowing
     seconds = contraction_seconds(program, device)
     wanted = edges(program, layouts)
-    widths = Widths(program, wanted)
+    widths = Widths(program, wanted, rules)
     turns = turning(program, fusion)
-    equal, first = twins(program, layouts, fusion.policy)
+    equal, first = twins(program, layouts, fusion.profile.cse)
     sent = edges(program, layouts, equal)
     partials = partial_rows(program, layouts, fusion, first)
     return Listing(
@@ -56,7 +57,7 @@ def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device
         sent=sent,
         roots=root_rows(program, layouts, fusion, seconds, wanted, widths, turns, first),
         partials=partials,
-        edges=edge_rows(program, layouts, sent, Widths(program, sent)),
+        edges=edge_rows(program, layouts, sent, Widths(program, sent, rules)),
         halos=halo_rows(program, layouts, first),
         floors=floor_rows(program, layouts, fusion),
         passes=passes(program, fusion),

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.dependencies import dependency_columns
-from toast.costmodel.kernels.memory import SOON
 from toast.costmodel.program.distinct import distinct
 from toast.costmodel.tables import Tables
 
@@ -129,7 +128,7 @@ def _alike(t: Tables, rows: Ints) -> Ints:
     The width that each travels in, and which of them together are short-lived.
     """
     begin, end = t.copy_begin[rows], t.copy_end[rows]
-    short = end[:, :, None] - begin[:, None, :] <= SOON
+    short = end[:, :, None] - begin[:, None, :] <= t.brief_positions
     return np.concatenate([t.copy_narrow[rows], short.reshape(len(rows), -1)], axis=1)
 
 

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from toast.analysis.analyse import Analysis
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.program import Floats, Ints
+from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.dependencies import dependency_columns
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.listing import Listing
 from toast.costmodel.network.collectives import collective_tables
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.passes.fusion import policy_of
 from toast.costmodel.passes.space_to_batch import Image, Shape, image_rows, images
 from toast.costmodel.program.arrays import flat, floats, ints, starts
 from toast.costmodel.program.sharding_units import Layouts
@@ -70,7 +70,9 @@ class Tables(NamedTuple):
     see `dependencies`).
     Axes: `axis_size`; for each set of axes (a bit mask) `axes_shards` devices and, by kind of
     collective, `axes_wire`, `axes_alpha` and `axes_beta` as in `collectives`; `launched`: the
-    seconds of the small kernels beside one of a kind.
+    seconds of the small fusions beside one of a kind; `combined`: the most bytes of one message of
+    sums that are sent together.
+    The rest are figures of the chip, and of its compiler as in `compilers.rules`.
     """
 
     item_fixed: Ints
@@ -215,53 +217,72 @@ class Tables(NamedTuple):
     rounding: float
     placing: float
     blocking: float
+    places_gathers: bool
+    combined: float
+    block_bytes: float
+    resident_share: float
+    streamed_from: float
+    brief_positions: int
 
 
 def build_tables(
-    analysis: Analysis, mesh: Mesh, device: Device, layouts: Layouts, listing: Listing
+    analysis: Analysis,
+    mesh: Mesh,
+    device: Device,
+    profile: CompilerProfile,
+    layouts: Layouts,
+    listing: Listing,
 ) -> Tables:
     """The tables of a program for a mesh of devices; `layouts` are behind their numbers."""
     with collector_paused():
-        return _build(analysis, mesh, device, layouts, listing)
+        return _build(analysis, mesh, device, profile, layouts, listing)
 
 
 def _build(
-    analysis: Analysis, mesh: Mesh, device: Device, layouts: Layouts, listing: Listing
+    analysis: Analysis,
+    mesh: Mesh,
+    device: Device,
+    profile: CompilerProfile,
+    layouts: Layouts,
+    listing: Listing,
 ) -> Tables:
-    policy = policy_of(device)
+    layout_rules = profile.layout_assignment
     columns = (
         _unit_columns(layouts, analysis)
         | _fixed_columns(layouts)
-        | _tensor_columns(layouts, images(analysis.program) if policy.around else {})
+        | _tensor_columns(layouts, images(analysis.program, layout_rules))
         | root_columns(listing.roots)
-        | partial_columns(listing, policy.around)
+        | partial_columns(listing)
         | _edge_columns(listing.edges)
         | _halo_columns(listing.halos)
-        | memory_columns(listing.intervals)
+        | memory_columns(listing.intervals, profile.memory_space_assignment.brief_positions)
         | _floor_columns(listing.floors)
     )
     return Tables(
         **columns,
         **dependency_columns(columns),
-        tensor_given=_given(columns) & policy.around,
-        **_mesh_columns(mesh, device, columns["item_fixed"]),
-        **chip_columns(device),
+        tensor_given=_given(columns) & layout_rules.pads_arguments,
+        **_mesh_columns(mesh, device, profile, columns["item_fixed"]),
+        **chip_columns(device, profile),
         floored=True,
     )
 
 
-def on_mesh(tables: Tables, mesh: Mesh, device: Device) -> Tables:
+def on_mesh(tables: Tables, mesh: Mesh, device: Device, profile: CompilerProfile) -> Tables:
     """The same tables for another mesh: little of them depends on it."""
-    return tables._replace(**_mesh_columns(mesh, device, tables.item_fixed))
+    return tables._replace(**_mesh_columns(mesh, device, profile, tables.item_fixed))
 
 
-def _mesh_columns(mesh: Mesh, device: Device, fixed: Ints) -> dict[str, Any]:
+def _mesh_columns(
+    mesh: Mesh, device: Device, profile: CompilerProfile, fixed: Ints
+) -> dict[str, Any]:
     """All that depends on the mesh; `fixed` are the axes on each item in every state."""
     collectives = collective_tables(mesh, device)
+    whole = profile.reduce_scatter_creator.keeps_sums_over_all_whole
     products = {mask: mesh.shards(mask) for mask in np.unique(fixed).tolist()}
     return {
         "item_shards": ints([products[mask] for mask in fixed.tolist()]),
-        "summed_whole": (1 << len(mesh.axes)) - 1 if device.sums_whole else 0,
+        "summed_whole": (1 << len(mesh.axes)) - 1 if whole else 0,
         "axis_size": ints([axis.size for axis in mesh.axes]),
         "axes_shards": collectives.shards,
         "axes_wire": collectives.wire,

@@ -14,10 +14,6 @@ from toast.costmodel.kernels.journal import ROOT, Bound, note
 from toast.costmodel.program.contractions import CONTRACTED, LEFT, RIGHT
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
-BLOCK = 3072.0
-"""Bytes along a side of the blocks in which a product of large operands is made."""
-STAYS = 0.75
-"""The part of the on-chip memory that an operand may fill and stay there until it is read again."""
 
 
 @inner
@@ -74,9 +70,9 @@ def _again(t: Any, s: Any, dot: int, left: float, right: float, depth: float) ->
     if t.on_chip == 0.0:
         return 0.0
     one, two = _operand(t, s, dot, 0), _operand(t, s, dot, 1)
-    block = BLOCK / max(min(one / left, two / right) / depth, 1.0)
+    block = t.block_bytes / max(min(one / left, two / right) / depth, 1.0)
     blocks = one * (np.ceil(right / block) - 1.0) + two * (np.ceil(left / block) - 1.0)
-    part = (min(one, two) / t.on_chip - STAYS) / (1.0 - STAYS)
+    part = (min(one, two) / t.on_chip - t.resident_share) / (1.0 - t.resident_share)
     return float(blocks * min(max(part, 0.0), 1.0))
 
 
@@ -94,7 +90,7 @@ def _copying(t: Any, s: Any, root: int) -> float:
     for k in range(t.root_copied_start[root], t.root_copied_start[root + 1]):
         tensor = t.root_copied[k]
         size = s.local[tensor]
-        moved = 2.0 * size * streamed(t.on_chip, size) / (t.bandwidth * t.turning)
+        moved = 2.0 * size * streamed(t, size) / (t.bandwidth * t.turning)
         spent += max(moved, _elements(t, s, tensor) / t.element_rate) + t.overhead
     return spent
 
@@ -155,7 +151,7 @@ def _arithmetic(t: Any, s: Any, root: int) -> tuple[float, float, float, bool]:
         if summed:
             partial = True
             size = s.local[t.dot_sums[k]]
-            sums += size * streamed(t.on_chip, size)
+            sums += size * streamed(t, size)
         for side in range(2):
             if t.dot_computed[k, side]:
                 fed = max(fed, _elements(t, s, t.dot_operand[k, side, 1]))
@@ -177,7 +173,7 @@ def _traffic(t: Any, s: Any, root: int) -> tuple[float, float, float, float]:
         tensor = t.root_tensor[k]
         size = s.local[tensor]
         handled = _elements(t, s, tensor)
-        moved += size * streamed(t.on_chip, s.local[t.root_whole[k]])
+        moved += size * streamed(t, s.local[t.root_whole[k]])
         elements = max(elements, handled)
         if k < first + t.root_writes[root]:
             made = max(made, handled)

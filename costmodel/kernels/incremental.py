@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from toast.analysis.jit import entry, inner
+from toast.analysis.jit import inner
 from toast.analysis.program import Floats, Ints
 
 
@@ -173,15 +173,15 @@ def tiles(t: Any, s: Any, tensor: int, blocks: bool) -> tuple[int, int]:
     return int(tiled), int(batch * channels)
 
 
-@entry
-def streamed(on_chip: float, size: float) -> float:
+@inner
+def streamed(t: Any, size: float) -> float:
     """The part of a tensor that comes from memory and does not wait on the chip.
 
-    All up to a quarter of the on-chip memory waits there, nothing from the whole of it on.
+    All up to `streamed_from` of the on-chip memory waits there, nothing from the whole of it on.
     """
-    if on_chip == 0.0:
+    if t.on_chip == 0.0:
         return 1.0
-    return min(max((size / on_chip - 0.25) / 0.75, 0.0), 1.0)
+    return min(max((size / t.on_chip - t.streamed_from) / (1.0 - t.streamed_from), 0.0), 1.0)
 
 
 @inner

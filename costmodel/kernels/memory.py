@@ -33,8 +33,6 @@ from toast.costmodel.kernels.journal import (
 )
 from toast.costmodel.kernels.reshard import is_narrow, same
 
-SOON = 64
-"""For so many positions of the schedule something small may be on the chip in any step."""
 PARTS = 64.0
 """Shares are whole multiples of one part in so many: bytes times a share are exact."""
 
@@ -122,7 +120,7 @@ def _add_copies(t: Any, s: Any) -> None:
                     narrow = narrow and is_narrow(t, t.copy_narrow[other])
             s.copy_from[row], s.copy_to[row] = begin, end
             size = s.stored[t.copy_tensor[row]] * (0.5 if narrow else 1.0)
-            piece, stay = _sent(t, size), BRIEF if until - at <= SOON else LASTING
+            piece, stay = _sent(t, size), BRIEF if until - at <= t.brief_positions else LASTING
             size *= t.copy_count[group]
             _hold(t, s, s.copy_held, COPY, row, begin, end, size, piece, stay)
 

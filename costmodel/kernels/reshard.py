@@ -282,7 +282,7 @@ def edges(t: Any, s: Any) -> float:
                     if width < 1.0 and t.edge_given[row] and not rounded:
                         rounded = True
                         _round(t, s, row, k - first, weight)
-                    if t.narrows and _gathered(t, s, source, target) > 1:
+                    if t.places_gathers and _gathered(t, s, source, target) > 1:
                         _place(t, s, row, k - first, weight)
         s.edge_seconds[row] = spent
     return total(s.edge_seconds)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from toast.analysis.program import FactorKind, Ints, Program
+from toast.costmodel.compilers.rules import LayoutAssignmentRules
 from toast.costmodel.program.sharding_units import Layouts
 
 CONVOLUTION = "stablehlo.convolution"
@@ -53,8 +54,13 @@ def kernel_gradients(program: Program) -> Ints:
     return np.array(list(found), dtype=np.int64)
 
 
-def images(program: Program) -> dict[Shape, Image]:
-    """All images by shape; two of one shape are taken to lie alike, as the widest is read."""
+def images(program: Program, rules: LayoutAssignmentRules) -> dict[Shape, Image]:
+    """All images by shape; two of one shape are taken to lie alike, as the widest is read.
+
+    None where images take their own bytes.
+    """
+    if not rules.pads_images:
+        return {}
     found: dict[Shape, Image] = {}
     for op in program.ops_named(CONVOLUTION):
         if _pixels(program, op) >= 0:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from toast.analysis.program import Ints, Program
-from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.fusion import Fusion, fused_into_update
 from toast.costmodel.passes.fusion_chains import hand_over
 from toast.costmodel.passes.fusion_kernel import spread_spans
-from toast.costmodel.passes.layout_assignment import Turns, copied_beside, inside_kernels
+from toast.costmodel.passes.layout_assignment import Turns, copied_beside
 from toast.costmodel.passes.space_to_batch import kernel_gradients
 from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers, reusing_results
@@ -92,9 +92,7 @@ def live_intervals(
     """
     arguments = {argument.value for argument in program.arguments}
     reused = reusing_results(program)
-    inside = _flags(program.values, inside_kernels(program, fusion))
-    if not fusion.policy.around:
-        inside[:] = False
+    inside = _flags(program.values, fused_into_update(program, fusion))
     low, high = _roots_of_ops(program, fusion)
     live, guards = _live(program, layouts, fusion, partials, reused, inside, turns)
     base = Counter(int(layouts.value_tensor[value]) for value in arguments)
@@ -206,7 +204,7 @@ def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     first = fusion.position[program.value_op]
     last, roots = first.copy(), fusion.roots
     at = fusion.position[roots.ops]
-    if fusion.policy.around:
+    if fusion.profile.deferred_filter_gradients.starts_at_once:
         gradients = np.isin(roots.dots, kernel_gradients(program))
         at[roots.rows(roots.dot_start)[gradients]] = fusion.position[roots.dots[gradients]]
     at = at[roots.rows(roots.read_start)]
@@ -220,10 +218,12 @@ def _buffer_spans(
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """By value what stands for its buffer; each such value, its first and last position."""
     first, last = _spans(program, fusion)
-    owner = Buffers(program, last).owners()
+    rules = fusion.profile.buffer_assignment
+    owner = Buffers(program, last).owners() if rules.reuses_buffers else np.arange(program.values)
     kept = ints(list(reused))
     owner[kept] = kept
-    last = _handed_over(program, fusion, first, last)
+    if rules.reuses_buffers:
+        last = _handed_over(program, fusion, first, last)
     written = np.flatnonzero(fusion.written)
     number, firsts = distinct_rows(owner[written])
     begins, ends = np.full(len(firsts), program.ops), np.full(len(firsts), -1)

@@ -1,65 +1,62 @@
-"""The figures of a chip that the kernels read, and what libtpu does to them."""
+"""The figures of a chip and of its compiler that the kernels read."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
-from toast.costmodel.passes.fusion import policy_of
+from toast.costmodel.network.collectives import Kind
 from toast.costmodel.program.arrays import floats
 
-FEEDING = 1.15
-"""How much longer a TPU takes to read what feeds a product than to stream it."""
-TURNING = 0.7
-"""How fast a TPU copies into another memory layout, over how fast it streams."""
-ROUNDING = 0.41
-"""How fast a TPU rounds elements by themselves to 16 bits, over how fast it handles them."""
-PLACING = 0.29
-"""How fast a TPU puts elements in place that were gathered along two dimensions at once."""
-LAUNCHED = (0.5, 0.5, 0.5, 4.0, 1.0)
-"""How many small kernels a TPU launches beside a collective, by `Kind`, in the mean."""
-BESIDE = 0.7
-"""What handling an element costs that a product has just made on a TPU, over loading it as well."""
-BLOCKED = 2.0
-"""How many images of 32 bits a TPU stores of one that it convolves block by block: as it is made,
-and, as padding between blocks keeps it from being computed there, for the convolution, in 16 bits
-and two forms. One that is normalised is stored less its mean as well."""
-BLOCKING = 3.4
-"""How often a TPU handles an image that a convolution reads block by block: it is cut into blocks,
-padded, and each block is put together with the edges of its neighbours."""
 
-SMALL = 0.25
-"""What may be on the chip has at most this part of what there is for buffers."""
-TOLD = 16384.0
-"""Bytes of main memory in which a copy to or from the chip finds where it goes."""
-STAYING = 12.0
-"""It is there for at most so many times what main memory takes to fill the chip's memory."""
-
-
-def chip_columns(device: Device) -> dict[str, Any]:
+def chip_columns(device: Device, profile: CompilerProfile) -> dict[str, Any]:
     """All that depends on the chip alone: bytes, seconds, and elements and bytes a second."""
-    tpu = policy_of(device).around
+    layout, narrowing = profile.layout_assignment, profile.bf16_narrowing
+    blocks, fusion = profile.space_to_batch, profile.fusion
+    late = profile.deferred_filter_gradients.fills_memory
     return {
         "tile_rows": device.tile[0],
         "tile_columns": device.tile[1],
-        "in_blocks": BLOCKED if device.in_blocks else 0.0,
-        "crowded": float(device.usable_bytes) if device.sums_late else 0.0,
-        "sums_in_turn": tpu,
-        "narrows": tpu,
+        "in_blocks": blocks.stored_copies if blocks.convolves_in_blocks else 0.0,
+        "crowded": float(device.usable_bytes) if late else 0.0,
+        "sums_in_turn": profile.reduce_scatter_creator.sums_by_dimension,
+        "narrows": narrowing.narrows_gathers,
+        "places_gathers": layout.places_gathers,
         "bandwidth": device.bandwidth * device.stream_efficiency,
         "element_rate": device.element_rate,
         "overhead": device.op_overhead,
-        "launched": floats([tpu * n * device.op_overhead for n in LAUNCHED]),
-        "on_chip": float(device.on_chip_bytes),
-        "on_chip_buffers": float(device.on_chip_buffers),
-        "on_chip_piece": SMALL * device.on_chip_buffers,
-        "on_chip_seconds": STAYING * device.on_chip_bytes / device.bandwidth,
-        "on_chip_told": TOLD if device.on_chip_buffers else 0.0,
-        "on_chip_sent": device.on_chip_sent,
-        "feeding": FEEDING if tpu else 1.0,
-        "beside": BESIDE if tpu else 1.0,
-        "rounding": device.element_rate * ROUNDING,
-        "placing": device.element_rate * PLACING,
-        "blocking": device.element_rate / BLOCKING,
-        "turning": TURNING if tpu else 1.0,
+        "launched": floats(
+            [
+                getattr(profile.launches, f"beside_{kind.name.lower()}") * device.op_overhead
+                for kind in Kind
+            ]
+        ),
+        "combined": profile.all_reduce_combiner.max_bytes,
+        "feeding": fusion.operand_cost,
+        "beside": fusion.epilogue_cost,
+        "block_bytes": profile.dot_tiling.block_bytes,
+        "resident_share": profile.dot_tiling.resident_share,
+        "rounding": device.element_rate * narrowing.rounding_rate,
+        "placing": device.element_rate * layout.placing_rate,
+        "blocking": device.element_rate / blocks.blocking_cost,
+        "turning": layout.copy_rate,
+        **_on_chip(device, profile),
+    }
+
+
+def _on_chip(device: Device, profile: CompilerProfile) -> dict[str, Any]:
+    """What the compiler does with the memory on the chip."""
+    rules = profile.memory_space_assignment
+    size = device.on_chip_bytes if rules.assigns else 0
+    buffers = rules.buffer_bytes if rules.assigns else 0
+    return {
+        "on_chip": float(size),
+        "on_chip_buffers": float(buffers),
+        "on_chip_piece": rules.piece_share * buffers,
+        "on_chip_seconds": rules.stay_ratio * size / device.bandwidth,
+        "on_chip_told": rules.table_bytes if buffers else 0.0,
+        "on_chip_sent": rules.collectives_on_chip,
+        "streamed_from": rules.streamed_from,
+        "brief_positions": rules.brief_positions,
     }

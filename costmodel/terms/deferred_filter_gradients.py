@@ -42,7 +42,7 @@ def waits(program: Program, fusion: Fusion, owner: Ints, ends: Ints) -> list[Wai
     is no buffer of its own. What several read stays for the last of them. In a loop none waits, as
     each iteration ends with them.
     """
-    if not fusion.policy.around:
+    if not fusion.profile.deferred_filter_gradients.defers:
         return []
     once = fusion.flow.trips == 1.0
     gradients = kernel_gradients(program)

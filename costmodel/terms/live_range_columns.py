@@ -8,15 +8,17 @@ import numpy as np
 
 from toast.analysis.program import Ints
 from toast.costmodel.kernels.journal import BRIEF, LASTING
-from toast.costmodel.kernels.memory import SOON
 from toast.costmodel.program.arrays import floats, ints, spans, starts
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.terms.buffer_assignment import Copies, Intervals, Sums
 from toast.costmodel.terms.live_ranges import Guards, Held
 
 
-def memory_columns(intervals: Intervals) -> dict[str, Any]:
-    """The columns of `Tables` that memory is priced by, between events."""
+def memory_columns(intervals: Intervals, brief: int) -> dict[str, Any]:
+    """The columns of `Tables` that memory is priced by, between events.
+
+    What is there for at most so many positions may be on the chip in any step.
+    """
     begins = (intervals.live.first, intervals.copies.first, intervals.sums.at)
     events = np.unique(np.concatenate([[0], *begins]))
     bounds = np.append(events, intervals.positions)
@@ -25,14 +27,14 @@ def memory_columns(intervals: Intervals) -> dict[str, Any]:
         "base_count": floats(list(intervals.base.values())),
         "base_fetched": floats([intervals.fetched[tensor] for tensor in intervals.base]),
         "event_position": bounds,
-        **_live_columns(intervals.live, events, bounds),
+        **_live_columns(intervals.live, events, bounds, brief),
         **_guard_columns(intervals.guards),
-        **_sum_columns(intervals.sums, events, bounds),
+        **_sum_columns(intervals.sums, events, bounds, brief),
         **_copy_columns(intervals.copies, events, bounds),
     }
 
 
-def _live_columns(live: Held, events: Ints, bounds: Ints) -> dict[str, Any]:
+def _live_columns(live: Held, events: Ints, bounds: Ints, brief: int) -> dict[str, Any]:
     """Buffers."""
     first, last = _at(events, live.first), _at(events, live.last)
     return {
@@ -41,7 +43,7 @@ def _live_columns(live: Held, events: Ints, bounds: Ints) -> dict[str, Any]:
         "live_to": last,
         "live_width": live.width,
         "live_count": np.ones(len(first)),
-        "live_stay": _stay(bounds, first, last) * live.inner,
+        "live_stay": _stay(bounds, first, last, brief) * live.inner,
         "live_guard": live.guard,
     }
 
@@ -58,7 +60,7 @@ def _guard_columns(guards: Guards) -> dict[str, Any]:
     }
 
 
-def _sum_columns(sums: Sums, events: Ints, bounds: Ints) -> dict[str, Any]:
+def _sum_columns(sums: Sums, events: Ints, bounds: Ints, brief: int) -> dict[str, Any]:
     at, to = _at(events, sums.at), _at(events, sums.to)
     return {
         "sum_row": sums.row,
@@ -67,7 +69,7 @@ def _sum_columns(sums: Sums, events: Ints, bounds: Ints) -> dict[str, Any]:
         "sum_last": at,
         "sum_to": to,
         "sum_count": np.ones(len(at)),
-        "sum_stay": _stay(bounds, at, to),
+        "sum_stay": _stay(bounds, at, to, brief),
         "sum_stored": sums.stored.astype(np.int64),
     }
 
@@ -93,9 +95,9 @@ def _copy_columns(copies: Copies, events: Ints, bounds: Ints) -> dict[str, Any]:
     }
 
 
-def _stay(bounds: Ints, first: Ints, last: Ints) -> Ints:
+def _stay(bounds: Ints, first: Ints, last: Ints, brief: int) -> Ints:
     """As what it may be on the chip what is there from one event to another."""
-    return np.where(bounds[last + 1] - bounds[first] <= SOON, BRIEF, LASTING)
+    return np.where(bounds[last + 1] - bounds[first] <= brief, BRIEF, LASTING)
 
 
 def _at(events: Ints, positions: Ints) -> Ints:

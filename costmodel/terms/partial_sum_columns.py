@@ -12,11 +12,8 @@ from toast.costmodel.program.arrays import flat, floats, ints, starts
 from toast.costmodel.terms.partial_sum_rows import LOOKUP, PRODUCT, SEGMENTS
 
 
-def partial_columns(listing: Listing, widened: bool) -> dict[str, Any]:
-    """The columns of `Tables` that sums over devices are priced by.
-
-    Sums behind a loop are of what it carries if `widened`, else of what the op makes.
-    """
+def partial_columns(listing: Listing) -> dict[str, Any]:
+    """The columns of `Tables` that sums over devices are priced by."""
     rows = listing.partials.rows
     results = [row.results for row in rows]
     together = ints([row.together for row in rows])
@@ -39,7 +36,7 @@ def partial_columns(listing: Listing, widened: bool) -> dict[str, Any]:
         "part_before": ints([row.before for row in rows]),
         "part_batch": ints([row.batch for row in rows]),
         "part_behind": floats([row.behind[0] for row in rows]),
-        "part_widened": floats([row.behind[1] if widened else 1.0 for row in rows]),
+        "part_widened": floats([row.behind[1] for row in rows]),
         "part_passes": _passes(listing),
     }
 

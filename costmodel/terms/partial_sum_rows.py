@@ -76,8 +76,8 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion, equal: Ints
     factors = np.flatnonzero(program.factor_kind == FactorKind.REDUCTION)
     summing = np.searchsorted(program.op_factors, factors, side="right") - 1
     ops = _concerned(program, layouts, summing)
-    loops, loop = _behind(program)
-    together, runs = sent_together(program)
+    loops, loop = _behind(program, fusion)
+    together, runs = sent_together(program, fusion.profile.all_reduce_combiner)
     columns = _Columns(
         *_items(program, layouts, factors, summing, ops),
         *_results(program, layouts, ops),
@@ -88,7 +88,8 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion, equal: Ints
         together=together[ops],
     )
     alike = columns.alike()
-    leader = _places(program, ops)[added_up(program, fusion.flow)[ops]]
+    sums = added_up(program, fusion.flow, fusion.profile.all_reduce_reassociate)
+    leader = _places(program, ops)[sums[ops]]
     number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
     before = np.where(leader >= 0, number[leader], -1)
     rows = [columns.row(n, int(before[n]), loops) for n in first.tolist()]
@@ -160,7 +161,7 @@ def _cut(program: Program, layouts: Layouts, fusion: Fusion) -> Ints:
     device and what a slice takes of that from the sum, and sums it whole.
     """
     found = np.full(program.ops, -1)
-    if not fusion.policy.around:
+    if not fusion.profile.reduce_scatter_creator.keeps_cut_sums_whole:
         return found
     uses = np.flatnonzero(named(program, CUTTING)[program.use_op])
     uses = uses[uses == program.op_uses[program.use_op[uses]]]
@@ -185,9 +186,10 @@ def _results(program: Program, layouts: Layouts, ops: Ints) -> tuple[Ints, Ints]
     return np.stack([layouts.result_tensor[values], layouts.value_tensor[values]], axis=1), starts
 
 
-def _behind(program: Program) -> tuple[list[Behind], Ints]:
+def _behind(program: Program, fusion: Fusion) -> tuple[list[Behind], Ints]:
     """Behind which loops sums are priced, and by op which of these it is."""
-    behind, loop = summed_behind(program), np.zeros(program.ops, dtype=np.int64)
+    rules = fusion.profile.while_loop_all_reduce_motion
+    behind, loop = summed_behind(program, rules), np.zeros(program.ops, dtype=np.int64)
     loops = list(dict.fromkeys((HERE, *behind.values())))
     loop[list(behind)] = [loops.index(one) for one in behind.values()]
     return loops, loop
