@@ -23,6 +23,7 @@ from rich.table import Table
 from examples import gemma
 from toast.analysis.analyse import analyse
 from toast.analysis.forms import bytecode
+from toast.analysis.jit import inner
 from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
@@ -33,13 +34,12 @@ from toast.costmodel.kernels.incremental import mark_changes
 from toast.costmodel.kernels.memory import peak_bytes
 from toast.costmodel.kernels.reshard import edges, halos, partials, unfused_sums
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.scratch import Scratch
-from toast.costmodel.tables import Tables
+from toast.costmodel.tables import Scratch, Tables
 from toast.search.actions import action_space
 from toast.search.kernel_cache import warm_kernels
 from toast.search.mcts import _Search
 from toast.search.neighbours import Space
-from toast.search.problem import Problem, Settings
+from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
 
 STATES = 4_000
@@ -94,7 +94,7 @@ def states_per_second(problem: Problem) -> float:
     scratch = problem.evaluator.new_scratch()
     started = time.perf_counter()
     for index in range(STATES):
-        scratch.noted[4] = 0
+        scratch.journal.noted[4] = 0
         problem.evaluator.cost(states[index % len(states)], scratch)
     return STATES / (time.perf_counter() - started)
 
@@ -112,7 +112,9 @@ def neighbours_per_second(problem: Problem) -> float:
 
 def rollouts(problem: Problem, threads: int) -> float:
     """Evaluations per second of one round of the tree search."""
-    settings = replace(Settings(), threads=threads, rollouts=ROLLOUTS, round_rollouts=ROLLOUTS)
+    settings = replace(
+        SearchSettings(), threads=threads, rollouts=ROLLOUTS, round_rollouts=ROLLOUTS
+    )
     tree = _Search(problem, settings, Control())
     started = time.perf_counter()
     tree._round()
@@ -139,13 +141,18 @@ def _timed(kernel: Callable[..., None], tables: Tables, scratch: Scratch) -> flo
 
 def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
     def run(t: Any, s: Any, times: int) -> None:
-        s.stale[:] = True
+        s.changes.stale[:] = True
         for _ in range(times):
-            s.noted[4] = 0
+            s.journal.noted[4] = 0
             kernel(t, s)
 
     compiled: Callable[..., None] = njit(nogil=True, _nrt=False)(run)
     return compiled
+
+
+@inner
+def _memory(t: Any, s: Any) -> float:
+    return float(peak_bytes(t, s, 1.0))
 
 
 KERNELS = {
@@ -157,7 +164,7 @@ KERNELS = {
     "edges": _repeated(edges),
     "halos": _repeated(halos),
     "sums sent together": _repeated(spared),
-    "memory": _repeated(peak_bytes),
+    "memory": _repeated(_memory),
 }
 
 

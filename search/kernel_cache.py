@@ -13,6 +13,7 @@ import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_type_hints
 
 import numba
 import numpy as np
@@ -21,19 +22,18 @@ from toast.analysis.analyse import analyse
 from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.evaluate import evaluate
+from toast.costmodel.kernels.evaluate import evaluate_many
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.scratch import Scratch
-from toast.costmodel.tables import Tables
+from toast.costmodel.tables import Scratch, Tables
 from toast.search.actions import action_space
 from toast.search.mcts import search as tree_search
-from toast.search.problem import Problem, Settings
+from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
 from toast.search.relaxation import Relaxation
 from toast.search.relaxation_kernels import halos
 from toast.search.tree import grow
 
-_ENTRIES = (evaluate, grow)
+_ENTRIES = (evaluate_many, grow)
 """One of each room: the kernels of a room are kept together."""
 _PREFIX = "toast-kernels-"
 _TAG = f"py{sys.version_info.major}{sys.version_info.minor}"
@@ -88,7 +88,7 @@ def _compile() -> None:
     problem = Problem(
         evaluator=evaluator, reward=evaluator.reward(1e9), actions=action_space(evaluator)
     )
-    tree_search(problem, Settings(rollouts=64, round_rollouts=64), Control())
+    tree_search(problem, SearchSettings(rollouts=64, round_rollouts=64), Control())
     Relaxation(problem)
     numbers, amounts = np.zeros(0, dtype=np.int64), np.zeros(0)
     scratch = evaluator.new_scratch()
@@ -100,10 +100,18 @@ def _fingerprint() -> str:
     digest = hashlib.sha256()
     digest.update(f"{platform.python_version()} {numba.__version__}".encode())
     for arrays in (Tables, Scratch):
-        digest.update(repr(arrays.__annotations__).encode())
+        digest.update(repr(_fields(arrays)).encode())
     for file in sorted(_sources()):
         digest.update(str(file).encode() + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _fields(arrays: type) -> list[tuple[str, object]]:
+    """The fields of a record and of the records in it, with their types."""
+    return [
+        (name, _fields(kind) if hasattr(kind, "_fields") else str(kind))
+        for name, kind in get_type_hints(arrays).items()
+    ]
 
 
 def _sources() -> set[Path]:

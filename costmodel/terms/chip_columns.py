@@ -2,61 +2,105 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
+from toast.analysis.program import Floats
 from toast.costmodel.compilers.profile import CompilerProfile
+from toast.costmodel.compilers.rules import LaunchRules
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.program.arrays import floats
 
 
-def chip_columns(device: Device, profile: CompilerProfile) -> dict[str, Any]:
+class Chip(NamedTuple):
+    """Figures of a chip and of its compiler that the kernels read.
+
+    A matrix unit's tile of `tile_rows` by `tile_columns`; `bandwidth` in bytes, and `element_rate`
+    in elements a second; seconds of `overhead` of each fusion, and those of the small fusions
+    `launched` beside one collective of a kind. `on_chip` bytes keep operands; up to
+    `on_chip_buffers` bytes of what is alive, in pieces of up to `on_chip_piece`, may be on the chip
+    for `on_chip_seconds`, each copy to or from which takes `on_chip_told` bytes of main memory, of
+    what collectives read or write where `on_chip_sent`. Images lie `in_blocks` times over where
+    they are convolved block by block. Deferred gradients fill up to `deferral_budget_bytes`.
+    `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the next,
+    and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
+    What is gathered along two dimensions at once is put in place by copies where `places_gathers`.
+    Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
+    `resident_share` of `on_chip` are read once, others for each block of `block_bytes` a side;
+    tensors are streamed from main memory from `streamed_from` of `on_chip` on.
+    `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
+    element costs that a product has just made, over one that is loaded; elements a second of
+    `rounding`, `placing` and `blocking`; and `turning`, a part of the bandwidth.
+    """
+
+    tile_rows: int
+    tile_columns: int
+    in_blocks: float
+    deferral_budget_bytes: float
+    sums_in_turn: bool
+    narrows: bool
+    bandwidth: float
+    element_rate: float
+    overhead: float
+    launched: Floats
+    on_chip: float
+    on_chip_buffers: float
+    on_chip_piece: float
+    on_chip_seconds: float
+    on_chip_told: float
+    on_chip_sent: bool
+    feeding: float
+    epilogue_rate: float
+    rounding: float
+    placing: float
+    blocking: float
+    turning: float
+    places_gathers: bool
+    combined_bytes: float
+    block_bytes: float
+    resident_share: float
+    streamed_from: float
+
+
+def chip_columns(device: Device, profile: CompilerProfile) -> Chip:
     """All that depends on the chip alone: bytes, seconds, and elements and bytes a second."""
     layout, narrowing = profile.layout_assignment, profile.bf16_narrowing
-    blocks, fusion = profile.space_to_batch, profile.fusion
-    late = profile.deferred_filter_gradients.fills_memory
-    return {
-        "tile_rows": device.tile[0],
-        "tile_columns": device.tile[1],
-        "in_blocks": blocks.stored_copies if blocks.convolves_in_blocks else 0.0,
-        "crowded": float(device.usable_bytes) if late else 0.0,
-        "sums_in_turn": profile.reduce_scatter_creator.sums_by_dimension,
-        "narrows": narrowing.narrows_gathers,
-        "places_gathers": layout.places_gathers,
-        "bandwidth": device.bandwidth * device.stream_efficiency,
-        "element_rate": device.element_rate,
-        "overhead": device.op_overhead,
-        "launched": floats(
-            [
-                getattr(profile.launches, f"beside_{kind.name.lower()}") * device.op_overhead
-                for kind in Kind
-            ]
-        ),
-        "combined": profile.all_reduce_combiner.max_bytes,
-        "feeding": fusion.operand_cost,
-        "beside": fusion.epilogue_cost,
-        "block_bytes": profile.dot_tiling.block_bytes,
-        "resident_share": profile.dot_tiling.resident_share,
-        "rounding": device.element_rate * narrowing.rounding_rate,
-        "placing": device.element_rate * layout.placing_rate,
-        "blocking": device.element_rate / blocks.blocking_cost,
-        "turning": layout.copy_rate,
-        **_on_chip(device, profile),
-    }
+    blocks, memory = profile.space_to_batch, profile.memory_space_assignment
+    fills_memory = profile.deferred_filter_gradients.fills_memory
+    on_chip = device.on_chip_bytes if memory.assigns else 0
+    buffers = memory.buffer_bytes if memory.assigns else 0
+    return Chip(
+        tile_rows=device.tile[0],
+        tile_columns=device.tile[1],
+        in_blocks=blocks.stored_copies if blocks.convolves_in_blocks else 0.0,
+        deferral_budget_bytes=float(device.usable_bytes) if fills_memory else 0.0,
+        sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
+        narrows=narrowing.narrows_gathers,
+        bandwidth=device.bandwidth * device.stream_efficiency,
+        element_rate=device.element_rate,
+        overhead=device.op_overhead,
+        launched=_launched(device, profile.launches),
+        on_chip=float(on_chip),
+        on_chip_buffers=float(buffers),
+        on_chip_piece=memory.piece_share * buffers,
+        on_chip_seconds=memory.stay_ratio * on_chip / device.bandwidth,
+        on_chip_told=memory.table_bytes if buffers else 0.0,
+        on_chip_sent=memory.collectives_on_chip,
+        feeding=profile.fusion.operand_cost,
+        epilogue_rate=profile.fusion.epilogue_cost,
+        rounding=device.element_rate * narrowing.rounding_rate,
+        placing=device.element_rate * layout.placing_rate,
+        blocking=device.element_rate / blocks.blocking_cost,
+        turning=layout.copy_rate,
+        places_gathers=layout.places_gathers,
+        combined_bytes=profile.all_reduce_combiner.max_bytes,
+        block_bytes=profile.dot_tiling.block_bytes,
+        resident_share=profile.dot_tiling.resident_share,
+        streamed_from=memory.streamed_from,
+    )
 
 
-def _on_chip(device: Device, profile: CompilerProfile) -> dict[str, Any]:
-    """What the compiler does with the memory on the chip."""
-    rules = profile.memory_space_assignment
-    size = device.on_chip_bytes if rules.assigns else 0
-    buffers = rules.buffer_bytes if rules.assigns else 0
-    return {
-        "on_chip": float(size),
-        "on_chip_buffers": float(buffers),
-        "on_chip_piece": rules.piece_share * buffers,
-        "on_chip_seconds": rules.stay_ratio * size / device.bandwidth,
-        "on_chip_told": rules.table_bytes if buffers else 0.0,
-        "on_chip_sent": rules.collectives_on_chip,
-        "streamed_from": rules.streamed_from,
-        "brief_positions": rules.brief_positions,
-    }
+def _launched(device: Device, rules: LaunchRules) -> Floats:
+    """By kind of collective the seconds of the small fusions beside one."""
+    counts = (getattr(rules, f"beside_{kind.name.lower()}") for kind in Kind)
+    return floats([count * device.op_overhead for count in counts])

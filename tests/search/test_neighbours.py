@@ -12,7 +12,7 @@ from tests.search.known_layouts.planned import problem_of as planning
 from tests.search.known_layouts.steps import mlp_training
 from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import Action, State
-from toast.search.neighbours import Place, Space, over
+from toast.search.neighbours import ChangeSite, Space, over
 from toast.search.problem import Problem
 from toast.search.symmetric_groups import moves, over_all_axes
 from toast.search.tree import MAX_DEPTH
@@ -33,7 +33,7 @@ def act(group: int, axis: int) -> Action:
     return Action(group=group, axis=axis)
 
 
-def at(group: int) -> Place:
+def at(group: int) -> ChangeSite:
     (place,) = (place for place in Space(mlp()).places() if place.groups == (group,))
     return place
 
@@ -44,8 +44,8 @@ def test_groups_that_meet_stand_in_one_unit() -> None:
     assert hidden in meet[rows]
     assert rows in meet[hidden]
     tables = mlp().evaluator.tables
-    items = tables.item_group.tolist()
-    units = [set(items[a:b]) for a, b in pairwise(tables.unit_start.tolist())]
+    items = tables.units.item_group.tolist()
+    units = [set(items[a:b]) for a, b in pairwise(tables.units.start.tolist())]
     for one, others in meet.items():
         for other in meet:
             together = one != other and any({one, other} <= unit for unit in units)
