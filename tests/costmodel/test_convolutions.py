@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.costmodel.nets import step
+from tests.costmodel.profiles import TPU, holding
 from tests.costmodel.test_explain import assert_adds_up
 from tests.laws.states import every_action
 from tests.modules import analysed
+from toast.costmodel.compilers.profile import profile_of
 from toast.costmodel.evaluator import Action, Evaluator, State
 from toast.costmodel.explain import Held, explain
 from toast.costmodel.hardware.devices import find
@@ -75,15 +77,15 @@ def test_what_sums_over_pixels_is_a_gradient_and_all_else_makes_images() -> None
     gradients = kernel_gradients(program).tolist()
     assert [program.shape(program.values_of(op)[0]) for op in gradients] == [(3, 3, 64, 64)] * 3
     assert len(convolutions) == 3 + 2 + len(gradients)
-    (image,) = images(program).values()
+    (image,) = images(program, TPU.layout_assignment).values()
     assert image.row == (0, 2, 3, 4, 2, True)
-    (plain,) = images(analysed(step(32, 16, 64, 3)).program).values()
+    (plain,) = images(analysed(step(32, 16, 64, 3)).program, TPU.layout_assignment).values()
     assert not plain.normed
 
 
 def test_images_are_known_with_their_channels_in_groups_too() -> None:
     evaluator = priced(step(32, 16, 64, 3, True), "tpu-v5e")
-    found = image_rows(evaluator.layouts, images(evaluator.analysis.program))
+    found = image_rows(evaluator.layouts, images(evaluator.analysis.program, TPU.layout_assignment))
     shapes = [tuple(size for size, _ in dims) for _, dims in evaluator.layouts.tensors]
     rows = dict(zip(shapes, found.tolist(), strict=True))
     assert rows[32, 16, 16, 8, 8] == [0, 2, 3, 5, 2, True]
@@ -164,12 +166,11 @@ def test_gradients_that_are_scattered_wait_as_long_as_there_is_memory() -> None:
     data, mesh = step(64, 16, 2048, 8), Mesh.parse("data=2,model=4")
     v5e, analysis = find("tpu-v5e"), analysed(data)
     peaks = []
-    for chip in (
-        replace(v5e, sums_late=False),
-        v5e,
-        replace(v5e, memory_bytes=3 * 2**29 + v5e.reserved_bytes),
-    ):
-        evaluator = Evaluator(analysis, mesh, chip)
+    profile = profile_of(v5e)
+    at_once = profile.changed({"deferred_filter_gradients": {"fills_memory": False}})
+    small = replace(v5e, memory_bytes=3 * 2**29 + v5e.reserved_bytes)
+    for chip, does in ((v5e, at_once), (v5e, profile), (small, profile)):
+        evaluator = Evaluator(analysis, mesh, chip, profile=does)
         state = scattered(evaluator)
         peaks.append(evaluator.cost(state).peak)
         assert_adds_up(evaluator, state)
@@ -178,8 +179,9 @@ def test_gradients_that_are_scattered_wait_as_long_as_there_is_memory() -> None:
 
 @cache
 def small_step() -> Evaluator:
-    chip = replace(find("tpu-v5e"), memory_bytes=2**24, reserved_bytes=0, on_chip_buffers=0)
-    return Evaluator(analysed(step(16, 16, 64, 4, True)), Mesh.parse("data=2,model=4"), chip)
+    chip = replace(find("tpu-v5e"), memory_bytes=2**24, reserved_bytes=0)
+    mesh, profile = Mesh.parse("data=2,model=4"), holding("tpu-v5e", 0)
+    return Evaluator(analysed(step(16, 16, 64, 4, True)), mesh, chip, profile=profile)
 
 
 PICKS = st.lists(st.integers(0, 10_000), max_size=6)
