@@ -136,7 +136,7 @@ class TypedToml:
             for at, inside, line in self._rows:
                 assigned = re.match(r"\s*\"?([\w\-]+)\"?\s*=", line)
                 if (inside == table and assigned and assigned[1] == name) or (
-                    inside == key and not assigned
+                    not assigned and (inside == key or inside.startswith(f"{key}."))
                 ):
                     return at
             key = table

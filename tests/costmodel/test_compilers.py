@@ -81,9 +81,8 @@ def test_a_mistake_is_named_by_its_key_and_line(name: str) -> None:
     text = TEXT.replace(before, after, 1)
     with pytest.raises(InvalidDevice, match=message) as caught:
         read_compiler(text, "libtpu.toml")
-    lines = text.splitlines()
-    changed = next(n for n, line in enumerate(lines) if line == after)
-    header = max(n for n, line in enumerate(lines[: changed + 1], 1) if line.startswith("["))
+    above = TEXT[: TEXT.index(before) + len(before)].splitlines()
+    header = max(n for n, line in enumerate(above, 1) if line.startswith("["))
     assert caught.value.message.startswith(f"libtpu.toml, line {header}: ")
 
 
@@ -98,10 +97,12 @@ def test_a_key_without_its_value_source_or_probe_is_refused(missing: str) -> Non
 
 
 def test_a_key_of_a_chip_is_checked_as_well() -> None:
-    text = TEXT.replace('[chip."tpu-v3".fusion.stores_reduced]\nvalue = false', "", 1)
-    assert text != TEXT
-    broken = f'{text}\n[chip."tpu-v3".fusion.stores_reduced]\nvalue = 3\n'
-    with pytest.raises(InvalidDevice, match=r"fusion.stores_reduced has to be true or false"):
+    header = '[chip."tpu-v3".fusion.stores_reduced]\n'
+    broken = TEXT.replace(f"{header}value = false", f"{header}value = 3", 1)
+    assert broken != TEXT
+    with pytest.raises(
+        InvalidDevice, match=r"line \d+: chip.tpu-v3.fusion.stores_reduced has to be true or false"
+    ):
         read_compiler(broken, "libtpu.toml")
 
 
