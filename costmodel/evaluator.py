@@ -15,7 +15,6 @@ from toast.analysis.program import Floats, Ints
 from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.kernels.evaluate import Measured, evaluate_many, step_seconds
-from toast.costmodel.listing import list_rows
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import Fusion, fuse
@@ -26,7 +25,8 @@ from toast.costmodel.tables import (
     Scratch,
     Tables,
     build_tables,
-    entries,
+    journal_length,
+    list_rows,
     new_scratch,
     on_mesh,
     positioned,
@@ -189,10 +189,8 @@ class Evaluator:
 
     def _lay_out(self, layouts: Layouts) -> None:
         self.layouts = layouts
-        self.listing = list_rows(self.analysis.program, layouts, self.fusion, self.device)
-        tables = build_tables(
-            self.analysis, self.mesh, self.device, self.profile, layouts, self.listing
-        )
+        self.listing = list_rows(self.analysis, layouts, self.fusion, self.device)
+        tables = build_tables(self.analysis, self.mesh, self.device, self.listing)
         floors = tables.floors._replace(counted=self._floored)
         self.tables: Tables = tables._replace(floors=floors)
         self.folded: Tables = fold(self.tables)
@@ -286,8 +284,8 @@ class Evaluator:
         return np.array(starts, dtype=np.int64), groups, axes, bits
 
     def journal(self, state: Sequence[Action | Refinement]) -> tuple[Scratch, Floats]:
-        """The arrays of a state and the entries of its journal; see `kerneljournal`."""
-        scratch = new_scratch(self.tables, entries(self.tables))
+        """The arrays of a state and the entries of its journal; see `terms.journal`."""
+        scratch = new_scratch(self.tables, journal_length(self.tables))
         measure(self.tables, scratch, *self._columns([state]))
         journal = scratch.journal.entries[: int(scratch.journal.noted[0])]
         return scratch, positioned(journal, self.tables.schedule.position)

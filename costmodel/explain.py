@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints
+from toast.analysis.program import Floats
 from toast.costmodel.evaluator import Action, Cost, Evaluator, Refinement
 from toast.costmodel.kernels.memory import lasting_share
 from toast.costmodel.network.collectives import Kind
-from toast.costmodel.origins import Origins, trace
 from toast.costmodel.terms.journal import (
     BRIEF,
     COUNT,
@@ -34,42 +33,12 @@ from toast.costmodel.terms.journal import (
     Bound,
     Entry,
 )
+from toast.costmodel.terms.sources import Runs, Sent, Sources
+from toast.costmodel.terms.tables import TERMS
 
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
 _KERNELS = (Entry.ROOT, Entry.UNFUSED, Entry.LOCAL, Entry.FLOOR)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Behind(Sequence[tuple[tuple[int, ...], float]]):
-    """The ops of each of equal kernels and how often it runs, told when they are asked for.
-
-    `first` are the first ops and `runs` how often, of each; `ops` gives all ops of one.
-    """
-
-    first: Ints
-    runs: Floats
-    ops: Callable[[int], tuple[int, ...]]
-
-    @classmethod
-    def listed(cls, rows: Sequence[tuple[tuple[int, ...], float]]) -> Behind:
-        """Of ops and runs that are known."""
-        first = np.array([ops[0] for ops, _ in rows], dtype=np.int64)
-        runs = np.array([runs for _, runs in rows])
-        return cls(first=first, runs=runs, ops=lambda number: rows[number][0])
-
-    def __len__(self) -> int:
-        """How many kernels there are."""
-        return len(self.first)
-
-    @overload
-    def __getitem__(self, number: int) -> tuple[tuple[int, ...], float]: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[tuple[tuple[int, ...], float]]: ...
-    def __getitem__(self, number: int | slice) -> Any:
-        """The ops of one of them, and its runs."""
-        if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
-        return self.ops(range(len(self))[number]), float(self.runs[number])
+_TERM = {entry: term for term in TERMS for entry in term.journal}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +54,7 @@ class KernelTime:
     is missing. `bytes` moved and `seconds` are of all runs.
     """
 
-    sources: Behind
+    sources: Runs
     bound: Bound
     unfused: bool
     runs: float
@@ -173,8 +142,7 @@ class _Explainer:
         self._cost = evaluator.cost(state)
         self._scratch, self._journal = evaluator.journal(state)
         self._shapes: dict[int, tuple[int, ...]] = {}
-        self._origins: Origins = trace(self._program, evaluator.layouts, evaluator.listing)
-        self._edges = evaluator.listing.sent
+        self._sources = Sources(evaluator.listing, evaluator.tables)
 
     def run(self) -> Explanation:
         timeline = self._timeline()
@@ -226,26 +194,11 @@ class _Explainer:
             seconds=float(row[SECONDS]),
         )
 
-    def _running(self, table: Entry, row: int, place: int) -> Behind:
-        """The ops behind each of the equal kernels of a row, and how often they run."""
-        origins = self._origins
-        if table is Entry.UNFUSED:
-            return Behind.listed([((op,), runs) for op, runs in origins.partials[row]])
-        if table is Entry.FLOOR:
-            return Behind.listed([((op,), runs) for op, runs in origins.floors[row]])
-        if table is Entry.LOCAL:
-            target = int(
-                self._tables.reshards.target[self._tables.reshards.target_start[row] + place]
-            )
-            users = ((self._users(value, target), runs) for value, runs in origins.edges[row])
-            return Behind.listed(list(users))
-        kernels, (numbers, runs) = self._evaluator.fusion.kernels, origins.roots[row]
-
-        def ops(number: int) -> tuple[int, ...]:
-            kernel = kernels[int(numbers[number])]
-            return *kernel.contractions, *kernel.ops
-
-        return Behind(first=kernels.heads[numbers], runs=runs, ops=ops)
+    def _running(self, table: Entry, row: int, place: int) -> Runs:
+        """The ops behind each of the equal fusions of a row, and how often they run."""
+        fused = _TERM[table].fused
+        assert fused is not None
+        return fused(self._sources, table, row, place)
 
     def _collective(self, row: Floats) -> CollectiveTime:
         why, number, place = Entry(int(row[TABLE])), int(row[ROW]), int(row[PLACE])
@@ -260,52 +213,17 @@ class _Explainer:
             seconds=float(row[SECONDS]),
         )
 
-    def _communicating(
-        self, why: Entry, row: int, place: int
-    ) -> list[tuple[int, tuple[int, ...], float]]:
+    def _communicating(self, why: Entry, row: int, place: int) -> list[Sent]:
         """The value and the ops behind each of the equal collectives of a row."""
-        program, tables, origins = self._program, self._tables, self._origins
-        if why is Entry.PARTIAL:
-            return [(self._results(op)[place], (op,), runs) for op, runs in origins.partials[row]]
-        if why is Entry.HALO:
-            return [
-                (program.sources[use], (program.user(use),), runs)
-                for use, runs in origins.halos[row]
-            ]
-        target = int(tables.reshards.target[tables.reshards.target_start[row] + place])
-        trips = float(tables.reshards.target_trips[tables.reshards.target_start[row] + place])
-        return [
-            (value, self._users(value, target), runs * trips) for value, runs in origins.edges[row]
-        ]
-
-    def _results(self, op: int) -> list[int]:
-        """The values of an op that its row of partials has."""
-        program = self._program
-        return [value for value in program.values_of(op) if not program.constant[value]]
-
-    def _users(self, value: int, tensor: int) -> tuple[int, ...]:
-        _, uses = self._edges[value][tensor]
-        return tuple(dict.fromkeys(self._program.user(use) for use in uses))
+        sent = _TERM[why].sent
+        assert sent is not None
+        return sent(self._sources, row, place)
 
     def _held(self, row: Sequence[float]) -> list[Held]:
-        why, number = Entry(int(row[TABLE])), int(row[ROW])
-        tables, origins = self._tables, self._origins
-        uses: tuple[int, ...] = ()
-        if why is Entry.BASE:
-            tensor, values = int(tables.arguments.tensor[number]), origins.base[number]
-        elif why is Entry.LIVE:
-            tensor, values = int(tables.live_ranges.tensor[number]), [origins.live[number]]
-        elif why is Entry.COPY:
-            tensor, (value, uses) = int(tables.copies.tensor[number]), origins.copies[number]
-            values = [value]
-        else:
-            tensor = int(tables.sums.tensor[number])
-            if why is Entry.SUMMED:
-                row_of_sums = int(tables.sums.row[number])
-                tensor = int(
-                    tables.partial_sums.defined[tables.partial_sums.result_start[row_of_sums]]
-                )
-            values = [self._results(origins.sums[number])[0]]
+        why = Entry(int(row[TABLE]))
+        stored = _TERM[why].stored
+        assert stored is not None
+        tensor, values, uses = stored(self._sources, why, int(row[ROW]))
         return [
             Held(
                 value=value,

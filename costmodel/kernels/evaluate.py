@@ -16,11 +16,16 @@ from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.kernels.axis_order import reorders, summed_whole
 from toast.costmodel.kernels.combiner import spared
-from toast.costmodel.kernels.compute import roots
+from toast.costmodel.kernels.compute import price_fusions
 from toast.costmodel.kernels.incremental import mark_changes, overwrite, total
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.memory import peak_bytes
-from toast.costmodel.kernels.reshard import edges, halos, partials, unfused_sums
+from toast.costmodel.kernels.reshard import (
+    price_halos,
+    price_partial_sums,
+    price_reshards,
+    price_unfused_sums,
+)
 from toast.costmodel.terms.journal import FLOOR, Bound
 
 if TYPE_CHECKING:
@@ -130,7 +135,7 @@ def _crowding(t: Tables, s: Scratch) -> tuple[float, float]:
 
 
 @inner
-def _main_memory(t: Tables, s: Scratch, compute: float) -> float:
+def price_main_memory(t: Tables, s: Scratch, compute: float) -> float:
     """Seconds in which kernels wait for arguments and results, beside the time of `compute`.
 
     They wait for what has no room on the chip, and at least until main memory has had the time to
@@ -164,13 +169,13 @@ def price(t: Tables, s: Scratch) -> tuple[float, float, float]:
     """
     s.journal.noted[0] = 0
     mark_changes(t, s)
-    compute = roots(t, s)
-    communication = partials(t, s) + edges(t, s) + halos(t, s)
+    compute = price_fusions(t, s)
+    communication = price_partial_sums(t, s) + price_reshards(t, s) + price_halos(t, s)
     communication += reorders(t, s)
     communication += summed_whole(t, s)
     communication -= spared(t, s)
-    compute += unfused_sums(t, s) + total(s.reshards.local_seconds)
-    compute += _main_memory(t, s, compute)
+    compute += price_unfused_sums(t, s) + total(s.reshards.local_seconds)
+    compute += price_main_memory(t, s, compute)
     return compute, communication, peak_bytes(t, s, compute)
 
 

@@ -6,18 +6,22 @@ fits on the chip wait there for nothing; a chip has to fetch it once, and to sto
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.passes.fusion import Fusion
+from toast.analysis.program import Floats, Ints
 from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.dataflow import named
 from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.program.op_traits import Role
-from toast.costmodel.program.sharding_units import Layouts
+from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.rows import SLICING, UPDATING, Rows, of_role
+from toast.costmodel.terms.sources import Runs, Sources
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.listing import Listing
 
 
 class Floors(NamedTuple):
@@ -28,12 +32,13 @@ class Floors(NamedTuple):
     counted: bool
 
 
-def floor_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Rows[int]:
+def floor_rows(listing: Listing) -> Rows[int]:
     """Tensors of arguments that a kernel reads whole and of results that one writes whole.
 
     Weights count how many there are; the sources are the ops that read or write them. What is only
     looked up in, sliced or updated in place is left out, as is what a loop carries.
     """
+    program, layouts, fusion = listing.program, listing.layouts, listing.fusion
     use = fusion.kernels.reads
     op, value = program.use_op[use], program.use_value[use]
     nothing = of_role(program, Role.NOTHING)
@@ -51,6 +56,24 @@ def floor_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Rows[int]:
     return Rows.of(tensor[first].tolist(), number, np.ones(len(number)), sources)
 
 
-def floor_columns(rows: Rows[int]) -> Floors:
+def floor_columns(rows: Rows[int], _listing: Listing) -> Floors:
     """The rows as columns."""
     return Floors(tensor=ints(list(rows)), times=floats(list(rows.values())), counted=True)
+
+
+def _fused(sources: Sources, _entry: Entry, row: int, _place: int) -> Runs:
+    """The ops that read or write the tensors."""
+    rows = sources.once("floors", lambda: list(sources.listing.of(FLOORS).sources.values()))
+    return Runs.listed([((op,), runs) for op, runs in rows[row]])
+
+
+FLOORS = Term(
+    name="floors",
+    kernel="evaluate.price_main_memory",
+    list_rows=floor_rows,
+    columns=floor_columns,
+    rows=lambda floors: len(floors.tensor),
+    journal=(Entry.FLOOR,),
+    entries=lambda floors: len(floors.tensor),
+    fused=_fused,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ class ScheduleScratch(NamedTuple):
     delta: Floats
 
 
-def schedule_of(begins: tuple[Ints, ...], end: int, brief: int) -> Schedule:
+def schedule_of(begins: Sequence[Ints], end: int, brief: int) -> Schedule:
     """The events at which something begins, in a schedule of so many positions."""
     events = np.unique(np.concatenate([[0], *begins]))
     return Schedule(position=np.append(events, end), brief=brief)

@@ -21,6 +21,7 @@ from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.space_to_batch import NO_IMAGE, image_rows, images, kernel_gradients
 from toast.costmodel.terms.journal import Entry
+from toast.costmodel.terms.live_ranges import LIVE_RANGES
 
 MIB = 2**20
 GRADIENT = (3, 3, 2048, 2048)
@@ -119,7 +120,7 @@ def test_images_take_tiles_and_blocks(
 
 def waiting(evaluator: Evaluator, state: State) -> list[Held]:
     """What is held that waits: gradients whole, or the images that they are made of, again."""
-    rows = evaluator.listing.live_ranges
+    rows = evaluator.listing.of(LIVE_RANGES)
     guarded = rows.deferred >= 0
     known = set(zip(rows.value[guarded].tolist(), rows.first[guarded].tolist(), strict=True))
     events = evaluator.tables.schedule.position

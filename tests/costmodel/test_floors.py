@@ -13,7 +13,7 @@ from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.terms.memory_floor import floor_rows
+from toast.costmodel.terms.memory_floor import FLOORS
 
 DEVICE = find(TPU)
 RATE = DEVICE.bandwidth * DEVICE.stream_efficiency
@@ -103,7 +103,7 @@ def test_a_table_that_is_looked_up_in_is_not_fetched() -> None:
     data = module(f"t:{table} b:{part}", [slicing, maps("add", f"z:{part}", "s", "b")], f"z:{part}")
     found = evaluator(data)
     program, layouts = found.analysis.program, found.layouts
-    rows = floor_rows(program, layouts, found.fusion)
+    rows = found.listing.of(FLOORS)
     size = {tensor: layouts.tensors[tensor] for tensor in rows}
     whole = int(layouts.value_tensor[program.arguments[0].value])
     assert whole not in size
@@ -118,4 +118,4 @@ def test_an_argument_that_two_read_is_fetched_once() -> None:
     ]
     data = module(f"x:{x}", lines, f"a:{x} b:128x4096xf32")
     found = evaluator(data)
-    assert sum(floor_rows(found.analysis.program, found.layouts, found.fusion).values()) == 3.0
+    assert sum(found.listing.of(FLOORS).values()) == 3.0

@@ -23,11 +23,12 @@ from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes import fusion as fusing
+from toast.costmodel.passes.buffer_assignment import positions_of_ops
 from toast.costmodel.passes.fusion import Fusion, fuse
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
 from toast.costmodel.program.dataflow import flow_of
 from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role, role
-from toast.costmodel.terms.reshard_copies import positions_of_ops
+from toast.costmodel.terms.fusions import FUSIONS
 
 POLICIES = (TPU, V3, GPU)
 
@@ -218,7 +219,7 @@ def test_operands_are_read_with_all_that_they_are_computed_of() -> None:
     evaluator = Evaluator(analysed(data), Mesh.parse("a=2"), find("tpu-v5e"))
     program, fusion = evaluator.analysis.program, evaluator.fusion
     unequal = 0
-    for row, numbers in evaluator.listing.fusions.sources.items():
+    for row, numbers in evaluator.listing.of(FUSIONS).sources.items():
         dots = [dot for number, _ in numbers for dot in fusion.kernels[number].contractions]
         for dot, op in zip(row[2], dots, strict=False):
             for operand, use in zip(dot.operands, program.uses_of(op), strict=True):

@@ -30,13 +30,14 @@ from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.all_reduce_reassociate import added_up
+from toast.costmodel.passes.buffer_assignment import _handed_over, _spans
 from toast.costmodel.passes.fusion import chain_ends, fuse
 from toast.costmodel.program import sharding_units as layouts_room
 from toast.costmodel.program.dataflow import flow_of
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import role
 from toast.costmodel.terms import fusions as rows_room
-from toast.costmodel.terms.live_ranges import _handed_over, _spans
+from toast.costmodel.terms.fusions import FUSIONS
 
 WIDTH = 16
 Weights = list[tuple[jax.Array, jax.Array]]
@@ -119,7 +120,7 @@ def assert_told_alike(program: Program, device: str) -> None:
         apart = Evaluator(analysis, mesh, chip)
     assert_equal_columns(together.tables, apart.tables)
     assert_equal_columns(together.folded, apart.folded)
-    assert together.listing.fusions.sources == apart.listing.fusions.sources
+    assert together.listing.of(FUSIONS).sources == apart.listing.of(FUSIONS).sources
     for state in [(), *single_states(together)[:2]]:
         one, other = explain(together, state), explain(apart, state)
         assert one.cost == other.cost
@@ -149,7 +150,9 @@ def test_layers_share_their_rows() -> None:
     rows = []
     for count in (6, 12):
         analysis = analyse(stacked(("mlp",) * count, False, False))
-        rows.append(len(Evaluator(analysis, Mesh.parse("a=2"), find("tpu-v5e")).listing.fusions))
+        rows.append(
+            len(Evaluator(analysis, Mesh.parse("a=2"), find("tpu-v5e")).listing.of(FUSIONS))
+        )
     assert rows[0] == rows[1]
 
 

@@ -15,6 +15,8 @@ from toast.costmodel.explain import explain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.passes.all_reduce_combiner import loops
 from toast.costmodel.passes.cse import equal_ops, twins
+from toast.costmodel.terms.fusions import FUSIONS
+from toast.costmodel.terms.reshards import RESHARDS
 
 ROWS, WIDTH = 64, 32
 SHAPE = f"{ROWS}x{WIDTH}xf32"
@@ -182,7 +184,7 @@ def test_what_is_computed_twice_costs_what_it_does_computed_once(
 def test_a_gpu_sends_each_for_itself() -> None:
     actions: tuple[tuple[Dim, int], ...] = (((1, 1), 0), (COLUMNS, 0))
     twice, once = (Priced(body, "a=4", GPU) for body in (GATHERED, ONCE))
-    assert twice.evaluator.listing.reshards != once.evaluator.listing.reshards
+    assert twice.evaluator.listing.of(RESHARDS) != once.evaluator.listing.of(RESHARDS)
     assert sum(row.count for row in sent(twice, *actions)) > sum(
         row.count for row in sent(once, *actions)
     )
@@ -193,7 +195,7 @@ def test_the_second_kernel_is_not_launched() -> None:
     twice = Priced(main(X, lines, f"{A} {B}"), "a=4", TPU).evaluator
     once = Priced(main(X, lines[:1], A), "a=4", TPU).evaluator
     assert len(twice.fusion.kernels) > len(once.fusion.kernels)
-    assert sum(twice.listing.fusions.values()) == sum(once.listing.fusions.values())
+    assert sum(twice.listing.of(FUSIONS).values()) == sum(once.listing.of(FUSIONS).values())
 
 
 def test_a_sum_over_devices_of_the_same_is_made_once() -> None:
