@@ -13,7 +13,7 @@ from toast.costmodel.passes.fusion import Fusion, fused_into_update
 from toast.costmodel.passes.fusion_chains import hand_over
 from toast.costmodel.passes.fusion_kernel import spread_spans
 from toast.costmodel.passes.layout_assignment import Turns, copied_beside
-from toast.costmodel.passes.space_to_batch import kernel_gradients
+from toast.costmodel.passes.space_to_batch import filter_gradients
 from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools
@@ -100,7 +100,7 @@ def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     last, roots = first.copy(), fusion.roots
     at = fusion.position[roots.ops]
     if fusion.profile.deferred_filter_gradients.starts_at_once:
-        gradients = np.isin(roots.dots, kernel_gradients(program))
+        gradients = np.isin(roots.dots, filter_gradients(program))
         at[roots.rows(roots.dot_start)[gradients]] = fusion.position[roots.dots[gradients]]
     at = at[roots.rows(roots.read_start)]
     np.maximum.at(last, program.use_value[roots.reads], at)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from toast.analysis.program import Program
 from toast.costmodel.compilers.rules import ConvolutionTilingRules
-from toast.costmodel.passes.space_to_batch import CONVOLUTION, kernel_gradients
+from toast.costmodel.passes.space_to_batch import CONVOLUTION, filter_gradients
 from toast.costmodel.program.contractions import Sides, sides_of
 
 
@@ -30,7 +30,7 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Window
     """The window of every convolution, by op; none where no tiles are filled."""
     if not rules.fills_tiles:
         return {}
-    gradients = set(kernel_gradients(program).tolist())
+    gradients = set(filter_gradients(program).tolist())
     found = {}
     for op in program.ops_named(CONVOLUTION):
         left, right, made = _names(program, op)

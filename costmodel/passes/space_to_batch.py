@@ -48,7 +48,7 @@ class Image:
 NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0)
 
 
-def kernel_gradients(program: Program) -> Ints:
+def filter_gradients(program: Program) -> Ints:
     """The convolutions that sum over pixels: what they make is the gradient of a kernel."""
     found = (op for op in program.ops_named(CONVOLUTION) if _pixels(program, op) < 0)
     return np.array(list(found), dtype=np.int64)
@@ -107,7 +107,7 @@ def image_rows(layouts: Layouts, found: dict[Shape, Image]) -> Ints:
 
 def _normed(program: Program, found: dict[Shape, Image]) -> set[Shape]:
     """The shapes of images of which the forward pass takes means, of groups of channels or all."""
-    gradients = kernel_gradients(program)
+    gradients = filter_gradients(program)
     forward = int(gradients[0]) if len(gradients) else program.ops
     reduced: set[Shape] = set()
     for op in program.ops_named(REDUCE):

@@ -9,6 +9,7 @@ from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.compilers.rules import LaunchRules
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.passes.memory_space_assignment import assign_memory
 from toast.costmodel.program.arrays import floats
 
 
@@ -67,8 +68,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> Chip:
     layout, narrowing = profile.layout_assignment, profile.bf16_narrowing
     blocks, memory = profile.space_to_batch, profile.memory_space_assignment
     fills_memory = profile.deferred_filter_gradients.fills_memory
-    on_chip = device.on_chip_bytes if memory.assigns else 0
-    buffers = memory.buffer_bytes if memory.assigns else 0
+    on_chip = assign_memory(device, memory)
     return Chip(
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
@@ -80,11 +80,11 @@ def chip_columns(device: Device, profile: CompilerProfile) -> Chip:
         element_rate=device.element_rate,
         overhead=device.op_overhead,
         launched=_launched(device, profile.launches),
-        on_chip=float(on_chip),
-        on_chip_buffers=float(buffers),
-        on_chip_piece=memory.piece_share * buffers,
-        on_chip_seconds=memory.stay_ratio * on_chip / device.bandwidth,
-        on_chip_told=memory.table_bytes if buffers else 0.0,
+        on_chip=on_chip.size,
+        on_chip_buffers=on_chip.buffers,
+        on_chip_piece=on_chip.piece,
+        on_chip_seconds=on_chip.seconds,
+        on_chip_told=on_chip.table,
         on_chip_sent=memory.collectives_on_chip,
         feeding=profile.fusion.operand_cost,
         epilogue_rate=profile.fusion.epilogue_cost,

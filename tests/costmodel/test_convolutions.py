@@ -19,7 +19,7 @@ from toast.costmodel.evaluator import Action, Evaluator, State
 from toast.costmodel.explain import Held, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.passes.space_to_batch import NO_IMAGE, image_rows, images, kernel_gradients
+from toast.costmodel.passes.space_to_batch import NO_IMAGE, filter_gradients, image_rows, images
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.live_ranges import LIVE_RANGES
 
@@ -75,7 +75,7 @@ def test_a_batch_that_fills_no_tile_takes_more_memory_than_one_twice_as_large() 
 def test_what_sums_over_pixels_is_a_gradient_and_all_else_makes_images() -> None:
     program = analysed(step(32, 16, 64, 3, True)).program
     convolutions = program.ops_named("stablehlo.convolution")
-    gradients = kernel_gradients(program).tolist()
+    gradients = filter_gradients(program).tolist()
     assert [program.shape(program.values_of(op)[0]) for op in gradients] == [(3, 3, 64, 64)] * 3
     assert len(convolutions) == 3 + 2 + len(gradients)
     (image,) = images(program, TPU.layout_assignment).values()
@@ -133,7 +133,7 @@ def test_the_smaller_waits_a_gradient_or_what_it_is_made_of() -> None:
     """Kernels of 144 MiB and images of 16 MiB: images stay. Kernels of 1 MiB wait themselves."""
     large = priced(step(64, 16, 2048, 4), "tpu-v5p")
     program = large.analysis.program
-    gradients = set(kernel_gradients(program).tolist())
+    gradients = set(filter_gradients(program).tolist())
     chain = max(set(program.ops_named("stablehlo.convolution")) - gradients)
     found = waiting(large, batch_over(large, 0))
     assert {one.shape for one in found} == {GRADIENT, (8, 16, 16, 2048)}
