@@ -27,7 +27,7 @@ from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import Pairs, Reach, paired, rows_of
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.reshards import Edges, Widths, reduced
-from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATE_SLICE, UPDATING, Rows, of_role
+from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, Rows, of_role
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
