@@ -7,9 +7,10 @@ import numpy as np
 from toast.analysis.analyse import Analysis
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.program import Floats, Ints
+from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.passes.fusion import Fusion, policy_of
+from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.arguments import ARGUMENTS
 from toast.costmodel.terms.bounds import Sum
@@ -57,25 +58,25 @@ def build_tables(analysis: Analysis, mesh: Mesh, device: Device, listing: Listin
 
 
 def _parts(analysis: Analysis, mesh: Mesh, device: Device, listing: Listing) -> Tables:
-    layouts, tiled = listing.layouts, policy_of(device).around
+    layouts, profile = listing.layouts, listing.fusion.profile
     arguments = np.array(list(listing.of(ARGUMENTS).times), dtype=np.int64)
     none = np.zeros(0, dtype=np.int64)
     return Tables(
         **{term.name: term.columns(listing.of(term), listing) for term in TERMS},
         units=unit_columns(layouts, analysis, item_shards(mesh, fixed_axes(layouts))),
-        tensors=tensor_columns(analysis.program, layouts, arguments, tiled),
-        mesh=mesh_columns(mesh, device),
-        chip=chip_columns(device),
+        tensors=tensor_columns(analysis.program, layouts, arguments, profile.layout_assignment),
+        mesh=mesh_columns(mesh, device, profile),
+        chip=chip_columns(device, profile),
         schedule=listing.schedule,
         dependents=Dependents(none, none, none, none),
     )
 
 
-def on_mesh(tables: Tables, mesh: Mesh, device: Device) -> Tables:
+def on_mesh(tables: Tables, mesh: Mesh, device: Device, profile: CompilerProfile) -> Tables:
     """The same tables for another mesh: little of them depends on it."""
     shards = item_shards(mesh, tables.units.item_fixed)
     return tables._replace(
-        units=tables.units._replace(item_shards=shards), mesh=mesh_columns(mesh, device)
+        units=tables.units._replace(item_shards=shards), mesh=mesh_columns(mesh, device, profile)
     )
 
 

@@ -162,7 +162,7 @@ class Relaxation:
 
     def streamed(self, size: float) -> float:
         """The part of a tensor of so many bytes that comes from main memory."""
-        return float(streamed(self._t.chip.on_chip, size))
+        return float(streamed(self._t.chip.on_chip, self._t.chip.streamed_from, size))
 
     def add_constant(self, seconds: float) -> None:
         """Add seconds that every state has."""

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
-BLOCK = 3072.0
-"""Bytes along a side of the blocks in which a product of large operands is made."""
-STAYS = 0.75
-"""The part of the on-chip memory that an operand may fill and stay there until it is read again."""
 
 
 @inner
@@ -77,9 +73,9 @@ def _again(t: Tables, s: Scratch, dot: int, left: float, right: float, depth: fl
     if t.chip.on_chip == 0.0:
         return 0.0
     one, two = _operand(t, s, dot, 0), _operand(t, s, dot, 1)
-    block = BLOCK / max(min(one / left, two / right) / depth, 1.0)
+    block = t.chip.block_bytes / max(min(one / left, two / right) / depth, 1.0)
     blocks = one * (np.ceil(right / block) - 1.0) + two * (np.ceil(left / block) - 1.0)
-    part = (min(one, two) / t.chip.on_chip - STAYS) / (1.0 - STAYS)
+    part = (min(one, two) / t.chip.on_chip - t.chip.resident_share) / (1.0 - t.chip.resident_share)
     return float(blocks * min(max(part, 0.0), 1.0))
 
 
@@ -100,7 +96,12 @@ def _copying(t: Tables, s: Scratch, row: int) -> float:
     for k in range(t.fusions.copied_start[row], t.fusions.copied_start[row + 1]):
         tensor = t.fusions.copied[k]
         size = s.tensors.local[tensor]
-        moved = 2.0 * size * streamed(t.chip.on_chip, size) / (t.chip.bandwidth * t.chip.turning)
+        moved = (
+            2.0
+            * size
+            * streamed(t.chip.on_chip, t.chip.streamed_from, size)
+            / (t.chip.bandwidth * t.chip.turning)
+        )
         spent += max(moved, _elements(t, s, tensor) / t.chip.element_rate) + t.chip.overhead
     return spent
 
@@ -164,7 +165,7 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, b
         if summed:
             partial = True
             size = s.tensors.local[t.fusions.dot_sums[k]]
-            sums += size * streamed(t.chip.on_chip, size)
+            sums += size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
         for side in range(2):
             if t.fusions.dot_computed[k, side]:
                 fed = max(fed, _elements(t, s, t.fusions.dot_operand[k, side, 1]))
@@ -186,7 +187,9 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
         tensor = t.fusions.tensor[k]
         size = s.tensors.local[tensor]
         handled = _elements(t, s, tensor)
-        moved += size * streamed(t.chip.on_chip, s.tensors.local[t.fusions.whole[k]])
+        moved += size * streamed(
+            t.chip.on_chip, t.chip.streamed_from, s.tensors.local[t.fusions.whole[k]]
+        )
         elements = max(elements, handled)
         if k < first + t.fusions.writes[row]:
             made = max(made, handled)

@@ -311,7 +311,7 @@ def price_reshards(t: Tables, s: Scratch) -> float:
                     if width < 1.0 and t.reshards.given[row] and not rounded:
                         rounded = True
                         _round(t, s, row, k - first, weight)
-                    if t.chip.narrows and _gathered(t, s, source, target) > 1:
+                    if t.chip.places_gathers and _gathered(t, s, source, target) > 1:
                         _place(t, s, row, k - first, weight)
         s.reshards.seconds[row] = spent
     return total(s.reshards.seconds)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.fusion import Fusion, fused_into_update
 from toast.costmodel.passes.fusion_chains import hand_over
 from toast.costmodel.passes.fusion_kernel import spread_spans
-from toast.costmodel.passes.layout_assignment import Turns, copied_beside, inside_kernels
-from toast.costmodel.passes.space_to_batch import kernel_gradients
+from toast.costmodel.passes.layout_assignment import Turns, copied_beside
+from toast.costmodel.passes.space_to_batch import filter_gradients
 from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools
@@ -86,10 +86,8 @@ def joined(one: LiveRanges, other: LiveRanges) -> LiveRanges:
 
 
 def stored_inside(program: Program, fusion: Fusion) -> Bools:
-    """Values that only the inside of a fusion holds, on a TPU."""
-    if not fusion.policy.around:
-        return np.zeros(program.values, dtype=np.bool_)
-    return flags(program.values, inside_kernels(program, fusion))
+    """Values that only the inside of a fusion holds."""
+    return flags(program.values, fused_into_update(program, fusion))
 
 
 def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
@@ -101,8 +99,8 @@ def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     first = fusion.position[program.value_op]
     last, roots = first.copy(), fusion.roots
     at = fusion.position[roots.ops]
-    if fusion.policy.around:
-        gradients = np.isin(roots.dots, kernel_gradients(program))
+    if fusion.profile.deferred_filter_gradients.starts_at_once:
+        gradients = np.isin(roots.dots, filter_gradients(program))
         at[roots.rows(roots.dot_start)[gradients]] = fusion.position[roots.dots[gradients]]
     at = at[roots.rows(roots.read_start)]
     np.maximum.at(last, program.use_value[roots.reads], at)
@@ -115,10 +113,12 @@ def _buffer_spans(
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """By value what stands for its buffer; each such value, its first and last position."""
     first, last = _spans(program, fusion)
-    owner = Buffers(program, last).owners()
+    reuses = fusion.profile.buffer_assignment.reuses_buffers
+    owner = Buffers(program, last).owners() if reuses else np.arange(program.values)
     kept = ints(list(reused))
     owner[kept] = kept
-    last = _handed_over(program, fusion, first, last)
+    if reuses:
+        last = _handed_over(program, fusion, first, last)
     written = np.flatnonzero(fusion.written)
     number, firsts = distinct_rows(owner[written])
     begins, ends = np.full(len(firsts), program.ops), np.full(len(firsts), -1)

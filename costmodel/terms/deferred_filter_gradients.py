@@ -1,10 +1,4 @@
-"""What gradients of the kernels of convolutions keep on a TPU, from when they might be summed.
-
-Its compiler goes down the chain of gradients of activations first. The gradient of a kernel, for
-which nothing of that chain waits, is summed over devices behind it. So one of two things stays
-until then: the gradient, whole, or what it is made of, an activation and its gradient. It computes
-the gradient at once where that is the smaller of the two.
-"""
+"""Memory of gradients of filters, or of what they are made of, until they are summed."""
 
 from __future__ import annotations
 
@@ -14,9 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.passes.buffer_assignment import Buffered, LiveRanges
-from toast.costmodel.passes.fusion import Fusion
-from toast.costmodel.passes.space_to_batch import CONVOLUTION, kernel_gradients
+from toast.costmodel.passes.buffer_assignment import LiveRanges
+from toast.costmodel.passes.deferred_filter_gradients import Wait, waiting_gradients
 from toast.costmodel.program.arrays import floats, ints, starts
 from toast.costmodel.terms.dependents import Pairs, Reach, paired, rows_of, through
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
@@ -24,20 +17,6 @@ from toast.costmodel.terms.term import Term
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.listing import Listing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """A gradient: the convolution `op`, when it might run (`at`) and `until` when it is summed.
-
-    `operands` are the buffers that it reads, each with the last position at which it is there
-    in any case, where that is before `until`.
-    """
-
-    op: int
-    at: int
-    until: int
-    operands: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +50,7 @@ class DeferredColumns(NamedTuple):
 def deferred_rows(listing: Listing) -> Deferred:
     """The gradients that wait, equal ones once."""
     program, layouts, fusion = listing.program, listing.layouts, listing.fusion
-    found = _waits(program, fusion, listing.buffers)
+    found = waiting_gradients(program, fusion, listing.buffers)
     tensors, narrow = layouts.value_tensor, fusion.narrow
     each = [
         (
@@ -89,36 +68,6 @@ def deferred_rows(listing: Listing) -> Deferred:
         kept=tuple(kept for _, _, kept in number),
         of=ints([number[key] for key in each]),
     )
-
-
-def _waits(program: Program, fusion: Fusion, buffers: Buffered) -> list[Wait]:
-    """All gradients that wait, in program order.
-
-    What several read stays for the last of them. In a loop none waits, as
-    each iteration ends with them.
-    """
-    if not fusion.policy.around:
-        return []
-    ends = buffers.ends
-    once = fusion.flow.trips == 1.0
-    gradients = kernel_gradients(program)
-    gradients = gradients[once[gradients]]
-    others = np.array(sorted(set(program.ops_named(CONVOLUTION)) - set(gradients.tolist())))
-    chain = fusion.position[others[once[others]]] if len(others) else others
-    if not len(gradients) or not len(chain):
-        return []
-    end = int(chain.max()) + 1
-    found: list[Wait] = []
-    taken: set[int] = set()
-    for turn, (op, reads) in reversed(list(enumerate(_reads(program, fusion, gradients)))):
-        at = int(fusion.position[op])
-        until = min(max(end + turn, at), program.ops - 1)
-        read = dict.fromkeys(buffers.owner[program.use_value[reads]].tolist())
-        kept = [buffer for buffer in read if -1 < ends[buffer] < until and buffer not in taken]
-        taken.update(kept)
-        operands = tuple((buffer, int(ends[buffer])) for buffer in kept)
-        found.append(Wait(op=op, at=at, until=until, operands=operands))
-    return found[::-1]
 
 
 def deferred_ranges(program: Program, deferred: Deferred) -> LiveRanges:
@@ -141,20 +90,6 @@ def deferred_ranges(program: Program, deferred: Deferred) -> LiveRanges:
         inner=np.zeros(len(rows), dtype=np.bool_),
         deferred=ints([row[5] for row in rows]),
     )
-
-
-def _reads(program: Program, fusion: Fusion, gradients: Ints) -> list[tuple[int, Ints]]:
-    """Each gradient with the uses that the kernel which computes it reads."""
-    roots, wanted = fusion.roots, np.zeros(program.ops, dtype=np.bool_)
-    wanted[gradients] = True
-    inside = wanted[roots.dots]
-    where = roots.rows(roots.dot_start)[inside]
-    of = dict(zip(roots.dots[inside].tolist(), where.tolist(), strict=True))
-    return [
-        (op, roots.reads[roots.read_start[of[op]] : roots.read_start[of[op] + 1]])
-        for op in gradients.tolist()
-        if op in of
-    ]
 
 
 def deferred_columns(deferred: Deferred, _listing: Listing) -> DeferredColumns:

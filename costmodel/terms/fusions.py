@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.convolution_tiling import NO_WINDOW, Window, convolution_sides, windows
+from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE, passed_over
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
@@ -26,7 +27,7 @@ from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import Pairs, Reach, paired, rows_of
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.reshards import Edges, Widths, reduced
-from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATE_SLICE, UPDATING, Rows, of_role
+from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, Rows, of_role
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
@@ -170,20 +171,6 @@ def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(int(layouts.value_tensor[value]) for value in values))
 
 
-def _spread(program: Program, layouts: Layouts, kernel: Kernel) -> Iterator[tuple[int, int]]:
-    """The dimensions of buffers of which an update in place writes a part, at a place unknown."""
-    for op in kernel.ops:
-        if program.kind(op) != UPDATE_SLICE:
-            continue
-        uses, first = program.uses_of(op), layouts.unit_start[layouts.op_unit[op]]
-        whole, part = (program.shape(program.sources[use]) for use in uses[:2])
-        for dim, name in enumerate(program.use_names(uses[0]).tolist()):
-            moves = not program.constant[program.sources[uses[2 + dim]]]
-            if name >= 0 and moves and part[dim] < whole[dim]:
-                item = first + name - int(program.op_factors[op])
-                yield item, int(layouts.use_tensor[uses[0]])
-
-
 @dataclass(frozen=True)
 class _RowMaker:
     """Makes the rows of kernels, and tells before that which are sure to be equal."""
@@ -217,11 +204,11 @@ class _RowMaker:
 
     @cached_property
     def _convolved(self) -> dict[int, Sides]:
-        return convolution_sides(self.program) if self.fusion.policy.around else {}
+        return convolution_sides(self.program, self.fusion.profile.convolution_tiling)
 
     @cached_property
     def _windows(self) -> dict[int, Window]:
-        return windows(self.program) if self.fusion.policy.around else {}
+        return windows(self.program, self.fusion.profile.convolution_tiling)
 
     def told(self) -> list[Ints]:
         """Of each kernel numbers that together are equal only where its row is."""
@@ -303,7 +290,7 @@ class _RowMaker:
             dots=dots,
             epilogue=_epilogue(program, layouts, self.wanted, kernel) if dots else (),
             copied=_tensors(layouts, self.turned.get(number, ())),
-            spread=tuple(_spread(program, layouts, kernel)) if fusion.policy.around else (),
+            spread=passed_over(program, layouts, kernel.ops, fusion.profile.dynamic_update_slice),
         )
 
     def _operands(self, op: int) -> tuple[Operand, ...]:

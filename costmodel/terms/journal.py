@@ -68,9 +68,6 @@ ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED,
 )
 MEMORY = (BASE, LIVE, COPY, SUM, SUMMED)
 
-SOON = 64
-"""For so many positions of the schedule something small may be on the chip in any step."""
-
 LINE = 256
 """Bytes after a short array that stay unused: processors fetch lines of 64 or 128 in pairs."""
 

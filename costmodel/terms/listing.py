@@ -65,7 +65,7 @@ class Listing:
     @cached_property
     def widths(self) -> Widths:
         """In what width values travel to what is wanted."""
-        return Widths(self.program, self.wanted)
+        return Widths(self.program, self.wanted, self.fusion.profile.bf16_narrowing)
 
     @cached_property
     def sent(self) -> Edges:
@@ -74,7 +74,7 @@ class Listing:
 
     @cached_property
     def _equal(self) -> tuple[Ints, Ints]:
-        return twins(self.program, self.layouts, self.fusion.policy)
+        return twins(self.program, self.layouts, self.fusion.profile.cse)
 
     @cached_property
     def first_op(self) -> Ints:
@@ -105,4 +105,5 @@ class Listing:
     def schedule(self) -> Schedule:
         """The events at which something of any term begins to be alive."""
         begins = [term.begins(self.of(term)) for term in self._terms if term.begins is not None]
-        return schedule_of(begins, self.program.ops + 1)
+        brief = self.fusion.profile.memory_space_assignment.brief_positions
+        return schedule_of(begins, self.program.ops + 1, brief)

@@ -133,8 +133,8 @@ def partial_sum_rows(listing: Listing) -> Partials:
     factors = np.flatnonzero(program.factor_kind == FactorKind.REDUCTION)
     summing = np.searchsorted(program.op_factors, factors, side="right") - 1
     ops = _concerned(program, layouts, summing)
-    loops, loop = _behind(program)
-    together, runs = sent_together(program)
+    loops, loop = _behind(program, fusion)
+    together, runs = sent_together(program, fusion.profile.all_reduce_combiner)
     columns = _Columns(
         *_items(program, layouts, factors, summing, ops),
         *_results(program, layouts, ops),
@@ -145,7 +145,8 @@ def partial_sum_rows(listing: Listing) -> Partials:
         together=together[ops],
     )
     alike = columns.alike()
-    leader = _places(program, ops)[added_up(program, fusion.flow)[ops]]
+    sums = added_up(program, fusion.flow, fusion.profile.all_reduce_reassociate)
+    leader = _places(program, ops)[sums[ops]]
     number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
     before = np.where(leader >= 0, number[leader], -1)
     rows = [columns.row(n, int(before[n]), loops) for n in first.tolist()]
@@ -217,7 +218,7 @@ def _cut(program: Program, layouts: Layouts, fusion: Fusion) -> Ints:
     device and what a slice takes of that from the sum, and sums it whole.
     """
     found = np.full(program.ops, -1)
-    if not fusion.policy.around:
+    if not fusion.profile.reduce_scatter_creator.keeps_cut_sums_whole:
         return found
     uses = np.flatnonzero(named(program, CUTTING)[program.use_op])
     uses = uses[uses == program.op_uses[program.use_op[uses]]]
@@ -242,9 +243,10 @@ def _results(program: Program, layouts: Layouts, ops: Ints) -> tuple[Ints, Ints]
     return np.stack([layouts.result_tensor[values], layouts.value_tensor[values]], axis=1), starts
 
 
-def _behind(program: Program) -> tuple[list[Behind], Ints]:
+def _behind(program: Program, fusion: Fusion) -> tuple[list[Behind], Ints]:
     """Behind which loops sums are priced, and by op which of these it is."""
-    behind, loop = summed_behind(program), np.zeros(program.ops, dtype=np.int64)
+    rules = fusion.profile.while_loop_all_reduce_motion
+    behind, loop = summed_behind(program, rules), np.zeros(program.ops, dtype=np.int64)
     loops = list(dict.fromkeys((HERE, *behind.values())))
     loop[list(behind)] = [loops.index(one) for one in behind.values()]
     return loops, loop
@@ -282,11 +284,7 @@ def _maker(kind: str) -> int:
 
 
 def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
-    """The rows as columns.
-
-    Sums behind a loop are on a TPU of what it carries, else of what the op makes.
-    """
-    widened = listing.fusion.policy.around
+    """The rows as columns."""
     passes = passes_over_sums(listing.program, listing.fusion)
     rows = partials.rows
     results = [row.results for row in rows]
@@ -310,7 +308,7 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
         added_to=ints([row.before for row in rows]),
         batch=ints([row.batch for row in rows]),
         loop_trips=floats([row.behind[0] for row in rows]),
-        loop_width=floats([row.behind[1] if widened else 1.0 for row in rows]),
+        loop_width=floats([row.behind[1] for row in rows]),
         passes=_mean_passes(partials, passes),
     )
 

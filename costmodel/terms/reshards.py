@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints, Program
 from toast.analysis.types import itemsize
+from toast.costmodel.compilers.rules import Bf16NarrowingRules
 from toast.costmodel.program.arrays import floats, ints, starts
 from toast.costmodel.program.buffers import carried_constants
 from toast.costmodel.program.dataflow import Bools
@@ -156,7 +157,7 @@ def reduced(function: np.ufunc, column: NDArray[Any], starts: Ints) -> NDArray[A
 class Widths:
     """In what width values travel to each of their targets."""
 
-    def __init__(self, program: Program, wanted: Edges) -> None:
+    def __init__(self, program: Program, wanted: Edges, rules: Bf16NarrowingRules) -> None:
         wide = np.array([dtype == "f32" for dtype in program.dtypes], dtype=np.bool_)
         single = wide[program.value_type[wanted.value]]
         user = program.use_op[wanted.uses]
@@ -164,6 +165,7 @@ class Widths:
             np.logical_and, of_role(program, Role.CONTRACTION)[user], wanted.use_start
         )
         to_narrowed = reduced(np.logical_and, narrowed(program)[user], wanted.use_start)
+        to_narrowed = to_narrowed & rules.narrows_concatenations
         self.narrow: Bools = single & to_products
         """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
         told = np.where(self.narrow, NARROW_WHERE_TOLD, WIDE)
@@ -192,7 +194,7 @@ def reshard_rows(listing: Listing) -> Rows[ReshardRow]:
     Not constants that a loop passes on: these are there in every layout.
     """
     program, layouts, wanted = listing.program, listing.layouts, listing.sent
-    widths = Widths(program, wanted)
+    widths = Widths(program, wanted, listing.fusion.profile.bf16_narrowing)
     given = of_role(program, Role.NOTHING)[program.value_op[wanted.valued]]
     source, row = layouts.value_tensor[wanted.valued], wanted.row
     order = np.lexsort((wanted.tensor, row))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from tests.costmodel.nets import FORWARD, IMAGE, KERNEL, alone, chain
+from tests.costmodel.profiles import TPU
 from tests.laws.states import every_action
 from tests.modules import analysed, argument_group, evaluator_of
 from toast.costmodel.evaluator import Action, Evaluator
@@ -137,8 +138,8 @@ def test_blocks_are_made_of_few_images_with_wide_windows_on_some_chips() -> None
 
 def test_an_image_alone_is_an_image() -> None:
     """One image is no dimension that could be named, and is a batch all the same."""
-    (one,) = images(analysed(chain(1, 32, (64, 64, 64))).program).values()
-    (two,) = images(analysed(chain(2, 32, (64, 64, 64))).program).values()
+    (one,) = images(analysed(chain(1, 32, (64, 64, 64))).program, TPU.layout_assignment).values()
+    (two,) = images(analysed(chain(2, 32, (64, 64, 64))).program, TPU.layout_assignment).values()
     assert one == two
 
 
@@ -152,24 +153,25 @@ def test_an_image_alone_is_an_image() -> None:
 )
 def test_sides_and_windows(form: int, sides: set[tuple[int, int]], window: Window) -> None:
     program = analysed(alone(form, 64, 128, 5)).program
-    ((op, found),) = convolution_sides(program).items()
+    ((op, found),) = convolution_sides(program, TPU.convolution_tiling).items()
     assert {side for side in found if side[1] > 1} == sides
     assert {size for side, size in found if side == BATCH} <= {1}
-    assert windows(program) == {op: window}
+    assert windows(program, TPU.convolution_tiling) == {op: window}
 
 
 @pytest.mark.parametrize("form", [FORWARD, IMAGE, KERNEL])
 def test_strides_change_no_window(form: int) -> None:
-    (plain,) = windows(analysed(alone(form, 64, 128, 3)).program).values()
-    (strided,) = windows(analysed(alone(form, 64, 128, 3, 2)).program).values()
+    (plain,) = windows(analysed(alone(form, 64, 128, 3)).program, TPU.convolution_tiling).values()
+    program = analysed(alone(form, 64, 128, 3, 2)).program
+    (strided,) = windows(program, TPU.convolution_tiling).values()
     assert strided == plain._replace(apart=2 if form == IMAGE else 1)
     assert plain.widest == 3
 
 
 def test_groups_are_taken_to_fill_tiles() -> None:
     program = analysed(alone(FORWARD, 64, 64, 3, 1, 4)).program
-    assert convolution_sides(program) == {}
-    (window,) = windows(program).values()
+    assert convolution_sides(program, TPU.convolution_tiling) == {}
+    (window,) = windows(program, TPU.convolution_tiling).values()
     assert window.widest == 3
     assert convolving(priced(alone(FORWARD, 64, 64, 3, 1, 4))) == pytest.approx(
         priced(alone(FORWARD, 64, 64, 3, 1, 4)).tables.fusions.dot_seconds[0]

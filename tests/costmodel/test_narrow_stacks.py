@@ -13,11 +13,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tests.costmodel.profiles import GPU, TPU, V3
 from tests.costmodel.texts import TPU as V5E
 from tests.costmodel.texts import Priced
 from tests.modules import analysed
 from toast.analysis.program import LOOP_BEGIN
-from toast.costmodel.passes.fusion import EARLY_TPU, GPU, TPU, Policy, fuse
+from toast.costmodel.compilers.profile import CompilerProfile
+from toast.costmodel.passes.fusion import fuse
 from toast.costmodel.program.buffers import carried_constants, loop_slots
 
 LAYERS, ROWS, NARROW, WIDE = 8, 64, 16, 32
@@ -59,7 +61,7 @@ def training(layer: Layer, dtype: Any = jnp.float32) -> bytes:
     return str(jax.jit(step).lower(ws, shape((ROWS, NARROW), dtype)).as_text()).encode()
 
 
-def stacks(data: bytes, policy: Policy = TPU) -> dict[bool, set[tuple[int, ...]]]:
+def stacks(data: bytes, policy: CompilerProfile = TPU) -> dict[bool, set[tuple[int, ...]]]:
     """Shapes of the f32 stacks that begin as constants, by whether they are narrow."""
     program = analysed(data).program
     narrow = fuse(program, policy).narrow
@@ -77,8 +79,8 @@ INPUT, HIDDEN = (LAYERS, ROWS, NARROW), (LAYERS, ROWS, WIDE)
 GRADIENTS = {(LAYERS, NARROW, WIDE), (LAYERS, WIDE, NARROW)}
 
 
-@pytest.mark.parametrize("policy", [TPU, EARLY_TPU])
-def test_what_products_alone_read_is_stacked_in_16_bits(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [TPU, V3])
+def test_what_products_alone_read_is_stacked_in_16_bits(policy: CompilerProfile) -> None:
     """Not the gradients, which the update reads as they are."""
     assert stacks(training(relu), policy) == {True: {INPUT, HIDDEN}, False: GRADIENTS}
 

@@ -71,7 +71,7 @@ class Specs:
         self._layouts = evaluator.layouts
         self._listing = evaluator.listing
         self._in_turn = evaluator.tables.chip.sums_in_turn
-        self._flattens = evaluator.fusion.policy.around
+        self._flattens = evaluator.profile.reduce_scatter_creator.flattens_unit_dims
         self._whole = evaluator.tables.mesh.summed_whole
         self._reduced = [items for items, *_ in evaluator.listing.of(PARTIAL_SUMS).rows]
         self._masks = evaluator.masks(state).tolist()
