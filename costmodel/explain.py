@@ -23,7 +23,6 @@ from toast.costmodel.terms.journal import (
     KIND,
     LASTING,
     LATE,
-    MEMORY,
     PLACE,
     ROW,
     SECONDS,
@@ -36,9 +35,9 @@ from toast.costmodel.terms.journal import (
 from toast.costmodel.terms.sources import Runs, Sent, Sources
 from toast.costmodel.terms.tables import TERMS
 
-_COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
-_KERNELS = (Entry.ROOT, Entry.UNFUSED, Entry.LOCAL, Entry.FLOOR)
-_TERM = {entry: term for term in TERMS for entry in term.journal}
+_FUSED = {entry: told for term in TERMS for entry, told in term.fused.items()}
+_SENT = {entry: told for term in TERMS for entry, told in term.sent.items()}
+_STORED = {entry: told for term in TERMS for entry, told in term.stored.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +146,7 @@ class _Explainer:
     def run(self) -> Explanation:
         timeline = self._timeline()
         position = int(np.argmax(timeline))
-        memory = self._of(MEMORY)
+        memory = self._of(tuple(_STORED))
         now = (memory[:, KIND] <= position) & (memory[:, DETAIL] >= position)
         there = self._all_held(memory[now])
         on_chip = self._on_chip(
@@ -156,8 +155,8 @@ class _Explainer:
         )
         return Explanation(
             cost=self._cost,
-            kernels=tuple(self._kernel(row) for row in self._of(_KERNELS)),
-            collectives=tuple(self._collective(row) for row in self._of(_COLLECTIVES)),
+            kernels=tuple(self._kernel(row) for row in self._of(tuple(_FUSED))),
+            collectives=tuple(self._collective(row) for row in self._of(tuple(_SENT))),
             all_held=lambda: self._all_held(memory),
             alive=tuple(
                 sorted(
@@ -196,9 +195,7 @@ class _Explainer:
 
     def _running(self, table: Entry, row: int, place: int) -> Runs:
         """The ops behind each of the equal fusions of a row, and how often they run."""
-        fused = _TERM[table].fused
-        assert fused is not None
-        return fused(self._sources, table, row, place)
+        return _FUSED[table](self._sources, row, place)
 
     def _collective(self, row: Floats) -> CollectiveTime:
         why, number, place = Entry(int(row[TABLE])), int(row[ROW]), int(row[PLACE])
@@ -215,15 +212,11 @@ class _Explainer:
 
     def _communicating(self, why: Entry, row: int, place: int) -> list[Sent]:
         """The value and the ops behind each of the equal collectives of a row."""
-        sent = _TERM[why].sent
-        assert sent is not None
-        return sent(self._sources, row, place)
+        return _SENT[why](self._sources, row, place)
 
     def _held(self, row: Sequence[float]) -> list[Held]:
         why = Entry(int(row[TABLE]))
-        stored = _TERM[why].stored
-        assert stored is not None
-        tensor, values, uses = stored(self._sources, why, int(row[ROW]))
+        tensor, values, uses = _STORED[why](self._sources, int(row[ROW]))
         return [
             Held(
                 value=value,
@@ -253,7 +246,7 @@ class _Explainer:
 
     def _timeline(self) -> Floats:
         """Bytes at each position, from the journal."""
-        memory = self._journal[np.isin(self._journal[:, TABLE], MEMORY)]
+        memory = self._journal[np.isin(self._journal[:, TABLE], tuple(_STORED))]
         late = memory[:, STAY] == LATE
         short, lasting = (self._alive(memory[memory[:, STAY] == stay]) for stay in (BRIEF, LASTING))
         there = self._alive(memory[~late]) - self._on_chip(short, lasting)

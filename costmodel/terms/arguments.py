@@ -61,7 +61,7 @@ def _values(sources: Sources) -> list[list[int]]:
     return list(found.values())
 
 
-def _stored(sources: Sources, _entry: Entry, row: int) -> Stored:
+def _stored(sources: Sources, row: int) -> Stored:
     """The arguments of a tensor."""
     values = sources.once("arguments", lambda: _values(sources))[row]
     return Stored(tensor=int(sources.tables.arguments.tensor[row]), values=values)
@@ -80,8 +80,7 @@ ARGUMENTS = Term(
     list_rows=argument_rows,
     columns=argument_columns,
     rows=lambda arguments: len(arguments.tensor),
-    journal=(Entry.BASE,),
     entries=lambda arguments: len(arguments.tensor),
-    stored=_stored,
+    stored={Entry.BASE: _stored},
     bound=_bound,
 )

@@ -447,7 +447,7 @@ def fusion_dependencies(fusions: Fusions, reach: Reach) -> Pairs:
     )
 
 
-def _fused(sources: Sources, _entry: Entry, row: int, _place: int) -> Runs:
+def _fused(sources: Sources, row: int, _place: int) -> Runs:
     """The ops of each fusion of a row, contractions first."""
     rows = sources.once("fusions", lambda: sources.listing.of(FUSIONS).grouped())
     fusions, (numbers, runs) = sources.listing.fusion.kernels, rows[row]
@@ -505,8 +505,7 @@ FUSIONS = Term(
     rows=lambda fusions: len(fusions.weight),
     dependencies=fusion_dependencies,
     scratch=fusion_scratch,
-    journal=(Entry.ROOT,),
     entries=lambda fusions: len(fusions.weight),
-    fused=_fused,
+    fused={Entry.ROOT: _fused},
     bound=_bound,
 )

@@ -115,8 +115,7 @@ HALOS = Term(
     rows=lambda halos: len(halos.weight),
     dependencies=halo_dependencies,
     scratch=halo_scratch,
-    journal=(Entry.HALO,),
     entries=lambda halos: len(halos.weight),
-    sent=_sent,
+    sent={Entry.HALO: _sent},
     bound=_bound,
 )

@@ -76,7 +76,7 @@ def live_range_dependencies(ranges: LiveRangeColumns, reach: Reach) -> Pairs:
     return np.concatenate([own, through(gradient, reach.terms["deferred"])])
 
 
-def _stored(sources: Sources, _entry: Entry, row: int) -> Stored:
+def _stored(sources: Sources, row: int) -> Stored:
     """The value that stands for a buffer."""
     value = int(sources.listing.of(LIVE_RANGES).value[row])
     return Stored(tensor=int(sources.tables.live_ranges.tensor[row]), values=[value])
@@ -99,9 +99,8 @@ LIVE_RANGES = Term(
     rows=lambda ranges: len(ranges.tensor),
     dependencies=live_range_dependencies,
     scratch=live_range_scratch,
-    journal=(Entry.LIVE,),
     entries=lambda ranges: len(ranges.tensor),
-    stored=_stored,
+    stored={Entry.LIVE: _stored},
     begins=lambda ranges: ranges.first,
     bound=_bound,
 )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints
+from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.program.arrays import floats, ints
-from toast.costmodel.program.dataflow import named
+from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.terms.journal import Entry
@@ -39,21 +39,48 @@ def floor_rows(listing: Listing) -> Rows[int]:
     looked up in, sliced or updated in place is left out, as is what a loop carries.
     """
     program, layouts, fusion = listing.program, listing.layouts, listing.fusion
-    use = fusion.kernels.reads
+    read = read_whole(listing)
+    made = np.unique(program.use_value[[result.use for result in program.results]])
+    made = made[fusion.written[made] & ~_updating(program)[program.value_op[made]]]
+    tensor = layouts.value_tensor[np.concatenate([read.value, made])]
+    number, first = distinct_rows(tensor)
+    sources = np.concatenate([read.op, program.value_op[made]])
+    return Rows.of(tensor[first].tolist(), number, np.ones(len(number)), sources)
+
+
+class ReadWhole(NamedTuple):
+    """Arguments that are read whole, and the first op that does."""
+
+    value: Ints
+    op: Ints
+
+
+def read_whole(listing: Listing) -> ReadWhole:
+    """Arguments that some fusion reads whole."""
+    program, use = listing.program, listing.fusion.kernels.reads
     op, value = program.use_op[use], program.use_value[use]
-    nothing = of_role(program, Role.NOTHING)
-    updating = named(program, frozenset(UPDATING)) | nothing
-    part = (updating | named(program, SLICING))[op] & (use == program.op_uses[op])
+    read = np.flatnonzero(arguments_of(program)[value] & ~is_partial(program, use))
+    read = read[np.sort(np.unique(value[read], return_index=True)[1])]
+    return ReadWhole(value=value[read], op=op[read])
+
+
+def arguments_of(program: Program) -> Bools:
+    """For each value whether it is an argument."""
     given = np.zeros(program.values, dtype=np.bool_)
     given[[argument.value for argument in program.arguments]] = True
-    read = np.flatnonzero(given[value] & ~part)
-    read = read[np.sort(np.unique(value[read], return_index=True)[1])]
-    made = np.unique(program.use_value[[result.use for result in program.results]])
-    made = made[fusion.written[made] & ~updating[program.value_op[made]]]
-    tensor = layouts.value_tensor[np.concatenate([value[read], made])]
-    number, first = distinct_rows(tensor)
-    sources = np.concatenate([op[read], program.value_op[made]])
-    return Rows.of(tensor[first].tolist(), number, np.ones(len(number)), sources)
+    return given
+
+
+def is_partial(program: Program, uses: Ints) -> Bools:
+    """Whether each use looks up in what it reads, slices it, updates it or passes it on."""
+    op = program.use_op[uses]
+    looking = _updating(program) | named(program, SLICING)
+    return np.asarray(looking[op] & (uses == program.op_uses[op]))
+
+
+def _updating(program: Program) -> Bools:
+    """Ops that update their first operand in place, or pass it on."""
+    return named(program, frozenset(UPDATING)) | of_role(program, Role.NOTHING)
 
 
 def floor_columns(rows: Rows[int], _listing: Listing) -> Floors:
@@ -61,7 +88,7 @@ def floor_columns(rows: Rows[int], _listing: Listing) -> Floors:
     return Floors(tensor=ints(list(rows)), times=floats(list(rows.values())), counted=True)
 
 
-def _fused(sources: Sources, _entry: Entry, row: int, _place: int) -> Runs:
+def _fused(sources: Sources, row: int, _place: int) -> Runs:
     """The ops that read or write the tensors."""
     rows = sources.once("floors", lambda: list(sources.listing.of(FLOORS).sources.values()))
     return Runs.listed([((op,), runs) for op, runs in rows[row]])
@@ -69,11 +96,10 @@ def _fused(sources: Sources, _entry: Entry, row: int, _place: int) -> Runs:
 
 FLOORS = Term(
     name="floors",
-    kernel="evaluate.price_main_memory",
+    kernel="main_memory.price_main_memory",
     list_rows=floor_rows,
     columns=floor_columns,
     rows=lambda floors: len(floors.tensor),
-    journal=(Entry.FLOOR,),
     entries=lambda floors: len(floors.tensor),
-    fused=_fused,
+    fused={Entry.FLOOR: _fused},
 )

@@ -384,7 +384,7 @@ def ops_of_rows(sources: Sources) -> list[list[tuple[int, float]]]:
     return found
 
 
-def _fused(sources: Sources, _entry: Entry, row: int, _place: int) -> Runs:
+def _fused(sources: Sources, row: int, _place: int) -> Runs:
     """The ops whose results would have been fused."""
     rows = sources.once("partial_sums", lambda: ops_of_rows(sources))
     return Runs.listed([((op,), runs) for op, runs in rows[row]])
@@ -427,9 +427,8 @@ PARTIAL_SUMS = Term(
     rows=lambda sums: len(sums.weight),
     dependencies=partial_sum_dependencies,
     scratch=partial_sum_scratch,
-    journal=(Entry.PARTIAL, Entry.UNFUSED),
     entries=lambda sums: 6 * len(sums.computed),
-    fused=_fused,
-    sent=_sent,
+    fused={Entry.UNFUSED: _fused},
+    sent={Entry.PARTIAL: _sent},
     bound=_bound,
 )

@@ -144,7 +144,7 @@ def _copied(sources: Sources) -> list[tuple[int, tuple[int, ...]]]:
     ]
 
 
-def _stored(sources: Sources, _entry: Entry, row: int) -> Stored:
+def _stored(sources: Sources, row: int) -> Stored:
     """The value of a copy and the uses that it is for."""
     value, uses = sources.once("copies", lambda: _copied(sources))[row]
     return Stored(int(sources.tables.copies.tensor[row]), [value], uses)
@@ -158,8 +158,7 @@ COPIES = Term(
     rows=lambda copies: len(copies.kind_source),
     dependencies=copy_dependencies,
     scratch=copy_scratch,
-    journal=(Entry.COPY,),
     entries=lambda copies: len(copies.tensor),
-    stored=_stored,
+    stored={Entry.COPY: _stored},
     begins=lambda copies: copies.first,
 )

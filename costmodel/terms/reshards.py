@@ -245,7 +245,7 @@ def _values(sources: Sources) -> list[list[tuple[int, float]]]:
     return sources.once("reshards", lambda: list(sources.listing.of(RESHARDS).sources.values()))
 
 
-def _fused(sources: Sources, _entry: Entry, row: int, place: int) -> Runs:
+def _fused(sources: Sources, row: int, place: int) -> Runs:
     """The ops that need a value rounded, or put in place."""
     reshards = sources.tables.reshards
     target = int(reshards.target[reshards.target_start[row] + place])
@@ -300,9 +300,8 @@ RESHARDS = Term(
     rows=lambda reshards: len(reshards.weight),
     dependencies=reshard_dependencies,
     scratch=reshard_scratch,
-    journal=(Entry.EDGE, Entry.LOCAL),
     entries=lambda reshards: 7 * len(reshards.target),
-    fused=_fused,
-    sent=_sent,
+    fused={Entry.LOCAL: _fused},
+    sent={Entry.EDGE: _sent},
     bound=_bound,
 )

@@ -70,7 +70,8 @@ SLICING = frozenset(
 CUTTING = frozenset({"stablehlo.dynamic_slice", "stablehlo.slice"})
 """Ops that cut a part out of what they read."""
 CONCATENATE = "stablehlo.concatenate"
-UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
+UPDATE_SLICE = "stablehlo.dynamic_update_slice"
+UPDATING = {UPDATE_SLICE: 1, SCATTER: 2}
 
 
 def of_role(program: Program, wanted: Role) -> NDArray[np.bool_]:

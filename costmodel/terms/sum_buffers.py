@@ -117,13 +117,17 @@ def sum_dependencies(sums: SumColumns, reach: Reach) -> Pairs:
     return np.concatenate([own, through(sums.row, reach.terms["partial_sums"])])
 
 
-def _stored(sources: Sources, entry: Entry, row: int) -> Stored:
-    """The first result of an op that sums."""
+def _stored(sources: Sources, row: int) -> Stored:
+    """The first result of an op, as it is before it is summed."""
+    op = int(sources.listing.of(SUMS).op[row])
+    return Stored(int(sources.tables.sums.tensor[row]), [sources.results(op)[0]])
+
+
+def _stored_sum(sources: Sources, row: int) -> Stored:
+    """The first result of an op, as its sums add up to it."""
     sums, rows = sources.tables.sums, sources.tables.partial_sums
-    tensor = int(sums.tensor[row])
-    if entry is Entry.SUMMED:
-        tensor = int(rows.defined[rows.result_start[int(sums.row[row])]])
-    return Stored(tensor, [sources.results(int(sources.listing.of(SUMS).op[row]))[0]])
+    tensor = int(rows.defined[rows.result_start[int(sums.row[row])]])
+    return _stored(sources, row)._replace(tensor=tensor)
 
 
 def _bound(bounds: Bounds) -> None:
@@ -146,9 +150,8 @@ SUMS = Term(
     rows=lambda sums: len(sums.row),
     dependencies=sum_dependencies,
     scratch=sum_scratch,
-    journal=(Entry.SUM, Entry.SUMMED),
     entries=lambda sums: 2 * len(sums.row),
-    stored=_stored,
+    stored={Entry.SUM: _stored, Entry.SUMMED: _stored_sum},
     begins=lambda sums: sums.at,
     bound=_bound,
 )

@@ -31,6 +31,11 @@ from toast.costmodel.terms.sum_buffers import SUMS, SumColumns, SumScratch
 from toast.costmodel.terms.tensors import Tensors, TensorScratch, tensor_scratch
 from toast.costmodel.terms.term import Term
 from toast.costmodel.terms.units import Units, UnitScratch, unit_scratch
+from toast.costmodel.terms.updated_reads import (
+    UPDATED_READS,
+    UpdatedReads,
+    UpdatedReadScratch,
+)
 
 TERMS: tuple[Term[Any, Any], ...] = (
     FUSIONS,
@@ -38,6 +43,7 @@ TERMS: tuple[Term[Any, Any], ...] = (
     RESHARDS,
     HALOS,
     FLOORS,
+    UPDATED_READS,
     ARGUMENTS,
     DEFERRED,
     LIVE_RANGES,
@@ -65,6 +71,7 @@ class Tables(NamedTuple):
     reshards: Reshards
     halos: Halos
     floors: Floors
+    updated_reads: UpdatedReads
     arguments: Arguments
     live_ranges: LiveRangeColumns
     deferred: DeferredColumns
@@ -135,6 +142,7 @@ class Scratch(NamedTuple):
     partial_sums: PartialSumScratch
     reshards: ReshardScratch
     halos: HaloScratch
+    updated_reads: UpdatedReadScratch
     live_ranges: LiveRangeScratch
     copies: CopyScratch
     sums: SumScratch

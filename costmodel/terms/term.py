@@ -7,8 +7,8 @@ made of, and the search's relaxation what they cost at least.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from toast.analysis.program import Ints
@@ -36,9 +36,9 @@ class Term(Generic[R, C]):
     that say which rows are stale: as many as `rows`. `dependencies` are the units that each of them
     depends on. Rows without a scratch are priced every time.
 
-    `journal` are the entries that tell of the rows, and `entries` how many of them one state may
-    have. `fused`, `sent` and `stored` say what a row is made of: ops that run, values that a
-    collective brings to ops, or values in memory.
+    `entries` says how many entries of a journal one state may have. For each kind of entry `fused`,
+    `sent` or `stored` says what a row is made of: ops that run, values that a collective brings to
+    ops, or values in memory.
 
     `begins` are the positions of the schedule where something of the rows comes to be alive.
     `bound` adds to the search's relaxation what the rows cost at least, if that is not nothing.
@@ -51,10 +51,9 @@ class Term(Generic[R, C]):
     rows: Callable[[C], int]
     dependencies: Callable[[C, Reach], Pairs] | None = None
     scratch: Callable[[C, Bools], Any] | None = None
-    journal: tuple[Entry, ...] = ()
     entries: Callable[[C], int] = lambda columns: 0  # noqa: ARG005
-    fused: Callable[[Sources, Entry, int, int], Runs] | None = None
-    sent: Callable[[Sources, int, int], list[Sent]] | None = None
-    stored: Callable[[Sources, Entry, int], Stored] | None = None
+    fused: Mapping[Entry, Callable[[Sources, int, int], Runs]] = field(default_factory=dict)
+    sent: Mapping[Entry, Callable[[Sources, int, int], list[Sent]]] = field(default_factory=dict)
+    stored: Mapping[Entry, Callable[[Sources, int], Stored]] = field(default_factory=dict)
     begins: Callable[[R], Ints] | None = None
     bound: Callable[[Bounds], None] | None = None

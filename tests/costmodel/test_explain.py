@@ -208,17 +208,16 @@ def test_every_row_of_the_tables_says_what_it_is_of(term: Term[Any, Any]) -> Non
     sources, columns = Sources(evaluator.listing, tables), getattr(tables, term.name)
     count = len(tables.copies.tensor) if term.name == "copies" else term.rows(columns)
     for row in range(count):
-        if term.sent is not None:
+        for sent in term.sent.values():
             for place in places(columns, term, row):
-                assert term.sent(sources, row, place)
-        if term.stored is not None:
-            for entry in term.journal:
-                tensor, values, uses = term.stored(sources, entry, row)
-                assert 0 <= tensor < len(evaluator.layouts.tensors)
-                assert values
-                assert {int(program.use_value[use]) for use in uses} <= set(values)
-        if term.fused is not None:
-            runs = term.fused(sources, term.journal[-1], row, 0)
+                assert sent(sources, row, place)
+        for stored in term.stored.values():
+            tensor, values, uses = stored(sources, row)
+            assert 0 <= tensor < len(evaluator.layouts.tensors)
+            assert values
+            assert {int(program.use_value[use]) for use in uses} <= set(values)
+        for fused in term.fused.values():
+            runs = fused(sources, row, 0)
             assert len(runs)
             if term.name in ("fusions", "partial_sums"):
                 assert float(runs.runs.sum()) == columns.weight[row]
@@ -227,9 +226,8 @@ def test_every_row_of_the_tables_says_what_it_is_of(term: Term[Any, Any]) -> Non
 def test_a_copy_is_of_uses_that_want_its_tensor() -> None:
     evaluator = gemma_evaluator()
     sources = Sources(evaluator.listing, evaluator.tables)
-    assert COPIES.stored is not None
     for row in range(len(evaluator.tables.copies.tensor)):
-        tensor, _, uses = COPIES.stored(sources, Entry.COPY, row)
+        tensor, _, uses = COPIES.stored[Entry.COPY](sources, row)
         assert {int(evaluator.layouts.use_tensor[use]) for use in uses} == {tensor}
 
 
