@@ -26,7 +26,8 @@ def updated_bytes(t: Tables, s: Scratch) -> float:
         if s.updated_reads.stale[row]:
             part = 1.0
             if not reads.given[row]:
-                part = streamed(t.chip.on_chip, s.tensors.local[reads.whole[row]])
+                whole = s.tensors.local[reads.whole[row]]
+                part = streamed(t.chip.on_chip, t.chip.streamed_from, whole)
             size = s.tensors.local[reads.tensor[row]]
             s.updated_reads.bytes[row] = reads.weight[row] * part * size
     return total(s.updated_reads.bytes)
