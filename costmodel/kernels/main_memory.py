@@ -25,7 +25,8 @@ def updated_bytes(t: Tables, s: Scratch) -> float:
     for row in range(len(reads.weight)):
         if s.updated_reads.stale[row]:
             fetched, size = reads.fetched[row], s.tensors.local[reads.tensor[row]]
-            again = (1.0 - fetched) * streamed(t.chip.on_chip, s.tensors.local[reads.whole[row]])
+            whole = s.tensors.local[reads.whole[row]]
+            again = (1.0 - fetched) * streamed(t.chip.on_chip, t.chip.streamed_from, whole)
             s.updated_reads.bytes[row] = reads.weight[row] * size * (fetched + again)
     return total(s.updated_reads.bytes)
 
