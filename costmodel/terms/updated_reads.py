@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
 from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.buffers import loop_slots
 from toast.costmodel.program.dataflow import Bools, named
@@ -20,7 +21,7 @@ from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.terms.dependents import Pairs, Reach, paired
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.memory_floor import arguments_of, is_partial, read_whole
-from toast.costmodel.terms.rows import CUTTING, UPDATE_SLICE, Rows
+from toast.costmodel.terms.rows import CUTTING, Rows
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
@@ -68,6 +69,8 @@ def updated_read_rows(listing: Listing) -> Rows[UpdatedReadRow]:
     The buffer began as an argument, or a loop carries it, or it is cut of either. Where the memory
     floor has the argument, to read it once is not counted again.
     """
+    if not listing.fusion.profile.dynamic_update_slice.fetches_buffer:
+        return Rows()
     program, tensors, flow = listing.program, listing.layouts.value_tensor, listing.fusion.flow
     origins, given = _origins(program), arguments_of(program)
     floored = np.zeros(program.values, dtype=np.bool_)

@@ -16,6 +16,7 @@ from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.registry import without
 from toast.costmodel.terms.updated_reads import UPDATED_READS
 
 BATCH, WIDTH, LAYERS = 8, 1024, 4
@@ -130,6 +131,18 @@ def test_a_cache_that_would_fit_on_the_chip_is_fetched_all_the_same() -> None:
     free = Evaluator(evaluator.analysis, evaluator.mesh, DEVICE, floored=False)
     assert free.cost(()).compute < bytes_of(512) / RATE
     assert evaluator.cost(()).compute == pytest.approx(bytes_of(512) / RATE, rel=0.01)
+
+
+def test_the_pass_that_fetches_buffers_can_be_left_out() -> None:
+    evaluator = priced(decode(512))
+    found = Evaluator(
+        evaluator.analysis,
+        evaluator.mesh,
+        DEVICE,
+        profile=without(evaluator.fusion.profile, ["dynamic_update_slice"]),
+    )
+    assert found.cost(()).compute < bytes_of(512) / RATE
+    assert not found.listing.of(UPDATED_READS)
 
 
 def states(evaluator: Evaluator, picks: list[int]) -> tuple[Action, ...]:
