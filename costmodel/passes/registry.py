@@ -124,7 +124,7 @@ PASSES: Mapping[str, Pass] = {
         ),
         Pass(
             name="dynamic_update_slice",
-            models="An update of a part may handle the whole buffer; who reads it behind fetches it.",
+            models="An update of a part may handle the whole buffer; its readers fetch it.",
             file="costmodel/passes/dynamic_update_slice.py",
             off={"passes_over_buffer": False, "fetches_buffer": False},
         ),
