@@ -97,5 +97,5 @@ image-test: setup ## Build the image, start it, ask it for a plan, stop it
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated
 	rm -rf $(VENV) .venv-aot .venv-peer build dist demo-out toast-out *.egg-info .pytest_cache .mypy_cache \
-	  .ruff_cache .hypothesis .import_linter_cache
+	  .ruff_cache .hypothesis .import_linter_cache .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
