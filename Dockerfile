@@ -56,7 +56,7 @@ ENV PATH=/opt/toast/bin:$PATH \
 USER toast
 WORKDIR /home/toast
 # Compile the kernels now; on a processor unlike the builder's they are compiled at first use.
-RUN python -m search.warm
+RUN python -m toast.search.kernel_cache
 
 VOLUME /data
 EXPOSE 8080

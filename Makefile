@@ -38,7 +38,7 @@ demo: setup ## Plan a real training step through the service, run it sharded, pr
 
 .PHONY: test
 test: imports ## Check the direction of imports, then run the tests (PYTEST_ARGS passes more)
-	$(BIN)/python -m search.warm
+	$(BIN)/python -m toast.search.kernel_cache
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: lint

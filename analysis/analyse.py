@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from analysis.conflicts import Conflicts, find_conflicts
-from analysis.groups import Groups, tie
-from analysis.names import Colours, name_colours
-from analysis.program import Program
+from toast.analysis.conflicts import Conflicts, find_conflicts
+from toast.analysis.groups import Groups, tie
+from toast.analysis.names import Colours, name_colours
+from toast.analysis.program import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

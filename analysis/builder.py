@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.program import Argument, Program, Result
-from analysis.rules import Dims, Rule, major
-from analysis.types import TensorType
+from toast.analysis.program import Argument, Program, Result
+from toast.analysis.rules import Dims, Rule, major
+from toast.analysis.types import TensorType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

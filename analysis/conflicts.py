@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.names import Bools, Colours
-from analysis.program import Ints, Program
-from analysis.reach import Reach
-from analysis.unionfind import sided_components
+from toast.analysis.names import Bools, Colours
+from toast.analysis.program import Ints, Program
+from toast.analysis.reach import Reach
+from toast.analysis.unionfind import sided_components
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
-from analysis.hlosharding import Tiles, parse_tiles
+from toast.analysis.hlosharding import Tiles, parse_tiles
 
 SDY, MHLO = "sdy.sharding", "mhlo.sharding"
 CONSTRAINT = "sdy.sharding_constraint"

@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from analysis.errors import UnsupportedModule
+from toast.analysis.errors import UnsupportedModule
 
 _CALL = "func.call"
 _COMPOSITE = "stablehlo.composite"

@@ -17,7 +17,7 @@ from jax.interpreters import mlir as jax_mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from analysis.errors import InvalidModule
+from toast.analysis.errors import InvalidModule
 
 _BYTECODE = b"ML\xefR"
 _VHLO_PRODUCER = b"StableHLO_v"

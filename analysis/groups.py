@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.conflicts import Conflicts
-from analysis.names import Colours
-from analysis.program import ARGUMENT, TRANSFERS, Ints, Program
+from toast.analysis.conflicts import Conflicts
+from toast.analysis.names import Colours
+from toast.analysis.program import ARGUMENT, TRANSFERS, Ints, Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,10 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from analysis.patches import patches_outside
-from analysis.program import FactorKind
-from analysis.rules import Rule, Shape, major
-from analysis.windows import READERS, Window
+from toast.analysis.patches import patches_outside
+from toast.analysis.program import FactorKind
+from toast.analysis.rules import Rule, Shape, major
+from toast.analysis.windows import READERS, Window
 
 WIDEST = 4
 """A slice or pad that moves elements by more than one in this many of the dimension is no strip

@@ -8,14 +8,14 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from analysis import rules
-from analysis.facts import Facts, take_facts
-from analysis.flatten import flatten
-from analysis.forms import Loaded, decode
-from analysis.pauses import collector_paused
-from analysis.program import Program
-from analysis.types import check_static
-from analysis.walk import Walk
+from toast.analysis import rules
+from toast.analysis.facts import Facts, take_facts
+from toast.analysis.flatten import flatten
+from toast.analysis.forms import Loaded, decode
+from toast.analysis.gc_pause import collector_paused
+from toast.analysis.program import Program
+from toast.analysis.types import check_static
+from toast.analysis.walk import Walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

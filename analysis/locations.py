@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from analysis.load import Source
+from toast.analysis.load import Source
 
 _FILE = re.compile(r'"([^"]+)":(\d+):\d+')
 _FRAME = re.compile(r'"([^"]+)"\("[^"]+":\d+')

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.program import TRANSFERS, FactorKind, Ints, Program
-from analysis.unionfind import components
+from toast.analysis.program import TRANSFERS, FactorKind, Ints, Program
+from toast.analysis.unionfind import components
 
 Bools = NDArray[np.bool_]
 

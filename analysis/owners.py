@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.compiled import entry, inner
-from analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Ints, Program
+from toast.analysis.jit import entry, inner
+from toast.analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Ints, Program
 
 Bools = NDArray[np.bool_]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.program import FactorKind
-from analysis.rules import Rule
-from analysis.windows import Windows
+from toast.analysis.program import FactorKind
+from toast.analysis.rules import Rule
+from toast.analysis.windows import Windows
 
 
 def patches_outside(rule: Rule, windows: Windows) -> Rule:

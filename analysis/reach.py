@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.compiled import entry, inner
-from analysis.names import Bools, Colours
-from analysis.program import Ints, Program
+from toast.analysis.jit import entry, inner
+from toast.analysis.names import Bools, Colours
+from toast.analysis.program import Ints, Program
 
 MET = -1
 """In place of how many names a walk goes on from: it has met the other."""

@@ -8,7 +8,7 @@ from typing import Any
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import sdy
 
-from analysis.program import FactorKind
+from toast.analysis.program import FactorKind
 
 RULE = "sdy.sharding_rule"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from analysis.errors import UnsupportedModule
+from toast.analysis.errors import UnsupportedModule
 
 _MANUAL = "sdy.manual_computation"
 _BITS = re.compile(r"(\d+)")

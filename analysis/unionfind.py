@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.compiled import entry, inner
-from analysis.program import Ints
+from toast.analysis.jit import entry, inner
+from toast.analysis.program import Ints
 
 Bools = NDArray[np.bool_]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from analysis.builder import NewOp, ProgramBuilder
-from analysis.halos import with_halos
-from analysis.program import (
+from toast.analysis.builder import NewOp, ProgramBuilder
+from toast.analysis.halos import with_halos
+from toast.analysis.program import (
     ARGUMENT,
     BRANCH_END,
     CASE_END,
@@ -22,10 +22,10 @@ from analysis.program import (
     Program,
     Result,
 )
-from analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
-from analysis.shardcombine import Discoverer
-from analysis.trips import DEFAULT_TRIPS, trip_count
-from analysis.types import TypeReader
+from toast.analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
+from toast.analysis.shardcombine import Discoverer
+from toast.analysis.trips import DEFAULT_TRIPS, trip_count
+from toast.analysis.types import TypeReader
 
 _BRANCHING = frozenset({"stablehlo.case", "stablehlo.if"})
 _CONSTANTS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant", "chlo.constant"})

@@ -37,7 +37,7 @@ def lower(name: str, output: Path) -> Record:
     started = time.perf_counter()
     lowered = step.lower()
     seconds = time.perf_counter() - started
-    from analysis.forms import bytecode
+    from toast.analysis.forms import bytecode
 
     data = bytecode(lowered.compiler_ir("stablehlo"))
     output.write_bytes(data)
@@ -63,7 +63,7 @@ def constants(size: int, output: Path) -> Record:
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import func, stablehlo
 
-    from analysis.forms import bytecode, new_context
+    from toast.analysis.forms import bytecode, new_context
 
     shape = (size // 4 // 1000, 1000)
     with new_context(), ir.Location.unknown():
@@ -87,9 +87,9 @@ def analyse(path: Path) -> Record:
     `kernel` is what the first analysis of a process takes, which loads Numba's compiler and the
     compiled kernels; it is the same for every module.
     """
-    from analysis.analyse import analyse as run
-    from analysis.load import load
-    from analysis.program import PSEUDO
+    from toast.analysis.analyse import analyse as run
+    from toast.analysis.load import load
+    from toast.analysis.program import PSEUDO
 
     base = peak_bytes()
     kernel = _load_kernel()
@@ -115,8 +115,8 @@ def analyse(path: Path) -> Record:
 
 def _load_kernel() -> float:
     """Analyse a program of two ops, which loads the kernels; returns the seconds."""
-    from analysis.analyse import analyse as run
-    from analysis.load import load
+    from toast.analysis.analyse import analyse as run
+    from toast.analysis.load import load
 
     started = time.perf_counter()
     run(load(SMALLEST).program)

@@ -20,27 +20,27 @@ from numba import njit
 from rich.console import Console
 from rich.table import Table
 
-from analysis.analyse import analyse
-from analysis.forms import bytecode
-from analysis.load import load
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator
-from costmodel.kernelchanges import mark_changes
-from costmodel.kernelmemory import peak_bytes
-from costmodel.kernelmoves import edges, halos, partials, unfused_sums
-from costmodel.kernelroots import roots
-from costmodel.kernels import reset
-from costmodel.kerneltogether import spared
-from costmodel.mesh import Mesh
-from costmodel.scratch import Scratch
-from costmodel.tables import Tables
 from examples import gemma
-from search.actions import action_space
-from search.mcts import _Search
-from search.neighbours import Space
-from search.problem import Problem, Settings
-from search.progress import Control
-from search.warm import warm_kernels
+from toast.analysis.analyse import analyse
+from toast.analysis.forms import bytecode
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.kernels.combiner import spared
+from toast.costmodel.kernels.compute import roots
+from toast.costmodel.kernels.evaluate import reset
+from toast.costmodel.kernels.incremental import mark_changes
+from toast.costmodel.kernels.memory import peak_bytes
+from toast.costmodel.kernels.reshard import edges, halos, partials, unfused_sums
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.scratch import Scratch
+from toast.costmodel.tables import Tables
+from toast.search.actions import action_space
+from toast.search.kernel_cache import warm_kernels
+from toast.search.mcts import _Search
+from toast.search.neighbours import Space
+from toast.search.problem import Problem, Settings
+from toast.search.progress import Control
 
 STATES = 4_000
 ROLLOUTS = 120_000

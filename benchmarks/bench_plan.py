@@ -20,11 +20,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from analysis.forms import bytecode
 from examples import gemma
-from search.warm import warm_kernels
-from toast.planning import make_plan
-from toast.request import PlanRequest
+from toast.analysis.forms import bytecode
+from toast.pipeline.plan_module import make_plan
+from toast.request.request import PlanRequest
+from toast.search.kernel_cache import warm_kernels
 
 LAYERS = (2, 6, 18, 36)
 LOADING = ("load.parse", "load.flatten", "load.rules", "load.walk")

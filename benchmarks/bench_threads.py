@@ -17,19 +17,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from analysis.analyse import analyse
-from analysis.forms import bytecode
-from analysis.load import load
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator
-from costmodel.mesh import Mesh
 from examples import gemma, mlp
 from examples.forms import serialize
-from search.actions import action_space
-from search.mcts import search
-from search.problem import Found, Problem, Settings
-from search.progress import Control
-from search.warm import warm_kernels
+from toast.analysis.analyse import analyse
+from toast.analysis.forms import bytecode
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.search.actions import action_space
+from toast.search.kernel_cache import warm_kernels
+from toast.search.mcts import search
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control
 
 MESH, DEVICE = "data=2,model=4", "tpu-v5e"
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from analysis.errors import ToastError
 from benchmarks.accuracy.environment import rerun
+from toast.analysis.errors import ToastError
 
 DOCS = Path(__file__).parents[1] / "docs"
 # Nothing here runs on an accelerator, and looking for one takes seconds.

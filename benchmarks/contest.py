@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.pairwise import iopddl
-from search.pairwise.instance import score
-from search.pairwise.solve import Answer, solve
+from toast.search.pairwise import iopddl
+from toast.search.pairwise.instance import score
+from toast.search.pairwise.solve import Answer, solve
 
 MARGIN = 0.08
 """Part of the contest's time that is not planned with: HiGHS hears the end of it late."""

@@ -25,16 +25,16 @@ import jax
 import jaxlib
 from jaxlib.mlir import ir
 
-from analysis import rules
-from analysis.flatten import flatten
-from analysis.shardcombine import Discoverer
-from analysis.shardcombine.compare import splits
-from analysis.shardcombine.discover import forget
-from analysis.shardcombine.extract import may_run, text_of
 from benchmarks.shardcombine_ops import other_ops
 from benchmarks.shardcombine_reasons import REASONS, reason
 from benchmarks.shardcombine_text import PAGE
 from examples.models import gpt, wideresnet
+from toast.analysis import rules
+from toast.analysis.flatten import flatten
+from toast.analysis.shardcombine import Discoverer
+from toast.analysis.shardcombine.compare import splits
+from toast.analysis.shardcombine.discover import forget
+from toast.analysis.shardcombine.extract import may_run, text_of
 
 _SKIPPED = frozenset({"func.return", "stablehlo.return"})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from analysis.program import FactorKind
-from analysis.rules import Rule
-from analysis.shardcombine.compare import Split, splits
+from toast.analysis.program import FactorKind
+from toast.analysis.rules import Rule
+from toast.analysis.shardcombine.compare import Split, splits
 
 REASONS = {
     "no halo needed": "Shardy calls every dimension under a window a permutation. Where the window "

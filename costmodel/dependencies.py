@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.program import Ints
+from toast.analysis.program import Ints
 
 ROOTS, PARTIALS, EDGES, HALOS, LIVES, KINDS, SUMS = range(7)
 

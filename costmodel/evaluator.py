@@ -9,14 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.analyse import Analysis
-from analysis.pauses import collector_paused
-from analysis.program import Floats, Ints
-from costmodel.collectives import Kind
-from costmodel.devices import Device
-from costmodel.folding import fold
-from costmodel.fusion import Fusion, fuse, policy_of
-from costmodel.kerneljournal import (
+from toast.analysis.analyse import Analysis
+from toast.analysis.gc_pause import collector_paused
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.hardware.devices import Device
+from toast.costmodel.kernels.evaluate import evaluate, evaluate_many, step_seconds
+from toast.costmodel.kernels.journal import (
     COUNT,
     DETAIL,
     KIND,
@@ -25,13 +23,15 @@ from costmodel.kerneljournal import (
     TABLE,
     Entry,
 )
-from costmodel.kernels import evaluate, evaluate_many, step_seconds
-from costmodel.layouts import Layouts, Marks, lay_out, mark
-from costmodel.listing import list_rows
-from costmodel.mesh import Mesh
-from costmodel.pins import NO_PINS, Pins
-from costmodel.scratch import Scratch, entries, new_scratch, positioned
-from costmodel.tables import Tables, build_tables, on_mesh
+from toast.costmodel.listing import list_rows
+from toast.costmodel.network.collectives import Kind
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.fusion import Fusion, fuse, policy_of
+from toast.costmodel.peak_pruning import fold
+from toast.costmodel.program.pins import NO_PINS, Pins
+from toast.costmodel.program.sharding_units import Layouts, Marks, lay_out, mark
+from toast.costmodel.scratch import Scratch, entries, new_scratch, positioned
+from toast.costmodel.tables import Tables, build_tables, on_mesh
 
 PENALTY = 10.0
 """C of the reward where nobody says otherwise: an excess as large as the whole unsharded program

@@ -12,10 +12,9 @@ from typing import Any, overload
 
 import numpy as np
 
-from analysis.program import Floats, Ints
-from costmodel.collectives import Kind
-from costmodel.evaluator import Action, Cost, Evaluator, Refinement
-from costmodel.kerneljournal import (
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.evaluator import Action, Cost, Evaluator, Refinement
+from toast.costmodel.kernels.journal import (
     BRIEF,
     COUNT,
     DETAIL,
@@ -32,8 +31,9 @@ from costmodel.kerneljournal import (
     Bound,
     Entry,
 )
-from costmodel.kernelmemory import lasting_share
-from costmodel.origins import Origins, trace
+from toast.costmodel.kernels.memory import lasting_share
+from toast.costmodel.network.collectives import Kind
+from toast.costmodel.origins import Origins, trace
 
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
 _KERNELS = (Entry.ROOT, Entry.UNFUSED, Entry.LOCAL, Entry.FLOOR)

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.program import Floats, Program
-from costmodel.devices import Device
-from costmodel.edges import Edges, Widths, edge_rows, edges
-from costmodel.floors import floor_rows
-from costmodel.flops import contraction_seconds
-from costmodel.fusion import Fusion
-from costmodel.layouts import Layouts
-from costmodel.liveness import Intervals, live_intervals
-from costmodel.partialrows import Partials, partial_rows
-from costmodel.rootrows import RootRow, root_rows
-from costmodel.rows import EdgeRow, HaloRow, Rows, halo_rows, passes
-from costmodel.turned import turning
-from costmodel.twins import twins
+from toast.analysis.program import Floats, Program
+from toast.costmodel.hardware.devices import Device
+from toast.costmodel.passes.cse import twins
+from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.layout_assignment import turning
+from toast.costmodel.program.contractions import contraction_seconds
+from toast.costmodel.program.sharding_units import Layouts
+from toast.costmodel.terms.buffer_assignment import Intervals, live_intervals
+from toast.costmodel.terms.fusion_rows import RootRow, root_rows
+from toast.costmodel.terms.memory_floor import floor_rows
+from toast.costmodel.terms.partial_sum_rows import Partials, partial_rows
+from toast.costmodel.terms.reshard_rows import Edges, Widths, edge_rows, edges
+from toast.costmodel.terms.rows import EdgeRow, HaloRow, Rows, halo_rows, passes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

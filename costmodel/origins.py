@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from analysis.program import Floats, Ints, Program
-from costmodel.layouts import Layouts
-from costmodel.listing import Listing
-from costmodel.rows import Row, Source
+from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.listing import Listing
+from toast.costmodel.program.sharding_units import Layouts
+from toast.costmodel.terms.rows import Row, Source
 
 Sources = list[list[Source]]
 """For each row of a table what it is made of, and its part of the row's weight."""

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.program import Floats, Ints
-from costmodel.kerneljournal import COLUMNS, DETAIL, KIND, MEMORY, PLACES, TABLE
-from costmodel.tables import Tables
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.kernels.journal import COLUMNS, DETAIL, KIND, MEMORY, PLACES, TABLE
+from toast.costmodel.tables import Tables
 
 LINE = 256
 """Bytes after a short array that stay unused: processors fetch lines of 64 or 128 in pairs."""

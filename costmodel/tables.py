@@ -12,23 +12,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.analyse import Analysis
-from analysis.pauses import collector_paused
-from analysis.program import Floats, Ints
-from costmodel.chiptables import chip_columns
-from costmodel.collectives import collective_tables
-from costmodel.columns import flat, floats, ints, starts
-from costmodel.dependencies import dependency_columns
-from costmodel.devices import Device
-from costmodel.fusion import policy_of
-from costmodel.images import Image, Shape, image_rows, images
-from costmodel.layouts import Layouts
-from costmodel.listing import Listing
-from costmodel.memorytables import memory_columns
-from costmodel.mesh import Mesh
-from costmodel.partialtables import partial_columns
-from costmodel.roottables import root_columns
-from costmodel.rows import EdgeRow, HaloRow, Rows
+from toast.analysis.analyse import Analysis
+from toast.analysis.gc_pause import collector_paused
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.dependencies import dependency_columns
+from toast.costmodel.hardware.devices import Device
+from toast.costmodel.listing import Listing
+from toast.costmodel.network.collectives import collective_tables
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.fusion import policy_of
+from toast.costmodel.passes.space_to_batch import Image, Shape, image_rows, images
+from toast.costmodel.program.arrays import flat, floats, ints, starts
+from toast.costmodel.program.sharding_units import Layouts
+from toast.costmodel.terms.chip_columns import chip_columns
+from toast.costmodel.terms.fusion_columns import root_columns
+from toast.costmodel.terms.live_range_columns import memory_columns
+from toast.costmodel.terms.partial_sum_columns import partial_columns
+from toast.costmodel.terms.rows import EdgeRow, HaloRow, Rows
 
 
 class Tables(NamedTuple):

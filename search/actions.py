@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 
-from analysis.analyse import Analysis
-from costmodel.evaluator import Action, Evaluator
+from toast.analysis.analyse import Analysis
+from toast.costmodel.evaluator import Action, Evaluator
 
 PRUNE_BELOW = 10
 """Actions that touch fewer distinct dimensions than this are left out of large programs."""

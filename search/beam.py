@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from costmodel.evaluator import State
-from search.problem import Found, Problem, Settings, chunks
-from search.progress import Control
-from search.simple import report
+from toast.costmodel.evaluator import State
+from toast.search.greedy_and_random import report
+from toast.search.problem import Found, Problem, Settings, chunks
+from toast.search.progress import Control
 
 PATIENCE = 2
 """Steps without a better state before the search ends: two decisions may pay only together."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from search.closest import PENALTY, as_close
-from search.front import Point, thinned
-from search.polish import MIN_GAIN, polish
-from search.problem import Found, Problem
-from search.progress import Control
+from toast.search.infeasible import PENALTY, as_close
+from toast.search.local_search import MIN_GAIN, polish
+from toast.search.pareto import Point, thinned
+from toast.search.problem import Found, Problem
+from toast.search.progress import Control
 
 SHARE = 0.1
 """States priced for the front, as a part of those that the search has priced."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from costmodel.evaluator import State
-from search.pairwise.solve import Answer
-from search.polish import polish
-from search.problem import Found, Problem, Settings
-from search.progress import Control
-from search.proof import bound, relax
-from search.simple import greedy
+from toast.costmodel.evaluator import State
+from toast.search.greedy_and_random import greedy
+from toast.search.local_search import polish
+from toast.search.pairwise.solve import Answer
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control
+from toast.search.proof import bound, relax
 
 
 def ilp(problem: Problem, settings: Settings, control: Control) -> Found:

@@ -11,17 +11,17 @@ from itertools import repeat
 
 import numpy as np
 
-from analysis.program import Floats, Ints
-from costmodel.evaluator import State
-from costmodel.scratch import Scratch, apart
-from search.beam import beam_over
-from search.forced import forced
-from search.front import new_bands
-from search.polish import MAX_EVALUATIONS, Polished, polish, worth
-from search.problem import Found, Problem, Settings, chunks
-from search.progress import Control, Progress
-from search.tied import moves, over_all_axes
-from search.tree import MAX_DEPTH, SELECTIONS, SHAPINGS, TINY, Agent, Rules, Tree, grow
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.evaluator import State
+from toast.costmodel.scratch import Scratch, apart
+from toast.search.beam import beam_over
+from toast.search.local_search import MAX_EVALUATIONS, Polished, polish, worth
+from toast.search.pareto import new_bands
+from toast.search.perturbation import forced
+from toast.search.problem import Found, Problem, Settings, chunks
+from toast.search.progress import Control, Progress
+from toast.search.symmetric_groups import moves, over_all_axes
+from toast.search.tree import MAX_DEPTH, SELECTIONS, SHAPINGS, TINY, Agent, Rules, Tree, grow
 
 CHUNK = 32
 """Rollouts between two looks at the clock: some milliseconds, and fewer where they take longer."""

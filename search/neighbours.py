@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, pairwise
 
-from costmodel.evaluator import Action, State
-from search.problem import Problem
-from search.tied import classes
-from search.tree import MAX_DEPTH
+from toast.costmodel.evaluator import Action, State
+from toast.search.problem import Problem
+from toast.search.symmetric_groups import classes
+from toast.search.tree import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from search.beam import beam
-from search.ilp import ilp
-from search.mcts import search
-from search.problem import Found, Problem, Settings
-from search.progress import Control
-from search.simple import greedy, random_search
+from toast.search.beam import beam
+from toast.search.greedy_and_random import greedy, random_search
+from toast.search.ilp import ilp
+from toast.search.mcts import search
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control
 
 Planner = Callable[[Problem, Settings, Control], Found]
 

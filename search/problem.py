@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
-from costmodel.evaluator import Action, Cost, Evaluator, Refined, Refinement, Reward, State
-from search.front import Front
+from toast.costmodel.evaluator import Action, Cost, Evaluator, Refined, Refinement, Reward, State
+from toast.search.pareto import Front
 
 CHUNK = 128
 """States that are priced between two looks at the clock."""
@@ -85,7 +85,7 @@ class Found:
     """The best state of a search. `termination` says why it ended.
 
     `bound`, where one is known: no state of the problem has a lower C(s). `relaxation` says how it
-    was computed: `branch and bound` or `linear relaxation` of `search.relaxation`. `refinements`
+    was computed: `branch and bound` or `linear relaxation` of `relaxation`. `refinements`
     are decisions below the colour level that `cost` counts too; with those there is no bound.
     """
 

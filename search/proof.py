@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from search.aside import aside
-from search.pairwise.bound import lower_bounds
-from search.pairwise.solve import Answer, solve
-from search.problem import Found, Problem, Settings
-from search.progress import Control, Progress
-from search.relaxation import Relaxation
+from toast.search.background_task import aside
+from toast.search.pairwise.bound import lower_bounds
+from toast.search.pairwise.solve import Answer, solve
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control, Progress
+from toast.search.relaxation import Relaxation
 
 SAFETY = 1e-6
 """Taken off a bound, relatively: the tolerances of the linear program."""

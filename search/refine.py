@@ -12,16 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodel.evaluator import Refined, Refinement, State
-from costmodel.kerneljournal import PLACE, ROW, SECONDS, SIZE, TABLE, Entry
-from search.aside import aside
-from search.closest import for_the_peak
-from search.places import Thing, Things, marks, places
-from search.polish import MIN_GAIN
-from search.problem import Found, Problem
-from search.progress import Control
-from search.refinements import Refinements
-from search.sides import sides
+from toast.costmodel.evaluator import Refined, Refinement, State
+from toast.costmodel.kernels.journal import PLACE, ROW, SECONDS, SIZE, TABLE, Entry
+from toast.search.background_task import aside
+from toast.search.decision_sites import Thing, Things, marks, places
+from toast.search.infeasible import for_the_peak
+from toast.search.local_search import MIN_GAIN
+from toast.search.problem import Found, Problem
+from toast.search.progress import Control
+from toast.search.refinement_moves import Refinements
+from toast.search.set_resolutions import sides
 
 MAX_PLACES = 64
 MAX_EVALUATIONS = 600

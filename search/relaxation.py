@@ -20,14 +20,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from analysis.program import Floats, Ints
-from costmodel.evaluator import Action, State
-from costmodel.kernelchanges import streamed
-from costmodel.tables import Tables
-from search.kernel_units import halos, reshards
-from search.pairwise.instance import Instance, Piece
-from search.problem import Problem
-from search.units import allowed, decisions, touching, units_of
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.evaluator import Action, State
+from toast.costmodel.kernels.incremental import streamed
+from toast.costmodel.tables import Tables
+from toast.search.pairwise.instance import Instance, Piece
+from toast.search.problem import Problem
+from toast.search.relaxation_kernels import halos, reshards
+from toast.search.units import allowed, decisions, touching, units_of
 
 
 class Relaxation:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.compiled import entry, inner
-from analysis.program import Floats, Ints
-from costmodel.kernels import layout_key, price, reset, shard, step_seconds
-from search.bands import Bands, keep
+from toast.analysis.jit import entry, inner
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.kernels.evaluate import layout_key, price, reset, shard, step_seconds
+from toast.search.peak_buckets import Bands, keep
 
 SELECTIONS = ("puct", "ucb1")
 SHAPINGS = ("log", "inverse")

@@ -1,6 +1,6 @@
 """The strategies of every unit, and which of them a decision on a colour group allows.
 
-A unit is what competes for axes (`costmodel.layouts`): the factors of an op or the dimensions of a
+A unit is what competes for axes (`sharding_units`): the factors of an op or the dimensions of a
 value. Its strategies are all layouts that some state may give it. A decision is (colour group,
 axis): none, or one of the resolutions that the actions have; the first action of a state on that
 pair is meant.
@@ -14,8 +14,8 @@ from itertools import product
 
 import numpy as np
 
-from analysis.program import Floats, Ints
-from costmodel.evaluator import Action, Evaluator
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.evaluator import Action, Evaluator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

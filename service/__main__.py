@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from analysis.errors import ToastError
-from costmodel.units import parse_bytes, parse_seconds
-from service.keys import BadKeys, hashed_line
+from toast.analysis.errors import ToastError
+from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
+from toast.service.keys import BadKeys, hashed_line
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.pop("hash_key"):
             sys.stdout.write(hashed_line(sys.stdin.readline().strip()) + "\n")
             return 0
-        from service.server import StartError, log_to_stderr, serve
+        from toast.service.server import StartError, log_to_stderr, serve
 
         log_to_stderr()
         try:

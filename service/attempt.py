@@ -12,15 +12,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from service import problems
-from service.context import Context
-from service.records import Claim, Job, Result
-from service.states import State
-from service.store import StaleClaim
-from toast import runner
-from toast.outcome import Outcome
-from toast.planfile import Plan
-from toast.request import PlanRequest
+from toast.plans.plan import Plan
+from toast.process import runner
+from toast.process.outcome import Outcome
+from toast.request.request import PlanRequest
+from toast.service import problems
+from toast.service.context import Context
+from toast.service.records import Claim, Job, Result
+from toast.service.states import State
+from toast.service.store import StaleClaim
 
 _log = logging.getLogger("toast.service")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.artifacts import ArtifactStore
-from service.bell import Bell
-from service.metrics import Metrics
-from service.settings import Settings
-from service.store import JobStore
+from toast.service.artifacts import ArtifactStore
+from toast.service.job_notifier import Bell
+from toast.service.metrics import Metrics
+from toast.service.settings import Settings
+from toast.service.store import JobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

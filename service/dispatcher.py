@@ -12,11 +12,11 @@ import logging
 import threading
 import time
 
-from service.attempt import Attempt, Verdict
-from service.context import Context
-from service.records import Claim
-from service.states import State
-from service.store import StaleClaim
+from toast.service.attempt import Attempt, Verdict
+from toast.service.context import Context
+from toast.service.records import Claim
+from toast.service.states import State
+from toast.service.store import StaleClaim
 
 _log = logging.getLogger("toast.service")
 

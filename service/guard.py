@@ -10,10 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from costmodel.units import format_bytes
-from service import problems
-from service.context import Context
-from service.keys import is_loopback
+from toast.costmodel.hardware.quantities import format_bytes
+from toast.service import problems
+from toast.service.context import Context
+from toast.service.keys import is_loopback
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"})
 """What needs no key: the page holds no data, and probes have no keys."""

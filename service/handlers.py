@@ -11,8 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from analysis.errors import InvalidRequest, ToastError
-from service import problems
+from toast.analysis.errors import InvalidRequest, ToastError
+from toast.service import problems
 
 _log = logging.getLogger("toast.service")
 

@@ -1,14 +1,14 @@
 """Errors of the service and their one form on the wire: `application/problem+json` (RFC 9457).
 
-The service's own errors extend the tree of `analysis.errors`, so that one handler, one table of
-codes and one object on a failed job serve both.
+The service's own errors extend the tree of `toast.analysis.errors`, so that one handler, one
+table of codes and one object on a failed job serve both.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from analysis.errors import InvalidRequest, ToastError
+from toast.analysis.errors import InvalidRequest, ToastError
 
 MEDIA_TYPE = "application/problem+json"
 

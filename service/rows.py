@@ -9,9 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.records import Claim, Event, Job, NewJob
-from service.states import CLAIMED, State
-from service.tables import events, jobs
+from toast.service.records import Claim, Event, Job, NewJob
+from toast.service.states import CLAIMED, State
+from toast.service.tables import events, jobs
 
 EventOf = Callable[[Job], tuple[str, dict[str, Any]]]
 """The kind and the data of the event that a change of the job makes."""

@@ -18,16 +18,16 @@ from typing import Any
 
 import uvicorn
 
-from service.app import create_app
-from service.artifacts import ArtifactStore
-from service.bell import Bell
-from service.context import Context
-from service.database import open_database
-from service.dispatcher import Dispatcher
-from service.keys import ENVIRONMENT, is_loopback, read_keys
-from service.metrics import Metrics
-from service.settings import Settings
-from service.sqlstore import SqlJobStore
+from toast.service.app import create_app
+from toast.service.artifacts import ArtifactStore
+from toast.service.context import Context
+from toast.service.database import open_database
+from toast.service.dispatcher import Dispatcher
+from toast.service.job_notifier import Bell
+from toast.service.keys import ENVIRONMENT, is_loopback, read_keys
+from toast.service.metrics import Metrics
+from toast.service.settings import Settings
+from toast.service.sqlstore import SqlJobStore
 
 _log = logging.getLogger("toast.service")
 

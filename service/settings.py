@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psutil
 
-from service.database import sqlite_url
-from service.keys import Keys
+from toast.service.database import sqlite_url
+from toast.service.keys import Keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from service import problems
-from service.database import Database
-from service.records import Claim, Event, Job, NewJob, Result
-from service.rows import (
+from toast.service import problems
+from toast.service.database import Database
+from toast.service.records import Claim, Event, Job, NewJob, Result
+from toast.service.rows import (
     change,
     dumps,
     event_of,
@@ -23,9 +23,9 @@ from service.rows import (
     job_of,
     state_event,
 )
-from service.states import CLAIMED, State
-from service.store import JobStore, StaleClaim
-from service.tables import events, idempotency, jobs, modules
+from toast.service.states import CLAIMED, State
+from toast.service.store import JobStore, StaleClaim
+from toast.service.tables import events, idempotency, jobs, modules
 
 Answer = TypeVar("Answer")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from service.records import Claim, Event, Job, NewJob, Result
-from service.states import State
+from toast.service.records import Claim, Event, Job, NewJob, Result
+from toast.service.states import State
 
 
 class StaleClaim(Exception):

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from analysis.errors import InvalidRequest
-from costmodel import devices
-from costmodel.automesh import meshes
-from costmodel.units import parse_bytes, parse_seconds
-from service.records import Job
-from service.states import State
-from toast.request import PlanRequest
-from toast.settings import agreeing
+from toast.analysis.errors import InvalidRequest
+from toast.costmodel.hardware import devices
+from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
+from toast.costmodel.network.auto_mesh import meshes
+from toast.request.request import PlanRequest
+from toast.request.settings import agreeing
+from toast.service.records import Job
+from toast.service.states import State
 
 PLANNERS = ("mcts", "greedy", "beam", "ilp", "random")
-"""The names of `search.planners.PLANNERS`, which cannot be imported here (it loads the kernels)."""
+"""The names of `toast.search.planners.PLANNERS`, whose import here would load the kernels."""
 
 
 def _bytes(value: Any) -> Any:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 
 from starlette.concurrency import run_in_threadpool
 
-from service.bell import wait_for_ring
-from service.context import Context
-from service.records import Event, Job
+from toast.service.context import Context
+from toast.service.job_notifier import wait_for_ring
+from toast.service.records import Event, Job
 
 KEEP_ALIVE_SECONDS = 15.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from search.warm import warm_kernels
+from toast.search.kernel_cache import warm_kernels
 
 
 @pytest.fixture(scope="session", autouse=True)

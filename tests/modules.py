@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.analyse import Analysis, analyse
-from analysis.load import load
-from analysis.program import Program
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator
-from costmodel.mesh import Mesh
+from toast.analysis.analyse import Analysis, analyse
+from toast.analysis.load import load
+from toast.analysis.program import Program
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
 
 DATA = Path(__file__).parent / "data"
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analysis.errors import (
+    from toast.analysis.errors import (
         EngineCrashed,
         InvalidMesh,
         InvalidModule,
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     )
     from toast.api import plan
     from toast.client import Client
-    from toast.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout
-    from toast.planfile import Plan
-    from toast.request import PlanRequest
+    from toast.plans.plan import Plan
+    from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout
+    from toast.request.request import PlanRequest
     from toast.sharding import autoshard
 
 __all__ = [
@@ -48,11 +48,11 @@ __all__ = [
 
 _HOMES = {
     "Client": "toast.client",
-    "EngineFailed": "toast.outcome",
-    "EngineOutOfMemory": "toast.outcome",
-    "EngineTimeout": "toast.outcome",
-    "Plan": "toast.planfile",
-    "PlanRequest": "toast.request",
+    "EngineFailed": "toast.process.outcome",
+    "EngineOutOfMemory": "toast.process.outcome",
+    "EngineTimeout": "toast.process.outcome",
+    "Plan": "toast.plans.plan",
+    "PlanRequest": "toast.request.request",
     "autoshard": "toast.sharding",
     "plan": "toast.api",
 }
@@ -61,7 +61,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'toast' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "analysis.errors")), name)
+    value = getattr(import_module(_HOMES.get(name, "toast.analysis.errors")), name)
     globals()[name] = value
     return value
 

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.errors import InvalidModule
-from toast.planfile import Plan
-from toast.request import PlanRequest
-from toast.runner import Event, prepare, run
-from toast.settings import make_request
+from toast.analysis.errors import InvalidModule
+from toast.plans.plan import Plan
+from toast.process.runner import Event, prepare, run
+from toast.request.request import PlanRequest
+from toast.request.settings import make_request
 
 if TYPE_CHECKING:
     import jax
 
-    from toast.planning import PlanResult
+    from toast.pipeline.plan_module import PlanResult
 
 
 def plan(  # noqa: PLR0913 - the settings of a job, each by its name
@@ -60,7 +60,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         prove: also compute a lower bound on the cost of every plan, for `gap` of the plan.
         decisions: of one of a plan's `choices`: the plan that they make, without a search.
         refine: lay single values and ops out otherwise than their colours; not with `prove`.
-        on_progress: called in this thread with the fields of `search.progress.Progress`.
+        on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
     what is wrong, and what to do; XLA's aborts end the child process alone.
@@ -91,7 +91,7 @@ def _plan(
     module: bytes, request: PlanRequest, on_progress: Callable[[Event], None] | None
 ) -> PlanResult:
     """Plan in a child process, in a directory of its own."""
-    from toast.planning import PlanResult
+    from toast.pipeline.plan_module import PlanResult
 
     with tempfile.TemporaryDirectory(prefix="toast-") as name:
         directory = Path(name)

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, cast
 
 import httpx2
 
-from analysis.errors import ERRORS, ToastError, from_code
-from toast.planfile import Plan
-from toast.request import PlanRequest
-from toast.settings import make_request
+from toast.analysis.errors import ERRORS, ToastError, from_code
+from toast.plans.plan import Plan
+from toast.request.request import PlanRequest
+from toast.request.settings import make_request
 
 TERMINAL = ("succeeded", "failed", "cancelled")
 RECONNECT_SECONDS = 0.5

@@ -24,16 +24,16 @@ from typing import IO
 
 from rich.console import Console
 
-from analysis.errors import InvalidRequest, ToastError
+from toast.analysis.errors import InvalidRequest, ToastError
 from toast.cli.app import check_output, save
-from toast.cli.submitting import show
+from toast.cli.submit import show
 from toast.cli.terminal import EXIT_BAD_INPUT, EXIT_DIFFERENT, ProgressBar, show_error
 from toast.client import Answer, Client, JobEvent
-from toast.report import make_console, render
-from toast.runner import package_environment, python_module
-from toast.settings import make_request
-from toast.verify import verify
-from toast.verify_report import render_verification
+from toast.plans.report import make_console, render
+from toast.process.runner import package_environment, python_module
+from toast.request.settings import make_request
+from toast.verify.report import render_verification
+from toast.verify.verification import verify
 
 MESH, DEVICE = "data=2,model=4", "tpu-v5e"
 OUTPUT = Path("demo-out")
@@ -84,7 +84,7 @@ def running_service(directory: Path) -> Iterator[str]:
     """The URL of a service that keeps its data in `directory`; it is stopped at the end."""
     flags = ["--host", "127.0.0.1", "--port", "0", "--data", str(directory / "data")]
     log = directory / "service.log"
-    command = [*python_module("service"), *flags]
+    command = [*python_module("toast.service"), *flags]
     with log.open("wb") as errors, running(command, stderr=errors) as process:
         yield _wait_until_ready(process, log)
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from toast.api import plan
-from toast.planfile import Plan
+from toast.plans.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

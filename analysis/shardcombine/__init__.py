@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from analysis.shardcombine.discover import Discoverer, discover, discover_all
+from toast.analysis.shardcombine.discover import Discoverer, discover, discover_all
 
 __all__ = ["Discoverer", "discover", "discover_all"]

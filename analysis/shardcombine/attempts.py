@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from analysis.shardcombine.findings import Finding
-from analysis.shardcombine.opcopy import Shapes
+from toast.analysis.shardcombine.findings import Finding
+from toast.analysis.shardcombine.opcopy import Shapes
 
 Dims = tuple[int, ...]
 """Per operand the dimension that is split, -1 for none."""

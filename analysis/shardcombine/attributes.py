@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from analysis.shardcombine.opcopy import GROUPS, OpCopy, Overrides, Shape, Shapes
+from toast.analysis.shardcombine.opcopy import GROUPS, OpCopy, Overrides, Shape, Shapes
 
 
 def changes(op: OpCopy, operands: Shapes, factor: int = 2) -> Iterator[Overrides]:

@@ -12,7 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from analysis.shardcombine.findings import Discovery, Finding
+from toast.analysis.shardcombine.findings import Discovery, Finding
 
 _HINT_FILES = 8
 

@@ -1,6 +1,6 @@
 """The child: reads one request a line, writes one answer a line, until its input ends.
 
-python -m analysis.shardcombine.child
+python -m toast.analysis.shardcombine.child
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os
 import sys
 from typing import TextIO
 
-from analysis.orphans import end_with_parent
-from analysis.shardcombine.findings import finding_from_json
-from analysis.shardcombine.runner import Request
+from toast.analysis.parent_death import end_with_parent
+from toast.analysis.shardcombine.findings import finding_from_json
+from toast.analysis.shardcombine.runner import Request
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def main() -> int:
 
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Answer every request."""
-    from analysis.shardcombine.inprocess import InProcess
+    from toast.analysis.shardcombine.inprocess import InProcess
 
     runner = InProcess()
     for line in requests:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.shardcombine.findings import Combine, How
-from analysis.shardcombine.numbers import Array, wide
+from toast.analysis.shardcombine.findings import Combine, How
+from toast.analysis.shardcombine.numbers import Array, wide
 
 REDUCES = ("sum", "max", "min", "mean")
 MAX_DROPPED = 3

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.program import FactorKind
-from analysis.rules import Rule, major
+from toast.analysis.program import FactorKind
+from toast.analysis.rules import Rule, major
 
 Place = tuple[int, int]
 """Tensor (operands, then results) and dimension."""

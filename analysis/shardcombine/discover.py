@@ -8,15 +8,15 @@ from types import TracebackType
 
 from jaxlib.mlir import ir
 
-from analysis.rules import Rule
-from analysis.shardcombine.cache import Cache, Missing, default_folder
-from analysis.shardcombine.extract import key_of, may_run, text_of
-from analysis.shardcombine.findings import Discovery
-from analysis.shardcombine.given import given
-from analysis.shardcombine.opcopy import GROUPS
-from analysis.shardcombine.runner import Request, Runner
-from analysis.shardcombine.subprocesses import ChildRunner
-from analysis.shardcombine.torule import rule_of
+from toast.analysis.rules import Rule
+from toast.analysis.shardcombine.cache import Cache, Missing, default_folder
+from toast.analysis.shardcombine.extract import key_of, may_run, text_of
+from toast.analysis.shardcombine.findings import Discovery
+from toast.analysis.shardcombine.given import given
+from toast.analysis.shardcombine.opcopy import GROUPS
+from toast.analysis.shardcombine.runner import Request, Runner
+from toast.analysis.shardcombine.subprocesses import ChildRunner
+from toast.analysis.shardcombine.torule import rule_of
 
 _caches: dict[Path, Cache] = {}
 

@@ -9,7 +9,7 @@ from typing import Any
 import jaxlib
 from jaxlib.mlir import ir
 
-from analysis.shardcombine.numbers import known_dtype
+from toast.analysis.shardcombine.numbers import known_dtype
 
 _VERSION = "1"
 """Part of every key: raise it when the search learns something, and old findings are redone."""

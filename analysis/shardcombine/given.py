@@ -9,7 +9,7 @@ import re
 
 from jaxlib.mlir import ir
 
-from analysis.shardcombine.findings import Combine, Discovery, Finding, How
+from toast.analysis.shardcombine.findings import Combine, Discovery, Finding, How
 
 _RAGGED = "chlo.ragged_dot"
 _LIST = re.compile(r"(\w+) = \[([\d, ]*)\]")

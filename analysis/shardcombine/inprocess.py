@@ -5,12 +5,12 @@ from __future__ import annotations
 from jax.interpreters import mlir
 from jaxlib.mlir import ir
 
-from analysis.shardcombine.findings import Discovery
-from analysis.shardcombine.lab import Lab
-from analysis.shardcombine.opcopy import parse
-from analysis.shardcombine.runner import Request
-from analysis.shardcombine.search import Search
-from analysis.shardcombine.shrink import shrink
+from toast.analysis.shardcombine.findings import Discovery
+from toast.analysis.shardcombine.lab import Lab
+from toast.analysis.shardcombine.opcopy import parse
+from toast.analysis.shardcombine.runner import Request
+from toast.analysis.shardcombine.search import Search
+from toast.analysis.shardcombine.shrink import shrink
 
 
 class InProcess:

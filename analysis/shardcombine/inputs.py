@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.shardcombine.numbers import Array, dtype_of, highest, is_exact, lowest
-from analysis.shardcombine.opcopy import OpCopy
+from toast.analysis.shardcombine.numbers import Array, dtype_of, highest, is_exact, lowest
+from toast.analysis.shardcombine.opcopy import OpCopy
 
 SETS = 3
 """Sets of inputs per op; a combine has to fit all of them."""

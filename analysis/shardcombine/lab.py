@@ -14,10 +14,10 @@ import numpy as np
 from jax._src.lib import xla_client
 from jaxlib.mlir import ir
 
-from analysis.shardcombine import composites
-from analysis.shardcombine.extract import add_copy, finish, place
-from analysis.shardcombine.numbers import Array
-from analysis.shardcombine.opcopy import OpCopy
+from toast.analysis.shardcombine import composites
+from toast.analysis.shardcombine.extract import add_copy, finish, place
+from toast.analysis.shardcombine.numbers import Array
+from toast.analysis.shardcombine.opcopy import OpCopy
 
 _BATCH = 96
 _QUICK: list[tuple[str, bool | int]] = [

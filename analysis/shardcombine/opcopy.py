@@ -14,8 +14,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from analysis.shardcombine import composites
-from analysis.shardcombine.extract import add_copy, finish, place
+from toast.analysis.shardcombine import composites
+from toast.analysis.shardcombine.extract import add_copy, finish, place
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]

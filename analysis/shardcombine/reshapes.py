@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from analysis.shardcombine.opcopy import Shape
+from toast.analysis.shardcombine.opcopy import Shape
 
 _SMALL = (4, 6, 8)
 _WANTED = 4096

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from analysis.shardcombine.findings import Discovery, Finding
+from toast.analysis.shardcombine.findings import Discovery, Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

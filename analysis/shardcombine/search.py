@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from analysis.shardcombine import attempts
-from analysis.shardcombine.attempts import Dim, Dims
-from analysis.shardcombine.attributes import changes
-from analysis.shardcombine.combine import Trial, try_combine
-from analysis.shardcombine.findings import Combine, Discovery, Finding, How
-from analysis.shardcombine.inputs import make_inputs
-from analysis.shardcombine.lab import Lab, Outputs, Run
-from analysis.shardcombine.numbers import Array, tolerance, wide
-from analysis.shardcombine.opcopy import OpCopy, Shapes, guesses
+from toast.analysis.shardcombine import attempts
+from toast.analysis.shardcombine.attempts import Dim, Dims
+from toast.analysis.shardcombine.attributes import changes
+from toast.analysis.shardcombine.combine import Trial, try_combine
+from toast.analysis.shardcombine.findings import Combine, Discovery, Finding, How
+from toast.analysis.shardcombine.inputs import make_inputs
+from toast.analysis.shardcombine.lab import Lab, Outputs, Run
+from toast.analysis.shardcombine.numbers import Array, tolerance, wide
+from toast.analysis.shardcombine.opcopy import OpCopy, Shapes, guesses
 
 MAX_ATTEMPTS = 4000
 NO_HALO = (0, 0)

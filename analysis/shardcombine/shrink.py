@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from analysis.shardcombine import windows
-from analysis.shardcombine.attributes import integer, integers
-from analysis.shardcombine.opcopy import OpCopy, Overrides, Shape, Shapes
-from analysis.shardcombine.reshapes import shrink_reshape
-from analysis.shardcombine.windows import Window
+from toast.analysis.shardcombine import windows
+from toast.analysis.shardcombine.attributes import integer, integers
+from toast.analysis.shardcombine.opcopy import OpCopy, Overrides, Shape, Shapes
+from toast.analysis.shardcombine.reshapes import shrink_reshape
+from toast.analysis.shardcombine.windows import Window
 
 MAX_ELEMENTS = 200_000
 _FIRST = 4

@@ -11,13 +11,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from analysis.orphans import named_parent
-from analysis.shardcombine.findings import Discovery
-from analysis.shardcombine.runner import Request
+from toast.analysis.parent_death import named_parent
+from toast.analysis.shardcombine.findings import Discovery
+from toast.analysis.shardcombine.runner import Request
 
 DEFAULT_SECONDS = 30.0
 _START_SECONDS = 60.0
-_COMMAND = (sys.executable, "-m", "analysis.shardcombine.child")
+_COMMAND = (sys.executable, "-m", "toast.analysis.shardcombine.child")
 
 
 class ChildRunner:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from analysis.program import FactorKind
-from analysis.rules import Dims, Rule, Shape
-from analysis.shardcombine.findings import Discovery, Finding, How
+from toast.analysis.program import FactorKind
+from toast.analysis.rules import Dims, Rule, Shape
+from toast.analysis.shardcombine.findings import Discovery, Finding, How
 
 
 def rule_of(

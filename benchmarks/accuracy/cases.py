@@ -6,19 +6,19 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from analysis.analyse import analyse
-from analysis.forms import decode
-from analysis.load import load
 from benchmarks.accuracy.models import module_of
 from benchmarks.accuracy.plans import state_for
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator, State
-from costmodel.mesh import Mesh
-from search.actions import action_space
-from search.problem import Problem
-from toast.judge import Target
-from toast.specs import Specs
-from toast.writer import write
+from toast.analysis.analyse import analyse
+from toast.analysis.forms import decode
+from toast.analysis.load import load
+from toast.aot import Target
+from toast.costmodel.evaluator import Action, Evaluator, State
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.emit.specs import Specs
+from toast.emit.writer import write
+from toast.search.actions import action_space
+from toast.search.problem import Problem
 
 
 @dataclass(slots=True)

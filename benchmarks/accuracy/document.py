@@ -16,7 +16,7 @@ from benchmarks.accuracy.tables import (
     misses,
     rank_table,
 )
-from costmodel.devices import MARGIN
+from toast.costmodel.hardware.devices import MARGIN
 
 PAGE = f"""\
 # How near the cost model is to the compiler

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.evaluator import State
-from search.planners import PLANNERS
-from search.problem import Problem, Settings
-from search.progress import Control
-from toast.baselines import data_parallel
+from toast.costmodel.evaluator import State
+from toast.plans.baselines import data_parallel
+from toast.search.planners import PLANNERS
+from toast.search.problem import Problem, Settings
+from toast.search.progress import Control
 
 SEARCH_SECONDS = 3.0
 RANDOM_DEPTH = 6

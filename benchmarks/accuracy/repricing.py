@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from analysis.errors import ToastError
 from benchmarks.accuracy.cases import Bench, digest, state_of
 from benchmarks.accuracy.records import Record, read_records, write_records
+from toast.analysis.errors import ToastError
 
 
 def reprice(path: Path, *, check: bool = True) -> tuple[int, int]:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable
 from importlib import metadata
 from pathlib import Path
 
-from analysis.errors import InvalidRequest, ToastError
 from benchmarks.accuracy.cases import Bench, digest, plain
 from benchmarks.accuracy.records import Record, append_record, read_records
 from benchmarks.accuracy.schedule import Case
-from costmodel.mesh import Mesh
-from toast.judge import Target, Verdict, judge
+from toast.analysis.errors import InvalidRequest, ToastError
+from toast.aot import Target, Verdict, judge
+from toast.costmodel.network.mesh import Mesh
 
 BENCHES = 24
 

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.accuracy.records import Record
-from costmodel.collectives import Kind, collective_tables
-from costmodel.devices import Device, find
-from costmodel.mesh import Mesh
-from toast.judge import Collective, Target, Verdict
+from toast.aot import Collective, Target, Verdict
+from toast.costmodel.hardware.devices import Device, find
+from toast.costmodel.network.collectives import Kind, collective_tables
+from toast.costmodel.network.mesh import Mesh
 
 Numbers = NDArray[np.float64]
 QUIET = 65536

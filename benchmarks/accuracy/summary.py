@@ -17,8 +17,8 @@ from benchmarks.accuracy.statistics import (
     wire_error,
     within,
 )
-from costmodel.devices import MARGIN, find
-from toast.judge import Target
+from toast.aot import Target
+from toast.costmodel.hardware.devices import MARGIN, find
 
 T = TypeVar("T")
 NEAR_MEMORY, NEAR_WIRE = 0.15, 0.10

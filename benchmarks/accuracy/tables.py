@@ -15,7 +15,7 @@ from benchmarks.accuracy.statistics import (
     wire_error,
 )
 from benchmarks.accuracy.summary import Fit, Ranks, by, memory, traffic, wire, worst
-from costmodel.devices import MARGIN
+from toast.costmodel.hardware.devices import MARGIN
 
 MISSES = 10
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costmodel.evaluator import Action, Evaluator, State
-from search.problem import Problem
+from toast.costmodel.evaluator import Action, Evaluator, State
+from toast.search.problem import Problem
 
 Choice = tuple[str, int, str]
 """An argument by the end of its name, a dimension of it, and the mesh axis that is to split it."""

@@ -14,18 +14,18 @@ import tempfile
 import time
 from pathlib import Path
 
-from analysis.orphans import named_parent
 from benchmarks.accuracy.environment import ROOT, made
 from benchmarks.accuracy.records import Record
 from benchmarks.accuracy.running import keep_text
 from benchmarks.accuracy.schedule import Case
-from costmodel.mesh import Mesh
-from toast.judge import Memory, Target, Verdict
-from toast.judge.collecting import find_collectives
-from toast.judge.compiling import totals
-from toast.judge.cycles import cycles_by_category
-from toast.judge.dump import DUMP, memory_report
-from toast.judge.hlo import parse
+from toast.analysis.parent_death import named_parent
+from toast.aot import Memory, Target, Verdict
+from toast.aot.collectives import find_collectives
+from toast.aot.compile import totals
+from toast.aot.cycles import cycles_by_category
+from toast.aot.dump import DUMP, memory_report
+from toast.aot.hlo import parse
+from toast.costmodel.network.mesh import Mesh
 
 PLACE = ROOT / ".venv-peer"
 PACKAGE = "jax[tpu]==0.6.0"

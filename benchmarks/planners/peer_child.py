@@ -16,8 +16,8 @@ import jax
 import numpy as np
 from jax.experimental import topologies
 
-from analysis.orphans import end_with_parent
 from benchmarks.planners.models import models
+from toast.analysis.parent_death import end_with_parent
 
 
 def main(directory: Path) -> None:
@@ -67,7 +67,7 @@ def _is_donated(argument: Any) -> bool:
 
 
 def _memory(stats: Any) -> dict[str, Any]:
-    """The fields of `toast.judge.Memory` but for those of the compiler's own report."""
+    """The fields of `toast.aot.Memory` but for those of the compiler's own report."""
     return {
         "argument": stats.argument_size_in_bytes,
         "output": stats.output_size_in_bytes,

@@ -10,7 +10,7 @@ from typing import Literal
 from benchmarks.accuracy.records import Record
 from benchmarks.accuracy.statistics import compiled_seconds
 from benchmarks.planners.cases import MANUAL, OURS, PEERS
-from toast.judge import Target, Verdict
+from toast.aot import Target, Verdict
 
 Kind = Literal["ours", "hand", "peer", "other"]
 EQUAL = 1e-6

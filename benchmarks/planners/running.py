@@ -15,12 +15,12 @@ from benchmarks.planners import peer
 from benchmarks.planners.cases import MANUAL, OURS, PEERS, REFINED
 from benchmarks.planners.layouts import layout
 from benchmarks.planners.models import models
-from costmodel.mesh import Mesh
 from examples.forms import serialize
-from search.warm import warm_kernels
-from toast.judge import Target
-from toast.planning import make_plan
-from toast.request import PlanRequest
+from toast.aot import Target
+from toast.costmodel.network.mesh import Mesh
+from toast.pipeline.plan_module import make_plan
+from toast.request.request import PlanRequest
+from toast.search.kernel_cache import warm_kernels
 
 PLAN_SECONDS = 60.0
 """No other planner searches longer; what it has by then is its plan."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from costmodel.mesh import Mesh
+from toast.costmodel.network.mesh import Mesh
 
 Sweep = Literal["layers", "devices", "sequence", "both"]
 LAYERS = (18, 36, 90, 180)
@@ -49,8 +49,8 @@ class Case:
         """The module, lowered once and kept in `folder`."""
         path = folder / f"{self.module}.mlirbc"
         if not path.exists():
-            from analysis.forms import bytecode
             from examples.models import t2b
+            from toast.analysis.forms import bytecode
 
             config = replace(
                 t2b.MODEL.config("paper", scan=self.scan),

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.forms import bytecode
 from benchmarks.accuracy.records import append_record, read_records
-from costmodel.mesh import Mesh
-from search.warm import warm_kernels
-from toast.judge.compiling import judge
-from toast.judge.target import Target
-from toast.judge.verdict import Verdict
-from toast.planfile import Plan
-from toast.planning import make_plan
-from toast.request import PlanRequest
+from toast.analysis.forms import bytecode
+from toast.aot.compile import judge
+from toast.aot.target import Target
+from toast.aot.verdict import Verdict
+from toast.costmodel.network.mesh import Mesh
+from toast.pipeline.plan_module import make_plan
+from toast.plans.plan import Plan
+from toast.request.request import PlanRequest
+from toast.search.kernel_cache import warm_kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

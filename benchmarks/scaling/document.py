@@ -8,8 +8,8 @@ from pathlib import Path
 from benchmarks.accuracy.records import Record, read_records
 from benchmarks.scaling.plots import draw
 from benchmarks.scaling.stages import GROUPS, parts, total
-from costmodel.mesh import Mesh
-from costmodel.units import format_bytes, format_seconds
+from toast.costmodel.hardware.quantities import format_bytes, format_seconds
+from toast.costmodel.network.mesh import Mesh
 
 FORMS = ("unrolled", "scanned")
 ALLOWED = 1 / 3

@@ -11,11 +11,11 @@ from typing import Any
 
 from benchmarks.accuracy.records import append_record, read_records
 from benchmarks.scaling.cases import Case, cases
-from search.progress import Progress
-from search.warm import warm_kernels
-from toast.planfile import Plan
-from toast.planning import make_plan
-from toast.request import PlanRequest
+from toast.pipeline.plan_module import make_plan
+from toast.plans.plan import Plan
+from toast.request.request import PlanRequest
+from toast.search.kernel_cache import warm_kernels
+from toast.search.progress import Progress
 
 
 def run(

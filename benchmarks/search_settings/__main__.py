@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.command in ("run", "all"):
         from benchmarks.search_settings.running import run
-        from search.warm import warm_kernels
+        from toast.search.kernel_cache import warm_kernels
 
         warm_kernels()
         parts = options.parts.split(",") if options.parts else None

@@ -23,7 +23,7 @@ from benchmarks.search_settings.variants import (
     one_value,
     together,
 )
-from search.problem import Settings
+from toast.search.problem import Settings
 
 KINDS = ("alone", "helped")
 PAGE = f"""\
@@ -31,7 +31,7 @@ PAGE = f"""\
 
 Made by `python -m benchmarks.search_settings all`; every run is a line of
 `benchmarks/search_settings/data/runs.jsonl`. The settings are the fields of
-`search.problem.Settings`.
+`toast.search.problem.Settings`.
 
 Each value of a setting is tried in one base, on models
 of `examples/models` at the paper's sizes with scanned layers, and modules of libraries, on {DEVICE}

@@ -6,14 +6,14 @@ import lzma
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.analyse import analyse
-from analysis.forms import bytecode
-from analysis.load import load
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator
-from costmodel.mesh import Mesh
-from search.actions import action_space
-from search.problem import Problem
+from toast.analysis.analyse import analyse
+from toast.analysis.forms import bytecode
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.search.actions import action_space
+from toast.search.problem import Problem
 
 DEVICE = "tpu-v5e"
 LIBRARIES = Path(__file__).parents[2] / "tests" / "data" / "libraries"

@@ -11,9 +11,9 @@ from typing import Any
 from benchmarks.accuracy.records import append_record, read_records
 from benchmarks.search_settings.problems import CASES, Case, build
 from benchmarks.search_settings.variants import ALONE_EVALUATIONS, Variant, variants
-from search.mcts import search
-from search.problem import Problem
-from search.progress import Control, Progress
+from toast.search.mcts import search
+from toast.search.problem import Problem
+from toast.search.progress import Control, Progress
 
 CHECKPOINTS = (500, 1_000, 2_000, 4_000)
 """Evaluations at which the best cost so far is kept."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from search.problem import Settings
+from toast.search.problem import Settings
 
 ALONE_EVALUATIONS = 4_000
 """Where only the rounds run, each run may price this many states."""

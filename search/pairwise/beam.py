@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.program import Floats, Ints
-from search.pairwise.compact import Compact
+from toast.analysis.program import Floats, Ints
+from toast.search.pairwise.compact import Compact
 
 WIDTH = 64
 

@@ -6,10 +6,10 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
-from search.pairwise.compact import compact
-from search.pairwise.highs import Program
-from search.pairwise.instance import Instance, capped
-from search.pairwise.reduce import Reduced
+from toast.search.pairwise.compact import compact
+from toast.search.pairwise.highs import Program
+from toast.search.pairwise.instance import Instance, capped
+from toast.search.pairwise.reduce import Reduced
 
 BRANCHED, RELAXED = "branch and bound", "linear relaxation"
 

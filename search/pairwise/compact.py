@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.program import Floats, Ints
-from search.pairwise.reduce import Node, Reduced
+from toast.analysis.program import Floats, Ints
+from toast.search.pairwise.reduce import Node, Reduced
 
 
 class Compact(NamedTuple):

@@ -18,8 +18,8 @@ import highspy
 import numpy as np
 from scipy.sparse import csc_matrix
 
-from analysis.program import Floats, Ints
-from search.pairwise.compact import Compact, memory_of, total
+from toast.analysis.program import Floats, Ints
+from toast.search.pairwise.compact import Compact, memory_of, total
 
 BATCH = 24
 """Memory rows added at once, each for another stretch of time that is too full."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.errors import InvalidRequest
-from analysis.program import Floats, Ints
+from toast.analysis.errors import InvalidRequest
+from toast.analysis.program import Floats, Ints
 
 FORBIDDEN = 1e17
 """A cost from here on means that the choice is not allowed."""

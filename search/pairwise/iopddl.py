@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.errors import InvalidRequest
-from search.pairwise.instance import FORBIDDEN, Instance, Piece
+from toast.analysis.errors import InvalidRequest
+from toast.search.pairwise.instance import FORBIDDEN, Instance, Piece
 
 _HINT = "The format is described at https://github.com/google/iopddl."
 _GZIP = b"\x1f\x8b"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.program import Floats, Ints
-from search.pairwise.instance import Instance
+from toast.analysis.program import Floats, Ints
+from toast.search.pairwise.instance import Instance
 
 Flags = NDArray[np.bool_]
 Span = tuple[int, int]

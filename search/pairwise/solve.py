@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.program import Floats, Ints
-from search.pairwise.beam import beam
-from search.pairwise.compact import Compact, compact
-from search.pairwise.highs import Program, Solved
-from search.pairwise.instance import Instance, capped, score
-from search.pairwise.reduce import Reduced
-from search.pairwise.windows import improve
+from toast.analysis.program import Floats, Ints
+from toast.search.pairwise.beam import beam
+from toast.search.pairwise.compact import Compact, compact
+from toast.search.pairwise.highs import Program, Solved
+from toast.search.pairwise.instance import Instance, capped, score
+from toast.search.pairwise.reduce import Reduced
+from toast.search.pairwise.windows import improve
 
 DIRECT = 100_000
 """Edge cells up to which branch and bound takes the whole instance at once."""

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.program import Floats, Ints
-from search.pairwise.compact import Compact, compact, memory_of, total
-from search.pairwise.highs import Program
-from search.pairwise.instance import Instance, Piece, capped, score
-from search.pairwise.reduce import Reduced
+from toast.analysis.program import Floats, Ints
+from toast.search.pairwise.compact import Compact, compact, memory_of, total
+from toast.search.pairwise.highs import Program
+from toast.search.pairwise.instance import Instance, Piece, capped, score
+from toast.search.pairwise.reduce import Reduced
 
 CELLS = 40_000
 """Edge cells in one window to begin with, and at least an eighth of it."""

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from service.records import Job
-from service.routes.shared import (
+from toast.service.records import Job
+from toast.service.routes.shared import (
     MODULE_ANSWER,
     PLAN_ANSWER,
     Caller,
@@ -20,9 +20,9 @@ from service.routes.shared import (
     module_file,
     plan_file,
 )
-from service.states import State
-from service.views import JobPage, JobRequest, JobView, etag, job_path, job_view
-from service.waiting import stream_events, wait_for
+from toast.service.states import State
+from toast.service.views import JobPage, JobRequest, JobView, etag, job_path, job_view
+from toast.service.waiting import stream_events, wait_for
 
 router = APIRouter(prefix="/v1/jobs")
 

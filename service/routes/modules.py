@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from service.routes.shared import Shared, take_module
-from service.views import ModuleView
+from toast.service.routes.shared import Shared, take_module
+from toast.service.views import ModuleView
 
 router = APIRouter()
 

@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from costmodel import devices
-from service import problems
-from service.routes.shared import Shared
-from service.views import DeviceList, DeviceView, NetworkView
+from toast.costmodel.hardware import devices
+from toast.service import problems
+from toast.service.routes.shared import Shared
+from toast.service.views import DeviceList, DeviceView, NetworkView
 
 router = APIRouter()
 

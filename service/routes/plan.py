@@ -11,12 +11,12 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
-from analysis.errors import ToastError
-from service import problems
-from service.context import Context
-from service.dispatcher import Dispatcher
-from service.records import Job
-from service.routes.shared import (
+from toast.analysis.errors import ToastError
+from toast.service import problems
+from toast.service.context import Context
+from toast.service.dispatcher import Dispatcher
+from toast.service.records import Job
+from toast.service.routes.shared import (
     MODULE_ANSWER,
     PLAN_ANSWER,
     Caller,
@@ -28,9 +28,9 @@ from service.routes.shared import (
     plan_file,
     take_module,
 )
-from service.states import State
-from service.views import PlanFields, job_path
-from service.waiting import wait_for
+from toast.service.states import State
+from toast.service.views import PlanFields, job_path
+from toast.service.waiting import wait_for
 
 router = APIRouter()
 

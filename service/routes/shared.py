@@ -11,12 +11,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse
 
-from service import problems
-from service.artifacts import Artifact, Incoming
-from service.context import Context
-from service.dispatcher import Dispatcher
-from service.records import Job, NewJob
-from toast.request import PlanRequest
+from toast.request.request import PlanRequest
+from toast.service import problems
+from toast.service.artifacts import Artifact, Incoming
+from toast.service.context import Context
+from toast.service.dispatcher import Dispatcher
+from toast.service.records import Job, NewJob
 
 _BATCH = 1 << 20
 

@@ -7,13 +7,13 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import _chlo_ops_gen, _stablehlo_ops_gen
 
-from analysis import rules
-from analysis.errors import InvalidModule, UnsupportedModule
-from analysis.forms import decode
-from analysis.load import load
 from tests.analysis.op_modules import ELEMENTWISE
 from tests.analysis.op_modules_special import SHAPED_AT_RUN_TIME, SPECIAL
 from tests.analysis.op_modules_structured import STRUCTURED
+from toast.analysis import rules
+from toast.analysis.errors import InvalidModule, UnsupportedModule
+from toast.analysis.forms import decode
+from toast.analysis.load import load
 
 MODULES = ELEMENTWISE | STRUCTURED | SPECIAL | SHAPED_AT_RUN_TIME
 CONTROL = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return"})

@@ -7,12 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from analysis.analyse import analyse
-from analysis.errors import ToastError, UnsupportedModule
-from analysis.load import load
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator
-from costmodel.mesh import Mesh
 from tests.analysis.op_handling import MODULES, handling, installed_ops
 from tests.analysis.op_modules_special import (
     ASYNC,
@@ -23,8 +17,14 @@ from tests.analysis.op_modules_special import (
     OPAQUE,
     SHARDING_CALL,
 )
-from toast.planning import PlanResult, make_plan
-from toast.request import PlanRequest
+from toast.analysis.analyse import analyse
+from toast.analysis.errors import ToastError, UnsupportedModule
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.pipeline.plan_module import PlanResult, make_plan
+from toast.request.request import PlanRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| `((?:stablehlo|chlo)\.[^`]+)` \| ([^|]+?) \|", re.MULTILINE)

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from analysis.analyse import Analysis, analyse
-from analysis.load import load
-from analysis.program import FactorKind
 from examples import gemma
 from tests.modules import analysed, colours_of, value_named
+from toast.analysis.analyse import Analysis, analyse
+from toast.analysis.load import load
+from toast.analysis.program import FactorKind
 
 
 def lowered(function: object, *shapes: tuple[int, ...]) -> Analysis:

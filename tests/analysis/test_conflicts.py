@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 
-from analysis.names import Colours
-from analysis.program import Ints
-from analysis.reach import Reach
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.modules import analysed
+from toast.analysis.names import Colours
+from toast.analysis.program import Ints
+from toast.analysis.reach import Reach
 
 
 def clashing(names: Ints, colours: Colours) -> list[tuple[int, int]]:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.facts import CONSTRAINT
-from analysis.hlosharding import Tiles, parse_tiles, tile_axes
-from analysis.load import load
+from toast.analysis.facts import CONSTRAINT
+from toast.analysis.hlosharding import Tiles, parse_tiles, tile_axes
+from toast.analysis.load import load
 
 MODULE = b"""
 sdy.mesh @mesh = <["data"=2, "model"=4]>

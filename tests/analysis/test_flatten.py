@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.errors import UnsupportedModule
-from analysis.flatten import flatten
-from analysis.forms import decode
 from tests.modules import program_of
+from toast.analysis.errors import UnsupportedModule
+from toast.analysis.flatten import flatten
+from toast.analysis.forms import decode
 
 NESTED = """
 func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from analysis.errors import InvalidModule
-from analysis.forms import Form, decode, detect, encode
-from analysis.load import load
+from toast.analysis.errors import InvalidModule
+from toast.analysis.forms import Form, decode, detect, encode
+from toast.analysis.load import load
 
 SHAPES = (jax.ShapeDtypeStruct((8, 4), "float32"), {"w": jax.ShapeDtypeStruct((4, 2), "float32")})
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.program import Program
-from costmodel.collectives import Kind
-from costmodel.evaluator import Action
 from tests.modules import analysed, argument_group, colours_of, evaluator_of, text, value_named
-from toast.specs import Specs
+from toast.analysis.program import Program
+from toast.costmodel.evaluator import Action
+from toast.costmodel.network.collectives import Kind
+from toast.emit.specs import Specs
 
 
 def letters(rows: list[list[int]]) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.load import load
-from analysis.program import FactorKind, Program
-from analysis.windows import Window
 from tests.laws.chains import tensor
+from toast.analysis.load import load
+from toast.analysis.program import FactorKind, Program
+from toast.analysis.windows import Window
 
 HALO, PARALLEL, BLOCKED = FactorKind.HALO, FactorKind.PARALLEL, FactorKind.BLOCKED
 MAXIMUM = (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.analyse import Analysis, analyse
-from analysis.forms import Form, detect
-from analysis.load import load
-from analysis.program import Program
 from tests.libraries.corpus import KEPT, SET_GROUPS, kept, moments
 from tests.modules import colours_of
-from toast.planning import make_plan
-from toast.request import PlanRequest
+from toast.analysis.analyse import Analysis, analyse
+from toast.analysis.forms import Form, detect
+from toast.analysis.load import load
+from toast.analysis.program import Program
+from toast.pipeline.plan_module import make_plan
+from toast.request.request import PlanRequest
 
 REQUEST = PlanRequest(mesh="data=2,model=4", device="tpu-v5e", rollouts=500, threads=1)
 LARGEST = 150_000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.load import load
-from analysis.locations import Location, Locations
 from examples import gemma
+from toast.analysis.load import load
+from toast.analysis.locations import Location, Locations
 
 STACK = 'loc("jit(step)/jvp(bsd,dnh->bsnh)/dot_general"(callsite('
 FRAMES = (

@@ -8,21 +8,21 @@ import sys
 
 import pytest
 
-from analysis.orphans import PARENT, named_parent
+from toast.analysis.parent_death import PARENT, named_parent
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kept by the kernel of Linux")
 
 # Both write to the stdout that the test reads: it ends when both have ended.
 PARENT_OF = """
 import os, subprocess, sys
-from analysis.orphans import named_parent
+from toast.analysis.parent_death import named_parent
 named = named_parent() if sys.argv[2] == "named" else {}
 subprocess.run([sys.executable, "-c", sys.argv[1]], env=os.environ | named)
 """
 # Sleeping in C with the interpreter locked: no thread and no handler of Python's can run.
 DEAF = """
 import ctypes, os, signal
-from analysis.orphans import end_with_parent
+from toast.analysis.parent_death import end_with_parent
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 end_with_parent()
 print("started", flush=True)
@@ -31,7 +31,7 @@ print("outlived", flush=True)
 """
 LATE = """
 import os, time
-from analysis.orphans import end_with_parent
+from toast.analysis.parent_death import end_with_parent
 parent = os.getppid()
 print("started", flush=True)
 while os.getppid() == parent:
@@ -64,7 +64,10 @@ def test_who_was_started_by_hand_lives_on(child: str) -> None:
 
 
 def test_the_name_is_not_handed_on() -> None:
-    told = "import os; from analysis.orphans import end_with_parent, PARENT; end_with_parent()"
+    told = (
+        "import os; from toast.analysis.parent_death import end_with_parent, PARENT;"
+        " end_with_parent()"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"{told}; print(PARENT in os.environ)"],
         env=named_parent() | {"PYTHONPATH": ":".join(sys.path)},

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from analysis.analyse import Analysis
-from analysis.program import FactorKind
 from tests.modules import analysed, colours_of, value_named
+from toast.analysis.analyse import Analysis
+from toast.analysis.program import FactorKind
 
 
 def patches(size: int, patch: int) -> Analysis:

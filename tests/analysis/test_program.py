@@ -6,9 +6,9 @@ import math
 
 from hypothesis import given, settings
 
-from analysis.load import load
 from tests.laws.chains import Text
 from tests.laws.programs import programs
+from toast.analysis.load import load
 
 
 @settings(deadline=None, max_examples=30)

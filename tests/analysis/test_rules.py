@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.program import FactorKind
-from analysis.rules import major, minor_factors, own_rule, pointwise
 from tests.modules import program_of
+from toast.analysis.program import FactorKind
+from toast.analysis.rules import major, minor_factors, own_rule, pointwise
 
 
 def test_a_generator_is_parallel_in_every_dimension() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.unionfind import components, sided_components
+from toast.analysis.unionfind import components, sided_components
 
 PAIRS = st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), max_size=30)
 

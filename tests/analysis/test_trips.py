@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from analysis.load import load
-from analysis.program import Program
-from analysis.trips import DEFAULT_TRIPS
+from toast.analysis.load import load
+from toast.analysis.program import Program
+from toast.analysis.trips import DEFAULT_TRIPS
 
 X = jax.ShapeDtypeStruct((4,), "float32")
 

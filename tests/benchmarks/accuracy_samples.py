@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from toast.judge import Collective, Memory, Refusal, Verdict
+from toast.aot import Collective, Memory, Refusal, Verdict
 
 MIB = 2**20
 GIB = 2**30

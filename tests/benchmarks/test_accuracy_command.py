@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import InvalidRequest
 from benchmarks import command as shared
 from benchmarks.accuracy import __main__ as program
 from benchmarks.accuracy import environment
 from benchmarks.accuracy.records import write_records
 from tests.benchmarks.accuracy_samples import record
+from toast.analysis.errors import InvalidRequest
 
 
 @pytest.fixture

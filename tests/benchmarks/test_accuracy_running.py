@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import EngineCrashed, InvalidRequest, ToastError
 from benchmarks.accuracy import running
 from benchmarks.accuracy.cases import Bench
 from benchmarks.accuracy.records import Record, read_records, write_records
 from benchmarks.accuracy.repricing import reprice
 from benchmarks.accuracy.running import hlo_name, run_cases
 from benchmarks.accuracy.schedule import Case
-from costmodel.mesh import Mesh
-from toast.judge import Memory, Target, Verdict
+from toast.analysis.errors import EngineCrashed, InvalidRequest, ToastError
+from toast.aot import Memory, Target, Verdict
+from toast.costmodel.network.mesh import Mesh
 
 PLANS = ("data_parallel", "random-0", "unsharded")
 

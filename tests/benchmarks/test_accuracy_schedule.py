@@ -13,9 +13,9 @@ from benchmarks.accuracy.cases import Bench, plain, state_of
 from benchmarks.accuracy.models import HELD_OUT, KEPT, SIZES, makers, module_of
 from benchmarks.accuracy.plans import NEAR, near_state, near_states, state_for
 from benchmarks.accuracy.schedule import PLANS, TARGETS, Case, all_cases
-from costmodel.evaluator import Action
-from costmodel.mesh import Mesh
-from toast.judge import Target
+from toast.aot import Target
+from toast.costmodel.evaluator import Action
+from toast.costmodel.network.mesh import Mesh
 
 CASES = list(all_cases())
 TUNING = [case for case in CASES if case.model not in HELD_OUT]

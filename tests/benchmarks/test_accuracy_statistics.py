@@ -21,11 +21,11 @@ from benchmarks.accuracy.statistics import (
     wire_error,
     within,
 )
-from costmodel.collectives import Kind, collective_tables
-from costmodel.devices import find
-from costmodel.mesh import Mesh
 from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
-from toast.judge import Collective
+from toast.aot import Collective
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.collectives import Kind, collective_tables
+from toast.costmodel.network.mesh import Mesh
 
 Seconds = st.floats(min_value=1e-6, max_value=1e3)
 Pairs = st.lists(st.tuples(Seconds, Seconds), min_size=1, max_size=12)

@@ -19,8 +19,8 @@ from benchmarks.accuracy.summary import (
     wire,
     worst,
 )
-from costmodel.devices import MARGIN, find
 from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
+from toast.costmodel.hardware.devices import MARGIN, find
 
 USABLE = find("tpu-v5e").usable_bytes
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from analysis.load import load
 from benchmarks import analysis_child
 from benchmarks.analysis_report import growth, table, write_report
 from benchmarks.bench_analysis import ROOT, Records
+from toast.analysis.load import load
 
 
 def row(layers: int, ops: int, seconds: float, **changes: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import bench_threads
-from search.problem import Found
 from tests.modules import DATA, text
+from toast.search.problem import Found
 
 
 def test_modules_are_those_of_the_files() -> None:

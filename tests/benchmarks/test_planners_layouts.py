@@ -12,8 +12,8 @@ from benchmarks.planners.models import models
 from examples import mlp
 from examples.forms import Step, serialize
 from examples.models import gns, itx, t2b, t7b, transformer, unet
-from toast.planfile import Spec
-from toast.specs import Specs
+from toast.emit.specs import Specs
+from toast.plans.plan import Spec
 
 TARGET = "tpu-v5e:2x4"
 WIDE, CUBE = "data=2,model=4", "x=2,y=2,z=2"

@@ -10,8 +10,8 @@ import pytest
 from benchmarks.planners import peer_child
 from benchmarks.planners.models import models
 from examples.models import itx
-from toast.judge import Memory
-from toast.judge.dump import memory_report
+from toast.aot import Memory
+from toast.aot.dump import memory_report
 
 REPORT = "Memory Space: default (color=0)\nTotal bytes: 700\n\nMemory Space: vmem (color=1)\n"
 

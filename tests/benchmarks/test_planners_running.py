@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import EngineCrashed
 from benchmarks import command as shared
 from benchmarks.accuracy import running as compiling
 from benchmarks.accuracy.records import Record, read_records
@@ -20,12 +19,13 @@ from benchmarks.planners import peer, running
 from benchmarks.planners.cases import MESHES, OTHERS, PEERS, Choose
 from benchmarks.planners.models import Model
 from benchmarks.planners.running import PLAN_SECONDS, Limits, by_planner, run_cases
-from costmodel.mesh import Mesh
 from examples import mlp
 from examples.forms import serialize
-from toast.judge import Memory, Target, Verdict
-from toast.planning import PlanResult, make_plan
-from toast.request import PlanRequest
+from toast.analysis.errors import EngineCrashed
+from toast.aot import Memory, Target, Verdict
+from toast.costmodel.network.mesh import Mesh
+from toast.pipeline.plan_module import PlanResult, make_plan
+from toast.request.request import PlanRequest
 
 KNOWN = {
     "small": Model(family="mlp", make=partial(mlp.make_step, mlp.PRESETS["small"]), peer=True),

@@ -17,10 +17,10 @@ from benchmarks.scaling.compiling import PODS
 from benchmarks.scaling.document import growth, write_page
 from benchmarks.scaling.running import Clock
 from benchmarks.scaling.stages import GROUPS, parts, total
-from costmodel.mesh import Mesh
-from search.progress import Progress
 from tests.modules import text
-from toast.judge.target import Target
+from toast.aot.target import Target
+from toast.costmodel.network.mesh import Mesh
+from toast.search.progress import Progress
 
 
 def test_cases_are_different_and_reach_what_is_claimed() -> None:

@@ -28,11 +28,11 @@ from benchmarks.search_settings.variants import (
     together,
     variants,
 )
-from costmodel.evaluator import Evaluator
-from search.actions import action_space
-from search.problem import Problem, Settings
-from search.progress import Progress
 from tests.modules import evaluator_of, text
+from toast.costmodel.evaluator import Evaluator
+from toast.search.actions import action_space
+from toast.search.problem import Problem, Settings
+from toast.search.progress import Progress
 
 
 def problem() -> Problem:

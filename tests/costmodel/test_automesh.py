@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from analysis.errors import InvalidMesh
-from costmodel.automesh import MAX_AXES, MAX_EACH, is_auto, meshes
-from costmodel.devices import catalogue, find
-from costmodel.mesh import Mesh
+from toast.analysis.errors import InvalidMesh
+from toast.costmodel.hardware.devices import catalogue, find
+from toast.costmodel.network.auto_mesh import MAX_AXES, MAX_EACH, is_auto, meshes
+from toast.costmodel.network.mesh import Mesh
 
 
 def sizes(text: str, device: str) -> list[tuple[int, ...]]:

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from costmodel.behindloops import HERE, summed_behind
-from costmodel.explain import explain
-from costmodel.kerneljournal import Entry
 from tests.costmodel.texts import GPU, TPU, Priced
 from tests.modules import analysed
+from toast.costmodel.explain import explain
+from toast.costmodel.kernels.journal import Entry
+from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, summed_behind
 
 RUNS, ROWS, LEFT, RIGHT = 5, 64, 32, 16
 WHOLE = LEFT * RIGHT * 4

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.dependencies import EDGES, LIVES, PARTIALS, ROOTS, dependency_columns
-from costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
-from costmodel.tables import Tables
 from examples import gemma
-from search.actions import action_space
 from tests.costmodel.texts import GPU, TPU, main, maps, product
 from tests.modules import argument_group, evaluator_of
+from toast.costmodel.dependencies import EDGES, LIVES, PARTIALS, ROOTS, dependency_columns
+from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
+from toast.costmodel.tables import Tables
+from toast.search.actions import action_space
 
 DEVICES = (TPU, GPU)
 

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.collectives import CollectiveTables, Kind, collective_tables, wire_factor
-from costmodel.devices import Device, Link, catalogue, find
-from costmodel.mesh import Axis, Mesh
+from toast.costmodel.hardware.devices import Device, Link, catalogue, find
+from toast.costmodel.network.collectives import (
+    CollectiveTables,
+    Kind,
+    collective_tables,
+    wire_factor,
+)
+from toast.costmodel.network.mesh import Axis, Mesh
 
 GATHERING = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.evaluator import Action
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product, sums
+from toast.costmodel.evaluator import Action
 
 X_M, X_K, W_N = (0, 0), (0, 1), (1, 1)
 """Dimensions of the arguments of `y[m, n] = x[m, k] w[k, n]`."""

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from costmodel.evaluator import Action, Evaluator
-from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT
-from costmodel.images import images
-from costmodel.kernelroots import _product as kernel_of_products
-from costmodel.kernelwindows import blocking as kernel_of_blocks
-from costmodel.windows import NO_WINDOW, Window, convolution_sides, windows
 from tests.costmodel.nets import FORWARD, IMAGE, KERNEL, alone, chain
 from tests.laws.states import every_action
 from tests.modules import analysed, argument_group, evaluator_of
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.kernels.compute import _product as kernel_of_products
+from toast.costmodel.kernels.convolution import blocking as kernel_of_blocks
+from toast.costmodel.passes.convolution_tiling import NO_WINDOW, Window, convolution_sides, windows
+from toast.costmodel.passes.space_to_batch import images
+from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT
 
 CYCLES = 1.5e9
 """A v5e's in a second."""

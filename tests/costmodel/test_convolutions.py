@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator, State
-from costmodel.explain import Held, explain
-from costmodel.images import NO_IMAGE, image_rows, images, kernel_gradients
-from costmodel.kerneljournal import Entry
-from costmodel.mesh import Mesh
 from tests.costmodel.nets import step
 from tests.costmodel.test_explain import assert_adds_up
 from tests.laws.states import every_action
 from tests.modules import analysed
+from toast.costmodel.evaluator import Action, Evaluator, State
+from toast.costmodel.explain import Held, explain
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.kernels.journal import Entry
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.space_to_batch import NO_IMAGE, image_rows, images, kernel_gradients
 
 MIB = 2**20
 GRADIENT = (3, 3, 2048, 2048)

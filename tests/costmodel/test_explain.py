@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from costmodel.collectives import Kind
-from costmodel.devices import find
-from costmodel.evaluator import Action, Cost, Evaluator
-from costmodel.explain import Explanation, explain
-from costmodel.kerneljournal import Bound, Entry
-from costmodel.kernels import step_seconds
-from costmodel.mesh import Mesh
-from costmodel.origins import trace
 from tests.costmodel.test_laws import STATES, gemma_evaluator
 from tests.costmodel.texts import Priced, main, maps, moves, product
 from tests.laws.chains import Text
 from tests.laws.programs import picks, programs
 from tests.laws.states import prepared, state_of
 from tests.modules import analysed, argument_group, evaluator_of, text
+from toast.costmodel.evaluator import Action, Cost, Evaluator
+from toast.costmodel.explain import Explanation, explain
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.kernels.evaluate import step_seconds
+from toast.costmodel.kernels.journal import Bound, Entry
+from toast.costmodel.network.collectives import Kind
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.origins import trace
 
 LOOP = b"""
 func.func @main(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<64x64xf32> {

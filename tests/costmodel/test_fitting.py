@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import InvalidRequest
-from costmodel.collectives import Kind
-from costmodel.devices import Device, find
-from costmodel.fitting import Sample, fit_device, measured_link, non_negative, predict
+from toast.analysis.errors import InvalidRequest
+from toast.costmodel.calibration import Sample, fit_device, measured_link, non_negative, predict
+from toast.costmodel.hardware.devices import Device, find
+from toast.costmodel.network.collectives import Kind
 
 KINDS = [kind.name.lower() for kind in Kind]
 

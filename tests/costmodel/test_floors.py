@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.chiptables import FEEDING
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator
-from costmodel.explain import explain
-from costmodel.floors import floor_rows
-from costmodel.mesh import Mesh
 from tests.costmodel.texts import TPU, maps, moves
 from tests.costmodel.texts import main as module
 from tests.modules import analysed, argument_group
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.explain import explain
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.terms.chip_columns import FEEDING
+from toast.costmodel.terms.memory_floor import floor_rows
 
 DEVICE = find(TPU)
 RATE = DEVICE.bandwidth * DEVICE.stream_efficiency

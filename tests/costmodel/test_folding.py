@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.program import Ints
-from costmodel.dependencies import dependency_columns
-from costmodel.evaluator import Action, Evaluator, State
-from costmodel.folding import _halfway, fold, peak_events
-from costmodel.kerneljournal import BRIEF, LASTING
-from costmodel.kernels import evaluate
-from costmodel.scratch import new_scratch
-from costmodel.tables import Tables
 from examples import gemma
 from tests.costmodel.texts import GPU, TPU
 from tests.laws.states import every_action
 from tests.modules import evaluator_of
+from toast.analysis.program import Ints
+from toast.costmodel.dependencies import dependency_columns
+from toast.costmodel.evaluator import Action, Evaluator, State
+from toast.costmodel.kernels.evaluate import evaluate
+from toast.costmodel.kernels.journal import BRIEF, LASTING
+from toast.costmodel.peak_pruning import _halfway, fold, peak_events
+from toast.costmodel.scratch import new_scratch
+from toast.costmodel.tables import Tables
 
 FEW = settings(deadline=None, max_examples=40)
 DEVICES = st.sampled_from([TPU, GPU])

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from analysis.load import load
-from analysis.program import Program
-from costmodel.buffers import Buffers, loop_slots
-from costmodel.fusion import fuse
-from costmodel.roles import Role, role
 from tests.modules import value_named
+from toast.analysis.load import load
+from toast.analysis.program import Program
+from toast.costmodel.passes.fusion import fuse
+from toast.costmodel.program.buffers import Buffers, loop_slots
+from toast.costmodel.program.op_traits import Role, role
 
 
 def lowered(function: object, *shapes: tuple[int, ...]) -> Program:

@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from analysis.load import load
-from analysis.program import Program
-from analysis.types import itemsize
-from costmodel import fusion as fusing
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator
-from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
-from costmodel.flow import flow_of
-from costmodel.fusion import EARLY_TPU, GPU, MAX_SOURCES, TPU, Fusion, Policy, fuse
-from costmodel.liveness import _roots_of_ops
-from costmodel.mesh import Mesh
-from costmodel.roles import CHEAP, EXPENSIVE, LAYOUT, Role, role
 from examples import gemma
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.modules import analysed
+from toast.analysis.load import load
+from toast.analysis.program import Program
+from toast.analysis.types import itemsize
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes import fusion as fusing
+from toast.costmodel.passes.fusion import EARLY_TPU, GPU, MAX_SOURCES, TPU, Fusion, Policy, fuse
+from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
+from toast.costmodel.program.dataflow import flow_of
+from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role, role
+from toast.costmodel.terms.buffer_assignment import _roots_of_ops
 
 POLICIES = (TPU, EARLY_TPU, GPU)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.chiptables import BESIDE, PLACING, ROUNDING, TURNING
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator
-from costmodel.explain import KernelTime, explain
-from costmodel.kerneljournal import Bound
-from costmodel.mesh import Mesh
-from costmodel.rows import passes
 from tests.costmodel.test_turned import ARGUMENTS, GRADIENT, RESULTS, TRANSPOSED, UPDATE, W
 from tests.costmodel.texts import GPU, TPU, main, maps, moves, product, sums
 from tests.modules import analysed, argument_group
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.explain import KernelTime, explain
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.kernels.journal import Bound
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.terms.chip_columns import BESIDE, PLACING, ROUNDING, TURNING
+from toast.costmodel.terms.rows import passes
 
 DEVICE = find(TPU)
 RATE = DEVICE.bandwidth * DEVICE.stream_efficiency

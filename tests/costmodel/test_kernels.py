@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from costmodel.chiptables import LAUNCHED
-from costmodel.collectives import Kind, collective_tables
-from costmodel.devices import find
-from costmodel.evaluator import Action, Cost, Evaluator, Reward
 from tests.modules import argument_group, evaluator_of, text
+from toast.costmodel.evaluator import Action, Cost, Evaluator, Reward
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.collectives import Kind, collective_tables
+from toast.costmodel.terms.chip_columns import LAUNCHED
 
 CPU = find("cpu")
 MLP_FLOPS = 2 * 256 * 32 * 64 + 2 * 256 * 64 * 16

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.evaluator import Action, Evaluator
 from examples import gemma
-from search.actions import action_space
 from tests.modules import evaluator_of
-from toast.specs import Specs
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.emit.specs import Specs
+from toast.search.actions import action_space
 
 
 @cache

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from analysis.analyse import Analysis, analyse
-from analysis.load import load
-from analysis.program import Ints, Program
-from costmodel import layouts as rooms
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator
-from costmodel.explain import explain
-from costmodel.layouts import Layouts, first_alike, lay_out
-from costmodel.mesh import Mesh
-from costmodel.pins import NO_PINS, Pins
-from costmodel.tables import Tables
 from examples import gemma
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.laws.states import single_states
 from tests.modules import text
+from toast.analysis.analyse import Analysis, analyse
+from toast.analysis.load import load
+from toast.analysis.program import Ints, Program
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.explain import explain
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.program import sharding_units as rooms
+from toast.costmodel.program.pins import NO_PINS, Pins
+from toast.costmodel.program.sharding_units import Layouts, first_alike, lay_out
+from toast.costmodel.tables import Tables
 
 
 @cache
@@ -157,6 +157,6 @@ def test_an_evaluator_stays_on_its_mesh_when_another_is_made_of_it() -> None:
 def test_an_explanation_makes_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = Evaluator(layered(), Mesh.parse("data=2,model=4"), find("tpu-v5e"))
     for name in ("edges", "edge_rows", "partial_rows", "root_rows", "halo_rows", "live_intervals"):
-        monkeypatch.delattr(f"costmodel.listing.{name}")
+        monkeypatch.delattr(f"toast.costmodel.listing.{name}")
     state = single_states(evaluator)[0]
     assert explain(evaluator, state).cost == evaluator.cost(state)

@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from analysis.program import LOOP_BEGIN
-from costmodel.buffers import carried_constants, loop_slots
-from costmodel.fusion import EARLY_TPU, GPU, TPU, Policy, fuse
 from tests.costmodel.texts import TPU as V5E
 from tests.costmodel.texts import Priced
 from tests.modules import analysed
+from toast.analysis.program import LOOP_BEGIN
+from toast.costmodel.passes.fusion import EARLY_TPU, GPU, TPU, Policy, fuse
+from toast.costmodel.program.buffers import carried_constants, loop_slots
 
 LAYERS, ROWS, NARROW, WIDE = 8, 64, 16, 32
 

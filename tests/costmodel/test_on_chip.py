@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.chiptables import SMALL, STAYING, TOLD
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator
-from costmodel.explain import explain
-from costmodel.kerneljournal import Entry
-from costmodel.kernelmemory import PARTS, SOON, lasting_share
-from costmodel.mesh import Mesh
 from examples import gemma
-from search.actions import action_space
 from tests.costmodel.test_explain import assert_adds_up
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
 from tests.modules import analysed
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.explain import explain
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.kernels.journal import Entry
+from toast.costmodel.kernels.memory import PARTS, SOON, lasting_share
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.terms.chip_columns import SMALL, STAYING, TOLD
+from toast.search.actions import action_space
 
 SIZES = (0, 2**14, 2**18, 2**25)
 """Bytes for buffers: none, a few small ones, a part of what is alive, all of it."""

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.collectives import Kind
-from costmodel.evaluator import Action
-from costmodel.explain import explain
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, product
+from toast.costmodel.evaluator import Action
+from toast.costmodel.explain import explain
+from toast.costmodel.network.collectives import Kind
 
 ROWS, WIDTH = 64, 32
 X = f"x:{ROWS}x{WIDTH}xf32"

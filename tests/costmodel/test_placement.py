@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import InvalidMesh
-from costmodel.collectives import collective_tables
-from costmodel.devices import catalogue, find
-from costmodel.mesh import Axis, Mesh
-from costmodel.placement import place, places
+from toast.analysis.errors import InvalidMesh
+from toast.costmodel.hardware.devices import catalogue, find
+from toast.costmodel.network.collectives import collective_tables
+from toast.costmodel.network.mesh import Axis, Mesh
+from toast.costmodel.network.placement import place, places
 
 
 def written(mesh: str, device: str) -> list[str]:

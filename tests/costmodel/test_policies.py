@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.program import Program
-from costmodel.devices import catalogue
-from costmodel.fusion import EARLY_TPU, GPU, TPU, Fusion, Policy, fuse, policy_of
 from tests.costmodel.texts import main, maps, moves, product, sums
 from tests.modules import program_of, value_named
+from toast.analysis.program import Program
+from toast.costmodel.hardware.devices import catalogue
+from toast.costmodel.passes.fusion import EARLY_TPU, GPU, TPU, Fusion, Policy, fuse, policy_of
 
 BOTH = pytest.mark.parametrize("policy", [TPU, GPU])
 F, B = "8x8xf32", "8x8xbf16"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import InvalidDevice, UnknownDevice
-from costmodel.devices import Device, catalogue, find, known
-from costmodel.profiles import FLOPS, read_profile, write_profile
-from costmodel.units import format_bytes
 from tests.ground.repository import ROOT
+from toast.analysis.errors import InvalidDevice, UnknownDevice
+from toast.costmodel.hardware.device_files import FLOPS, read_profile, write_profile
+from toast.costmodel.hardware.devices import Device, catalogue, find, known
+from toast.costmodel.hardware.quantities import format_bytes
 
 CHIPS = sorted(catalogue())
 TEXT = write_profile(find("tpu-v5e"))

@@ -6,15 +6,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from analysis.analyse import analyse
-from analysis.load import load
-from analysis.program import Program
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator
-from costmodel.fusion import GPU, TPU, Policy, fuse
-from costmodel.launches import Kernel
-from costmodel.mesh import Mesh
-from costmodel.turned import inside_kernels
+from toast.analysis.analyse import analyse
+from toast.analysis.load import load
+from toast.analysis.program import Program
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.fusion import GPU, TPU, Policy, fuse
+from toast.costmodel.passes.layout_assignment import inside_kernels
+from toast.costmodel.program.launches import Kernel
 
 SCORES = (4, 256, 64), (4, 512, 64)
 

@@ -14,27 +14,27 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from analysis.analyse import analyse
-from analysis.load import load
-from analysis.program import Ints, Program
-from costmodel import layouts as layouts_room
-from costmodel import rootrows as rows_room
-from costmodel.addends import added_up
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator
-from costmodel.explain import explain
-from costmodel.flow import flow_of
-from costmodel.fusion import EARLY_TPU, GPU, TPU, Policy, chain_ends, fuse
-from costmodel.kernelrows import distinct, distinct_rows
-from costmodel.liveness import _handed_over, _spans
-from costmodel.mesh import Mesh
-from costmodel.roles import role
-from costmodel.tables import Tables
 from examples import gemma
 from tests.costmodel import walks
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.laws.states import single_states
+from toast.analysis.analyse import analyse
+from toast.analysis.load import load
+from toast.analysis.program import Ints, Program
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.explain import explain
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.all_reduce_reassociate import added_up
+from toast.costmodel.passes.fusion import EARLY_TPU, GPU, TPU, Policy, chain_ends, fuse
+from toast.costmodel.program import sharding_units as layouts_room
+from toast.costmodel.program.dataflow import flow_of
+from toast.costmodel.program.distinct import distinct, distinct_rows
+from toast.costmodel.program.op_traits import role
+from toast.costmodel.tables import Tables
+from toast.costmodel.terms import fusion_rows as rows_room
+from toast.costmodel.terms.buffer_assignment import _handed_over, _spans
 
 WIDTH = 16
 Weights = list[tuple[jax.Array, jax.Array]]

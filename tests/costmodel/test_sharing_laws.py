@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.program import Program
-from analysis.types import itemsize
-from costmodel.evaluator import Evaluator, State
-from costmodel.kernels import evaluate
-from costmodel.scratch import new_scratch
-from costmodel.tables import Tables
 from examples import gemma
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, product
 from tests.laws.states import every_action
 from tests.modules import evaluator_of
-from toast.specs import Specs
+from toast.analysis.program import Program
+from toast.analysis.types import itemsize
+from toast.costmodel.evaluator import Evaluator, State
+from toast.costmodel.kernels.evaluate import evaluate
+from toast.costmodel.scratch import new_scratch
+from toast.costmodel.tables import Tables
+from toast.emit.specs import Specs
 
 FEW = settings(deadline=None, max_examples=30)
 DEVICES = st.sampled_from([TPU, GPU])

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.buffers import loop_copies
-from costmodel.chiptables import FEEDING, TURNING
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator
-from costmodel.explain import KernelTime, explain
-from costmodel.kernelchanges import streamed
-from costmodel.kerneljournal import Bound
-from costmodel.mesh import Mesh
 from tests.costmodel.texts import GPU, TPU
 from tests.modules import analysed, argument_group
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.explain import KernelTime, explain
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.kernels.incremental import streamed
+from toast.costmodel.kernels.journal import Bound
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.program.buffers import loop_copies
+from toast.costmodel.terms.chip_columns import FEEDING, TURNING
 
 DEVICE = find(TPU)
 RATE = DEVICE.bandwidth * DEVICE.stream_efficiency

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from analysis.analyse import analyse
-from analysis.load import load
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator
-from costmodel.flops import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
-from costmodel.kernelchanges import streamed
-from costmodel.kernelroots import _product as kernel_of_products
-from costmodel.mesh import Mesh
+from toast.analysis.analyse import analyse
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.kernels.compute import _product as kernel_of_products
+from toast.costmodel.kernels.incremental import streamed
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
 
 DEVICE = find("tpu-v5e")
 

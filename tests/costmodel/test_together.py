@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.collectives import Kind
-from costmodel.evaluator import CollectiveCost
-from costmodel.explain import explain
-from costmodel.together import ALONE, sent_together
 from tests.costmodel.texts import GPU, TPU, Dim, Priced, main, maps, product
 from tests.modules import analysed
+from toast.costmodel.evaluator import CollectiveCost
+from toast.costmodel.explain import explain
+from toast.costmodel.network.collectives import Kind
+from toast.costmodel.passes.all_reduce_combiner import ALONE, sent_together
 
 ROWS, WIDTH = 64, 32
 X, Y = f"x:{ROWS}x{WIDTH}xf32", f"y:{ROWS}x{WIDTH}xf32"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.torus import Part, even_shape, fold
+from toast.costmodel.network.torus import Part, even_shape, fold
 
 
 @pytest.mark.parametrize(

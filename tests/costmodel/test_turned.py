@@ -8,18 +8,24 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.program import Program
-from costmodel.evaluator import Evaluator
-from costmodel.explain import explain
-from costmodel.flops import BATCH, Sides
-from costmodel.fusion import Fusion, batch_dims
-from costmodel.kerneljournal import Entry
-from costmodel.roles import Role
-from costmodel.turned import Beside, copied_beside, inside_kernels, turned_arguments, turning
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.modules import evaluator_of, value_named
+from toast.analysis.program import Program
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.explain import explain
+from toast.costmodel.kernels.journal import Entry
+from toast.costmodel.passes.fusion import Fusion, batch_dims
+from toast.costmodel.passes.layout_assignment import (
+    Beside,
+    copied_beside,
+    inside_kernels,
+    turned_arguments,
+    turning,
+)
+from toast.costmodel.program.contractions import BATCH, Sides
+from toast.costmodel.program.op_traits import Role
 
 FEW = settings(deadline=None, max_examples=30)
 
@@ -88,7 +94,7 @@ def test_kernels_of_what_is_turned_are_those_that_a_walk_finds(
     rng = np.random.default_rng(seed)
     values = np.flatnonzero(rng.random(program.values) < 0.5).tolist()
     turned = {value: int(rng.integers(program.ops)) for value in values}
-    with patch("costmodel.turned._turned", lambda *_: turned):
+    with patch("toast.costmodel.passes.layout_assignment._turned", lambda *_: turned):
         assert turning(program, fusion) == walked(program, fusion, turned)
 
 

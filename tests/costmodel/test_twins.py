@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.program import Program
-from costmodel.collectives import Kind
-from costmodel.evaluator import CollectiveCost
-from costmodel.explain import explain
-from costmodel.together import loops
-from costmodel.twins import equal_ops, twins
 from tests.costmodel.texts import GPU, TPU, Dim, Priced, main, maps, moves, product, sums
 from tests.modules import analysed
+from toast.analysis.program import Program
+from toast.costmodel.evaluator import CollectiveCost
+from toast.costmodel.explain import explain
+from toast.costmodel.network.collectives import Kind
+from toast.costmodel.passes.all_reduce_combiner import loops
+from toast.costmodel.passes.cse import equal_ops, twins
 
 ROWS, WIDTH = 64, 32
 SHAPE = f"{ROWS}x{WIDTH}xf32"

@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import InvalidMesh, InvalidRequest
-from costmodel.mesh import Mesh
-from costmodel.units import format_bytes, format_seconds, parse_bytes, parse_seconds
+from toast.analysis.errors import InvalidMesh, InvalidRequest
+from toast.costmodel.hardware.quantities import (
+    format_bytes,
+    format_seconds,
+    parse_bytes,
+    parse_seconds,
+)
+from toast.costmodel.network.mesh import Mesh
 
 
 @pytest.mark.parametrize(

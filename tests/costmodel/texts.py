@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator
-from costmodel.explain import explain
-from costmodel.kerneljournal import Entry
-from costmodel.mesh import Mesh
 from tests.modules import analysed, argument_group
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.explain import explain
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.kernels.journal import Entry
+from toast.costmodel.network.mesh import Mesh
 
 TPU, GPU = "tpu-v5e", "a100-40gb"
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.names import Bools
-from analysis.program import Ints, Program
-from analysis.types import itemsize
-from costmodel.addends import ADD, SCATTER
-from costmodel.fusion import Fusion, Policy
-from costmodel.launches import Kernel
-from costmodel.reductions import LANES, LONGEST_ROW
-from costmodel.roles import LAYOUT, Role, role
+from toast.analysis.names import Bools
+from toast.analysis.program import Ints, Program
+from toast.analysis.types import itemsize
+from toast.costmodel.passes.all_reduce_reassociate import ADD, SCATTER
+from toast.costmodel.passes.fusion import Fusion, Policy
+from toast.costmodel.passes.reduction_fusion import LANES, LONGEST_ROW
+from toast.costmodel.program.launches import Kernel
+from toast.costmodel.program.op_traits import LAYOUT, Role, role
 
 
 class Chains:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.forms import Form, detect
 from examples import forms
 from examples.models import MODELS
 from examples.models.__main__ import main
+from toast.analysis.forms import Form, detect
 
 
 def test_a_model_is_written_by_its_own_process(tmp_path: Path) -> None:

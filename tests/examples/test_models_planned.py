@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.analyse import analyse
-from analysis.forms import detect
-from analysis.load import load
 from examples.forms import serialize
 from examples.models import MODELS
 from tests.examples.variants import FULL, TINY, Variant
-from toast.planfile import Plan
-from toast.planning import make_plan
-from toast.request import PlanRequest
+from toast.analysis.analyse import analyse
+from toast.analysis.forms import detect
+from toast.analysis.load import load
+from toast.pipeline.plan_module import make_plan
+from toast.plans.plan import Plan
+from toast.request.request import PlanRequest
 
 REQUEST = PlanRequest(mesh="data=2,model=4", device="tpu-v5e", rollouts=500, threads=1)
 

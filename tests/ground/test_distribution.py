@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -65,9 +66,9 @@ def test_the_gpu_compiler_goes_with_the_pinned_jax() -> None:
     assert {r.name for r in ours} == {"jax", "jax-cuda12-pjrt", "jax-cuda12-plugin"}
 
 
-def test_the_distribution_is_the_five_rooms_and_the_command() -> None:
+def test_the_distribution_is_one_package_and_the_command() -> None:
     patterns = pyproject()["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert sorted(patterns) == sorted(f"{room}*" for room in ROOMS)
+    assert patterns == ["toast", "toast.*"]
     assert PROJECT["scripts"] == {"toast": "toast.cli:main"}
 
 
@@ -76,11 +77,18 @@ def test_every_data_file_in_a_room_is_installed_with_it() -> None:
     missing = []
     for room in ROOMS:
         folder = ROOT / room
-        patterns = [*data["*"], *data.get(room, [])]
+        patterns = [*data["*"], *data.get(f"toast.{room}", [])]
         installed = {path for pattern in patterns for path in folder.glob(pattern)}
         wanted = {path for path in folder.rglob("*") if path.suffix in DATA_SUFFIXES}
         missing += [name_of(path) for path in wanted - installed]
     assert missing == []
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room != "toast"])
+def test_a_room_is_a_link_inside_the_package(room: str) -> None:
+    link = ROOT / "toast" / room
+    assert link.is_symlink()
+    assert link.readlink() == Path("..") / room
 
 
 @pytest.mark.parametrize("room", ROOMS)

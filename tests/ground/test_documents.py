@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import ERRORS, ToastError
 from tests.ground.repository import ROOMS, ROOT, name_of, sources
+from toast.analysis.errors import ERRORS, ToastError
 
 ROW = re.compile(r"^\| `(\w+)` \| (\d{3}) \| (.+) \| (.+) \|$", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)(?:#[^)]*)?\)")

@@ -28,7 +28,7 @@ def test_the_image_is_slim_and_serves_as_an_ordinary_user() -> None:
         "docker.io/library/python:3.11-slim"
     }
     assert instructions("USER") == ["toast"]
-    assert DOCKERFILE.index("\nUSER ") < DOCKERFILE.index("RUN python -m search.warm")
+    assert DOCKERFILE.index("\nUSER ") < DOCKERFILE.index("RUN python -m toast.search.kernel_cache")
 
 
 def test_the_image_serves_what_it_exposes_and_keeps_what_it_stores() -> None:

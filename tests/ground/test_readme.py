@@ -9,10 +9,10 @@ import pytest
 import typer
 
 import toast
-from costmodel.devices import catalogue
-from costmodel.mesh import Mesh
 from tests.ground.repository import ROOT
 from toast.cli import app
+from toast.costmodel.hardware.devices import catalogue
+from toast.costmodel.network.mesh import Mesh
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = typer.main.get_group(app).commands

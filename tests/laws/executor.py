@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from analysis.load import Source
-from analysis.program import FactorKind
-from costmodel.evaluator import Evaluator, State
-from costmodel.mesh import Mesh
 from tests.laws.layout import Array, Grid, Shards, assemble, cut, moves
 from tests.laws.regions import Node, tree
 from tests.laws.spmd import Placed, run_placed
-from toast.planfile import Spec
-from toast.specs import Specs
+from toast.analysis.load import Source
+from toast.analysis.program import FactorKind
+from toast.costmodel.evaluator import Evaluator, State
+from toast.costmodel.network.mesh import Mesh
+from toast.emit.specs import Specs
+from toast.plans.plan import Spec
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.mesh import Mesh
-from toast.planfile import Spec
+from toast.costmodel.network.mesh import Mesh
+from toast.plans.plan import Spec
 
 Array = np.ndarray[Any, Any]
 Shards = list[Array]

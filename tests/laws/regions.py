@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.load import Source
+from toast.analysis.load import Source
 
 
 @dataclass(slots=True)

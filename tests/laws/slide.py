@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from analysis.program import FactorKind
 from tests.laws.indexed import integers
 from tests.laws.layout import Array, Shards, assemble, box
 from tests.laws.localop import run_local
 from tests.laws.windows import Dims, Window, ints, paddings, result_dim, windows_of
+from toast.analysis.program import FactorKind
 
 if TYPE_CHECKING:
     from tests.laws.spmd import Placed

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.program import FactorKind, Program
 from tests.laws import indexed
 from tests.laws.combine import body_of, combine, identity
 from tests.laws.indexed import Part, integers
@@ -17,7 +16,8 @@ from tests.laws.layout import Array, Grid, Shards, box
 from tests.laws.localop import run_local
 from tests.laws.slide import Slid, slice_limits, slide
 from tests.laws.windows import conv_dims, windows_of
-from toast.planfile import Spec
+from toast.analysis.program import FactorKind, Program
+from toast.plans.plan import Spec
 
 Moving = Slid | Joined
 """Ops that need strips of their neighbours."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-from analysis.analyse import analyse
-from analysis.load import Source, load
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator, State
-from costmodel.mesh import Mesh
+from toast.analysis.analyse import analyse
+from toast.analysis.load import Source, load
+from toast.costmodel.evaluator import Action, Evaluator, State
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
 
 MAX_BITS = 4
 MAX_ACTIONS = 6

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.load import Source
 from tests.analysis.op_modules_special import CONTROL
 from tests.analysis.op_modules_structured import STRUCTURED
 from tests.laws.layout import Array
 from tests.laws.states import prepared, single_states
 from tests.laws.xla import Xla, request_of
+from toast.analysis.load import Source
 
 MODULES = STRUCTURED | CONTROL
 NOT_ON_CPU = frozenset({"chlo.ragged_dot"})

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from costmodel.evaluator import Action
 from tests.laws.states import prepared
 from tests.laws.xla import Xla, request_of
 from tests.modules import argument_group
-from toast.specs import Specs
+from toast.costmodel.evaluator import Action
+from toast.emit.specs import Specs
 
 IMAGE = (8, 9, 9, 16)
 

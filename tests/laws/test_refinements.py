@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.evaluator import Evaluator, Refined, Refinement, State
-from search.places import Place, Thing, Things, marks, places
-from search.refinements import Refinements
-from search.sides import sides
 from tests.laws.chains import Text
 from tests.laws.examples import few, many
 from tests.laws.executor import same
 from tests.laws.programs import EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
 from tests.laws.xla import Xla, run_plan
+from toast.costmodel.evaluator import Evaluator, Refined, Refinement, State
+from toast.search.decision_sites import Place, Thing, Things, marks, places
+from toast.search.refinement_moves import Refinements
+from toast.search.set_resolutions import sides
 
 FEW, MANY = few(25), many(1500)
 chosen_places = st.lists(st.integers(0, 10_000), min_size=1, max_size=4)

@@ -7,11 +7,11 @@ from itertools import chain, permutations
 
 import pytest
 
-from costmodel.evaluator import Action, Evaluator, State
-from search.actions import action_space
 from tests.laws.states import prepared
 from tests.laws.twins import STACKS, scanned, text_of, training, unrolled
 from tests.modules import colours_of
+from toast.costmodel.evaluator import Action, Evaluator, State
+from toast.search.actions import action_space
 
 MESH = "data=2,model=4"
 CLOSE = 1.05

@@ -14,7 +14,7 @@ from tests.laws.chains import tensor
 from tests.laws.layout import Array
 from tests.laws.xla import Xla
 from tests.laws.xla_child import Reply, Request
-from toast.planfile import Spec
+from toast.plans.plan import Spec
 
 MESH = [("x", 2), ("y", 4)]
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from hypothesis import note
 
-from analysis.load import Source
-from costmodel.evaluator import Evaluator, Refined
 from tests.laws.chains import Text
 from tests.laws.executor import unsharded
 from tests.laws.layout import Array
 from tests.laws.xla_child import Reply, Request
-from toast.specs import Specs
-from toast.writer import write
+from toast.analysis.load import Source
+from toast.costmodel.evaluator import Evaluator, Refined
+from toast.emit.specs import Specs
+from toast.emit.writer import write
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 from tests.laws.layout import Array
-from toast.planfile import Spec
+from toast.plans.plan import Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,8 @@ Reply = tuple[list[Array], list[Array]] | str
 
 def answer(request: Request) -> Reply:
     """Run both modules."""
-    from analysis.forms import decode
-    from toast import verify_child
+    from toast.analysis.forms import decode
+    from toast.verify import child as verify_child
 
     devices = 1
     for _, size in request.mesh:
@@ -71,7 +71,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
 if __name__ == "__main__":
     import jax
 
-    from toast.emitting import take_stdout
+    from toast.process.messages import take_stdout
 
     stream = take_stdout()
     jax.config.update("jax_enable_x64", True)

@@ -9,7 +9,7 @@ import lzma
 import re
 from pathlib import Path
 
-from analysis.program import Program
+from toast.analysis.program import Program
 
 KEPT = Path(__file__).parents[1] / "data" / "libraries"
 SET_GROUPS = {"bert": 2, "diffusers_unet": 2, "nnx_transformer": 1, "resnet": 0, "t5": 4, "vit": 1}

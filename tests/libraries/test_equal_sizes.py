@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from analysis.analyse import analyse
-from analysis.load import load
 from examples.forms import Step, serialize
 from examples.libraries import LIBRARIES, equinox_models, huggingface, nnx_models
 from tests.modules import colours_of
+from toast.analysis.analyse import analyse
+from toast.analysis.load import load
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 

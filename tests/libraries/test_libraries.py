@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from analysis.analyse import analyse
-from analysis.forms import detect
-from analysis.load import load
 from examples import forms
 from examples.forms import serialize
 from examples.libraries import LIBRARIES
 from examples.libraries.__main__ import main
 from tests.libraries.corpus import SET_GROUPS, moments
-from toast.planning import make_plan
-from toast.request import PlanRequest
+from toast.analysis.analyse import analyse
+from toast.analysis.forms import detect
+from toast.analysis.load import load
+from toast.pipeline.plan_module import make_plan
+from toast.request.request import PlanRequest
 
 # The libraries warn of their own deprecations.
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]

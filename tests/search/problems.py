@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import cache
 
 from examples import gemma
-from search.actions import action_space
-from search.front import Front
-from search.problem import Problem
 from tests.modules import evaluator_of
+from toast.search.actions import action_space
+from toast.search.pareto import Front
+from toast.search.problem import Problem
 
 
 def problem_of(data: bytes, mesh: str, memory: float = 1e12) -> Problem:

@@ -6,16 +6,16 @@ import itertools
 
 import pytest
 
-from costmodel.evaluator import State
-from search.beam import beam
-from search.neighbours import Space
-from search.polish import LEAST, _touched, polish, worth
-from search.problem import CHUNK, Problem, Settings, chunks
-from search.progress import Control
-from search.simple import greedy
-from search.tied import moves
 from tests.modules import text
 from tests.search.problems import gemma_problem, problem_of
+from toast.costmodel.evaluator import State
+from toast.search.beam import beam
+from toast.search.greedy_and_random import greedy
+from toast.search.local_search import LEAST, _touched, polish, worth
+from toast.search.neighbours import Space
+from toast.search.problem import CHUNK, Problem, Settings, chunks
+from toast.search.progress import Control
+from toast.search.symmetric_groups import moves
 
 
 def polished_one_by_one(problem: Problem, state: State, cost: float) -> State:

@@ -6,23 +6,23 @@ from functools import cache, partial
 
 import pytest
 
-from analysis.analyse import Analysis, analyse
-from analysis.load import load
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator, State
-from costmodel.mesh import Mesh
 from examples import gemma
-from search.actions import action_space
-from search.neighbours import replaced
-from search.planners import PLANNERS
-from search.problem import Found, Problem, Settings
-from search.progress import Control
 from tests.search.known_layouts.steps import (
     attention_forward,
     experts_forward,
     mlp_training,
     module_of,
 )
+from toast.analysis.analyse import Analysis, analyse
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Evaluator, State
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.search.actions import action_space
+from toast.search.neighbours import replaced
+from toast.search.planners import PLANNERS
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control
 
 DEVICE = "a100-80gb"
 """Eight of them have one switch, so axes that are split cost together what they did."""

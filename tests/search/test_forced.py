@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.accuracy.models import makers
-from search.forced import _beside, _units, forced
-from search.neighbours import Space
-from search.polish import polish, worth
-from search.progress import Control
 from tests.search.known_layouts.planned import problem_of
 from tests.search.problems import gemma_problem
+from toast.search.local_search import polish, worth
+from toast.search.neighbours import Space
+from toast.search.perturbation import _beside, _units, forced
+from toast.search.progress import Control
 
 
 def test_nodes_of_a_graph_are_split_together_with_what_meets_them() -> None:

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.evaluator import Action
-from search.bands import BANDS, band_of, keep
-from search.choices import choices
-from search.closest import NEAR, closest_to_fitting, for_the_peak
-from search.front import ALIKE, MOST, Front, Point, new_bands, thinned
-from search.mcts import search
-from search.planners import PLANNERS
-from search.polish import polish
-from search.problem import Found, Problem, Settings
-from search.progress import Control
 from tests.search.problems import fresh, gemma_problem
+from toast.costmodel.evaluator import Action
+from toast.search.choices import choices
+from toast.search.infeasible import NEAR, closest_to_fitting, for_the_peak
+from toast.search.local_search import polish
+from toast.search.mcts import search
+from toast.search.pareto import ALIKE, MOST, Front, Point, new_bands, thinned
+from toast.search.peak_buckets import BANDS, band_of, keep
+from toast.search.planners import PLANNERS
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control
 
 ACTIONS = tuple(Action(group=group, axis=0) for group in range(5))
 PRICES = st.lists(

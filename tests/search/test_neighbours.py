@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import pytest
 
-from costmodel.evaluator import Action, State
-from search.neighbours import Place, Space, over
-from search.problem import Problem
-from search.tied import moves, over_all_axes
-from search.tree import MAX_DEPTH
 from tests.modules import argument_group, text
 from tests.search.known_layouts.planned import problem_of as planning
 from tests.search.known_layouts.steps import mlp_training
 from tests.search.problems import gemma_problem, problem_of
+from toast.costmodel.evaluator import Action, State
+from toast.search.neighbours import Place, Space, over
+from toast.search.problem import Problem
+from toast.search.symmetric_groups import moves, over_all_axes
+from toast.search.tree import MAX_DEPTH
 
 
 @cache

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.errors import InvalidRequest
-from analysis.program import Floats
 from benchmarks import contest
-from search.pairwise import iopddl
-from search.pairwise import solve as solving
-from search.pairwise.beam import beam
-from search.pairwise.compact import compact, memory_of, total
-from search.pairwise.highs import Program
-from search.pairwise.instance import Instance, Piece, Score, capped, peak_of, score
-from search.pairwise.reduce import Reduced
-from search.pairwise.solve import Answer, solve
-from search.pairwise.windows import improve
+from toast.analysis.errors import InvalidRequest
+from toast.analysis.program import Floats
+from toast.search.pairwise import iopddl
+from toast.search.pairwise import solve as solving
+from toast.search.pairwise.beam import beam
+from toast.search.pairwise.compact import compact, memory_of, total
+from toast.search.pairwise.highs import Program
+from toast.search.pairwise.instance import Instance, Piece, Score, capped, peak_of, score
+from toast.search.pairwise.reduce import Reduced
+from toast.search.pairwise.solve import Answer, solve
+from toast.search.pairwise.windows import improve
 
 TWO_NODES: dict[str, Any] = {
     "problem": {

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from search.aside import aside
-from search.pairwise.bound import lower_bounds
-from search.pairwise.solve import solve
-from search.planners import PLANNERS
-from search.problem import Settings
-from search.progress import Control, Progress
-from search.proof import prove
-from search.relaxation import Relaxation
 from tests.modules import text
 from tests.search.problems import fresh, gemma_problem, problem_of
+from toast.search.background_task import aside
+from toast.search.pairwise.bound import lower_bounds
+from toast.search.pairwise.solve import solve
+from toast.search.planners import PLANNERS
+from toast.search.problem import Settings
+from toast.search.progress import Control, Progress
+from toast.search.proof import prove
+from toast.search.relaxation import Relaxation
 
 QUICK = Settings(rollouts=200, round_rollouts=100, ilp_seconds=5, proof_seconds=5)
 
@@ -122,7 +122,7 @@ def test_what_was_proved_before_a_stop_is_kept(monkeypatch: pytest.MonkeyPatch) 
         asked.set()
         release.wait(60)
 
-    monkeypatch.setattr("search.proof.lower_bounds", slow)
+    monkeypatch.setattr("toast.search.proof.lower_bounds", slow)
     problem = problem_of(text("mlp"), "a=2")
     found = PLANNERS["greedy"](problem, QUICK, Control())
     proved = prove(problem, found, QUICK, Control(cancelled=asked.is_set))

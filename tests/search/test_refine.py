@@ -12,21 +12,21 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from costmodel.buffers import loop_slots
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator, Refined, Refinement, State
-from costmodel.layouts import Marks
-from costmodel.mesh import Mesh
-from costmodel.pins import NO_PINS, Pins
-from search.actions import action_space
-from search.places import Thing, Things, marks, places
-from search.problem import Found, Problem
-from search.progress import Control
-from search.refine import MAX_EVALUATIONS, refine
-from search.refinements import Refinements
-from search.sides import sides
 from tests.modules import analysed, argument_group, value_named
-from toast.specs import Specs
+from toast.costmodel.evaluator import Action, Evaluator, Refined, Refinement, State
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.program.buffers import loop_slots
+from toast.costmodel.program.pins import NO_PINS, Pins
+from toast.costmodel.program.sharding_units import Marks
+from toast.emit.specs import Specs
+from toast.search.actions import action_space
+from toast.search.decision_sites import Thing, Things, marks, places
+from toast.search.problem import Found, Problem
+from toast.search.progress import Control
+from toast.search.refine import MAX_EVALUATIONS, refine
+from toast.search.refinement_moves import Refinements
+from toast.search.set_resolutions import sides
 
 
 @cache
@@ -180,7 +180,7 @@ def test_a_cancel_is_heard_while_finer_tables_are_made(monkeypatch: pytest.Monke
 
 
 def test_the_number_of_evaluations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("search.refine.MAX_EVALUATIONS", 20)
+    monkeypatch.setattr("toast.search.refine.MAX_EVALUATIONS", 20)
     problem = short(problem_of(training()))
     _, result = refine(problem, found(problem), Control())
     assert MAX_EVALUATIONS > 20

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator, State
-from costmodel.mesh import Mesh
 from examples import gemma
-from search.actions import action_space
-from search.pairwise.instance import score
-from search.pairwise.solve import solve
-from search.planners import PLANNERS
-from search.problem import Problem, Settings
-from search.progress import Control
-from search.relaxation import Relaxation
 from tests.modules import analysed, text
 from tests.search.problems import gemma_problem, problem_of
+from toast.costmodel.evaluator import Evaluator, State
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.search.actions import action_space
+from toast.search.pairwise.instance import score
+from toast.search.pairwise.solve import solve
+from toast.search.planners import PLANNERS
+from toast.search.problem import Problem, Settings
+from toast.search.progress import Control
+from toast.search.relaxation import Relaxation
 
 PROVED = ("branch and bound", "linear relaxation")
 

@@ -6,16 +6,16 @@ import itertools
 
 import pytest
 
-from costmodel.evaluator import Action
-from search.actions import MAX_FREE_BITS, prune_threshold
-from search.mcts import priors
-from search.planners import PLANNERS
-from search.polish import polish
-from search.problem import Problem, Settings
-from search.progress import Control, Progress
-from search.tree import MAX_DEPTH
 from tests.modules import argument_group, text
 from tests.search.problems import gemma_problem, problem_of
+from toast.costmodel.evaluator import Action
+from toast.search.actions import MAX_FREE_BITS, prune_threshold
+from toast.search.local_search import polish
+from toast.search.mcts import priors
+from toast.search.planners import PLANNERS
+from toast.search.problem import Problem, Settings
+from toast.search.progress import Control, Progress
+from toast.search.tree import MAX_DEPTH
 
 SMALL = Settings(rollouts=600, round_rollouts=200, ilp_seconds=2)
 

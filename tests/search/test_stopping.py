@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from costmodel.evaluator import Action, Cost
-from search.choices import choices
-from search.closest import closest_to_fitting
-from search.mcts import CHUNK, priors
-from search.planners import PLANNERS
-from search.polish import polish
-from search.problem import CHUNK as STATES
-from search.problem import Found, Problem, Settings
-from search.progress import Control, Progress
-from search.tree import grow
 from tests.search.problems import fresh, gemma_problem
+from toast.costmodel.evaluator import Action, Cost
+from toast.search import mcts
+from toast.search.choices import choices
+from toast.search.infeasible import closest_to_fitting
+from toast.search.local_search import polish
+from toast.search.mcts import CHUNK, priors
+from toast.search.planners import PLANNERS
+from toast.search.problem import CHUNK as STATES
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control, Progress
+from toast.search.tree import grow
 
 LATER = STATES + 12
 """States that may be priced from Python once the stop is there: a chunk, and the best once more."""
@@ -94,7 +95,6 @@ def test_priors_of_a_search_that_must_stop_price_nothing_more() -> None:
 
 
 def test_a_slow_chunk_is_halved_until_it_is_not_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    import search.mcts
 
     chunks: list[int] = []
 
@@ -102,8 +102,8 @@ def test_a_slow_chunk_is_halved_until_it_is_not_slow(monkeypatch: pytest.MonkeyP
         chunks.append(arguments[-1])
         grow(*arguments)
 
-    monkeypatch.setattr(search.mcts, "grow", watched)
-    monkeypatch.setattr(search.mcts, "LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(mcts, "grow", watched)
+    monkeypatch.setattr(mcts, "LOOK_SECONDS", -1.0)
     problem = fresh(gemma_problem())
     settings = Settings(rollouts=100, round_rollouts=100)
     PLANNERS["mcts"](problem, settings, Control())
@@ -112,11 +112,10 @@ def test_a_slow_chunk_is_halved_until_it_is_not_slow(monkeypatch: pytest.MonkeyP
 
 
 def test_how_long_chunks_are_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    import search.mcts
 
     settings = Settings(rollouts=300, round_rollouts=150)
     first = PLANNERS["mcts"](fresh(gemma_problem()), settings, Control())
-    monkeypatch.setattr(search.mcts, "LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(mcts, "LOOK_SECONDS", -1.0)
     assert PLANNERS["mcts"](fresh(gemma_problem()), settings, Control()) == first
 
 

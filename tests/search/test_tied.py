@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from analysis.analyse import analyse
-from analysis.load import load
-from costmodel.devices import find
-from costmodel.evaluator import Evaluator
-from costmodel.mesh import Mesh
 from examples.forms import serialize
-from search.actions import action_space
-from search.problem import Problem, Settings
-from search.progress import Control
-from search.tied import moves, tied
 from tests.search.known_layouts.steps import mlp_training
+from toast.analysis.analyse import analyse
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.search.actions import action_space
+from toast.search.problem import Problem, Settings
+from toast.search.progress import Control
+from toast.search.symmetric_groups import moves, tied
 
 
 def _problem(tokens: int) -> Problem:

@@ -20,15 +20,15 @@ from hypothesis import given
 from hypothesis import settings as checked
 from hypothesis import strategies as st
 
-import search.mcts
-from costmodel.evaluator import State
 from examples import gemma
-from search.actions import action_space, prune_threshold
-from search.mcts import _Search
-from search.problem import Found, Problem, Settings
-from search.progress import Control, Progress
-from search.tree import DEAD, SELECTIONS, SHAPINGS, UNTRIED, _reward
 from tests.modules import evaluator_of, text
+from toast.costmodel.evaluator import State
+from toast.search import mcts
+from toast.search.actions import action_space, prune_threshold
+from toast.search.mcts import _Search
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control, Progress
+from toast.search.tree import DEAD, SELECTIONS, SHAPINGS, UNTRIED, _reward
 
 ALONE = Settings(rollouts=1_500, round_rollouts=500, helpers=False)
 
@@ -166,8 +166,8 @@ def test_rounds_start_from_the_best_and_end_when_one_does_not_improve(
         rounds.append(self._best)
         return plain(self)
 
-    monkeypatch.setattr(search.mcts._Search, "_round", spied)
-    found = search.mcts.search(problem(), replace(ALONE, rollouts=20_000), Control())
+    monkeypatch.setattr(mcts._Search, "_round", spied)
+    found = mcts.search(problem(), replace(ALONE, rollouts=20_000), Control())
     assert found.termination == "converged"
     costs = [problem().cost(state)[0] for state in rounds]
     assert rounds[0] == ()
@@ -179,8 +179,8 @@ def test_rounds_start_from_the_best_and_end_when_one_does_not_improve(
 def test_the_rounds_alone_price_nothing_else() -> None:
     seen: list[Progress] = []
     settings = replace(ALONE, rollouts=500)
-    alone = search.mcts.search(problem(), settings, Control(on_progress=seen.append))
-    helped = search.mcts.search(problem(), replace(settings, helpers=True), Control())
+    alone = mcts.search(problem(), settings, Control(on_progress=seen.append))
+    helped = mcts.search(problem(), replace(settings, helpers=True), Control())
     assert alone.evaluations <= 2 * alone.rollouts + 5
     assert helped.evaluations > 2 * helped.rollouts
     assert helped.cost <= alone.cost
@@ -197,7 +197,7 @@ def test_every_formula_finds_the_optimum_of_a_small_program(selection: Any, shap
         for length in range(3)
         for state in itertools.permutations(chosen.actions, length)
     )
-    assert search.mcts.search(chosen, settings, Control()).cost <= min(pairs) * (1 + 1e-9)
+    assert mcts.search(chosen, settings, Control()).cost <= min(pairs) * (1 + 1e-9)
 
 
 def test_actions_are_mirrored_over_layers_and_do_not_grow_with_them() -> None:
@@ -223,17 +223,17 @@ def test_small_programs_keep_actions_of_few_dimensions() -> None:
 CHILD = """
 import json
 from dataclasses import asdict
-import search.mcts
-from search.progress import Control
+from toast.search import mcts
+from toast.search.progress import Control
 from tests.search.test_tree import ALONE, problem
 from dataclasses import replace
-found = search.mcts.search(problem(), replace(ALONE, seed=7), Control())
+found = toast.search.mcts.search(problem(), replace(ALONE, seed=7), Control())
 print(json.dumps(asdict(found)))
 """
 
 
 def test_another_process_finds_the_same_plan() -> None:
-    here = search.mcts.search(problem(), replace(ALONE, seed=7), Control())
+    here = mcts.search(problem(), replace(ALONE, seed=7), Control())
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     child = subprocess.run(
         [sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True, check=True
@@ -262,6 +262,6 @@ def test_an_error_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None
         raise ZeroDivisionError
 
     tree = _Search(problem(), replace(ALONE, threads=2), Control())
-    monkeypatch.setattr(search.mcts, "grow", fail)
+    monkeypatch.setattr(mcts, "grow", fail)
     with pytest.raises(ZeroDivisionError):
         tree._round()

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from costmodel import kernelmoves, listing
-from search import warm
+from toast.costmodel import listing
+from toast.costmodel.kernels import reshard as kernelmoves
+from toast.search import kernel_cache as warm
 
 ROOT = Path(warm.__file__).parent.parent
 COUNTED = """
-import search.warm as w
+import toast.search.kernel_cache as w
 def count():
     with open({log!r}, "a") as file:
         file.write("x")
@@ -63,9 +64,9 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("name", "compiled"),
     [
         (kernelmoves.__name__, True),
-        ("costmodel.dependencies", True),  # kernels read its constants
+        ("toast.costmodel.dependencies", True),  # kernels read its constants
         (listing.__name__, False),
-        ("search.mcts", False),
+        ("toast.search.mcts", False),
     ],
 )
 def test_kernels_are_of_their_sources_and_what_these_import(
@@ -79,7 +80,9 @@ def test_kernels_are_of_their_sources_and_what_these_import(
 
 def test_kernels_of_another_version_are_forgotten(tmp_path: Path) -> None:
     """A kernel's own file may be the same while one that it calls is not."""
-    code = "import search.warm as w; print(w._ENTRIES[0].stats.cache_path); w._forget()"
+    code = (
+        "import toast.search.kernel_cache as w; print(w._ENTRIES[0].stats.cache_path); w._forget()"
+    )
     env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
 
     def forget() -> Path:

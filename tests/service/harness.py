@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 
-from toast.planfile import Plan
+from toast.plans.plan import Plan
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

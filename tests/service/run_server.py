@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-from service.server import log_to_stderr, serve
+from toast.service.server import log_to_stderr, serve
 
 
 def report_modules(path: Path) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from search.planners import PLANNERS
-from service.__main__ import parser
-from service.attempt import Verdict
-from service.keys import ENVIRONMENT
-from service.states import State
-from service.views import PLANNERS as KNOWN_PLANNERS
-from service.views import JobRequest, JobView
 from tests.service.harness import ROOT, Server, as_object
+from toast.search.planners import PLANNERS
+from toast.service.__main__ import parser
+from toast.service.attempt import Verdict
+from toast.service.keys import ENVIRONMENT
+from toast.service.states import State
+from toast.service.views import PLANNERS as KNOWN_PLANNERS
+from toast.service.views import JobRequest, JobView
 
 API = (ROOT / "docs/http-api.md").read_text()
 OPERATIONS = (ROOT / "docs/service.md").read_text()
@@ -86,7 +86,7 @@ def test_the_planners_are_those_of_the_search() -> None:
 
 
 def test_help_explains_every_flag() -> None:
-    command = [sys.executable, "-m", "service", "--help"]
+    command = [sys.executable, "-m", "toast.service", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
     for action in parser()._actions:
         assert action.help

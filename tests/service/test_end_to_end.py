@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.service.harness import Server
-from toast.planfile import Plan
+from toast.plans.plan import Plan
 
 MODULE = """\
 module @step {

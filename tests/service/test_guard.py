@@ -13,10 +13,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from service.keys import BadKeys, digest_of, hashed_line, is_loopback, read_keys
 from tests.service.harness import ROOT, Server, fake_engine
 from tests.service.test_bad_input import check_problem
-from toast.explanation import (
+from toast.plans.explanation import (
     AliveRow,
     CollectiveRow,
     Explanation,
@@ -24,6 +23,7 @@ from toast.explanation import (
     LayerRow,
     Shortfall,
 )
+from toast.service.keys import BadKeys, digest_of, hashed_line, is_loopback, read_keys
 
 KEY = "correct-horse-battery-staple"
 FILE_KEY = "another-long-enough-key"
@@ -204,7 +204,7 @@ def test_plain_keys_in_a_file_are_refused(tmp_path: Path) -> None:
 
 
 def run_main(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "service", *arguments]
+    command = [sys.executable, "-m", "toast.service", *arguments]
     return subprocess.run(
         command, input=stdin, capture_output=True, text=True, cwd=ROOT, check=False, timeout=30
     )

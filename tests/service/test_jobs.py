@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.service.harness import Server, as_object, sample_plan
-from toast.planfile import Plan
+from toast.plans.plan import Plan
 
 UNKNOWN = "f" * 64
 

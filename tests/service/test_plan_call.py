@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.service.harness import Server
-from toast.planfile import Plan
+from toast.plans.plan import Plan
 
 PATH = "/v1/plan?mesh=data=2,model=4&device=tpu-v5e"
 

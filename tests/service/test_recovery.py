@@ -183,7 +183,7 @@ def test_a_drain_tells_who_waits_where_to_look(tmp_path: Path) -> None:
 
 def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
     with make(tmp_path):
-        command = [sys.executable, "-m", "service", "--port", "0",
+        command = [sys.executable, "-m", "toast.service", "--port", "0",
                    "--data", str(tmp_path / "data")]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
         assert (done.returncode, done.stdout) == (2, "")
@@ -192,7 +192,15 @@ def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_serves_and_stops(tmp_path: Path, number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "service", "--port", "0", "--data", str(tmp_path / "new")]
+    command = [
+        sys.executable,
+        "-m",
+        "toast.service",
+        "--port",
+        "0",
+        "--data",
+        str(tmp_path / "new"),
+    ]
     process, lines = start_process(command)
     url = read_address(process, lines)
     assert url.startswith("http://127.0.0.1:")

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service import problems
-from service.records import Claim, Job, NewJob, Result
-from service.states import State
-from service.store import JobStore, StaleClaim
+from toast.service import problems
+from toast.service.records import Claim, Job, NewJob, Result
+from toast.service.states import State
+from toast.service.store import JobStore, StaleClaim
 
 MODULE = "a" * 64
 RESULT = Result(

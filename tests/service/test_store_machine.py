@@ -22,12 +22,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from service import problems
-from service.database import open_database, sqlite_url
-from service.records import Claim, NewJob, Result
-from service.sqlstore import SqlJobStore
-from service.states import CLAIMED, TERMINAL, State
-from service.store import StaleClaim
+from toast.service import problems
+from toast.service.database import open_database, sqlite_url
+from toast.service.records import Claim, NewJob, Result
+from toast.service.sqlstore import SqlJobStore
+from toast.service.states import CLAIMED, TERMINAL, State
+from toast.service.store import StaleClaim
 
 MODULE = "a" * 64
 MAX_LOST = 3

@@ -9,16 +9,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from analysis.analyse import analyse
-from analysis.load import Source, load
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator
-from costmodel.mesh import Mesh
-from search.actions import action_space
-from search.problem import Problem
 from tests.modules import argument_group
-from toast.explaining import Explainer
-from toast.pinning import Demands, demands
+from toast.analysis.analyse import analyse
+from toast.analysis.load import Source, load
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.explain.explainer import Explainer
+from toast.pipeline.user_constraints import Demands, demands
+from toast.search.actions import action_space
+from toast.search.problem import Problem
 
 
 @cache

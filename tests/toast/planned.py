@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from examples import gemma
-from toast.request import PlanRequest
+from toast.request.request import PlanRequest
 
 
 def request(**changes: object) -> PlanRequest:

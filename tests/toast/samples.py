@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from toast.planfile import Plan
+from toast.plans.plan import Plan
 
 ORIGINAL = """\
 module @two_layers {

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from jaxlib.mlir import ir
 
-from analysis.forms import decode, new_context
-from costmodel.mesh import Mesh
 from tests.modules import text
 from tests.toast.planned import gemma_text, request
-from toast.annotations import Shardings, verify
-from toast.planfile import Spec
-from toast.planning import make_plan
+from toast.analysis.forms import decode, new_context
+from toast.costmodel.network.mesh import Mesh
+from toast.emit.shardy import Shardings, verify
+from toast.pipeline.plan_module import make_plan
+from toast.plans.plan import Spec
 
 MESH = Mesh.parse("data=2,model=4")
 

@@ -13,10 +13,10 @@ import jsonschema
 import pytest
 
 import toast
-from analysis.forms import decode, detect
 from examples import forms, mlp
+from toast.analysis.forms import decode, detect
 from toast.api import module_bytes
-from toast.runner import Event
+from toast.process.runner import Event
 
 ROOT = Path(__file__).parents[2]
 STEP = mlp.make_step(mlp.PRESETS["tiny"])

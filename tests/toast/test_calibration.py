@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.errors import InvalidRequest
-from costmodel.devices import find
-from costmodel.fitting import Fit, Sample, fit_device, predict
-from costmodel.profiles import read_profile, write_profile
 from tests.modules import text
-from toast.calibration import Calibration, calibrate
-from toast.cli.calibrating import summary, table
-from toast.planning import make_plan
-from toast.report import make_console
-from toast.runner import package_environment
-from toast.settings import make_request
+from toast.analysis.errors import InvalidRequest
+from toast.calibrate.calibration import Calibration, calibrate
+from toast.cli.calibrate import summary, table
+from toast.costmodel.calibration import Fit, Sample, fit_device, predict
+from toast.costmodel.hardware.device_files import read_profile, write_profile
+from toast.costmodel.hardware.devices import find
+from toast.pipeline.plan_module import make_plan
+from toast.plans.report import make_console
+from toast.process.runner import package_environment
+from toast.request.settings import make_request
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, events: list[dict[str,
     path = tmp_path / "events.json"
     path.write_text(json.dumps(events))
     command = [sys.executable, "-c", SCRIPT.format(path=str(path))]
-    monkeypatch.setattr("toast.calibration._command", lambda _: command)
+    monkeypatch.setattr("toast.calibrate.calibration._command", lambda _: command)
 
 
 def samples() -> list[dict[str, object]]:
@@ -177,7 +177,7 @@ def test_a_chip_that_nobody_knows_needs_a_base(
 def test_the_child_sees_the_platform_and_its_virtual_devices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from toast.calibration import _environment
+    from toast.calibrate.calibration import _environment
 
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=nowhere")
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")

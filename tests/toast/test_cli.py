@@ -14,7 +14,7 @@ import typer
 from examples import forms, mlp
 from tests.toast.samples import SHARDED, write_plan_directory
 from toast.cli import app
-from toast.runner import package_environment
+from toast.process.runner import package_environment
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 

@@ -15,8 +15,8 @@ import pytest
 
 from examples import forms, gemma, mlp
 from toast.demo import running_service
-from toast.planfile import Plan
-from toast.runner import package_environment
+from toast.plans.plan import Plan
+from toast.process.runner import package_environment
 
 TINY = gemma.make_step(gemma.PRESETS["tiny"])
 SMALL = mlp.make_step(mlp.Config(batch=512, inputs=512, hidden=2048, outputs=512))

@@ -9,9 +9,9 @@ import typer
 from typer.testing import CliRunner
 
 from toast.cli import app
-from toast.cli.settings import request_of, with_settings
-from toast.request import PlanRequest
-from toast.settings import make_request
+from toast.cli.request_flags import request_of, with_settings
+from toast.request.request import PlanRequest
+from toast.request.settings import make_request
 
 SEEN: list[tuple[str, PlanRequest, int]] = []
 WHERE = Annotated[str, typer.Argument()]

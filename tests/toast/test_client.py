@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EngineCrashed, InvalidModule, UnknownDevice
 from tests.service.harness import Server, fake_engine
+from toast.analysis.errors import EngineCrashed, InvalidModule, UnknownDevice
 from toast.client import Client, JobEvent, ServiceRefused, ServiceUnavailable
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from analysis.errors import InvalidRequest
-from analysis.forms import Form, detect
 from toast import demo
+from toast.analysis.errors import InvalidRequest
+from toast.analysis.forms import Form, detect
 from toast.client import Client, ServiceUnavailable
-from toast.planfile import Plan
+from toast.plans.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 

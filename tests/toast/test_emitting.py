@@ -11,8 +11,8 @@ import pytest
 
 PROGRAM = """
 import sys
-from analysis.errors import InvalidMesh, InvalidRequest
-from toast.emitting import Emitter, complete, leave
+from toast.analysis.errors import InvalidMesh, InvalidRequest
+from toast.process.messages import Emitter, complete, leave
 
 def work(emitter: Emitter) -> None:
     print("chatter of a library")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from examples import forms, gemma, mlp
-from toast.emitting import Emitter
-from toast.engine import write_atomically
-from toast.planfile import Plan
-from toast.request import PlanRequest
-from toast.runner import Event, engine_command, engine_environment, prepare, run
+from toast.pipeline.engine import write_atomically
+from toast.plans.plan import Plan
+from toast.process.messages import Emitter
+from toast.process.runner import Event, engine_command, engine_environment, prepare, run
+from toast.request.request import PlanRequest
 
 TEXT = forms.serialize(mlp.make_step(mlp.PRESETS["tiny"]), "text")
 
@@ -103,7 +103,7 @@ def test_without_arguments_it_explains_itself() -> None:
 
 
 def test_events_are_json_whatever_the_numbers() -> None:
-    from search.progress import Progress
+    from toast.search.progress import Progress
 
     stream = Lines()
     emitter = Emitter(stream)  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def test_events_are_json_whatever_the_numbers() -> None:
 def test_what_c_plus_plus_prints_goes_to_stderr() -> None:
     code = """
 import os, sys
-from toast.emitting import Emitter, take_stdout
+from toast.process.messages import Emitter, take_stdout
 emitter = Emitter(take_stdout())
 os.write(1, b"printed by XLA\\n")
 print("printed by Python", flush=True)

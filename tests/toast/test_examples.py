@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from analysis.forms import Form, decode, detect
 from examples import forms, gemma, mlp
-from toast.verify_inputs import describe_arguments
+from toast.analysis.forms import Form, decode, detect
+from toast.verify.inputs import describe_arguments
 
 EXPECTED = {
     "text": Form.TEXT,

@@ -6,14 +6,14 @@ from functools import cache
 
 import pytest
 
-from analysis.locations import Locations
-from costmodel.evaluator import State
 from examples import gemma
-from search.actions import action_space
 from tests.toast.explained import Loaded, loaded, step
-from toast.explaining import MAX_POINTS, MAX_ROWS
-from toast.explanation import Explanation
-from toast.layers import NO_GROUP, Layers
+from toast.analysis.locations import Locations
+from toast.costmodel.evaluator import State
+from toast.explain.explainer import MAX_POINTS, MAX_ROWS
+from toast.labels.layers import NO_GROUP, Layers
+from toast.plans.explanation import Explanation
+from toast.search.actions import action_space
 
 
 @cache

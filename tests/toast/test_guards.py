@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.program import Program
-from costmodel.evaluator import Evaluator
 from tests.laws.states import every_action, prepared
-from toast.guards import guarded_ops
-from toast.specs import Pin, Specs
+from toast.analysis.program import Program
+from toast.costmodel.evaluator import Evaluator
+from toast.emit.partitioner_guards import guarded_ops
+from toast.emit.specs import Pin, Specs
 
 HEAD = "func.func public @main(%a: tensor<8x8xf32>) -> tensor<8x16xf32> {\n"
 INTERIOR = HEAD + (

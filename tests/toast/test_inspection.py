@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from analysis.analyse import analyse
-from analysis.errors import InvalidRequest
-from analysis.forms import bytecode
-from analysis.load import load
 from examples import gemma
-from toast.inspecting import inspect_module
-from toast.inspection import Inspection
-from toast.inspection_graph import set_graph
-from toast.inspection_words import Words, differing, short
+from toast.analysis.analyse import analyse
+from toast.analysis.errors import InvalidRequest
+from toast.analysis.forms import bytecode
+from toast.analysis.load import load
+from toast.inspect.graph import set_graph
+from toast.inspect.inspect_module import inspect_module
+from toast.inspect.records import Inspection
+from toast.labels.conflict_words import Words, differing, short
 
 TRANSPOSE = (
     b"func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {"

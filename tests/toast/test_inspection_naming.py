@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from analysis.analyse import Analysis, analyse
-from analysis.forms import bytecode
-from analysis.load import load
-from analysis.program import Program
 from examples import gemma
 from examples.models import MODELS
-from toast.dataflow import CONTRACTIONS, FORWARD_STEPS, PASSING, Dataflow
-from toast.naming import colour_names, starred
+from toast.analysis.analyse import Analysis, analyse
+from toast.analysis.forms import bytecode
+from toast.analysis.load import load
+from toast.analysis.program import Program
+from toast.labels.colours import colour_names, starred
+from toast.labels.value_flow import CONTRACTIONS, FORWARD_STEPS, PASSING, Dataflow
 
 
 def analysed(lowered: jax.stages.Lowered) -> Analysis:

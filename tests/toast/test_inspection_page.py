@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from examples import forms, gemma
 from tests.toast.test_cli import assert_refused, toast
-from toast.inspecting import inspect_module
-from toast.page import render_page
-from toast.page.drawing import draw
-from toast.page.layout import BLOCK_WIDTH, ROW_HEIGHT, lay_out
+from toast.inspect.inspect_module import inspect_module
+from toast.inspect.page import render_page
+from toast.inspect.page.drawing import draw
+from toast.inspect.page.layout import BLOCK_WIDTH, ROW_HEIGHT, lay_out
 
 MODULE = forms.serialize(gemma.make_step(gemma.PRESETS["tiny"]), "bytecode")
 MYSTERY = (

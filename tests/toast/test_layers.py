@@ -7,14 +7,14 @@ import math
 import pytest
 from hypothesis import given, settings
 
-from analysis.load import load
-from analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Program
 from examples import gemma
 from examples.models import gpt, itx, t2b
 from tests.laws.chains import Text
 from tests.laws.programs import programs
-from toast.dataflow import PASSING
-from toast.layers import _ELEMENTWISE, NO_GROUP, Layers, _group_names, _state_arguments
+from toast.analysis.load import load
+from toast.analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Program
+from toast.labels.layers import _ELEMENTWISE, NO_GROUP, Layers, _group_names, _state_arguments
+from toast.labels.value_flow import PASSING
 
 
 def by_walking(program: Program) -> list[int]:

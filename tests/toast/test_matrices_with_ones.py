@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.evaluator import Action
 from tests.modules import argument_group, evaluator_of
 from tests.toast.test_specs import deviating
-from toast.specs import Specs
+from toast.costmodel.evaluator import Action
+from toast.emit.specs import Specs
 
 
 def with_ones(result: str, first: str = "64x1x32") -> bytes:

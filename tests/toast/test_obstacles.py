@@ -6,14 +6,14 @@ from functools import cache
 
 import pytest
 
-from costmodel.evaluator import Action, State
-from search.closest import closest_to_fitting
-from search.problem import Found
-from search.progress import Control
 from tests.modules import argument_group, text
 from tests.toast.explained import Loaded, loaded, step
-from toast.explanation import Shortfall, SplitRow
-from toast.obstacles import MAX_SPLITS, MAX_TENSORS, shortfall
+from toast.costmodel.evaluator import Action, State
+from toast.pipeline.shortfall import MAX_SPLITS, MAX_TENSORS, shortfall
+from toast.plans.explanation import Shortfall, SplitRow
+from toast.search.infeasible import closest_to_fitting
+from toast.search.problem import Found
+from toast.search.progress import Control
 
 LITTLE = 1000.0
 

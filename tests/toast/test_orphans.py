@@ -12,23 +12,23 @@ from pathlib import Path
 import psutil
 import pytest
 
-from toast.child import Child
-from toast.runner import engine_environment
+from toast.process.child import Child
+from toast.process.runner import engine_environment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kept by the kernel of Linux")
 
 PARENT_OF = """
 import sys
 from pathlib import Path
-from toast.runner import run
+from toast.process.runner import run
 tell = lambda event: print(event["pid"], flush=True)
 run(Path("."), command=[sys.executable, "-c", sys.argv[1]], on_event=tell)
 """
 # As XLA does when it compiles, they sleep in C with the interpreter locked.
 CHILD = """
 import ctypes, os
-from analysis.errors import InvalidRequest
-from toast.emitting import complete
+from toast.analysis.errors import InvalidRequest
+from toast.process.messages import complete
 def work(emitter):
     emitter.emit("stage", pid=os.getpid())
     ctypes.PyDLL(None).sleep(60)
@@ -36,7 +36,7 @@ complete(work, (), InvalidRequest)
 """
 ENGINE = """
 import ctypes, os, sys
-from toast import engine
+from toast.pipeline import engine
 def work(path, emitter):
     emitter.emit("stage", pid=os.getpid())
     ctypes.PyDLL(None).sleep(60)
@@ -45,7 +45,7 @@ engine.main(["--inspect", "module"])
 """
 COMPILER = """
 import ctypes, signal, sys
-from toast.judge import child
+from toast.aot import child
 def topology_devices(target):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a compiler's library may
     return [None] * target.devices

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.analyse import analyse
-from analysis.errors import InvalidRequest
-from analysis.load import Source, load
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator
-from costmodel.mesh import Mesh
 from examples import gemma
-from search.actions import action_space
 from tests.analysis.test_facts import MODULE
-from toast.patterns import matching, path
-from toast.pinning import demands
-from toast.planning import PlanResult, make_plan
-from toast.request import PlanRequest
-from toast.specs import Specs
+from toast.analysis.analyse import analyse
+from toast.analysis.errors import InvalidRequest
+from toast.analysis.load import Source, load
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.emit.specs import Specs
+from toast.pipeline.plan_module import PlanResult, make_plan
+from toast.pipeline.user_constraints import demands
+from toast.request.patterns import matching, path
+from toast.request.request import PlanRequest
+from toast.search.actions import action_space
 
 MESH = Mesh.parse("data=2,model=4")
 

@@ -15,19 +15,19 @@ import jax.numpy as jnp
 import jsonschema
 import pytest
 
-from analysis.errors import InvalidMesh, InvalidRequest, ToastError, UnknownDevice
-from analysis.forms import Form, decode
-from analysis.load import Source
-from search.progress import Progress
 from tests.modules import text
 from tests.toast.planned import gemma_text, request
-from toast import planning
-from toast.inspecting import inspect_module
-from toast.naming import common_pattern, pattern
-from toast.planfile import Plan
-from toast.planning import PlanResult, make_plan
-from toast.specs import stations
-from toast.stages import Stages
+from toast.analysis.errors import InvalidMesh, InvalidRequest, ToastError, UnknownDevice
+from toast.analysis.forms import Form, decode
+from toast.analysis.load import Source
+from toast.emit.specs import stations
+from toast.inspect.inspect_module import inspect_module
+from toast.labels.colours import common_pattern, pattern
+from toast.pipeline import plan_module as planning
+from toast.pipeline.plan_module import PlanResult, make_plan
+from toast.pipeline.stages import Stages
+from toast.plans.plan import Plan
+from toast.search.progress import Progress
 
 
 @cache
@@ -96,7 +96,9 @@ def test_stages_are_timed() -> None:
 
 def test_what_goes_on_is_timed_until_now(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(0.0, 10.0)
-    monkeypatch.setattr("toast.stages.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(
+        "toast.pipeline.stages.time", SimpleNamespace(perf_counter=lambda: next(clock))
+    )
     stages = Stages(None)
     source = cast(Source, SimpleNamespace(seconds={"parse": 3.0}))
     for stage in ("kernels", "load", "search"):

@@ -20,7 +20,7 @@ def loaded_after(statement: str) -> set[str]:
     "statement",
     [
         "import toast",
-        "import toast.runner, toast.cli, toast.client, toast.demo",
+        "import toast.process.runner, toast.cli, toast.client, toast.demo",
         "import toast; toast.ToastError, toast.Plan, toast.Client, toast.plan",
     ],
 )

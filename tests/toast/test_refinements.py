@@ -13,28 +13,28 @@ import jax.numpy as jnp
 import pytest
 from rich.console import Console
 
-from analysis.analyse import analyse
-from analysis.load import load
-from costmodel.devices import find
-from costmodel.evaluator import Action, Evaluator, Refined, Refinement, State
-from costmodel.mesh import Mesh
 from examples import gemma
-from search.places import Place, Things, marks, places
-from search.problem import Found, Problem
-from search.progress import Progress
 from tests.modules import argument_group, value_named
 from tests.toast.samples import ORIGINAL, write_plan_directory
-from toast import report
-from toast.choosing import request_of
-from toast.deciding import decision_names, decisions
-from toast.planfile import Plan
-from toast.planning import make_plan
-from toast.refined import refinements
-from toast.request import PlanRequest
-from toast.specs import Specs
-from toast.telling import Telling
-from toast.verify import verify
-from toast.writer import write
+from toast.analysis.analyse import analyse
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Action, Evaluator, Refined, Refinement, State
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.emit.specs import Specs
+from toast.emit.writer import write
+from toast.explain.refinements import refinements
+from toast.labels.decisions import decision_names, decisions
+from toast.labels.labels import Telling
+from toast.pipeline.plan_module import make_plan
+from toast.plans import report
+from toast.plans.choices import request_of
+from toast.plans.plan import Plan
+from toast.request.request import PlanRequest
+from toast.search.decision_sites import Place, Things, marks, places
+from toast.search.problem import Found, Problem
+from toast.search.progress import Progress
+from toast.verify.verification import verify
 
 MESH = Mesh.parse("data=2,model=2")
 

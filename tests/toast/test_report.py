@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from tests.toast.samples import MIB, cost, make_plan
-from toast.planfile import Group, Plan, Spec
-from toast.report import headline, partition_spec, render
-from toast.siblings import merge_siblings
-from toast.verify import Difference, Verification
-from toast.verify_report import render_verification
+from toast.plans.argument_groups import merge_siblings
+from toast.plans.plan import Group, Plan, Spec
+from toast.plans.report import headline, partition_spec, render
+from toast.verify.report import render_verification
+from toast.verify.verification import Difference, Verification
 
 GOLDEN = Path(__file__).parent / "golden_report.txt"
 

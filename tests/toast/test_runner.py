@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import EngineCrashed, InvalidModule, ToastError
-from toast.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout, Outcome
-from toast.request import PlanRequest
-from toast.runner import Event, Limits, engine_environment, prepare, run
+from toast.analysis.errors import EngineCrashed, InvalidModule, ToastError
+from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout, Outcome
+from toast.process.runner import Event, Limits, engine_environment, prepare, run
+from toast.request.request import PlanRequest
 
 WRITE_PLAN = """
 import json, sys, pathlib

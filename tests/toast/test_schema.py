@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from tests.toast.samples import make_plan
-from toast.planfile import Plan
-from toast.schema import schema_text
+from toast.plans.plan import Plan
+from toast.plans.schema import schema_text
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "plan.schema.json"
 

@@ -7,19 +7,19 @@ from functools import cache
 
 import pytest
 
-from analysis.analyse import Analysis
-from analysis.errors import InvalidMesh, InvalidRequest
-from costmodel.layouts import Layouts, lay_out
-from costmodel.pins import Pins
-from search.front import MOST
-from search.progress import Progress
 from tests.modules import evaluator_of, text
 from tests.search.problems import problem_of
 from tests.toast.planned import gemma_text, request
-from toast.choosing import request_of, with_choices
-from toast.deciding import decision_names, decision_text, decisions, state_of
-from toast.planfile import Plan
-from toast.planning import make_plan
+from toast.analysis.analyse import Analysis
+from toast.analysis.errors import InvalidMesh, InvalidRequest
+from toast.costmodel.program.pins import Pins
+from toast.costmodel.program.sharding_units import Layouts, lay_out
+from toast.labels.decisions import decision_names, decision_text, decisions, state_of
+from toast.pipeline.plan_module import make_plan
+from toast.plans.choices import request_of, with_choices
+from toast.plans.plan import Plan
+from toast.search.pareto import MOST
+from toast.search.progress import Progress
 
 
 @cache
@@ -87,7 +87,7 @@ def test_no_two_colours_have_one_name(name: str) -> None:
 
 def test_colours_of_one_name_get_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     analysis = evaluator_of(text("mlp"), "a=2").analysis
-    monkeypatch.setattr("toast.deciding.colour_names", lambda _: ["x.0", "w.0", "x.0"])
+    monkeypatch.setattr("toast.labels.decisions.colour_names", lambda _: ["x.0", "w.0", "x.0"])
     assert decision_names(analysis) == ["x.0#0", "w.0", "x.0#2"]
 
 
@@ -182,7 +182,7 @@ def test_the_program_is_laid_out_once_for_all_meshes(monkeypatch: pytest.MonkeyP
         made.append(pins)
         return lay_out(analysis, pins)
 
-    monkeypatch.setattr("costmodel.evaluator.lay_out", counted)
+    monkeypatch.setattr("toast.costmodel.evaluator.lay_out", counted)
     plan = make_plan(gemma_text(), request(mesh="auto:8", rollouts=50)).plan
     assert len(plan.meshes) == 3
     assert len(made) == 1

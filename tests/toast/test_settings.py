@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analysis.errors import InvalidMesh, InvalidRequest, ToastError, UnknownDevice
-from toast.settings import make_request, mesh_text
+from toast.analysis.errors import InvalidMesh, InvalidRequest, ToastError, UnknownDevice
+from toast.request.settings import make_request, mesh_text
 
 
 def test_units_are_read() -> None:

@@ -10,15 +10,15 @@ import pytest
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import sdy
 
-from analysis.load import load
-from costmodel.evaluator import Action, Evaluator, State
 from examples import gemma
-from search.actions import action_space
 from tests.modules import argument_group, evaluator_of, text, value_named
-from toast import specs as specs_module
-from toast.planfile import Spec
-from toast.specs import Specs, stations
-from toast.writer import write
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Action, Evaluator, State
+from toast.emit import specs as specs_module
+from toast.emit.specs import Specs, stations
+from toast.emit.writer import write
+from toast.plans.plan import Spec
+from toast.search.actions import action_space
 
 NUMBER = "toast.op"
 MESH = "a=2,b=2"

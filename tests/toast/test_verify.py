@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import InvalidModule, InvalidRequest
-from analysis.forms import Form, decode, encode
 from tests.toast.samples import ORIGINAL, SHARDED, cost, make_plan, tensor, write_plan_directory
-from toast import verify as verify_module
-from toast.verify import MAX_DEVICES, host_bytes_needed, verify
+from toast.analysis.errors import InvalidModule, InvalidRequest
+from toast.analysis.forms import Form, decode, encode
+from toast.verify import verification as verify_module
+from toast.verify.verification import MAX_DEVICES, host_bytes_needed, verify
 
 
 def test_equal_modules_are_equal(tmp_path: Path) -> None:

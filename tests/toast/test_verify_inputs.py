@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from analysis.forms import Loaded, decode
 from examples import gemma, mlp
 from examples.forms import serialize
-from toast.verify_inputs import Argument, describe_arguments, make_inputs, numpy_dtype
+from toast.analysis.forms import Loaded, decode
+from toast.verify.inputs import Argument, describe_arguments, make_inputs, numpy_dtype
 
 
 def describe(loaded: Loaded) -> list[Argument]:

@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from analysis.errors import InvalidModule, InvalidRequest
+from toast.analysis.errors import InvalidModule, InvalidRequest
 from toast.api import read_module
 from toast.cli import options
-from toast.cli.settings import with_settings
+from toast.cli.request_flags import with_settings
 from toast.cli.terminal import (
     EXIT_DIFFERENT,
     EXIT_DOES_NOT_FIT,
@@ -23,11 +23,11 @@ from toast.cli.terminal import (
     stop_on_interrupt,
     user_errors,
 )
-from toast.explain_report import render_explanation
-from toast.planfile import Plan
-from toast.report import make_console, render
-from toast.request import PlanRequest
-from toast.runner import engine_command, package_environment, prepare, python_module, run
+from toast.explain.report import render_explanation
+from toast.plans.plan import Plan
+from toast.plans.report import make_console, render
+from toast.process.runner import engine_command, package_environment, prepare, python_module, run
+from toast.request.request import PlanRequest
 
 app = typer.Typer(
     help="Find how to lay out a training step on a mesh of accelerators.",
@@ -73,8 +73,8 @@ def choose_command(
     explain: options.Explain = False,
 ) -> None:
     """Write another plan of the front of time against memory, without a new search."""
-    from toast.choosing import request_of, with_choices
-    from toast.verify import find_module, read_plan
+    from toast.plans.choices import request_of, with_choices
+    from toast.verify.verification import find_module, read_plan
 
     with user_errors():
         plan = read_plan(directory)
@@ -186,7 +186,7 @@ def explain_command(
     rows: Annotated[int, typer.Option("--rows", help="Rows of each table.", min=1)] = 10,
 ) -> None:
     """Say where the time and the memory of a plan go, and what keeps it from fitting."""
-    from toast.cli.explaining import print_explanation
+    from toast.cli.explain import print_explanation
 
     with user_errors():
         print_explanation(path, as_json=as_json, rows=rows)
@@ -220,8 +220,8 @@ def verify_command(
     if target is not None:
         _compile_and_compare(directory, target, memory_only=memory_only)
         return
-    from toast.verify import verify
-    from toast.verify_report import render_verification
+    from toast.verify.report import render_verification
+    from toast.verify.verification import verify
 
     with user_errors(), ProgressBar() as bar:
         if memory_only:
@@ -236,10 +236,10 @@ def verify_command(
 
 def _compile_and_compare(directory: Path, name: str, *, memory_only: bool) -> None:
     """Compile the sharded module ahead of time; exit with 3 when the chip's compiler refuses."""
-    from costmodel.mesh import Axis, Mesh
-    from toast.judge import Target, judge
-    from toast.judge.comparing import render_comparison
-    from toast.verify import find_module, read_plan
+    from toast.aot import Target, judge
+    from toast.aot.comparison import render_comparison
+    from toast.costmodel.network.mesh import Axis, Mesh
+    from toast.verify.verification import find_module, read_plan
 
     with user_errors(), ProgressBar() as bar:
         target, plan = Target.parse(name), read_plan(directory)
@@ -264,7 +264,7 @@ def serve_command(
     """Start the HTTP service; further flags are passed on to `python -m service`."""
     flags = ["--host", host, "--port", str(port), "--data", str(data), *context.args]
     sys.stdout.flush()
-    command = [*python_module("service"), *flags]
+    command = [*python_module("toast.service"), *flags]
     os.execve(command[0], command, package_environment())
 
 
@@ -279,7 +279,7 @@ def submit_command(
     key: options.Key = None,
 ) -> None:
     """Plan MODULE on a service: upload it, watch, download the plan, print what it costs."""
-    from toast.cli.submitting import submit_and_wait
+    from toast.cli.submit import submit_and_wait
 
     with user_errors():
         check_output(output)
@@ -320,8 +320,8 @@ def calibrate_command(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller sizes.")] = False,
 ) -> None:
     """Measure this machine's devices and write a device file for `--device`."""
-    from toast.calibration import Calibration
-    from toast.cli.calibrating import calibrate_to
+    from toast.calibrate.calibration import Calibration
+    from toast.cli.calibrate import calibrate_to
 
     wanted = Calibration(platform=platform, devices=devices, base=base, name=name, quick=quick)
     with user_errors():
@@ -331,6 +331,6 @@ def calibrate_command(
 @app.command("schema", hidden=True)
 def schema_command() -> None:
     """Print the JSON Schema of `plan.json`."""
-    from toast.schema import schema_text
+    from toast.plans.schema import schema_text
 
     typer.echo(schema_text(), nl=False)

@@ -12,17 +12,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from analysis.errors import InvalidRequest
-from costmodel.devices import Device, Link, catalogue
-from costmodel.units import format_bytes, format_seconds
-from toast.report import make_console
+from toast.analysis.errors import InvalidRequest
+from toast.costmodel.hardware.devices import Device, Link, catalogue
+from toast.costmodel.hardware.quantities import format_bytes, format_seconds
+from toast.plans.report import make_console
 
 MAX_ROWS = 40
 """Rows shown of each table; `--json` has them all."""
 
 
 def print_inspection(inspection: dict[str, Any], *, as_json: bool) -> None:
-    """What `toast.inspecting.inspect_module` found, as tables or as JSON."""
+    """What `toast.inspect.inspect_module.inspect_module` found, as tables or as JSON."""
     console = make_console()
     if as_json:
         console.file.write(json.dumps(inspection, indent=2) + "\n")
@@ -41,7 +41,7 @@ def print_inspection(inspection: dict[str, Any], *, as_json: bool) -> None:
 
 def write_page(inspection: dict[str, Any], path: Path, title: str) -> None:
     """The same as one HTML page at `path`; raises InvalidRequest where it cannot be written."""
-    from toast.page import render_page
+    from toast.inspect.page import render_page
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,10 +11,10 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from analysis.errors import ToastError
-from costmodel.units import format_bytes
-from toast.report import make_console
-from toast.runner import Event
+from toast.analysis.errors import ToastError
+from toast.costmodel.hardware.quantities import format_bytes
+from toast.plans.report import make_console
+from toast.process.runner import Event
 
 EXIT_DIFFERENT, EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 130
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.shardcombine import attempts
-from analysis.shardcombine.findings import Combine, Finding, How
+from toast.analysis.shardcombine import attempts
+from toast.analysis.shardcombine.findings import Combine, Finding, How
 
 SHAPES = ((4, 6), (6, 8), (4,))
 GATHER = (Combine(how=How.GATHER, dim=0),)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.program import FactorKind
-from analysis.shardcombine import Discoverer
-from analysis.shardcombine.cache import MISSING, Cache, default_folder
-from analysis.shardcombine.discover import forget
-from analysis.shardcombine.findings import Combine, Discovery, Finding, How
-from analysis.shardcombine.runner import Request
 from tests.analysis.shardcombine.tools import Counting, files_in, one_op, ops_of, runner
+from toast.analysis.program import FactorKind
+from toast.analysis.shardcombine import Discoverer
+from toast.analysis.shardcombine.cache import MISSING, Cache, default_folder
+from toast.analysis.shardcombine.discover import forget
+from toast.analysis.shardcombine.findings import Combine, Discovery, Finding, How
+from toast.analysis.shardcombine.runner import Request
 
 TOP_K = one_op(
     "%v, %i = chlo.top_k(%0, k = 8) : tensor<64x500xf32> -> (tensor<64x8xf32>, tensor<64x8xi32>)",
@@ -143,8 +143,8 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from analysis.shardcombine.cache import Cache
-from analysis.shardcombine.findings import Discovery
+from toast.analysis.shardcombine.cache import Cache
+from toast.analysis.shardcombine.findings import Discovery
 folder, start = Path(sys.argv[1]), int(sys.argv[2])
 for number in range(start, start + 200):
     Cache(folder).put("chlo.any", f"key{number % 8}", Discovery(findings=(), attempts=7))

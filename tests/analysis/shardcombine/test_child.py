@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from analysis.shardcombine import Discoverer
-from analysis.shardcombine.child import serve
-from analysis.shardcombine.discover import forget
-from analysis.shardcombine.extract import text_of
-from analysis.shardcombine.findings import Combine, Discovery, Finding, How
-from analysis.shardcombine.runner import Request
-from analysis.shardcombine.subprocesses import ChildRunner
 from tests.analysis.shardcombine.tools import files_in, one_op, ops_of, told
+from toast.analysis.shardcombine import Discoverer
+from toast.analysis.shardcombine.child import serve
+from toast.analysis.shardcombine.discover import forget
+from toast.analysis.shardcombine.extract import text_of
+from toast.analysis.shardcombine.findings import Combine, Discovery, Finding, How
+from toast.analysis.shardcombine.runner import Request
+from toast.analysis.shardcombine.subprocesses import ChildRunner
 
 TOP_K = one_op(
     "%v, %i = chlo.top_k(%0, k = 8) : tensor<64x500xf32> -> (tensor<64x8xf32>, tensor<64x8xi32>)",

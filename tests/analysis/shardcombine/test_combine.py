@@ -7,9 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.shardcombine.combine import MAX_DROPPED, REDUCES, Trial, close, reduced, try_combine
-from analysis.shardcombine.findings import Combine, How
-from analysis.shardcombine.numbers import Array
+from toast.analysis.shardcombine.combine import (
+    MAX_DROPPED,
+    REDUCES,
+    Trial,
+    close,
+    reduced,
+    try_combine,
+)
+from toast.analysis.shardcombine.findings import Combine, How
+from toast.analysis.shardcombine.numbers import Array
 
 EXACT = 1e-6
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.shardcombine import Discoverer, discover_all
-from analysis.shardcombine.extract import may_run, text_of
 from tests.analysis.shardcombine.tools import Counting, one_op, ops_of
+from toast.analysis.shardcombine import Discoverer, discover_all
+from toast.analysis.shardcombine.extract import may_run, text_of
 
 REGION = (
     "({ ^bb0(%p: tensor<f32>, %q: tensor<f32>): %s = stablehlo.add %p, %q : tensor<f32> "

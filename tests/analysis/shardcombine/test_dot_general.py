@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.shardcombine.compare import splits
 from tests.analysis.shardcombine.tools import found_rule, one_op, ops_of, shardy_rule
+from toast.analysis.shardcombine.compare import splits
 
 SIZES = [1, 3, 8, 8, 25, 64]
 

@@ -6,12 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from analysis.rules import blocked
-from analysis.shardcombine import Discoverer
 from benchmarks.shardcombine import Subject, compare, subject
 from benchmarks.shardcombine_reasons import REASONS, reason
 from examples.models import gpt, wideresnet
 from tests.analysis.shardcombine.tools import Counting, one_op, ops_of, shardy_rule
+from toast.analysis.rules import blocked
+from toast.analysis.shardcombine import Discoverer
 
 
 def compared(model: Any, folder: Path) -> Subject:

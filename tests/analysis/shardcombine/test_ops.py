@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.shardcombine.findings import Discovery, Finding
 from tests.analysis.shardcombine.tools import MAX, RETURN, SUM, discovery, told
+from toast.analysis.shardcombine.findings import Discovery, Finding
 
 
 def only(found: Discovery, *dims: int) -> Finding:

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from analysis.program import FactorKind
-from analysis.shardcombine import Discoverer
-from analysis.shardcombine.given import given
 from tests.analysis.shardcombine.tools import Counting, one_op, ops_of, told
+from toast.analysis.program import FactorKind
+from toast.analysis.shardcombine import Discoverer
+from toast.analysis.shardcombine.given import given
 
 NUMBERS = "ragged_dot_dimension_numbers = #chlo.ragged_dot<{}>"
 CASES = {

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from jax.interpreters import mlir
 from jaxlib.mlir import ir
 
-from analysis.shardcombine.extract import text_of
-from analysis.shardcombine.opcopy import OpCopy, parse
-from analysis.shardcombine.reshapes import shrink_reshape
-from analysis.shardcombine.shrink import MAX_ELEMENTS, shrink, size_map
-from analysis.shardcombine.windows import Window
-from analysis.shardcombine.windows import shrink as shrink_window
 from tests.analysis.shardcombine.tools import one_op, ops_of
+from toast.analysis.shardcombine.extract import text_of
+from toast.analysis.shardcombine.opcopy import OpCopy, parse
+from toast.analysis.shardcombine.reshapes import shrink_reshape
+from toast.analysis.shardcombine.shrink import MAX_ELEMENTS, shrink, size_map
+from toast.analysis.shardcombine.windows import Window
+from toast.analysis.shardcombine.windows import shrink as shrink_window
 
 sizes = st.integers(1, 100_000)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.program import FactorKind
-from analysis.shardcombine.compare import splits
-from analysis.shardcombine.findings import Combine, Discovery, Finding, How
-from analysis.shardcombine.torule import kind_of, rule_of
 from tests.analysis.shardcombine.tools import found_rule, one_op, ops_of, shardy_rule
+from toast.analysis.program import FactorKind
+from toast.analysis.shardcombine.compare import splits
+from toast.analysis.shardcombine.findings import Combine, Discovery, Finding, How
+from toast.analysis.shardcombine.torule import kind_of, rule_of
 
 P, R, B, H = FactorKind.PARALLEL, FactorKind.REDUCTION, FactorKind.BLOCKED, FactorKind.HALO
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.load import load
-from analysis.names import name_colours
 from tests.analysis.shardcombine.tools import files_in
+from toast.analysis.load import load
+from toast.analysis.names import name_colours
 
 TOP_K = b"""
 func.func @main(%x: tensor<64x500xf32>) -> (tensor<64x8xf32>, tensor<64x8xi32>) {

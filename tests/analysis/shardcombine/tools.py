@@ -11,13 +11,13 @@ from typing import Any
 from jax.interpreters import mlir
 from jaxlib.mlir import ir
 
-from analysis import rules
-from analysis.rules import Rule
-from analysis.shardcombine.extract import text_of
-from analysis.shardcombine.findings import Discovery
-from analysis.shardcombine.inprocess import InProcess
-from analysis.shardcombine.runner import Request
-from analysis.shardcombine.torule import rule_of
+from toast.analysis import rules
+from toast.analysis.rules import Rule
+from toast.analysis.shardcombine.extract import text_of
+from toast.analysis.shardcombine.findings import Discovery
+from toast.analysis.shardcombine.inprocess import InProcess
+from toast.analysis.shardcombine.runner import Request
+from toast.analysis.shardcombine.torule import rule_of
 
 SUM = "^bb0(%p: tensor<f32>, %q: tensor<f32>): %r = stablehlo.add %p, %q : tensor<f32>"
 MAX = SUM.replace("add", "maximum")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.analyse import analyse
-from analysis.load import load
 from benchmarks.planners.layouts import Choice, named
-from costmodel.devices import find
-from costmodel.evaluator import Cost, Evaluator, State
-from costmodel.mesh import Mesh
 from examples.forms import Step
-from search.actions import action_space
-from search.planners import PLANNERS
-from search.problem import Found, Problem, Settings
-from search.progress import Control
 from tests.search.known_layouts.steps import module_of
-from toast.planfile import Spec
-from toast.specs import Specs
+from toast.analysis.analyse import analyse
+from toast.analysis.load import load
+from toast.costmodel.evaluator import Cost, Evaluator, State
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.emit.specs import Specs
+from toast.plans.plan import Spec
+from toast.search.actions import action_space
+from toast.search.planners import PLANNERS
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control
 
 PRODUCT = "stablehlo.dot_general"
 

@@ -13,18 +13,18 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.load import load
 from benchmarks.accuracy.statistics import collective_seconds
 from benchmarks.planners.layouts import Choice, named
-from costmodel.evaluator import State
 from examples.forms import Step
 from examples.models import gns, itx
-from search.problem import Problem
 from tests.search.known_layouts.planned import plan_step
 from tests.search.known_layouts.steps import attention_forward, mlp_training, module_of
-from toast.judge import Target, judge
-from toast.specs import Specs
-from toast.writer import write
+from toast.analysis.load import load
+from toast.aot import Target, judge
+from toast.costmodel.evaluator import State
+from toast.emit.specs import Specs
+from toast.emit.writer import write
+from toast.search.problem import Problem
 
 LOG = logging.getLogger(__name__)
 COMPILING = 1200.0

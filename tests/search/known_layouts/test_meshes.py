@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks.planners.layouts import Choice, named
 from examples.models import itx, unet
-from search.polish import polish
-from search.progress import Control
 from tests.search.known_layouts.planned import Planned, collectives, plan_step
 from tests.search.known_layouts.steps import attention_forward, mlp_training
+from toast.search.local_search import polish
+from toast.search.progress import Control
 
 
 def over(plan: Planned, kind: str) -> set[tuple[str, ...]]:
@@ -153,9 +153,9 @@ def test_batch_and_channels_of_a_unet() -> None:
     """Two images on 2 x 4 chips: an image on each half of them, and its channels over four.
 
     One resolution of the published U-Net. Pixels are not offered: where a kernel has several output
-    features XLA adds up results that are not partial (see `analysis.halos`). Channels over all
-    eight would gather twice as many pixels on each, and put them in blocks, and 64 channels fill
-    half of the matrix unit: compiled they take a quarter longer.
+    features XLA adds up results that are not partial (see `toast.analysis.halos`). Channels over
+    all eight would gather twice as many pixels on each, and put them in blocks, and 64 channels
+    fill half of the matrix unit: compiled they take a quarter longer.
     """
     config = replace(
         unet.PRESETS["paper"],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.mesh import Mesh
 from tests.toast.judge.texts import module, text
-from toast.judge.collecting import Found, find_collectives, wire_bytes
-from toast.judge.compiling import totals
-from toast.judge.cycles import cycles_by_category
-from toast.judge.hlo import parse
+from toast.aot.collectives import Found, find_collectives, wire_bytes
+from toast.aot.compile import totals
+from toast.aot.cycles import cycles_by_category
+from toast.aot.hlo import parse
+from toast.costmodel.network.mesh import Mesh
 
 MESH = Mesh.parse("data=2,model=4")
 

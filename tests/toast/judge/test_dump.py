@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import InvalidRequest, ToastError
-from costmodel.mesh import Mesh
 from tests.toast.samples import SHARDED
-from toast.judge import Memory, Target, Verdict, compiling, judge
-from toast.judge.dump import Report, assigned, is_assigned, memory_report
+from toast.analysis.errors import InvalidRequest, ToastError
+from toast.aot import Memory, Target, Verdict, judge
+from toast.aot import compile as compiling
+from toast.aot.dump import Report, assigned, is_assigned, memory_report
+from toast.costmodel.network.mesh import Mesh
 
 GOLDEN = Path(__file__).parent / "dump"
 NAME = "module_0000.two_layers"

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import InvalidModule
-from costmodel.mesh import Axis, Mesh
-from toast.judge.groups import (
+from toast.analysis.errors import InvalidModule
+from toast.aot.replica_groups import (
     Groups,
     axes_of_groups,
     axes_of_pairs,
@@ -18,6 +17,7 @@ from toast.judge.groups import (
     parse_groups,
     parse_pairs,
 )
+from toast.costmodel.network.mesh import Axis, Mesh
 
 MESH = Mesh.parse("data=2,model=4")
 

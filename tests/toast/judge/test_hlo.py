@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from analysis.errors import InvalidModule
 from tests.toast.judge.texts import module, text
-from toast.judge.hlo import Shape, parse, split_top
-from toast.judge.running import runs, trip_count
+from toast.analysis.errors import InvalidModule
+from toast.aot.hlo import Shape, parse, split_top
+from toast.aot.run_counts import runs, trip_count
 
 
 def test_computations_and_the_entry() -> None:

@@ -12,14 +12,14 @@ import jax
 import pytest
 from rich.console import Console
 
-from analysis.errors import InvalidRequest, ToastError
-from costmodel.mesh import Mesh
 from examples import forms, gemma
 from tests.toast.samples import SHARDED, make_plan
 from toast import plan
-from toast.judge import Collective, Memory, Refusal, Target, Verdict, child, judge
-from toast.judge.child import flags_to_try, refusal_of
-from toast.judge.comparing import render_comparison
+from toast.analysis.errors import InvalidRequest, ToastError
+from toast.aot import Collective, Memory, Refusal, Target, Verdict, child, judge
+from toast.aot.child import flags_to_try, refusal_of
+from toast.aot.comparison import render_comparison
+from toast.costmodel.network.mesh import Mesh
 
 HAS_LIBTPU = bool(os.environ.get("TPU_LIBRARY_PATH") or importlib.util.find_spec("libtpu"))
 HAS_CUDA = bool(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.errors import InvalidRequest
-from costmodel.devices import catalogue
-from toast.judge.target import CHIPS, Target
+from toast.analysis.errors import InvalidRequest
+from toast.aot.target import CHIPS, Target
+from toast.costmodel.hardware.devices import catalogue
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from toast.judge.hlo import HloModule, parse
+from toast.aot.hlo import HloModule, parse
 
 FOLDER = Path(__file__).parent / "hlo"
 

@@ -1,0 +1,53 @@
+"""Sizes and durations as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from toast.analysis.errors import InvalidRequest
+
+_BYTES = {
+    "": 1, "B": 1,
+    "K": 10**3, "KB": 10**3, "M": 10**6, "MB": 10**6, "G": 10**9, "GB": 10**9,
+    "T": 10**12, "TB": 10**12,
+    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
+}  # fmt: skip
+_SECONDS = {"": 1.0, "S": 1.0, "MS": 1e-3, "US": 1e-6, "M": 60.0, "MIN": 60.0, "H": 3600.0}
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def parse_bytes(text: str | int) -> int:
+    """Bytes from `17179869184`, `16GiB` or `16GB`; raises `InvalidRequest`."""
+    return round(_parse(str(text), _BYTES, "a size", "Write it as 16GiB, 40GB or plain bytes."))
+
+
+def parse_seconds(text: str | float) -> float:
+    """Seconds from `10`, `10s`, `500ms` or `2min`; raises `InvalidRequest`."""
+    return _parse(str(text), _SECONDS, "a duration", "Write it as 10s, 500ms or 2min.")
+
+
+def _parse(text: str, units: dict[str, int] | dict[str, float], what: str, hint: str) -> float:
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2].upper() not in units:
+        raise InvalidRequest(f"{text!r} is not {what}.", hint)
+    value = float(match[1]) * units[match[2].upper()]
+    if not 0 < value < float("inf"):
+        raise InvalidRequest(f"{text!r} is not {what} above zero.", hint)
+    return value
+
+
+def format_bytes(size: float) -> str:
+    """A size for people, in binary units: `15.75 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.2f} {unit}"
+        size /= 1024
+    return f"{size:.2f} TiB"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people: `12.3 ms`."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if abs(seconds) >= scale:
+            return f"{seconds / scale:.3g} {unit}" if seconds < 1000 else f"{seconds:.0f} s"
+    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"

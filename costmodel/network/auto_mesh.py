@@ -1,0 +1,100 @@
+"""The meshes that `auto:8` stands for: ways to see 8 devices as a lattice, each counted once.
+
+One to three axes, named d0, d1 and d2 with the major first. Two meshes whose axes lie over the same
+networks and the same dimensions of a torus, or would if the torus were turned, are one: the search
+gives axes their meaning, so their order says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import permutations
+
+from toast.analysis.errors import InvalidMesh
+from toast.costmodel.hardware.devices import DIMENSIONS, Device
+from toast.costmodel.network.mesh import Axis, Mesh
+from toast.costmodel.network.placement import Placement, place
+
+AUTO = "auto"
+MAX_AXES = 3
+MAX_EACH = 6
+"""Meshes with the same number of axes. Each is planned for by itself, and large numbers have many:
+those that are least even are left out."""
+MAX_DEVICES = 1 << 16
+
+Turned = tuple[tuple[tuple[float, ...], ...], ...]
+
+_TEXT = re.compile(r"auto(?::([0-9]{1,9}))?")
+
+
+def is_auto(text: str) -> bool:
+    """Whether a mesh is to be chosen rather than given."""
+    return text.strip().partition(":")[0] == AUTO
+
+
+def meshes(text: str, device: Device) -> list[Mesh]:
+    """The mesh that a text means, or those that `auto:8` means, fewer axes and more even first.
+
+    Raises `InvalidMesh` for what is none, and for networks that the device does not have.
+    """
+    if not is_auto(text):
+        mesh = Mesh.parse(text)
+        place(mesh, device)
+        return [mesh]
+    devices = _devices(text)
+    return [mesh for axes in range(1, MAX_AXES + 1) for mesh in _distinct(devices, axes, device)]
+
+
+def _distinct(devices: int, axes: int, device: Device) -> list[Mesh]:
+    """Meshes of so many axes, those whose largest axis is smaller first."""
+    found: dict[Turned, Mesh] = {}
+    for sizes in sorted(_factors(devices, axes), key=lambda sizes: (max(sizes), sizes)):
+        named = (Axis(name=f"d{number}", size=size) for number, size in enumerate(sizes))
+        mesh = Mesh(axes=tuple(named))
+        found.setdefault(_shape(place(mesh, device)), mesh)
+        if len(found) == MAX_EACH:
+            break
+    return list(found.values())
+
+
+def _devices(text: str) -> int:
+    match = _TEXT.fullmatch(text.strip())
+    count = int(match[1]) if match and match[1] else 0
+    if not match or count < 1 or count > MAX_DEVICES:
+        raise InvalidMesh(
+            f"{text.strip()!r} does not say for how many devices a mesh is to be chosen.",
+            f"Write the number, 2 to {MAX_DEVICES:,}, as in auto:8.",
+        )
+    if count == 1:
+        raise InvalidMesh(
+            "A mesh of one device leaves nothing to shard.", "Give two devices or more: auto:2."
+        )
+    return count
+
+
+def _factors(devices: int, axes: int) -> Iterator[tuple[int, ...]]:
+    """Factors of 2 and more, in every order."""
+    if axes == 1:
+        yield (devices,)
+        return
+    for first in range(2, devices // 2 ** (axes - 1) + 1):
+        if devices % first == 0:
+            for rest in _factors(devices // first, axes - 1):
+                yield (first, *rest)
+
+
+def _shape(placement: Placement) -> Turned:
+    """The same for placements that differ in the order of axes and in how a torus is turned."""
+    return min(_turned(placement, order) for order in permutations(range(len(DIMENSIONS))))
+
+
+def _turned(placement: Placement, order: tuple[int, ...]) -> Turned:
+    axes = [
+        tuple(
+            (piece.link, piece.size, order[piece.dim], piece.stride, piece.length, piece.wraps)
+            for piece in axis
+        )
+        for axis in placement
+    ]
+    return tuple(sorted(axes))

@@ -1,0 +1,91 @@
+"""Sums over devices that XLA sends together with others over the same axes.
+
+Sums of which nothing that is multiplied depends have time until the end of the step, or of a
+loop's run: gradients of weights, mostly. XLA combines them, so that a device waits for the network
+once and not for each of them.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from toast.analysis.jit import entry
+from toast.analysis.program import LOOP_BEGIN, LOOP_END, Floats, Ints, Program
+from toast.costmodel.program.buffers import loop_slots
+from toast.costmodel.program.dataflow import Bools, named
+from toast.costmodel.program.op_traits import Role, role
+
+ALONE = -1
+"""The loop of an op whose sums are sent by themselves."""
+
+
+def sent_together(program: Program) -> tuple[Ints, Floats]:
+    """For each op the loop in whose runs its sums are sent with others, or `ALONE`.
+
+    The program itself is the first of the loops, and an inner loop is not part of an outer one.
+    Also how often each of them runs.
+    """
+    early = np.zeros(program.ops, dtype=np.bool_)
+    early[program.value_op[_needed(program)]] = True
+    loop, runs = loops(program)
+    return np.where(early, ALONE, loop), runs
+
+
+def _needed(program: Program) -> Bools:
+    """For each value whether a product or a convolution depends on it."""
+    multiplying = frozenset(name for name in program.names if role(name) is Role.CONTRACTION)
+    ends = named(program, frozenset({LOOP_END}))
+    carries = ends | named(program, frozenset({LOOP_BEGIN}))
+    columns = program.op_uses, program.use_value, program.op_values
+    slots = np.array(
+        [(slot.yielded, slot.condition, slot.body) for slot in loop_slots(program)], dtype=np.int64
+    ).reshape(-1, 3)
+    found = np.zeros(program.values, dtype=np.bool_)
+    while True:
+        _spread(*columns, named(program, multiplying), carries, ends, found)
+        again = found[slots[:, 1:]].any(axis=1) & ~found[slots[:, 0]]
+        if not again.any():
+            return found
+        found[slots[again, 0]] = True
+
+
+@entry
+def _spread(
+    op_uses: Ints, use_value: Ints, op_values: Ints, multiplies: Bools, carries: Bools, ends: Bools,
+    found: Bools,
+) -> None:  # fmt: skip
+    """Mark what is needed for what is marked, and for products, from the end of the program.
+
+    What a loop carries is needed for itself alone: at its begin and end a place for each.
+    """
+    for op in range(len(multiplies) - 1, -1, -1):
+        first, last = op_uses[op], op_uses[op + 1]
+        made, end = op_values[op], op_values[op + 1]
+        if carries[op]:
+            places = end - made if ends[op] else last - first
+            for value in range(made, end):
+                if found[value]:
+                    found[use_value[first + (value - made) % places]] = True
+            continue
+        wanted = multiplies[op]
+        for value in range(made, end):
+            wanted |= found[value]
+        if wanted:
+            for use in range(first, last):
+                found[use_value[use]] = True
+
+
+def loops(program: Program) -> tuple[Ints, Floats]:
+    """The innermost loop of each op, and how often each loop runs."""
+    loop, runs, around = np.zeros(program.ops, dtype=np.int64), [1.0], [0]
+    marks = program.ops_named(LOOP_BEGIN, LOOP_END)
+    for op, after in pairwise([*marks, program.ops]):
+        if program.kind(op) == LOOP_BEGIN:
+            around.append(len(runs))
+            runs.append(float(program.op_trips[op + 1]))
+        else:
+            around.pop()
+        loop[op + 1 : after] = around[-1]
+    return loop, np.array(runs)

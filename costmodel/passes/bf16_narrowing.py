@@ -1,0 +1,100 @@
+"""Stacks of f32 that a TPU keeps in 16 bits for the products of a loop that reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from toast.analysis.program import LOOP_BEGIN, LOOP_END, Ints, Program
+from toast.costmodel.passes.fusion_chains import PRODUCT
+from toast.costmodel.program.buffers import Slot, loop_slots
+from toast.costmodel.program.dataflow import Bools, Flow
+
+_UPDATE, _SLICE = "stablehlo.dynamic_update_slice", "stablehlo.dynamic_slice"
+Rounded = dict[int, tuple[int, int]]
+"""Arguments with the first and the last op of the loops for whose products they are rounded."""
+_Slots = dict[tuple[int, int], list[Slot]]
+"""Slots by the loop and what they begin as."""
+
+
+def narrow_stacks(program: Program, flow: Flow, single: Bools, readers: Ints) -> Bools:
+    """The values of stacks that begin as constants and of which products alone read slices.
+
+    What a product rounds its slices to, XLA rounds before the loop that cuts them, and so where
+    they are stacked: a residual that only the gradients of weights need takes half. Not where the
+    same is stacked a second time for something else; it is one stack then. `single` are values of
+    32 bits, `readers` of each value as `narrow_values` leaves them.
+    """
+    found = np.zeros(program.values, dtype=np.bool_)
+    slots = list(loop_slots(program))
+    by_init = _by_init(slots)
+    for stacks in _stacked(program, flow, slots).values():
+        read = [_read_by_products(program, readers, by_init, slot.result) for slot in stacks]
+        if all(values and single[values[0]] for values in read):
+            found[[value for values in read for value in values]] = True
+            for slot in stacks:
+                found[[slot.condition, slot.body, slot.yielded]] = True
+    return found
+
+
+def rounded_stacks(program: Program, single: Bools, readers: Ints) -> Rounded:
+    """Arguments of which loops read slices for products alone, as weights of layers.
+
+    XLA rounds the whole before the loop, once for all loops, and keeps it until the last.
+    """
+    arguments = {argument.value for argument in program.arguments if single[argument.value]}
+    slots, found = list(loop_slots(program)), Rounded()
+    by_init = _by_init(slots)
+    for slot in slots:
+        if slot.init not in arguments or slot.yielded != slot.body:
+            continue
+        if len(_read_by_products(program, readers, by_init, slot.body)) == 1:
+            end = program.makers[slot.result]
+            first, last = found.get(slot.init, (slot.begin, end))
+            found[slot.init] = min(first, slot.begin), max(last, end)
+    return found
+
+
+def _by_init(slots: list[Slot]) -> _Slots:
+    found: _Slots = {}
+    for slot in slots:
+        found.setdefault((slot.begin, slot.init), []).append(slot)
+    return found
+
+
+def _stacked(program: Program, flow: Flow, slots: list[Slot]) -> dict[int, list[Slot]]:
+    """The slots of stacks by what is stacked, before it is reshaped for that."""
+    found: dict[int, list[Slot]] = {}
+    for slot in slots:
+        maker = program.makers[slot.yielded]
+        if program.kind(maker) != _UPDATE or not program.constant[slot.init]:
+            continue
+        target, update, *_ = (program.sources[use] for use in program.uses_of(maker))
+        while flow.layout[program.makers[update]]:
+            update = program.sources[program.uses_of(program.makers[update])[0]]
+        if target == slot.body:
+            found.setdefault(update, []).append(slot)
+    return found
+
+
+def _read_by_products(program: Program, readers: Ints, by_init: _Slots, value: int) -> list[int]:
+    """A stack at all places to which it is passed on, or none where not just products read it."""
+    starts, uses = program.readers
+    found = [value]
+    for use in uses[starts[value] : starts[value + 1]].tolist():
+        op = program.user(use)
+        if program.kind(op) == _SLICE and use == program.uses_of(op).start:
+            if readers[program.values_of(op)[0]] != PRODUCT:
+                return []
+        elif program.kind(op) == LOOP_BEGIN:
+            for slot in by_init[op, value]:
+                if slot.yielded != slot.body:
+                    return []
+                found += [slot.condition, slot.result]
+                inside = _read_by_products(program, readers, by_init, slot.body)
+                behind = _read_by_products(program, readers, by_init, slot.result)
+                if not (inside and behind):
+                    return []
+                found += inside + behind
+        elif program.kind(op) != LOOP_END or program.kind(program.makers[value]) != LOOP_BEGIN:
+            return []
+    return found

@@ -1,0 +1,82 @@
+"""How convolutions fill a TPU's matrix unit: their sides as of products, and their windows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from toast.analysis.program import Program
+from toast.costmodel.passes.space_to_batch import CONVOLUTION, kernel_gradients
+from toast.costmodel.program.contractions import Sides, sides_of
+
+
+class Window(NamedTuple):
+    """Of a convolution how many pixels of its window are contracted in one go with the channels.
+
+    That is a row of the window, and 0 where pixels themselves are contracted, as in the gradient of
+    a kernel. `widest` is the longest side of the window, 0 for what is no convolution. `apart` is
+    how far apart pixels are put that are read, with zeros between, as where a stride is undone.
+    """
+
+    row: int = 0
+    widest: int = 0
+    apart: int = 1
+
+
+NO_WINDOW = Window()
+
+
+def windows(program: Program) -> dict[int, Window]:
+    """The window of every convolution, by op."""
+    gradients = set(kernel_gradients(program).tolist())
+    found = {}
+    for op in program.ops_named(CONVOLUTION):
+        left, right, made = _names(program, op)
+        source, value = program.sources[program.uses_of(op)[1]], program.values_of(op)[0]
+        if op in gradients:
+            shape, names, others = program.shape(value), made, {*left, *right}
+        else:
+            shape, names, others = program.shape(source), right, {*left, *made}
+        # With strides its sides are the minor parts of pixels, which nothing else is named by; with
+        # groups so are the channels of one.
+        known = others if not _grouped(program, op) else set(names)
+        pairs = zip(shape, names, strict=True)
+        sides = [size for size, name in pairs if name < 0 or name not in known]
+        row = 0 if op in gradients else (sides or [1])[-1]
+        apart = 1 if op in gradients else _apart(program, op)
+        found[op] = Window(row=row, widest=max(sides, default=1), apart=apart)
+    return found
+
+
+def _apart(program: Program, op: int) -> int:
+    """By how much the sides of an image grow that is convolved, and not by its window."""
+    left, _, made = _names(program, op)
+    source, value = program.sources[program.uses_of(op)[0]], program.values_of(op)[0]
+    read = dict(zip(left, program.shape(source), strict=True))
+    shared = [
+        size // read[name]
+        for size, name in zip(program.shape(value), made, strict=True)
+        if name >= 0 and read.get(name, 0) > 1
+    ]
+    return max(1, *shared) if shared else 1
+
+
+def convolution_sides(program: Program) -> dict[int, Sides]:
+    """The sides of the factors of every convolution that has no groups, by op.
+
+    Images are rows of a product and what they are convolved to its columns. How groups are put into
+    tiles is not known, so they are taken to fill them.
+    """
+    found = sides_of(program, program.ops_named(CONVOLUTION))
+    return {op: sides for op, sides in found.items() if not _grouped(program, op)}
+
+
+def _grouped(program: Program, op: int) -> bool:
+    """Whether both operands and the result have a dimension in common, the groups."""
+    left, right, made = _names(program, op)
+    return any(name >= 0 for name in {*left} & {*right} & {*made})
+
+
+def _names(program: Program, op: int) -> tuple[list[int], list[int], list[int]]:
+    """The names of the dimensions of both operands and the result."""
+    left, right = (program.use_names(use).tolist() for use in program.uses_of(op)[:2])
+    return left, right, program.def_names(program.values_of(op)[0]).tolist()

@@ -1,0 +1,257 @@
+"""Which values reach memory once the compiler has fused, and which op reads them.
+
+A value is *fused* when all its users compute it inside themselves: it costs neither memory nor
+traffic. Every op that writes a value is the *root* of a fusion and reads each value that its fused
+producers need once. With several users a value is computed again in each of them where that moves
+fewer bytes than storing it. What a contraction computes is stored once, at the narrowest place of
+the chain of elementwise ops behind it. Elementwise roots of one shape that feed each other become
+one fusion with several results, as optimizer updates do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.hardware.devices import Device
+from toast.costmodel.passes.bf16_narrowing import Rounded, narrow_stacks, rounded_stacks
+from toast.costmodel.passes.fusion_chains import narrow_values, run_early, store_chains
+from toast.costmodel.passes.fusion_kernel import Bools, Graph, Needs, fuse_values
+from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
+from toast.costmodel.passes.reduction_fusion import merge_reductions
+from toast.costmodel.program.contractions import BATCH, Sides, product_sides
+from toast.costmodel.program.dataflow import Flow, flow_of, named
+from toast.costmodel.program.launches import Kernels
+from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role
+
+MAX_SOURCES = 24
+"""A fusion that would read more values than this is cut, as compilers cut theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a compiler fuses.
+
+    `around` tells whether matrix products compute what feeds them and what is made of them inside
+    themselves, as a TPU's do; if not they read and write memory. `repeats` tells whether costly
+    elementwise ops are computed again in each of several users, `reduced` whether a reduction
+    stores what it reads where others read it too.
+    """
+
+    around: bool = True
+    repeats: bool = True
+    reduced: bool = True
+
+
+TPU = Policy()
+EARLY_TPU = Policy(reduced=False)
+GPU = Policy(around=False, repeats=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fusion:
+    """`written[v]` tells whether value v reaches memory; `roots` are in program order.
+
+    `light[v]` tells of a fused value whether no arithmetic made it, `narrow[v]` of a stored one
+    whether its 32 bits are stored as 16; `rounded` are arguments kept so besides, while loops run.
+
+    `flow` is the program as kernels read it, `kernels` are what is launched; `position[op]` is when
+    an op's fusion runs: its index in the schedule. `bytes` are those of every value, `sides` of
+    every matrix product as in `flops`.
+    """
+
+    policy: Policy
+    flow: Flow
+    sides: dict[int, Sides]
+    bytes: Floats
+    written: Bools
+    light: Bools
+    narrow: Bools
+    rounded: Rounded
+    roots: Kernels
+    kernels: Kernels
+    position: Ints
+
+
+def fuse(program: Program, policy: Policy = TPU) -> Fusion:
+    """Fuse as XLA's instruction and multi-output fusion do, by roles, users and bytes."""
+    flow = flow_of(program)
+    needs = _needs(program, flow, policy)
+    roots = _roots(needs)
+    kernels = merge_roots(flow, roots)
+    if policy.around:
+        kernels = merge_reductions(flow, kernels)
+    narrow, rounded = _narrow(program, flow, policy, needs.written)
+    return Fusion(
+        policy=policy,
+        flow=flow,
+        sides=product_sides(program),
+        bytes=flow.bytes,
+        written=needs.written,
+        light=program.constant | (~needs.written & needs.light[program.value_op]),
+        narrow=narrow,
+        rounded=rounded,
+        roots=roots,
+        kernels=kernels,
+        position=_schedule(program, flow, roots),
+    )
+
+
+def policy_of(device: Device) -> Policy:
+    """How the compiler for a device fuses; processors as GPUs do."""
+    if device.kind != "tpu":
+        return GPU
+    return EARLY_TPU if device.early else TPU
+
+
+@lru_cache(maxsize=1 << 12)
+def batch_dims(sides: Sides) -> int:
+    """How many dimensions of a product are of a batch; -1 for what is no product of matrices."""
+    return sum(side == BATCH and size > 1 for side, size in sides) if sides else -1
+
+
+def chain_ends(flow: Flow, policy: Policy) -> Bools:
+    """For each value whether it is where the chain behind a contraction is stored.
+
+    What a reduction and something else reads is written by the reduction, as it reads it; on a
+    GPU only where two others read it too. Otherwise a GPU stores what the contraction itself
+    made, a TPU the last of the narrowest.
+    """
+    taken, stored = (np.zeros(len(flow.maker), dtype=np.bool_) for _ in range(2))
+    store_chains(flow, policy.reduced, policy.around, taken, stored)
+    return stored
+
+
+def _needs(program: Program, flow: Flow, policy: Policy) -> Needs:
+    """Which values are written, and what computing the others needs."""
+    graph = Graph(
+        flow=flow,
+        costly=named(program, EXPENSIVE),
+        cheap=named(program, CHEAP | LAYOUT),
+        matrix=named(program, frozenset({"stablehlo.dot_general"})),
+        single=_single(program),
+        stored=chain_ends(flow, policy),
+        around=policy.around,
+        repeats=policy.repeats,
+        most=MAX_SOURCES,
+    )
+    room = 4 * len(program.use_value) + program.ops
+    while not fuse_values(graph, found := _new_needs(program, room)):
+        room *= 2
+    return found
+
+
+def _single(program: Program) -> Bools:
+    """For each value whether it is of single precision."""
+    wide = np.array([dtype == "f32" for dtype in program.dtypes], dtype=np.bool_)
+    return wide[program.value_type]
+
+
+def _narrow(program: Program, flow: Flow, policy: Policy, written: Bools) -> tuple[Bools, Rounded]:
+    """What only products and the reductions beside it read, a TPU rounds as it stores it.
+
+    Its matrix unit would round it otherwise. So it does with stacks for products, and besides with
+    those that are arguments.
+    """
+    narrow, readers = np.zeros_like(written), np.zeros(program.values, dtype=np.int64)
+    if not policy.around:
+        return narrow, {}
+    single = _single(program)
+    narrow_values(flow, written, single, readers, narrow)
+    narrow |= narrow_stacks(program, flow, single, readers)
+    return narrow, rounded_stacks(program, single, readers)
+
+
+def _new_needs(program: Program, room: int) -> Needs:
+    """Room for what `fuse_values` finds."""
+    ops, uses, values = program.ops, len(program.use_value), program.values
+
+    def flags(count: int) -> Bools:
+        return np.zeros(count, dtype=np.bool_)
+
+    def numbers(count: int) -> Ints:
+        return np.zeros(count, dtype=np.int64)
+
+    return Needs(
+        written=flags(values),
+        root=flags(ops),
+        use_start=numbers(ops),
+        use_end=numbers(ops),
+        use=numbers(room),
+        dot_start=numbers(ops),
+        dot_end=numbers(ops),
+        dot=numbers(room),
+        expensive=flags(ops),
+        light=flags(ops),
+        cheap=flags(ops),
+        use_stamp=numbers(uses),
+        value_stamp=numbers(values),
+        dot_stamp=numbers(ops),
+    )
+
+
+def _roots(needs: Needs) -> Kernels:
+    """The ops that write, with what they read."""
+    ops = np.flatnonzero(needs.root)
+    return Kernels.of(
+        (ops, np.arange(len(ops)), np.arange(1, len(ops) + 1)),
+        (needs.use, needs.use_start[ops], needs.use_end[ops]),
+        (needs.dot, needs.dot_start[ops], needs.dot_end[ops]),
+    )
+
+
+def merge_roots(flow: Flow, roots: Kernels) -> Kernels:
+    """Join each elementwise root with those that it reads, where nothing outside lies between."""
+    count, ops, values = len(roots), len(flow.role), len(flow.maker)
+
+    def numbers(size: int) -> Ints:
+        return np.full(size, -1)
+
+    number = numbers(ops)
+    number[roots.ops] = np.arange(count)
+    given = Roots(
+        op=roots.ops,
+        read_start=roots.read_start,
+        reads=roots.reads,
+        dot_start=roots.dot_start,
+        dots=roots.dots,
+        loop=(flow.role[roots.ops] == Role.FUSIBLE) & (np.diff(roots.dot_start) == 0),
+        number=number,
+    )
+    work = Merging(
+        group=numbers(count),
+        after=numbers(count),
+        head=numbers(count),
+        tail=numbers(count),
+        inside=numbers(ops),
+        seen=numbers(ops),
+        stack=numbers(ops),
+        read=numbers(values),
+    )
+    sizes = (count, len(roots.reads), len(roots.dots))
+    room = (np.zeros(size, dtype=np.int64) for most in sizes for size in (count + 1, most))
+    out = Merged(*room)
+    kept = merge(flow, given, work, out)
+    return Kernels(
+        op_start=out.op_start[: kept + 1],
+        ops=out.ops,
+        read_start=out.read_start[: kept + 1],
+        reads=out.reads[: out.read_start[kept]],
+        dot_start=out.dot_start[: kept + 1],
+        dots=out.dots[: out.dot_start[kept]],
+    )
+
+
+def _schedule(program: Program, flow: Flow, roots: Kernels) -> Ints:
+    """When each op runs: in program order, but results of `main` as soon as their inputs exist.
+
+    That is how a compiler schedules optimizer updates, to free the gradients.
+    """
+    returned = np.zeros(program.values, dtype=np.bool_)
+    returned[program.use_value[[result.use for result in program.results]]] = True
+    position = np.arange(program.ops, dtype=np.int64)
+    run_early(flow, roots.ops, roots.read_start, roots.reads, returned, position)
+    return position

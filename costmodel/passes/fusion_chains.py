@@ -1,0 +1,217 @@
+"""Kernels that follow values from op to op: what is stored behind products, when results are made.
+
+`fusion`, `liveness` and `addends` say what each is about.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toast.analysis.jit import entry, inner
+from toast.analysis.program import Ints
+from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.program.op_traits import Role
+
+FUSIBLE, REDUCE, CONTRACTION = (int(r) for r in (Role.FUSIBLE, Role.REDUCE, Role.CONTRACTION))
+
+
+@inner
+def _following(f: Any, value: int) -> int:
+    """What the only user makes of a value, where that is elementwise and of one size; or -1."""
+    first, end = f.reader_start[value], f.reader_start[value + 1]
+    if first == end:
+        return -1
+    op = f.user[f.reader[first]]
+    made = f.values[op]
+    alone = f.user[f.reader[end - 1]] == op and f.values[op + 1] - made == 1
+    if not alone or f.role[op] != FUSIBLE or f.elements[made] != f.elements[value]:
+        return -1
+    return int(made)
+
+
+@inner
+def _is_reduced(f: Any, value: int, fewest: int) -> bool:
+    """Whether a reduction reads a value, and with others at least so many ops."""
+    users, last, reduces = 0, -1, False
+    for k in range(f.reader_start[value], f.reader_start[value + 1]):
+        op = f.user[f.reader[k]]
+        users += op != last
+        last = op
+        reduces |= f.role[op] == REDUCE
+    return bool(reduces and users >= fewest)
+
+
+@entry
+def store_chains(f: Any, reduced: bool, around: bool, taken: Bools, stored: Bools) -> None:
+    """Mark where the chain behind each contraction is `stored`; `taken` is a working array."""
+    for op in range(len(f.role)):
+        if f.role[op] != CONTRACTION:
+            continue
+        first = f.values[op]
+        last, narrowest, light = first, first, True
+        while True:
+            following = _following(f, last)
+            if following < 0 or taken[following]:
+                break
+            taken[following] = True
+            last = following
+            light &= f.layout[f.maker[last]]
+            if f.bytes[last] <= f.bytes[narrowest]:
+                narrowest = last
+        if reduced and not light and _is_reduced(f, last, 2 if around else 3):
+            stored[last] = True
+        else:
+            stored[narrowest if around else first] = True
+
+
+PRODUCT, REDUCTION, ANOTHER = 1, 2, 4
+
+
+@entry
+def narrow_values(f: Any, written: Bools, single: Bools, readers: Ints, narrow: Bools) -> None:
+    """Mark the written values of `single` precision that products read, and else reductions only.
+
+    `readers` are the kinds of what reads each value, looking through what moves its elements.
+    """
+    for op in range(len(f.role) - 1, -1, -1):
+        for value in range(f.values[op], f.values[op + 1]):
+            seen = 0
+            for k in range(f.reader_start[value], f.reader_start[value + 1]):
+                user = f.user[f.reader[k]]
+                moved = f.values[user]
+                if f.layout[user] and f.values[user + 1] - moved == 1 and not written[moved]:
+                    seen |= readers[moved]
+                elif f.role[user] == CONTRACTION:
+                    seen |= PRODUCT
+                else:
+                    seen |= REDUCTION if f.role[user] == REDUCE else ANOTHER
+            readers[value] = seen
+            if written[value] and single[value] and f.role[op] in (FUSIBLE, CONTRACTION):
+                narrow[value] = seen & PRODUCT != 0 and seen & ANOTHER == 0
+
+
+@entry
+def run_early(
+    f: Any, ops: Ints, starts: Ints, reads: Ints, returned: Bools, position: Ints
+) -> None:
+    """Results of `main` run as soon as what their fusions read exists."""
+    for number in range(len(ops)):
+        op, latest = ops[number], -1
+        early = f.values[op + 1] > f.values[op]
+        for value in range(f.values[op], f.values[op + 1]):
+            early &= returned[value]
+        if early:
+            for k in range(starts[number], starts[number + 1]):
+                latest = max(latest, position[f.maker[f.source[reads[k]]]])
+            if starts[number + 1] > starts[number]:
+                position[op] = latest
+
+
+@entry
+def hand_over(
+    f: Any, ops: Ints, starts: Ints, reads: Ints, position: Ints, kept: Bools, first: Ints,
+    last: Ints, ends: Ints, stamp: Ints,
+) -> None:  # fmt: skip
+    """Let results take buffers of what is read last at `ops`, one each: these end a moment before.
+
+    Not of what is `kept`. `stamp` by value (-1) is a working array.
+    """
+    for number in range(len(ops)):
+        op = ops[number]
+        at = position[op]
+        for value in range(f.values[op], f.values[op + 1]):
+            found = -1
+            for k in range(starts[number], starts[number + 1]):
+                source = f.source[reads[k]]
+                if kept[source] or stamp[source] == number or (0 <= found <= source):
+                    continue
+                dies = first[source] < last[source] and last[source] == at
+                same = f.shape[source] == f.shape[value] and f.dtype[source] == f.dtype[value]
+                if dies and same:
+                    found = source
+            if found >= 0:
+                ends[found] = at - 1
+                stamp[found] = number
+
+
+@inner
+def _join(
+    f: Any, op: int, whole: bool, scatters: Bools, once: Bools, head: Ints, after: Ints
+) -> int:
+    """Take the sums of an op's operands, scatters alone where not `whole`; the first, or -1."""
+    found = -1
+    for use in range(f.uses[op], f.uses[op + 1]):
+        if not _is_joined(f, op, use, once, head):
+            continue
+        maker = f.maker[f.source[use]]
+        leaf, rest = head[maker], -1
+        while leaf >= 0:
+            following = after[leaf]
+            if whole or scatters[leaf]:
+                after[leaf] = found
+                found = leaf
+            else:
+                after[leaf] = rest
+                rest = leaf
+            leaf = following
+        head[maker] = rest
+    return found
+
+
+@inner
+def _lead(first: int, after: Ints, leader: Ints) -> None:
+    """Name the least of a list of sums for all others of it."""
+    least, leaf = first, first
+    while leaf >= 0:
+        least = min(least, leaf)
+        leaf = after[leaf]
+    leaf = first
+    while leaf >= 0:
+        if leaf != least:
+            leader[leaf] = least
+        leaf = after[leaf]
+
+
+@entry
+def add_up(
+    f: Any, sums: Bools, adds: Bools, scatters: Bools, once: Bools, head: Ints, after: Ints,
+    leader: Ints,
+) -> None:  # fmt: skip
+    """For each of `sums` the first of those that it is only added to, if that is another.
+
+    `head` by op (-2: none of it) is the first of its list of sums, which go on with `after`.
+    """
+    for op in range(len(f.role)):
+        if sums[op]:
+            head[op], after[op] = op, -1
+            continue
+        if not (adds[op] or f.layout[op]) or f.values[op + 1] - f.values[op] != 1:
+            continue
+        operands, joined = f.uses[op + 1] - f.uses[op], 0
+        for use in range(f.uses[op], f.uses[op + 1]):
+            joined += _is_joined(f, op, use, once, head)
+        if joined > 0 and not (f.layout[op] and operands != 1):
+            head[op] = _join(f, op, joined == operands, scatters, once, head, after)
+    for op in range(len(f.role)):
+        _lead(head[op], after, leader)
+
+
+@inner
+def _is_joined(f: Any, op: int, use: int, once: Bools, head: Ints) -> bool:
+    value = f.source[use]
+    maker = f.maker[value]
+    return bool(head[maker] != -2 and once[value] and f.trips[maker] == f.trips[op])
+
+
+@entry
+def compute_inside(f: Any, written: Bools, passing: Bools, computed: Bools) -> None:
+    """Mark the values that arithmetic makes inside their readers.
+
+    What is only passed on, by a `passing` op, comes from where its first operand does.
+    """
+    for op in range(len(f.role)):
+        arithmetic = not passing[op]
+        if not arithmetic and f.uses[op + 1] > f.uses[op]:
+            arithmetic = computed[f.source[f.uses[op]]]
+        for value in range(f.values[op], f.values[op + 1]):
+            computed[value] = arithmetic and not (written[value] or f.constant[value])

@@ -1,0 +1,149 @@
+"""The kernel that puts reductions into the kernels before them; `reductions` says which."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from toast.analysis.jit import entry, inner
+from toast.analysis.program import Ints
+from toast.costmodel.passes.fusion_kernel import sort_few
+from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.program.op_traits import Role
+
+REDUCE = int(Role.REDUCE)
+
+
+class Launches(NamedTuple):
+    """Kernels whose ops and reads are those of a pool from `X_first` to `X_end`, and may move.
+
+    `alive` are those that no other has taken in, `home` is the kernel of each op, `passes` the
+    first that reduced each value; `seen` and `put` by value are stamps. Contractions stay.
+    """
+
+    op_first: Ints
+    op_end: Ints
+    ops: Ints
+    read_first: Ints
+    read_end: Ints
+    reads: Ints
+    dot_start: Ints
+    dots: Ints
+    alive: Bools
+    home: Ints
+    passes: Ints
+    put: Ints
+
+
+@entry
+def merge_into(f: Any, k: Any, ops: int, reads: int, longest: int, lanes: int) -> bool:
+    """Merge reductions in order; the pools are filled up to `ops` and `reads`.
+
+    Rows of at most `longest` elements stay where `lanes` of them lie side by side. False where the
+    pools are too short, all undone.
+    """
+    turn = 0
+    for number in range(len(k.alive)):
+        if not (k.alive[number] and _is_reduction(f, k, number)):
+            continue
+        source = _reduced_value(f, k, number)
+        if source < 0:
+            continue
+        maker, before = k.home[f.maker[source]], k.passes[source]
+        host = -1
+        if _fits(f, k, maker, number, source, longest, lanes):
+            host = maker
+        elif _fits(f, k, before, number, source, longest, lanes):
+            host = before
+        if host < 0:
+            if before < 0:
+                k.passes[source] = number
+            continue
+        more = k.op_end[host] - k.op_first[host] + k.op_end[number] - k.op_first[number]
+        most = k.read_end[host] - k.read_first[host] + k.read_end[number] - k.read_first[number]
+        if ops + more > len(k.ops) or reads + most > len(k.reads):
+            return False
+        turn += 1
+        _join(f, k, host, number, ops, reads, turn)
+        ops, reads = k.op_end[host], k.read_end[host]
+    return True
+
+
+@inner
+def _is_reduction(f: Any, k: Any, number: int) -> bool:
+    found = k.dot_start[number + 1] == k.dot_start[number]
+    for n in range(k.op_first[number], k.op_end[number]):
+        found &= f.role[k.ops[n]] == REDUCE
+    return bool(found)
+
+
+@inner
+def _reduced_value(f: Any, k: Any, number: int) -> int:
+    """The stored value of which a reduction reads every element, one at a time; or -1."""
+    first = f.source[f.uses[k.ops[k.op_first[number]]]]
+    for n in range(k.read_first[number], k.read_end[number]):
+        value = f.source[k.reads[n]]
+        if f.elements[value] == f.elements[first]:
+            return int(value)
+    return -1
+
+
+@inner
+def _fits(f: Any, k: Any, host: int, number: int, source: int, longest: int, lanes: int) -> bool:
+    """Whether all else that it reads is there before the host runs, or is made in its rows."""
+    if host < 0 or host == number or not k.alive[host]:
+        return False
+    first = k.ops[k.op_first[host]]
+    multiplies = k.dot_start[host + 1] > k.dot_start[host]
+    if f.trips[first] != f.trips[k.ops[k.op_first[number]]]:
+        return False
+    if not multiplies and not _is_reduction(f, k, host):
+        return False
+    for n in range(k.op_first[host], k.op_end[host]):
+        first = min(first, k.ops[n])
+    inside, latest = False, -1
+    for n in range(k.read_first[number], k.read_end[number]):
+        maker = f.maker[f.source[k.reads[n]]]
+        if maker == f.maker[source]:
+            continue
+        if k.home[maker] == host:
+            inside = True
+        else:
+            latest = max(latest, maker)
+    if inside and not (multiplies and _keeps_rows(f, k, host, number, source, longest, lanes)):
+        return False
+    return bool(latest < first)
+
+
+@inner
+def _keeps_rows(
+    f: Any, k: Any, host: int, number: int, source: int, longest: int, lanes: int
+) -> bool:
+    """Whether rows stay until they are reduced: short ones, that fill the lanes."""
+    result = f.values[k.ops[k.op_first[number]]]
+    for n in range(k.dot_start[host], k.dot_start[host + 1]):
+        if f.width[f.values[k.dots[n]]] >= f.width[source]:
+            return False
+    short = f.elements[source] <= longest * f.elements[result]
+    return bool(short and f.side[result] >= lanes)
+
+
+@inner
+def _join(f: Any, k: Any, host: int, number: int, ops: int, reads: int, turn: int) -> None:
+    """Write both to the ends of the pools, as the host's; what is written inside is not read."""
+    op_end, read_end = ops, reads
+    for kernel in (host, number):
+        for n in range(k.op_first[kernel], k.op_end[kernel]):
+            k.ops[op_end] = k.ops[n]
+            k.home[k.ops[n]] = host
+            op_end += 1
+    for kernel in (host, number):
+        for n in range(k.read_first[kernel], k.read_end[kernel]):
+            value = f.source[k.reads[n]]
+            if k.put[value] != turn and k.home[f.maker[value]] != host:
+                k.put[value] = turn
+                k.reads[read_end] = k.reads[n]
+                read_end += 1
+    sort_few(k.reads, reads, read_end)
+    k.op_first[host], k.op_end[host] = ops, op_end
+    k.read_first[host], k.read_end[host] = reads, read_end
+    k.alive[number] = False

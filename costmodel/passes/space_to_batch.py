@@ -1,0 +1,162 @@
+"""Convolutions: which of them make gradients of kernels, and what images lie like in memory.
+
+An *image* is an activation that a convolution reads or makes: a batch, pixels along one or more
+dimensions, channels. A TPU keeps it in tiles, of the channels by the batch or the other way round.
+Few images at once are convolved block by block (`kernelchanges`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from toast.analysis.program import FactorKind, Ints, Program
+from toast.costmodel.program.sharding_units import Layouts
+
+CONVOLUTION = "stablehlo.convolution"
+REDUCE = "stablehlo.reduce"
+POOLING = "stablehlo.select_and_scatter"
+Shape = tuple[int, ...]
+Row = tuple[int, int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """Where an image has its dimensions: batch, pixels, and channels from `first` to `end`.
+
+    `pixel` is the last dimension of pixels, `halo` how many more of them than it makes the widest
+    convolution reads, `normed` whether some image of the shape is normalised.
+    """
+
+    batch: int
+    pixel: int
+    first: int
+    end: int
+    halo: int
+    normed: bool = False
+
+    @property
+    def row(self) -> Row:
+        """The image as the kernels take it."""
+        return self.batch, self.pixel, self.first, self.end, self.halo, self.normed
+
+
+NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0)
+
+
+def kernel_gradients(program: Program) -> Ints:
+    """The convolutions that sum over pixels: what they make is the gradient of a kernel."""
+    found = (op for op in program.ops_named(CONVOLUTION) if _pixels(program, op) < 0)
+    return np.array(list(found), dtype=np.int64)
+
+
+def images(program: Program) -> dict[Shape, Image]:
+    """All images by shape; two of one shape are taken to lie alike, as the widest is read."""
+    found: dict[Shape, Image] = {}
+    for op in program.ops_named(CONVOLUTION):
+        if _pixels(program, op) >= 0:
+            for shape, image in _images_of(program, op):
+                halo = max(image.halo, found[shape].halo if shape in found else 0)
+                found[shape] = replace(image, halo=halo)
+    for shape in _normed(program, found):
+        found[shape] = replace(found[shape], normed=True)
+    for op in program.ops_named(POOLING):
+        shape = program.shape(program.sources[program.uses_of(op)[0]])
+        alike = [image for of, image in found.items() if _pooled(of, shape, image)]
+        if shape not in found and alike:
+            found[shape] = replace(alike[0], halo=0)
+    return found
+
+
+def given_images(program: Program) -> dict[int, tuple[int, int]]:
+    """Arguments that are images, with the first and the last op that convolves each."""
+    arguments = {argument.value for argument in program.arguments}
+    found: dict[int, tuple[int, int]] = {}
+    for op in program.ops_named(CONVOLUTION):
+        value = program.sources[program.uses_of(op)[0]]
+        if value in arguments:
+            found[value] = (found.get(value, (op, op))[0], op)
+    return found
+
+
+def image_rows(layouts: Layouts, found: dict[Shape, Image]) -> Ints:
+    """For each tensor its image [tensors, 6], `NO_IMAGE` for what is none.
+
+    Channels may be in groups: `[b, h, w, c]` is an image as `[b, h, w, g, c / g]` too.
+    """
+    grouped = {(s[:-1], s[-1]): image for s, image in found.items() if image.end == len(s)}
+    rows = [NO_IMAGE] * len(layouts.tensors)
+    known: dict[Shape, Image | None] = {}
+    for number, (_, dims) in enumerate(layouts.tensors if found else ()):
+        shape = tuple(size for size, _ in dims)
+        if shape not in known:
+            known[shape] = found.get(shape) or _in_groups(shape, grouped)
+        image = known[shape]
+        rows[number] = image.row if image else NO_IMAGE
+    return np.array(rows, dtype=np.int64).reshape(-1, len(NO_IMAGE))
+
+
+def _normed(program: Program, found: dict[Shape, Image]) -> set[Shape]:
+    """The shapes of images of which the forward pass takes means, of groups of channels or all."""
+    gradients = kernel_gradients(program)
+    forward = int(gradients[0]) if len(gradients) else program.ops
+    reduced: set[Shape] = set()
+    for op in program.ops_named(REDUCE):
+        if op < forward and program.shape(program.values_of(op)[0]):
+            shape = program.shape(program.sources[program.uses_of(op)[0]])
+            reduced |= {shape, (*shape[:-2], math.prod(shape[-2:]))}
+    return reduced & found.keys()
+
+
+def _pooled(image_shape: Shape, shape: Shape, image: Image) -> bool:
+    """Whether a shape differs from an image's in pixels alone, as one that is padded does."""
+    kept = [image.batch, *range(image.first, image.end)]
+    alike = len(shape) == len(image_shape)
+    return alike and all(shape[dim] == image_shape[dim] for dim in kept)
+
+
+def _in_groups(shape: Shape, grouped: dict[tuple[Shape, int], Image]) -> Image | None:
+    image = grouped.get((shape[:-2], math.prod(shape[-2:])))
+    return replace(image, end=len(shape)) if image else None
+
+
+def _pixels(program: Program, op: int) -> int:
+    """How many dimensions of pixels a convolution has; -1 where it sums over them."""
+    left, right = (program.use_names(use).tolist() for use in program.uses_of(op))
+    made = set(program.def_names(program.values_of(op)[0]).tolist())
+    moved = [name for name in left if name in made and name not in right and _moves(program, name)]
+    return len(moved) if moved else -1
+
+
+def _moves(program: Program, name: int) -> bool:
+    kinds = (FactorKind.BLOCKED, FactorKind.HALO)
+    return name >= 0 and program.factor_kind[name] in kinds
+
+
+def _images_of(program: Program, op: int) -> Iterator[tuple[Shape, Image]]:
+    """What a convolution reads and what it makes."""
+    source, kernel = program.uses_of(op)
+    value, shape = program.values_of(op)[0], program.shape(program.sources[kernel])
+    weights = program.use_names(kernel).tolist()
+    halo = max((s - 1 for s, name in zip(shape, weights, strict=True) if name < 0), default=0)
+    for of, names in (
+        (program.sources[source], program.use_names(source).tolist()),
+        (value, program.def_names(value).tolist()),
+    ):
+        pixels = [dim for dim, name in enumerate(names) if _moves(program, name)]
+        channels = [dim for dim, name in enumerate(names) if name >= 0 and name in weights]
+        batch = [dim for dim in range(len(names)) if dim not in pixels and dim not in channels]
+        if len(pixels) > 0 and len(channels) == 1 and len(batch) == 1:
+            yield (
+                program.shape(of),
+                Image(
+                    batch=batch[0],
+                    pixel=pixels[-1],
+                    first=channels[0],
+                    end=channels[0] + 1,
+                    halo=halo,
+                ),
+            )

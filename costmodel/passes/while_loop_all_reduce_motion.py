@@ -1,0 +1,56 @@
+"""Which partial sums a loop only adds to what it carries: devices sum them once behind it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from toast.analysis.program import LOOP_END, Program
+from toast.analysis.types import itemsize
+from toast.costmodel.passes.all_reduce_reassociate import ADD
+from toast.costmodel.program.buffers import Slot, loop_slots
+
+Behind = tuple[float, float]
+"""(runs of the loop, how wide elements are where they are added up, relative to the op's own)."""
+HERE: Behind = (1.0, 1.0)
+"""That of sums that no loop adds up."""
+
+_PASSED = frozenset({"stablehlo.convert", "stablehlo.reshape", "stablehlo.transpose"})
+
+
+def summed_behind(program: Program) -> dict[int, Behind]:
+    """The ops whose results a loop adds to a value that it carries, and uses nowhere else.
+
+    As the gradients of weights that every iteration reads, and those of batch after batch. Nothing
+    but the sum may read the carried value, and nothing but the loop's end the sum; XLA looks for
+    one addition on the way there, and moves sums out of one loop.
+    """
+    found: dict[int, Behind] = {}
+    if LOOP_END not in program.names:
+        return found
+    once = (np.bincount(program.use_value, minlength=program.values) == 1).tolist()
+    trips = program.op_trips.tolist()
+    for slot in loop_slots(program):
+        maker = _added(program, slot, once)
+        if maker < 0:
+            continue
+        value = program.values_of(maker)[0]
+        wide = itemsize(program.dtype(slot.body)) / itemsize(program.dtype(value))
+        found[maker] = (trips[maker] / trips[slot.begin], wide)
+    return found
+
+
+def _added(program: Program, slot: Slot, once: list[bool]) -> int:
+    """The op whose result the loop adds to what it carries, or -1."""
+    total = program.makers[slot.yielded]
+    if program.kind(total) != ADD or not (once[slot.yielded] and once[slot.body]):
+        return -1
+    operands = [program.sources[use] for use in program.uses_of(total)]
+    if slot.body not in operands:
+        return -1
+    value = operands[1 - operands.index(slot.body)]
+    while once[value] and program.kind(program.makers[value]) in _PASSED:
+        value = program.sources[program.uses_of(program.makers[value])[0]]
+    maker = program.makers[value]
+    inside = program.op_trips[maker] == program.op_trips[total] and maker > slot.begin
+    alone = once[value] and len(program.values_of(maker)) == 1
+    return maker if inside and alone else -1

@@ -1,0 +1,245 @@
+"""The memory rows that can decide a peak: exactly the same peak in every state, from fewer rows.
+
+What is alive at an event is a sum over *classes* of rows, each as many times as it is there: all
+rows of a class are equally large in every state. So an event is a vector of whole numbers, and a
+state, whatever it is, a vector of sizes to multiply it with; where a chip keeps some of them, and
+of others the part that is the state's, the larger of two such products. The most of that is at a
+corner of the convex hull of the vectors. What waits where there is memory makes that two such
+maxima, of which one is cut off.
+Repeated layers lie on straight lines: all of a line but its two ends is left out here, and of equal
+vectors all but one. Rows that are left with the same events are one row with a count. Deeper
+programs thus have no more rows than shallow ones.
+
+Vectors are compared by two random projections of 64 bits, which keep sums as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.dependencies import dependency_columns
+from toast.costmodel.kernels.memory import SOON
+from toast.costmodel.program.distinct import distinct
+from toast.costmodel.tables import Tables
+
+Words = NDArray[np.uint64]
+"""Projections [number, 2]; sums wrap around, which keeps equations between them true."""
+
+_SEEDS = np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], dtype=np.uint64)
+_LIVE, _SUM, _SUMMED, _COPY, _PHASE = range(5)
+PRIME = 1_000_003
+WINDOWS = 7
+"""Events are alike where what changed before them is, over 1, 2, 4, and so on changes."""
+
+
+def fold(t: Tables) -> Tables:
+    """The same tables with the memory rows of the events where a peak can be, and no others."""
+    kept = peak_events(t)
+    columns = _live(t, kept) | _sums(t, kept) | _copies(t, kept)
+    columns["event_position"] = np.append(t.event_position[:-1][kept], t.event_position[-1])
+    folded = t._replace(**columns)
+    return folded._replace(**dependency_columns(folded._asdict()))
+
+
+def peak_events(t: Tables) -> Ints:
+    """The events at which the peak of some state may be: where it is for all others as well."""
+    events = len(t.event_position) - 1
+    ends = np.zeros(events, dtype=np.bool_)
+    summed = t.sum_to[t.sum_stored == 0]
+    for column in (t.live_to, t.sum_at, summed, t.copy_to):
+        ends[column] = True
+    ends[-1] = True  # what nothing ends at holds no more than what follows
+    last = np.flatnonzero(ends)
+    return last[_corners(_alive(t, events)[last])]
+
+
+def _corners(alive: Words) -> Ints:
+    """The numbers of the vectors that are neither given before nor halfway between two others."""
+    _, firsts = distinct(np.arange(len(alive) + 1) * 2, alive.view(np.int64).ravel())
+    chosen = np.zeros(len(alive), dtype=np.bool_)
+    chosen[firsts] = True
+    window = np.diff(alive, axis=0, prepend=np.zeros((1, 2), dtype=np.uint64))
+    for level in range(WINDOWS):
+        order = np.argsort(window[:, 0], kind="stable")
+        one, next_one = order[:-1], order[1:]
+        for here, other in ((one, next_one), (next_one, one)):
+            chosen[_halfway(alive, here, other)] = False
+        shifted = np.zeros_like(window)
+        shifted[1 << level :] = window[: -(1 << level)]
+        window = window + _mixed(np.array([level]), _PHASE) * shifted
+    return np.flatnonzero(chosen)
+
+
+def _halfway(alive: Words, here: Ints, other: Ints) -> Ints:
+    """Those of `here` whose vector is halfway between that of `other` and one as far before it."""
+    mirrored = 2 * here - other
+    there = (mirrored >= 0) & (mirrored < len(alive))
+    here, other, mirrored = here[there], other[there], mirrored[there]
+    for word in alive.T:  # the second word is asked of what is left
+        line = word[mirrored] + word[other] == np.uint64(2) * word[here]
+        here, other, mirrored = here[line], other[line], mirrored[line]
+    return here[(alive[other] != alive[here]).any(axis=1)]
+
+
+def _alive(t: Tables, events: int) -> Words:
+    """The vector of each event, projected."""
+    change = np.zeros((events + 1, 2), dtype=np.uint64)
+    live = _mixed(t.live_tensor, _LIVE, _bits(t.live_width), t.live_stay, t.live_guard)
+    _hold(change, t.live_from, t.live_to, live)
+    _hold(change, t.sum_at, t.sum_at, _mixed(t.sum_row, _SUM, t.sum_tensor))
+    summed = t.sum_stored == 0
+    words = _mixed(t.sum_row, _SUMMED, t.sum_stay)[summed]
+    _hold(change, t.sum_at[summed], t.sum_to[summed], words)
+    for groups, rows in _by_count(t):
+        fixed = np.concatenate([t.copy_kind[groups, None], _alike(t, rows)], axis=1)
+        _hold_copies(change, _hashed(fixed), t.copy_from[rows], t.copy_to[rows])
+    return np.cumsum(change, axis=0, dtype=np.uint64)[:-1]
+
+
+def _hold(change: Words, first: Ints, last: Ints, words: Words) -> None:
+    np.add.at(change, first, words)
+    np.subtract.at(change, last + 1, words)
+
+
+def _hold_copies(change: Words, kinds: Words, low: Ints, high: Ints) -> None:
+    """Copies of values of these kinds, each wanted over [low, high] [values, layouts].
+
+    Which of the layouts are the same, and so share a copy from the first to the last of them,
+    depends on the state. What it makes of a value at an event follows from its kind and from
+    which of these spans are to come, there or over; that is the class.
+    """
+    bounds = np.sort(np.concatenate([low, high + 1], axis=1), axis=1)
+    for segment in range(bounds.shape[1] - 1):
+        first, end = bounds[:, segment], bounds[:, segment + 1]
+        some = np.flatnonzero(first < end)
+        now = first[some, None]
+        phases = (now >= low[some]).astype(np.int64) + (now > high[some])
+        words = _hashed(phases) + kinds[some]
+        _hold(change, first[some], end[some] - 1, _mixed(*words.T.copy().view(np.int64), _COPY))
+
+
+def _alike(t: Tables, rows: Ints) -> Ints:
+    """What tells copies apart beside their kind and events [values, n], of these rows of each.
+
+    The width that each travels in, and which of them together are short-lived.
+    """
+    begin, end = t.copy_begin[rows], t.copy_end[rows]
+    short = end[:, :, None] - begin[:, None, :] <= SOON
+    return np.concatenate([t.copy_narrow[rows], short.reshape(len(rows), -1)], axis=1)
+
+
+def _hashed(rows: Ints) -> Words:
+    """Random words for rows of numbers."""
+    places = np.arange(rows.shape[1]) * PRIME + rows
+    return _mixed(places.ravel(), _PHASE).reshape(*places.shape, 2).sum(axis=1, dtype=np.uint64)
+
+
+def _bits(numbers: Floats) -> Ints:
+    return np.ascontiguousarray(numbers).view(np.int64)
+
+
+def _by_count(t: Tables) -> list[tuple[Ints, Ints]]:
+    """The values with copies, by how many layouts are wanted: numbers, and their rows."""
+    counts = np.diff(t.copy_start)
+    found = []
+    for count in np.unique(counts).tolist():
+        groups = np.flatnonzero(counts == count)
+        found.append((groups, t.copy_start[groups][:, None] + np.arange(count)))
+    return found
+
+
+def _mixed(first: Ints, *others: NDArray[Any] | int) -> Words:
+    """Two random words for each row of columns, by the finaliser of splitmix64."""
+    words = np.broadcast_to(_SEEDS, (len(first), 2))
+    for column in (first, *others):
+        key = np.asarray(column, dtype=np.int64).view(np.uint64).reshape(-1, 1)
+        words = (words ^ key) + _SEEDS[0]
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        words = words ^ (words >> np.uint64(31))
+    return words
+
+
+def _between(kept: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """The first and the last of the kept events in each span, by number; none: last is first - 1.
+
+    The span of several is that from the least to the most of theirs.
+    """
+    low = np.searchsorted(kept, first, side="left").astype(np.int64)
+    return low, np.searchsorted(kept, last, side="right").astype(np.int64) - 1
+
+
+def _counted(
+    columns: Sequence[NDArray[Any]], there: NDArray[np.bool_]
+) -> tuple[list[Ints], Ints, Floats]:
+    """The distinct rows of columns that are `there`, the first of each, and how many they are."""
+    which = np.flatnonzero(there)
+    keys = np.stack([np.asarray(column)[which] for column in columns], axis=1).astype(np.int64)
+    number, first = distinct(np.arange(len(keys) + 1) * keys.shape[1], keys.ravel())
+    order = np.lexsort(keys[first].T[::-1])
+    counts = np.bincount(number, minlength=len(first))[order]
+    return list(keys[first[order]].T.copy()), which[first[order]], counts.astype(np.float64)
+
+
+def _live(t: Tables, kept: Ints) -> dict[str, Any]:
+    """Buffers of one layout that are alive over the same events are one, so many times."""
+    low, high = _between(kept, t.live_from, t.live_to)
+    columns = (t.live_tensor, low, high, _bits(t.live_width), t.live_stay, t.live_guard)
+    (tensor, first, last, *_), at, count = _counted(columns, low <= high)
+    return {
+        "live_tensor": tensor,
+        "live_from": first,
+        "live_to": last,
+        "live_width": t.live_width[at],
+        "live_stay": t.live_stay[at],
+        "live_guard": t.live_guard[at],
+        "live_count": count,
+    }
+
+
+def _sums(t: Tables, kept: Ints) -> dict[str, Any]:
+    """Partial sums of one row at an event that is kept, or whose total is there at one."""
+    low, last = _between(kept, t.sum_at, t.sum_at)
+    _, high = _between(kept, t.sum_at, np.where(t.sum_stored == 0, t.sum_to, t.sum_at))
+    columns = (t.sum_row, t.sum_tensor, low, last, high, t.sum_stored, t.sum_stay)
+    (row, tensor, first, ends, to, *_), at, count = _counted(columns, low <= high)
+    return {
+        "sum_row": row,
+        "sum_tensor": tensor,
+        "sum_at": first,
+        "sum_last": ends,
+        "sum_to": to,
+        "sum_stored": t.sum_stored[at],
+        "sum_stay": t.sum_stay[at],
+        "sum_count": count,
+    }
+
+
+def _copies(t: Tables, kept: Ints) -> dict[str, Any]:
+    """Values of one kind whose copies are wanted over the same events are one, so many times."""
+    kinds, counts, places = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros(0, np.int64)]
+    starts = [0]
+    low, high = _between(kept, t.copy_from, t.copy_to)
+    for groups, rows in _by_count(t):
+        there = low[rows].min(axis=1) <= high[rows].max(axis=1)
+        keys = (t.copy_kind[groups], *low[rows].T, *high[rows].T, *_alike(t, rows).T)
+        (kind, *_), at, count = _counted(keys, there)
+        starts += [starts[-1] + rows.shape[1] * (n + 1) for n in range(len(at))]
+        kinds.append(kind)
+        counts.append(count)
+        places.append(rows[at].ravel())
+    place = np.concatenate(places)
+    names = ("copy_tensor", "copy_narrow", "copy_begin", "copy_end")
+    return {
+        "copy_kind": np.concatenate(kinds),
+        "copy_count": np.concatenate(counts),
+        "copy_start": np.array(starts, dtype=np.int64),
+        "copy_from": low[place],
+        "copy_to": high[place],
+        **{name: getattr(t, name)[place] for name in names},
+    }

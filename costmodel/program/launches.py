@@ -1,0 +1,104 @@
+"""What is launched, as arrays: each fusion's ops, the uses that it reads and its contractions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+
+from toast.analysis.program import Ints
+from toast.costmodel.program.arrays import spans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One or more ops that write and run as one fusion, with several results if there are more.
+
+    `reads` are the uses that it reads memory through, `contractions` those inside it.
+    """
+
+    ops: tuple[int, ...]
+    reads: tuple[int, ...]
+    contractions: tuple[int, ...]
+
+    @property
+    def op(self) -> int:
+        """The first op that writes."""
+        return self.ops[0]
+
+
+_COLUMNS = ("op_start", "ops", "read_start", "reads", "dot_start", "dots")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kernels(Sequence[Kernel]):
+    """Kernels as columns: those of kernel n are from `X_start[n]` to `X_start[n + 1]`."""
+
+    op_start: Ints
+    ops: Ints
+    read_start: Ints
+    reads: Ints
+    dot_start: Ints
+    dots: Ints
+
+    @classmethod
+    def of(
+        cls, ops: tuple[Ints, Ints, Ints], reads: tuple[Ints, Ints, Ints], dots: tuple[Ints, ...]
+    ) -> Kernels:
+        """From (pool, firsts, ends) of each column."""
+        columns = []
+        for pool, firsts, ends in (ops, reads, dots):
+            counts = ends - firsts
+            starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            columns += [starts, pool[spans(firsts, counts)]]
+        return cls(**dict(zip(_COLUMNS, columns, strict=True)))
+
+    @property
+    def first_op(self) -> Ints:
+        """The first op of each."""
+        return self.ops[self.op_start[:-1]]
+
+    @property
+    def heads(self) -> Ints:
+        """The first contraction of each, or of what has none the first op."""
+        found, multiplies = self.first_op.copy(), np.diff(self.dot_start) > 0
+        found[multiplies] = self.dots[self.dot_start[:-1][multiplies]]
+        return found
+
+    def rows(self, starts: Ints) -> Ints:
+        """The kernel of each entry of a column with these starts."""
+        return np.repeat(np.arange(len(self)), np.diff(starts))
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.op_start) - 1
+
+    @overload
+    def __getitem__(self, number: int) -> Kernel: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Kernel]: ...
+    def __getitem__(self, number: int | slice) -> Kernel | Sequence[Kernel]:
+        """One of them by itself."""
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        ops, reads, dots = (
+            tuple(column[starts[number] : starts[number + 1]].tolist())
+            for starts, column in (
+                (self.op_start, self.ops),
+                (self.read_start, self.reads),
+                (self.dot_start, self.dots),
+            )
+        )
+        return Kernel(ops=ops, reads=reads, contractions=dots)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the columns are equal."""
+        return isinstance(other, Kernels) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in _COLUMNS
+        )
+
+    __hash__ = None  # type: ignore[assignment]

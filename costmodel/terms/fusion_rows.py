@@ -1,0 +1,330 @@
+"""What is launched, as weighted rows: kernels, their products, and all that these move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.passes.convolution_tiling import NO_WINDOW, Window, convolution_sides, windows
+from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.fusion_chains import compute_inside
+from toast.costmodel.passes.fusion_kernel import read_inside
+from toast.costmodel.passes.layout_assignment import Turns, copied_values
+from toast.costmodel.program.arrays import flat, ints, spans
+from toast.costmodel.program.buffers import loop_copies
+from toast.costmodel.program.contractions import Sides
+from toast.costmodel.program.dataflow import Bools, named
+from toast.costmodel.program.distinct import distinct, distinct_rows
+from toast.costmodel.program.launches import Kernel, Kernels
+from toast.costmodel.program.op_traits import Role, role
+from toast.costmodel.program.sharding_units import Layouts
+from toast.costmodel.terms.reshard_rows import Edges, Widths, reduced
+from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, Rows, of_role
+
+UPDATE_SLICE = "stablehlo.dynamic_update_slice"
+
+Operand = tuple[int, int, float, float, bool]
+
+
+class Dot(NamedTuple):
+    """A contraction: its unit, the tensor made, seconds of the whole, (side, size) of each factor.
+
+    `window` is a convolution's, on a TPU. `operands` are (tensor stored, tensor read, bytes in
+    memory relative to the operand's own of what it is computed of, and of the operand where it is
+    brought there from another layout, if arithmetic makes it inside).
+    """
+
+    unit: int
+    made: int
+    seconds: float
+    sides: Sides
+    operands: tuple[Operand, ...]
+    window: Window
+
+
+Moved = tuple[int, int]
+"""A tensor that is read or written, and the one that it is a part of in memory, or itself."""
+
+
+class RootRow(NamedTuple):
+    """What a kernel writes, what it reads, and its contractions.
+
+    `beside` are, for reductions beside a contraction, the tensors that each may read; `copied`
+    tensors that are copied to another memory layout or buffer, or back; `spread` (item, buffer) of
+    each dimension along which a part of a buffer is updated in place.
+    """
+
+    written: tuple[Moved, ...] = ()
+    read: tuple[Moved, ...] = ()
+    dots: tuple[Dot, ...] = ()
+    beside: tuple[tuple[int, ...], ...] = ()
+    copied: tuple[int, ...] = ()
+    spread: tuple[tuple[int, int], ...] = ()
+
+
+def root_rows(
+    program: Program,
+    layouts: Layouts,
+    fusion: Fusion,
+    seconds: dict[int, float],
+    wanted: Edges,
+    widths: Widths,
+    turns: Turns,
+    equal: Ints,
+) -> Rows[RootRow]:
+    """Kernels; the sources are their numbers. `equal` is by op the first that is, as in `twins`.
+
+    The row of one is made of those that do the same to the same tensors, as those of layers do.
+    """
+    kernels = fusion.kernels
+    kept = np.flatnonzero(~_again(program, kernels, equal))
+    working = fusion.flow.role[kernels.first_op] != Role.NOTHING
+    turned = copied_values(program, fusion, turns)
+    maker = _RowMaker(program, layouts, fusion, seconds, wanted, widths, turned)
+    leaving, known = loop_copies(program), dict[RootRow, int]()
+    apart = np.isin(kernels.first_op, list(leaving)) & ~working
+    told = (*maker.told(), np.where(apart, np.arange(len(apart)), working - 2))
+    number, first = distinct_rows(*(column[kept] for column in told))
+    made: list[list[int]] = []
+    for n in kept[first].tolist():
+        if working[n]:
+            rows = [maker.row(n)]
+        else:
+            copied = _tensors(layouts, leaving.get(int(kernels.first_op[n]), ()))
+            rows = [RootRow(copied=(tensor,)) for tensor in copied]
+        made.append([known.setdefault(row, len(known)) for row in rows])
+    counts = ints([len(rows) for rows in made])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    row = flat(made)[spans(starts[number], counts[number])]
+    source = np.repeat(kept, counts[number])
+    weights = program.op_trips[kernels.first_op][source]
+    return Rows.of(list(known), row, weights, source)
+
+
+def _again(program: Program, kernels: Kernels, equal: Ints) -> Bools:
+    """Kernels that write nothing but what others have written before."""
+    launched = np.zeros(program.ops, dtype=np.bool_)
+    launched[kernels.ops] = True
+    ops = kernels.ops
+    return reduced(np.logical_and, (equal[ops] != ops) & launched[equal[ops]], kernels.op_start)
+
+
+def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(int(layouts.value_tensor[value]) for value in values))
+
+
+def _spread(program: Program, layouts: Layouts, kernel: Kernel) -> Iterator[tuple[int, int]]:
+    """The dimensions of buffers of which an update in place writes a part, at a place unknown."""
+    for op in kernel.ops:
+        if program.kind(op) != UPDATE_SLICE:
+            continue
+        uses, first = program.uses_of(op), layouts.unit_start[layouts.op_unit[op]]
+        whole, part = (program.shape(program.sources[use]) for use in uses[:2])
+        for dim, name in enumerate(program.use_names(uses[0]).tolist()):
+            moves = not program.constant[program.sources[uses[2 + dim]]]
+            if name >= 0 and moves and part[dim] < whole[dim]:
+                item = first + name - int(program.op_factors[op])
+                yield item, int(layouts.use_tensor[uses[0]])
+
+
+@dataclass(frozen=True)
+class _RowMaker:
+    """Makes the rows of kernels, and tells before that which are sure to be equal."""
+
+    program: Program
+    layouts: Layouts
+    fusion: Fusion
+    seconds: dict[int, float]
+    wanted: Edges
+    widths: Widths
+    turned: dict[int, list[int]]
+
+    @cached_property
+    def _narrow(self) -> Bools:
+        """For each use if what it wants travels in 16 bits."""
+        found = np.zeros(len(self.program.use_value), dtype=np.bool_)
+        found[self.wanted.uses] = np.repeat(self.widths.narrow, np.diff(self.wanted.use_start))
+        return found
+
+    @cached_property
+    def _read(self) -> Floats:
+        return _bytes_read(self.program, self.fusion)
+
+    @cached_property
+    def _computed(self) -> Bools:
+        """For each value if arithmetic inside what reads it makes it."""
+        flow, found = self.fusion.flow, np.zeros(self.program.values, dtype=np.bool_)
+        passing = flow.layout | named(self.program, CUTTING)
+        compute_inside(flow, self.fusion.written, passing, found)
+        return found
+
+    @cached_property
+    def _convolved(self) -> dict[int, Sides]:
+        return convolution_sides(self.program) if self.fusion.policy.around else {}
+
+    @cached_property
+    def _windows(self) -> dict[int, Window]:
+        return windows(self.program) if self.fusion.policy.around else {}
+
+    def told(self) -> list[Ints]:
+        """Of each kernel numbers that together are equal only where its row is."""
+        kernels = self.fusion.kernels
+        copied = np.full(len(kernels), -1)
+        known: dict[tuple[int, ...], int] = {}
+        for number, values in self.turned.items():
+            tensors = _tensors(self.layouts, values)
+            copied[number] = known.setdefault(tensors, len(known))
+        return [
+            distinct(kernels.op_start, self._op_number[kernels.ops])[0],
+            distinct(kernels.read_start, self._of_uses()[kernels.reads])[0],
+            distinct(kernels.dot_start, self._of_operands()[kernels.dots])[0],
+            copied,
+        ]
+
+    @cached_property
+    def _op_number(self) -> Ints:
+        """A number for each op by what it does to what tensors, and which results are written."""
+        program, layouts = self.program, self.layouts
+        of_use, _ = distinct_rows(
+            layouts.use_tensor, program.constant[program.use_value], self._of_targets()
+        )
+        of_value, _ = distinct_rows(
+            layouts.value_tensor, layouts.result_tensor, self.fusion.written
+        )
+        number, _ = distinct_rows(
+            program.op_signature,
+            layouts.op_unit,
+            distinct(program.op_uses, of_use)[0],
+            distinct(program.op_values, of_value)[0],
+        )
+        return number
+
+    def _of_targets(self) -> Ints:
+        """A number for each use by all tensors that its value is wanted as."""
+        wanted, found = self.wanted, np.full(self.program.values, -1)
+        order = np.lexsort((wanted.tensor, wanted.row))
+        found[wanted.valued], _ = distinct(wanted.start, wanted.tensor[order])
+        return found[self.program.use_value]
+
+    def _of_uses(self) -> Ints:
+        """A number for each use by what its op reads through it."""
+        program = self.program
+        place = np.arange(len(program.use_value)) - program.op_uses[program.use_op]
+        number, _ = distinct_rows(self._op_number[program.use_op], place)
+        return number
+
+    def _of_operands(self) -> Ints:
+        """A number for each contraction by how its operands come."""
+        program, value = self.program, self.program.use_value
+        of_use, _ = distinct_rows(
+            self.layouts.value_tensor[value],
+            self._read[value].view(np.int64),
+            self._narrow,
+            self._computed[value],
+        )
+        number, _ = distinct_rows(self._op_number, distinct(program.op_uses, of_use)[0])
+        return number
+
+    def row(self, number: int) -> RootRow:
+        """The row of a kernel."""
+        program, layouts, fusion = self.program, self.layouts, self.fusion
+        kernel = fusion.kernels[number]
+        dots = tuple(
+            Dot(
+                unit=int(layouts.op_unit[op]),
+                made=int(layouts.result_tensor[program.values_of(op)[0]]),
+                seconds=self.seconds[op],
+                sides=fusion.sides.get(op, ()) or self._convolved.get(op, ()),
+                operands=self._operands(op),
+                window=self._windows.get(op, NO_WINDOW),
+            )
+            for op in kernel.contractions
+        )
+        return RootRow(
+            written=tuple(sorted(_written(program, layouts, fusion, kernel))),
+            read=tuple(sorted(_read(program, layouts, kernel))),
+            dots=dots,
+            beside=_beside(program, layouts, self.wanted, kernel) if dots else (),
+            copied=_tensors(layouts, self.turned.get(number, ())),
+            spread=tuple(_spread(program, layouts, kernel)) if fusion.policy.around else (),
+        )
+
+    def _operands(self, op: int) -> tuple[Operand, ...]:
+        """What a contraction reads, and in what width things travel."""
+        program, layouts, found = self.program, self.layouts, []
+        for use in program.uses_of(op):
+            value, tensor = program.sources[use], int(layouts.use_tensor[use])
+            width = float(self._read[value])
+            moved = 0.5 if self._narrow[use] else width
+            stored = int(layouts.value_tensor[value])
+            found.append((stored, tensor, width, moved, bool(self._computed[value])))
+        return tuple(found)
+
+
+def _bytes_read(program: Program, fusion: Fusion) -> Floats:
+    """Over the own bytes of each operand, what a product reads for it: all it is computed of."""
+    products = of_role(program, Role.CONTRACTION)
+    operands = np.unique(program.use_value[products[program.use_op]])
+    spent, sizes = np.zeros(len(operands)), np.maximum(fusion.bytes, 1.0)
+    read_inside(
+        operands,
+        program.op_uses,
+        program.use_value,
+        program.value_op,
+        fusion.written | products[program.value_op],
+        program.constant,
+        fusion.flow.elements,
+        sizes * np.where(fusion.narrow, 0.5, 1.0),
+        np.full(program.values, -1),
+        np.zeros(1 + int(np.diff(program.op_uses)[program.value_op].sum()), dtype=np.int64),
+        spent,
+    )
+    found = np.zeros(program.values)
+    found[operands] = spent / sizes[operands]
+    return found
+
+
+def _beside(
+    program: Program, layouts: Layouts, wanted: Edges, kernel: Kernel
+) -> tuple[tuple[int, ...], ...]:
+    """For each reduction of a kernel the tensors of its operand, as others want it as well."""
+    uses = [program.op_uses[op] for op in kernel.ops if role(program.kind(op)) is Role.REDUCE]
+    return tuple(
+        (int(layouts.use_tensor[use]), *sorted(wanted.get(int(program.use_value[use]), ())))
+        for use in uses
+    )
+
+
+def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[Moved]:
+    """Tensors that a kernel reads; of what is only sliced, the slice that comes out."""
+    read = []
+    for use in kernel.reads:
+        op = program.user(use)
+        kind, tensor = program.kind(op), int(layouts.use_tensor[use])
+        sliced = kind in SLICING or kind in UPDATING
+        if not (sliced and use == program.op_uses[op]):
+            read.append((tensor, tensor))
+        elif kind in SLICING:
+            part = int(layouts.result_tensor[program.values_of(op)[0]])
+            read.append((part, tensor if kind in CUTTING else part))
+    return read
+
+
+def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel) -> list[Moved]:
+    """Tensors that a kernel writes; of what is updated in place, the update."""
+    found = []
+    for op in kernel.ops:
+        kind, first = program.kind(op), int(program.op_uses[op])
+        if kind in UPDATING:
+            part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
+            found.append((part, whole if kind == UPDATE_SLICE else part))
+        else:
+            values = [value for value in program.values_of(op) if fusion.written[value]]
+            tensors = (int(layouts.value_tensor[value]) for value in values)
+            found += [(tensor, tensor) for tensor in tensors]
+    return found

@@ -1,0 +1,224 @@
+"""Partial sums, and results laid out otherwise than they are computed, as weighted rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from toast.analysis.program import FactorKind, Floats, Ints, Program
+from toast.costmodel.passes.all_reduce_combiner import sent_together
+from toast.costmodel.passes.all_reduce_reassociate import SCATTER, added_up
+from toast.costmodel.passes.fusion import Fusion, batch_dims
+from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, Behind, summed_behind
+from toast.costmodel.program.arrays import ints, spans
+from toast.costmodel.program.dataflow import Bools, named
+from toast.costmodel.program.distinct import distinct, distinct_rows
+from toast.costmodel.program.op_traits import Role, role
+from toast.costmodel.program.sharding_units import Layouts
+from toast.costmodel.terms.rows import CUTTING
+
+OTHER, PRODUCT, LOOKUP, SEGMENTS = range(4)
+"""What makes partial sums: a product, a gather whose indexed dimension is sharded, a scatter,
+others."""
+
+
+class PartialRow(NamedTuple):
+    """Results that are summed over devices, or laid out otherwise than they are computed.
+
+    `results` are (computed, defined) tensors, `before` is the row that is summed before, or -1,
+    `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
+    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `together` the loop
+    in whose runs it is sent with others, or -1.
+    """
+
+    items: tuple[int, ...]
+    results: tuple[tuple[int, int], ...]
+    maker: int
+    before: int
+    batch: int
+    behind: Behind
+    cut: int
+    together: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partials:
+    """Ops with partial sums, in order, and the number of the row of each; `rows` with weights.
+
+    `trips` is how often each is summed: not at all what the one before it that is equal summed.
+    `runs` is how often each loop runs; see `together`.
+    """
+
+    rows: Counter[PartialRow]
+    ops: Ints
+    row: Ints
+    trips: Floats
+    runs: Floats
+
+    @cached_property
+    def of_op(self) -> dict[int, int]:
+        """The row of each op that has one."""
+        return dict(zip(self.ops.tolist(), self.row.tolist(), strict=True))
+
+
+def partial_rows(program: Program, layouts: Layouts, fusion: Fusion, equal: Ints) -> Partials:
+    """Ops with reduction factors, as rows by number of appearance.
+
+    Ops without one whose results are laid out differently from how they are computed are rows with
+    no items. Partial sums that are added up and used nowhere else are summed over devices once:
+    all but the first of them name its row. `equal` is by op the first that is equal, as in `twins`.
+    """
+    factors = np.flatnonzero(program.factor_kind == FactorKind.REDUCTION)
+    summing = np.searchsorted(program.op_factors, factors, side="right") - 1
+    ops = _concerned(program, layouts, summing)
+    loops, loop = _behind(program)
+    together, runs = sent_together(program)
+    columns = _Columns(
+        *_items(program, layouts, factors, summing, ops),
+        *_results(program, layouts, ops),
+        maker=_makers(program)[ops],
+        batch=_batches(program, fusion)[ops],
+        behind=loop[ops],
+        cut=_cut(program, layouts, fusion)[ops],
+        together=together[ops],
+    )
+    alike = columns.alike()
+    leader = _places(program, ops)[added_up(program, fusion.flow)[ops]]
+    number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
+    before = np.where(leader >= 0, number[leader], -1)
+    rows = [columns.row(n, int(before[n]), loops) for n in first.tolist()]
+    trips = np.where(_again(program, ops, number, equal), 0.0, program.op_trips[ops])
+    weights = np.bincount(number, weights=trips, minlength=len(rows))
+    counted = Counter(dict(zip(rows, weights.tolist(), strict=True)))
+    return Partials(rows=counted, ops=ops, row=number, trips=trips, runs=runs)
+
+
+class _Columns(NamedTuple):
+    """What rows are told apart by, op by op; `behind` by number."""
+
+    items: Ints
+    item_start: Ints
+    results: Ints
+    value_start: Ints
+    maker: Ints
+    batch: Ints
+    behind: Ints
+    cut: Ints
+    together: Ints
+
+    def alike(self) -> Ints:
+        """Equal numbers for ops that differ in none of these."""
+        return distinct_rows(
+            distinct(self.item_start, self.items)[0],
+            distinct(self.value_start * 2, self.results.ravel())[0],
+            *(self.maker, self.batch, self.behind, self.cut, self.together),
+        )[0]
+
+    def row(self, n: int, before: int, loops: Sequence[Behind]) -> PartialRow:
+        """The row of the op at one place."""
+        items = self.items[self.item_start[n] : self.item_start[n + 1]]
+        results = self.results[self.value_start[n] : self.value_start[n + 1]]
+        return PartialRow(
+            items=tuple(items.tolist()),
+            results=tuple(map(tuple, results.tolist())),
+            maker=int(self.maker[n]),
+            before=before,
+            batch=int(self.batch[n]),
+            behind=loops[self.behind[n]],
+            cut=int(self.cut[n]),
+            together=int(self.together[n]),
+        )
+
+
+def _again(program: Program, ops: Ints, number: Ints, equal: Ints) -> Bools:
+    """Whether each op sums what an equal one of its row has summed before it."""
+    row_of = np.full(program.ops, -1)
+    row_of[ops] = number
+    return np.asarray((equal[ops] != ops) & (row_of[equal[ops]] == number))
+
+
+def _concerned(program: Program, layouts: Layouts, summing: Ints) -> Ints:
+    """The ops with results that sum over devices or lay these out otherwise than they compute."""
+    kept = ~program.constant
+    concerned = np.zeros(program.ops, dtype=np.bool_)
+    concerned[summing] = True
+    concerned[program.value_op[(layouts.result_tensor != layouts.value_tensor) & kept]] = True
+    with_results = np.zeros(program.ops, dtype=np.bool_)
+    with_results[program.value_op[kept]] = True
+    return np.flatnonzero(concerned & with_results)
+
+
+def _cut(program: Program, layouts: Layouts, fusion: Fusion) -> Ints:
+    """For each op the tensor that something cuts a slice of its result as, or -1; of several any.
+
+    On a TPU XLA makes one slice of a slice of a slice. So it cuts what it takes of a sum for a
+    device and what a slice takes of that from the sum, and sums it whole.
+    """
+    found = np.full(program.ops, -1)
+    if not fusion.policy.around:
+        return found
+    uses = np.flatnonzero(named(program, CUTTING)[program.use_op])
+    uses = uses[uses == program.op_uses[program.use_op[uses]]]
+    found[program.value_op[program.use_value[uses]]] = layouts.use_tensor[uses]
+    return found
+
+
+def _items(
+    program: Program, layouts: Layouts, factors: Ints, summing: Ints, ops: Ints
+) -> tuple[Ints, Ints]:
+    """The items of the factors that `ops` sum over, and their starts; `summing` has these by op."""
+    first_item = ints(layouts.unit_start)[layouts.op_unit] - program.op_factors[:-1]
+    starts = np.searchsorted(summing, np.arange(program.ops + 1))
+    return _some(first_item[summing] + factors, starts, ops)
+
+
+def _results(program: Program, layouts: Layouts, ops: Ints) -> tuple[Ints, Ints]:
+    """[results, (computed, defined)] tensors of `ops`, and their starts."""
+    values = np.flatnonzero(~program.constant)
+    starts = np.searchsorted(program.value_op[values], np.arange(program.ops + 1))
+    values, starts = _some(values, starts, ops)
+    return np.stack([layouts.result_tensor[values], layouts.value_tensor[values]], axis=1), starts
+
+
+def _behind(program: Program) -> tuple[list[Behind], Ints]:
+    """Behind which loops sums are priced, and by op which of these it is."""
+    behind, loop = summed_behind(program), np.zeros(program.ops, dtype=np.int64)
+    loops = list(dict.fromkeys((HERE, *behind.values())))
+    loop[list(behind)] = [loops.index(one) for one in behind.values()]
+    return loops, loop
+
+
+def _some(column: Ints, starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Of a column with these starts some rows, and their starts."""
+    counts = starts[rows + 1] - starts[rows]
+    return column[spans(starts[rows], counts)], np.concatenate([[0], np.cumsum(counts)])
+
+
+def _places(program: Program, ops: Ints) -> Ints:
+    """For each op its place among some, or -1; so too for none, -1."""
+    found = np.full(program.ops + 1, -1)
+    found[ops] = np.arange(len(ops))
+    return found
+
+
+def _batches(program: Program, fusion: Fusion) -> Ints:
+    """How many dimensions of each product are of a batch, the first of its result: by op."""
+    found = np.zeros(program.ops, dtype=np.int64)
+    found[list(fusion.sides)] = [max(0, batch_dims(sides)) for sides in fusion.sides.values()]
+    return found
+
+
+def _makers(program: Program) -> Ints:
+    """What makes the sums of each op."""
+    return np.array([_maker(name) for name in program.names], dtype=np.int64)[program.op_name]
+
+
+def _maker(kind: str) -> int:
+    if role(kind) is Role.CONTRACTION:
+        return PRODUCT
+    return {"stablehlo.gather": LOOKUP, SCATTER: SEGMENTS}.get(kind, OTHER)

@@ -1,0 +1,53 @@
+"""Long calls that cannot be asked to stop, made beside the thread that listens."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from toast.search.progress import Control
+
+T = TypeVar("T")
+
+TICK = 0.01
+GRACE = 0.03
+"""Seconds that work which hears of the stop itself has to come to its end."""
+EXIT_GRACE = 10.0
+"""Seconds that a process which ends gives to work it left behind: native threads abort it."""
+
+_left: list[threading.Thread] = []
+
+
+def aside(work: Callable[[], T], control: Control) -> T | None:
+    """What `work` returns, or raises; None where the search must stop before.
+
+    `work` runs in a thread of its own. Where it is not waited for any longer it is left to end by
+    itself: what it returns is lost, and it may share nothing that changes with its caller.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive() and control.stop_reason() is None:
+        thread.join(TICK)
+    thread.join(GRACE)
+    if thread.is_alive():
+        _left.append(thread)
+    if errors:
+        raise errors[0]
+    return results[0] if results else None
+
+
+@atexit.register
+def _wait() -> None:
+    for thread in _left:
+        thread.join(EXIT_GRACE)

@@ -1,0 +1,109 @@
+"""Local improvement of a finished state by changes of one place; see `neighbours`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from toast.costmodel.evaluator import State
+from toast.search.neighbours import Place, Space
+from toast.search.problem import CHUNK, Problem
+from toast.search.progress import Control
+
+MAX_EVALUATIONS = 20_000
+"""States that one polish may price; a long state of a large program has more neighbours."""
+FIRST_CHUNK = 8
+MIN_GAIN = 1e-4
+"""An action must lower C(s) by this part; one that buys less is dropped."""
+LEAST = 1e-6
+"""A change must better a state by this part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polished:
+    """The state after polishing, its C(s), and how many states were priced."""
+
+    state: State
+    cost: float
+    evaluations: int
+
+
+def polish(
+    problem: Problem,
+    state: State,
+    cost: float,
+    control: Control,
+    threads: int = 1,
+    most: int = MAX_EVALUATIONS,
+) -> Polished:
+    """Take each change of one place that lowers C(s), over and over, until none does.
+
+    An action that buys nothing is dropped, so that every decision of a plan pays. At most about
+    `most` states are priced.
+    """
+    space = Space(problem)
+    return descend(problem, space, space.places(), state, cost, control, threads, most)
+
+
+def descend(
+    problem: Problem,
+    space: Space,
+    around: Sequence[Place],
+    state: State,
+    cost: float,
+    control: Control,
+    threads: int,
+    most: int,
+) -> Polished:
+    """The same at some places: the best change of each in turn, if it pays.
+
+    After a change those near it are looked at again, once the others have had their turn. States
+    are priced by chunks, small ones after a change, as what follows the next change in a chunk is
+    priced for nothing.
+    """
+    evaluations, size, waiting = 0, FIRST_CHUNK, dict.fromkeys(range(len(around)))
+    while waiting and control.stop_reason() is None and evaluations < most:
+        chunk = _chunk(state, around, waiting, size, most - evaluations)
+        states = [each for neighbours in chunk.values() for each in neighbours]
+        costs = iter([value for value, _ in problem.costs(states, threads)])
+        evaluations += len(states)
+        size = min(2 * size, CHUNK)
+        for place, neighbours in chunk.items():
+            del waiting[place]
+            rows = zip(neighbours, islice(costs, len(neighbours)), strict=True)
+            best = min(rows, key=worth, default=(state, cost))
+            if worth(best) < worth((state, cost)) * (1 - LEAST):
+                changed = {action.group for action in set(best[0]) ^ set(state)}
+                near = space.near(changed.union(around[place].groups))
+                waiting |= dict.fromkeys(_touched(around, near))
+                (state, cost), size = best, FIRST_CHUNK
+                break
+    return Polished(state=state, cost=cost, evaluations=evaluations)
+
+
+def _touched(around: Sequence[Place], groups: set[int]) -> list[int]:
+    """The numbers of the places at which some of the groups are."""
+    return [
+        number
+        for number, place in enumerate(around)
+        if not place.groups or not groups.isdisjoint(place.groups)
+    ]
+
+
+def worth(priced: tuple[State, float]) -> float:
+    """What is made lower: C(s), dearer for each action so that each has to pay."""
+    return priced[1] * (1 + MIN_GAIN) ** len(priced[0])
+
+
+def _chunk(
+    state: State, around: Sequence[Place], waiting: Iterable[int], size: int, most: int
+) -> dict[int, list[State]]:
+    """What is around a state at the places that wait: about `size` states, never above `most`."""
+    chunk, count = dict[int, list[State]](), 0
+    for number in waiting:
+        chunk[number] = around[number].changes(state)[: most - count]
+        count += len(chunk[number])
+        if count >= min(size, most):
+            break
+    return chunk

@@ -1,0 +1,52 @@
+"""The fastest states by bands of their peak, as the threads of a search note them.
+
+Peaks are told apart by bands, 16 to each doubling, so noting a state costs a comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toast.analysis.jit import entry
+from toast.analysis.program import Floats, Ints
+
+STEPS = 16
+"""Bands to each doubling of the peak."""
+BANDS = 48 * STEPS
+"""Peaks of 2^48 bytes and more share the last band."""
+
+
+class Bands(NamedTuple):
+    """The fastest state of each band, as one thread of the tree search keeps them.
+
+    `seconds`, `peak` and `length` [BANDS], `path` [BANDS, depth] numbers of actions.
+    """
+
+    seconds: Floats
+    peak: Floats
+    length: Ints
+    path: NDArray[np.int32]
+
+
+@entry
+def band_of(peak: float) -> int:
+    """The band of a peak in bytes."""
+    return min(BANDS - 1, int(STEPS * math.log2(max(peak, 1.0))))
+
+
+@entry
+def keep(bands: Any, seconds: float, peak: float, path: Ints, length: int) -> None:
+    """Note a state: it stays if it is the fastest of its band, of equals the one of lower peak."""
+    band = band_of(peak)
+    known = bands.seconds[band]
+    if seconds > known or (seconds == known and peak >= bands.peak[band]):
+        return
+    bands.seconds[band] = seconds
+    bands.peak[band] = peak
+    bands.length[band] = length
+    for k in range(length):
+        bands.path[band, k] = path[k]

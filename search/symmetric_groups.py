@@ -1,0 +1,62 @@
+"""A start for the search from groups that are alike, each class of them moved as one.
+
+The layers of a network that are not repeated to the letter have colour groups of their own, and
+what is best for one of them is often best for all, but not for one alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+
+from toast.costmodel.evaluator import Action, State
+from toast.search.beam import beam_over
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control
+
+
+def tied(problem: Problem, settings: Settings, control: Control) -> Found:
+    """Beam search over moves of whole classes."""
+    return beam_over(moves(problem), problem, settings, control)
+
+
+def moves(problem: Problem) -> list[State]:
+    """The moves of all classes; a group that is like no other is moved by itself."""
+    number = {group: n for n, alike in enumerate(classes(problem)) for group in alike}
+    found: defaultdict[tuple[int, int, int], list[Action]] = defaultdict(list)
+    for action in problem.actions:
+        found[number[action.group], action.axis, action.bits].append(action)
+    return list(map(tuple, found.values()))
+
+
+def over_all_axes(single: Sequence[State]) -> list[State]:
+    """Moves over one axis, joined to moves over all axes at once: those of a mesh of one axis."""
+    joined: defaultdict[frozenset[tuple[int, int]], list[Action]] = defaultdict(list)
+    for move in single:
+        joined[frozenset((action.group, action.bits) for action in move)] += move
+    return list(map(tuple, joined.values()))
+
+
+def classes(problem: Problem) -> list[tuple[int, ...]]:
+    """The colour groups of the actions, those that are alike together."""
+    kinds = _shapes(problem)
+    found: defaultdict[frozenset[tuple[int, ...]], dict[int, None]] = defaultdict(dict)
+    for action in problem.actions:
+        found[kinds[action.group]][action.group] = None
+    return list(map(tuple, found.values()))
+
+
+def _shapes(problem: Problem) -> dict[int, frozenset[tuple[int, ...]]]:
+    """For each colour group where its dimensions stand: in which place of how many, and the size.
+
+    Groups of equal ones are alike.
+    """
+    t = problem.evaluator.tables
+    found: defaultdict[int, set[tuple[int, ...]]] = defaultdict(set)
+    starts = t.unit_start.tolist()
+    for first, end in pairwise(starts):
+        for item in range(first, end):
+            place = (end - first, item - first, int(t.item_size[item]))
+            found[int(t.item_group[item])].add(place)
+    return {group: frozenset(places) for group, places in found.items()}

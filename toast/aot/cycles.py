@@ -1,0 +1,73 @@
+"""The compiler's own estimate of cycles, by what the cycles are spent on."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from toast.aot.collectives import has_collective
+from toast.aot.hlo import HloModule, Instruction
+from toast.aot.run_counts import runs
+
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_BY_OPCODE = (
+    ("contraction", {"convolution", "dot"}),
+    ("scatter", {"scatter"}),
+    ("sort", {"sort"}),
+    ("gather", {"gather"}),
+    ("reduce", {"reduce", "reduce-window"}),
+    ("update", {"dynamic-update-slice"}),
+)
+# What the compiler writes where it does not know is the largest 64-bit number.
+_UNKNOWN = 2**62
+_COPIES = frozenset({"copy", "copy-start", "transpose", "slice", "slice-start", "concatenate"})
+
+
+def cycles_by_category(module: HloModule) -> dict[str, float]:
+    """Estimated cycles of one step, times loop trips; empty for a compiler that gives none.
+
+    Categories: contraction, scatter, sort, gather, reduce, update, collective, copy and loop
+    (whatever else is elementwise). A fusion counts as the first of these that it holds.
+    """
+    total: defaultdict[str, float] = defaultdict(float)
+    for run in runs(module):
+        if run.fused:
+            continue
+        for instruction in run.computation.instructions:
+            match = _CYCLES.search(instruction.tail)
+            if match is not None and int(match[1]) < _UNKNOWN:
+                total[category(module, instruction)] += run.trips * int(match[1])
+    return dict(total)
+
+
+def category(module: HloModule, instruction: Instruction) -> str:
+    """What an instruction spends its time on."""
+    opcodes, collective = _contents(module, instruction)
+    for name, wanted in _BY_OPCODE:
+        if opcodes & wanted:
+            return name
+    if collective:
+        return "collective"
+    if opcodes - {"parameter", "bitcast", "tuple", "get-tuple-element"} <= _COPIES:
+        return "copy"
+    return "loop"
+
+
+def _contents(module: HloModule, instruction: Instruction) -> tuple[set[str], bool]:
+    if instruction.opcode != "fusion":
+        return {instruction.opcode}, False
+    opcodes: set[str] = set()
+    collective = False
+    for name in instruction.called("calls"):
+        computation = module.computations.get(name)
+        if computation is None:
+            continue
+        collective = collective or has_collective(computation)
+        for inner in computation.instructions:
+            if inner.opcode == "fusion":
+                more, nested = _contents(module, inner)
+                opcodes |= more
+                collective = collective or nested
+            else:
+                opcodes.add(inner.opcode)
+    return opcodes, collective

@@ -1,0 +1,96 @@
+"""Which compiler, for which chips: names such as `tpu-v5e:2x4` and `a100:8`."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from importlib import resources
+from typing import Literal
+
+from toast.analysis.errors import InvalidRequest
+
+_NAME = re.compile(r"([a-z0-9\-]+):(\d+(?:x\d+)*)")
+_HINT = "Write it as tpu-v5e:2x4, tpu-v3:2x2, tpu-v5p:2x2x1 or a100:8."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chip:
+    """A chip that can be compiled for. `clock` is cycles per second, None where none are given.
+
+    `cores` is how many devices one chip of a topology counts as; `name` the compiler's name for
+    the topology; `device` the entry of the catalogue that it is compared with.
+    """
+
+    name: str
+    platform: Literal["tpu", "cuda"]
+    device: str
+    clock: float | None
+    cores: int = 1
+
+
+# A clock is peak bf16 FLOP/s of the catalogue's entry over (matrix units x 128 x 128 x 2): one
+# multiply-add per cell and cycle. Matrix units per device, counted as 128 x 128, from the system
+# architecture pages of the Cloud TPU documentation: v3 2 per core, v4 4 per core, v5e 4, v5p 8
+# (2 cores of 4), v6e 16 (4 times 256 x 256 is 16 times 128 x 128). For v7x no number is published:
+# the compiler counts 13 x 128 x 128 multiply-adds a cycle in large products on a chiplet: 16 busy.
+CHIPS = {
+    "tpu-v3": Chip(
+        name="v3", platform="tpu", device="tpu-v3", clock=61.5e12 / (2 * 32768), cores=2
+    ),
+    "tpu-v4": Chip(
+        name="v4", platform="tpu", device="tpu-v4", clock=137.5e12 / (4 * 32768), cores=2
+    ),
+    "tpu-v5e": Chip(name="v5e", platform="tpu", device="tpu-v5e", clock=197e12 / (4 * 32768)),
+    "tpu-v5p": Chip(name="v5p", platform="tpu", device="tpu-v5p", clock=459e12 / (8 * 32768)),
+    "tpu-v6e": Chip(name="v6e", platform="tpu", device="tpu-v6e", clock=918e12 / (16 * 32768)),
+    "tpu-v7x": Chip(
+        name="tpu7x", platform="tpu", device="tpu-v7x", clock=1153.5e12 / (16 * 32768), cores=2
+    ),
+    "a100": Chip(name="a100", platform="cuda", device="a100-40gb", clock=None),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A topology of chips. `shape` is as written: a lattice of TPU chips, or a number of GPUs."""
+
+    chip: Chip
+    shape: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """The target that a name means; raises `InvalidRequest`."""
+        match = _NAME.fullmatch(text.strip())
+        if match is None:
+            raise InvalidRequest(f"{text!r} is not a compile target.", _HINT)
+        chip = CHIPS.get(match[1])
+        if chip is None:
+            known = ", ".join(sorted(CHIPS))
+            raise InvalidRequest(f"There is no compiler for {match[1]!r}.", f"Known: {known}.")
+        shape = tuple(int(size) for size in match[2].split("x"))
+        if chip.platform == "cuda" and len(shape) > 1:
+            raise InvalidRequest(f"{text!r} is not a number of GPUs.", _HINT)
+        if math.prod(shape) < 1:
+            raise InvalidRequest(f"{text!r} has no devices.", _HINT)
+        return cls(chip=chip, shape=shape)
+
+    def __str__(self) -> str:
+        name = next(key for key, chip in CHIPS.items() if chip is self.chip)
+        return f"{name}:{'x'.join(map(str, self.shape))}"
+
+    @property
+    def devices(self) -> int:
+        """How many devices the topology has."""
+        return math.prod(self.shape) * self.chip.cores
+
+    @property
+    def topology(self) -> str:
+        """The name that the compiler knows the topology by."""
+        return f"{self.chip.name}:{'x'.join(map(str, self.shape))}"
+
+    @property
+    def gpu_config(self) -> str:
+        """The description of the GPU that its compiler reads, a `GpuTargetConfigProto` text."""
+        folder = resources.files("toast.aot").joinpath("data")
+        return folder.joinpath(f"{self.chip.name}.txtpb").read_text()

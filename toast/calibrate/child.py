@@ -1,0 +1,205 @@
+"""The process that measures: `python -m toast.calibrate.child DEVICES [--quick]`.
+
+Emits one `machine` event, then a `sample` event for each microbenchmark. Each runs several times in
+a row within one program, that the compiler may not shorten; the time is that of the quickest run.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain as chain_of
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import psutil
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from toast.analysis.errors import InvalidRequest
+from toast.costmodel.calibration import Sample
+from toast.process.messages import Emitter, complete, leave
+
+DTYPES = {
+    "bf16": jnp.bfloat16,
+    "f16": jnp.float16,
+    "f32": jnp.float32,
+    "f64": jnp.float64,
+    "i8": jnp.int8,
+}
+_CHAIN = 8
+"""How often a program does what is measured, so that starting it weighs little."""
+_ENOUGH = 0.5
+"""Seconds of a program after which no larger size is tried, and four times that no more runs."""
+
+
+def seconds(program: Callable[..., Any], x: Any, *, quick: bool) -> float:
+    """Of the quickest of several runs, each with its result waited for; without compilation."""
+    jax.block_until_ready(program(x))
+    times: list[float] = []
+    while len(times) < (5 if quick else 20) and sum(times) < 4 * _ENOUGH:
+        started = time.perf_counter()
+        jax.block_until_ready(program(x))
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def chain(step: Callable[[Any], Any], count: int = _CHAIN) -> Callable[[Any], Any]:
+    """A program that does `step` so often, each on the result of the one before."""
+
+    def program(x: Any) -> Any:
+        for _ in range(count):
+            x = lax.optimization_barrier(step(x))
+        return x
+
+    return program
+
+
+def single(*, quick: bool) -> Iterator[Sample]:
+    """Microbenchmarks of one device."""
+    sizes = (64, 128, 256) if quick else (256, 512, 1024, 2048, 4096, 8192)
+    for name, dtype in DTYPES.items():
+        yield from growing(partial(_matmul, name, dtype, quick=quick), sizes)
+    # Copies are of more than a cache holds; elements are counted where caches hold them.
+    yield from growing(partial(_copy, quick=quick), (16, 18, 20, 22) if quick else (24, 25, 26, 27))
+    yield from growing(partial(_elements, quick=quick), (14, 16, 18, 20, 22))
+    for count in (4, 16, 64, 256):
+        x = jnp.zeros((8, 8), jnp.float32)
+        spent = seconds(jax.jit(chain(lambda x: x @ x, count)), x, quick=quick)
+        yield Sample(bench="ops", what="f32", work=float(count), seconds=spent, starts=1.0)
+
+
+def _matmul(name: str, dtype: Any, size: int, *, quick: bool) -> Sample:
+    result = jnp.int32 if name == "i8" else dtype
+    product = partial(jnp.matmul, preferred_element_type=result)
+    program = jax.jit(chain(lambda x: product(x, x).astype(dtype)))
+    spent = seconds(program, jnp.zeros((size, size), dtype), quick=quick)
+    return _sample(bench="matmul", what=name, work=2.0 * size**3, spent=spent)
+
+
+def _copy(power: int, *, quick: bool) -> Sample:
+    x = jnp.zeros(1 << power, jnp.float32)
+    spent = seconds(jax.jit(chain(lambda x: x + 1)), x, quick=quick)
+    return _sample(bench="copy", what="f32", work=8.0 * x.size, spent=spent)
+
+
+def _elements(power: int, *, quick: bool) -> Sample:
+    x = jnp.zeros(1 << power, jnp.int8)
+    spent = seconds(jax.jit(chain(lambda x: x + 1)), x, quick=quick)
+    return _sample(bench="elementwise", what="i8", work=float(x.size), spent=spent)
+
+
+def _sample(*, spent: float, **fields: Any) -> Sample:
+    """One step of a program of `_CHAIN` steps."""
+    return Sample(seconds=spent / _CHAIN, starts=1.0 / _CHAIN, **fields)
+
+
+def collectives(devices: list[Any], *, quick: bool) -> Iterator[Sample]:
+    """Each kind, over all devices and over smaller groups at once, at several sizes."""
+    count = len(devices)
+    groups = sorted({2, count} if quick else {n for n in (2, 4, count) if count % n == 0})
+    for group in groups if count > 1 else ():
+        mesh = Mesh(np.array(devices).reshape(-1, group), ("outer", "inner"))
+        powers = (10, 14, 18) if quick else (10, 14, 18, 20, 22, 24)
+        for name in STEPS:
+            yield from growing(partial(_collective, mesh, name, quick=quick), powers)
+
+
+def growing(measure: Callable[[int], Sample], sizes: Iterable[int]) -> Iterator[Sample]:
+    """One measurement at ever larger sizes, until it takes long enough."""
+    for size in sizes:
+        sample = measure(size)
+        yield sample
+        if sample.seconds * _CHAIN > _ENOUGH:
+            return
+
+
+def _collective(mesh: Mesh, name: str, power: int, *, quick: bool) -> Sample:
+    """One kind; each device has about 2^`power` floats on the larger side."""
+    group, step = mesh.shape["inner"], STEPS[name]
+    elements = (1 << power) // group * group
+
+    spec = P(("outer", "inner"))
+    program = chain(lambda x: step(x, group))
+    sharded = jax.shard_map(program, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    x = jax.device_put(
+        jnp.zeros(elements * mesh.devices.size, jnp.float32), NamedSharding(mesh, spec)
+    )
+    return _sample(
+        bench="collective",
+        what=name,
+        work=4.0 * elements,
+        spent=seconds(jax.jit(sharded), x, quick=quick),
+        devices=mesh.devices.size,
+        group=group,
+    )
+
+
+def _all_gather(x: Any, group: int) -> Any:
+    mine = x[: x.size // group]
+    return lax.all_gather(mine, "inner", tiled=True)
+
+
+def _reduce_scatter(x: Any, _group: int) -> Any:
+    mine = lax.psum_scatter(x, "inner", tiled=True)
+    return lax.dynamic_update_slice(x, mine, (0,))
+
+
+def _permute(x: Any, group: int) -> Any:
+    return lax.ppermute(x, "inner", [(n, (n + 1) % group) for n in range(group)])
+
+
+STEPS: dict[str, Callable[..., Any]] = {
+    "all_reduce": lambda x, _: lax.psum(x, "inner"),
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": lambda x, _: lax.all_to_all(x, "inner", 0, 0, tiled=True),
+    "collective_permute": _permute,
+}
+
+
+def machine(devices: list[Any]) -> dict[str, Any]:
+    """What was measured; the memory of a CPU's devices is the host's, shared."""
+    memory = psutil.virtual_memory().total // len(devices) if devices[0].platform == "cpu" else None
+    return {
+        "platform": devices[0].platform,
+        "device_kind": devices[0].device_kind,
+        "devices": len(devices),
+        "jax": jax.__version__,
+        "memory_bytes": memory,
+    }
+
+
+def measure(count: int, emitter: Emitter, *, quick: bool) -> None:
+    """All microbenchmarks on `count` devices, 0 for all; raises `InvalidRequest` for too many."""
+    devices = list(jax.devices())
+    if count > len(devices):
+        raise InvalidRequest(
+            f"JAX finds {len(devices)} devices, not {count}.", "Ask for fewer with --devices."
+        )
+    devices = devices[: count or len(devices)]
+    emitter.emit("machine", **machine(devices))
+    for sample in chain_of(single(quick=quick), collectives(devices, quick=quick)):
+        emitter.emit("sample", **{name: getattr(sample, name) for name in Sample.__slots__})
+
+
+def main(arguments: list[str]) -> int:
+    """The whole process; returns its exit code."""
+    devices, quick = int(arguments[0]), "--quick" in arguments[1:]
+    return complete(
+        lambda emitter: measure(devices, emitter, quick=quick),
+        (jax.errors.JaxRuntimeError, RuntimeError, TypeError),
+        lambda reason: InvalidRequest(
+            f"The measurement failed: {reason}",
+            "Check that JAX works on this machine, or choose another --platform.",
+        ),
+    )
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

@@ -1,0 +1,38 @@
+"""`toast submit`: one job on a service, from upload to download."""
+
+from __future__ import annotations
+
+from toast.cli.terminal import ProgressBar, stop_on_interrupt
+from toast.client import Answer, Client, JobEvent
+from toast.request.request import PlanRequest
+
+
+def submit_and_wait(
+    url: str, key: str | None, module: bytes, request: PlanRequest
+) -> Answer | None:
+    """The answer of the service; None when the job was cancelled before it had any plan.
+
+    The first Ctrl-C cancels the job on the service, which keeps its best plan so far.
+    """
+    with Client(url, key) as client, ProgressBar() as bar, stop_on_interrupt() as interrupt:
+        bar.stage("uploading")
+        job = client.submit_request(module, request)
+        cancelled = False
+
+        def on_event(event: JobEvent) -> None:
+            nonlocal cancelled
+            show(bar, event)
+            if interrupt() and not cancelled:
+                cancelled = True
+                client.cancel(job)
+
+        end = client.wait(job, on_event=on_event)
+        return client.answer(job) if "plan" in end["links"] else None
+
+
+def show(bar: ProgressBar, event: JobEvent) -> None:
+    """One event of the service on the bar."""
+    if event.kind == "progress":
+        bar.update(event.data)
+    elif event.kind == "state":
+        bar.stage(str(event.data.get("state")))

@@ -1,0 +1,3 @@
+"""What the analysis finds in a module, for people and machines."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""What colours, layers, ops and values are called, for people."""
+
+from __future__ import annotations

@@ -1,0 +1,333 @@
+"""Turns what a search found into the record that is `plan.json`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+from pydantic import TypeAdapter
+
+from toast.analysis.load import Source
+from toast.analysis.program import PSEUDO, Program
+from toast.costmodel.evaluator import Cost as Priced
+from toast.costmodel.evaluator import Refined
+from toast.costmodel.network.auto_mesh import is_auto
+from toast.costmodel.network.placement import place, places
+from toast.emit.specs import Pin, Specs
+from toast.explain.refinements import refinements
+from toast.labels.colours import common_pattern, pattern
+from toast.labels.decisions import decision_names, decision_text, decisions, resolution
+from toast.labels.labels import Telling
+from toast.pipeline.mesh_search import Answer
+from toast.pipeline.user_constraints import Demands, overruled, records
+from toast.plans import plan as planfile
+from toast.plans.baselines import data_parallel
+from toast.plans.explanation import Explanation, Shortfall
+from toast.plans.plan import (
+    Baseline,
+    Choice,
+    Collective,
+    Constraint,
+    Cost,
+    Group,
+    MeshAxis,
+    MeshSpec,
+    MeshTried,
+    ModuleInfo,
+    Plan,
+    SearchInfo,
+    Spec,
+    Tensor,
+    Unpriced,
+)
+from toast.request.request import PlanRequest
+from toast.request.settings import threads_of
+from toast.search.problem import Found, Problem
+
+_TENSORS, _CONSTRAINTS = TypeAdapter(list[Tensor]), TypeAdapter(list[Constraint])
+"""A deep program has many of both: to validate them as lists takes half the time."""
+_VERSIONS = ("toast-planner", "jax", "jaxlib", "numpy", "numba")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """All that a finished job knows."""
+
+    module: bytes
+    source: Source
+    request: PlanRequest
+    answer: Answer
+    specs: Specs
+    pins: list[Pin]
+    explanation: Explanation
+    shortfall: Shortfall | None
+    say: Telling
+
+    @property
+    def problem(self) -> Problem:
+        """The problem on the best mesh."""
+        return self.answer.best.problem
+
+    @property
+    def found(self) -> Found:
+        """What was found there."""
+        return self.answer.best.found
+
+    @property
+    def demands(self) -> Demands:
+        """What was demanded there."""
+        return self.answer.best.demands
+
+
+def describe(planned: Planned, stages: dict[str, float]) -> Plan:
+    """The plan as it is written to disk."""
+    problem, found, request = planned.problem, planned.found, planned.request
+    memory = int(problem.reward.memory)
+    names = decision_names(problem.evaluator.analysis)
+    arguments = _arguments(planned)
+    costs = _costs(problem, found.decisions, memory)
+    pins = records(planned.demands, _planned_layouts(planned))
+    return Plan(
+        mesh=_mesh(problem),
+        device=problem.evaluator.device.name,
+        memory_bytes=memory,
+        module=_module_info(planned),
+        arguments=arguments,
+        results=_results(planned),
+        groups=_groups(arguments),
+        constraints=_constraints(planned),
+        pins=pins,
+        predicted=costs[0],
+        unsharded=costs[1],
+        baselines=_baselines(problem, memory),
+        collectives=_collectives(problem, found.decisions),
+        decisions=[
+            *decisions(problem, found.state, names),
+            *refinements(problem, found, planned.say, names),
+        ],
+        choices=_choices(planned, names),
+        meshes=_meshes(planned, memory),
+        request=request,
+        search=_search_info(found, request, problem.reward.penalty, stages),
+        lower_bound=found.bound,
+        gap=_gap(found),
+        relaxation=found.relaxation,
+        stages=stages,
+        unpriced=_unpriced(planned.source.program),
+        warnings=_warnings(planned, pins),
+        versions={name: _version(name) for name in _VERSIONS},
+        explanation=planned.explanation,
+        shortfall=planned.shortfall,
+    )
+
+
+def _module_info(planned: Planned) -> ModuleInfo:
+    program = planned.source.program
+    return ModuleInfo(
+        sha256=hashlib.sha256(planned.module).hexdigest(),
+        ops=_real_ops(program),
+        arguments=len(program.arguments),
+    )
+
+
+def _unpriced(program: Program) -> list[Unpriced]:
+    """What has no rule, the most frequent first."""
+    return [
+        Unpriced(op=op, count=count, reason="no_rule")
+        for op, count in sorted(program.no_rule.items(), key=lambda item: -item[1])
+    ]
+
+
+def _warnings(planned: Planned, pins: list[planfile.Pin]) -> list[str]:
+    found = [*planned.source.warnings, *planned.demands.warnings, *overruled(pins)]
+    if planned.request.prove and planned.found.bound is None:
+        found.append("No lower bound was proved: there was no time, or the decisions were given.")
+    if planned.request.refine and not planned.found.refinements:
+        found.append("Nothing was refined: no refinement pays, or there was no time.")
+    return found
+
+
+def _planned_layouts(planned: Planned) -> dict[int, planfile.Spec]:
+    return {value: planned.specs.value(value) for value in planned.demands.hints}
+
+
+def _mesh(problem: Problem) -> MeshSpec:
+    mesh, device = problem.evaluator.mesh, problem.evaluator.device
+    found = zip(mesh.axes, places(place(mesh, device), device), strict=True)
+    return MeshSpec(
+        axes=[
+            MeshAxis(name=axis.name, size=axis.size, places=[str(one) for one in over])
+            for axis, over in found
+        ]
+    )
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _real_ops(program: Program) -> int:
+    return program.ops - len(program.ops_named(*PSEUDO))
+
+
+def _arguments(planned: Planned) -> list[Tensor]:
+    specs = planned.specs
+    return _tensors(
+        planned.source.program,
+        ((one.name, one.value, specs.value(one.value)) for one in planned.source.program.arguments),
+    )
+
+
+def _results(planned: Planned) -> list[Tensor]:
+    program, specs = planned.source.program, planned.specs
+    return _tensors(
+        program,
+        ((one.name, program.sources[one.use], specs.use(one.use)) for one in program.results),
+    )
+
+
+def _tensors(program: Program, rows: Iterable[tuple[str, int, Spec]]) -> list[Tensor]:
+    """Tensors by name, value and layout."""
+    return _TENSORS.validate_python(
+        [
+            {
+                "index": index,
+                "name": name,
+                "shape": list(program.shape(value)),
+                "dtype": program.dtype(value),
+                "spec": spec,
+            }
+            for index, (name, value, spec) in enumerate(rows)
+        ]
+    )
+
+
+def _groups(arguments: list[Tensor]) -> list[Group]:
+    """Arguments of one pattern of names, shape, type and layout, in order of appearance."""
+    rows: dict[str, list[Tensor]] = {}
+    for tensor in arguments:
+        key = f"{pattern(tensor.name)} {tensor.shape} {tensor.dtype} {tensor.spec}"
+        rows.setdefault(key, []).append(tensor)
+    return [
+        Group(
+            name=common_pattern([tensor.name for tensor in row]),
+            shape=row[0].shape,
+            dtype=row[0].dtype,
+            spec=row[0].spec,
+            arguments=[tensor.index for tensor in row],
+        )
+        for row in rows.values()
+    ]
+
+
+def _constraints(planned: Planned) -> list[Constraint]:
+    program, rows = planned.source.program, []
+    for pin in planned.pins:
+        op = program.makers[pin.value]
+        number = pin.value - program.values_of(op).start
+        ops = dict.fromkeys(map(program.user, pin.uses))
+        users = f" used by {','.join(map(str, ops))}" if ops else ""
+        rows.append({"value": f"{op}:{program.kind(op)}#{number}{users}", "spec": pin.spec})
+    return _CONSTRAINTS.validate_python(rows)
+
+
+def _cost(priced: Priced, memory: int) -> Cost:
+    return Cost(
+        step_seconds=priced.seconds,
+        compute_seconds=priced.compute,
+        communication_seconds=priced.communication,
+        overlapped_seconds=priced.hidden,
+        peak_bytes=int(priced.peak),
+        fits=priced.peak <= memory,
+    )
+
+
+def _costs(problem: Problem, state: Refined, memory: int) -> tuple[Cost, Cost]:
+    evaluator = problem.evaluator
+    return _cost(evaluator.cost(state), memory), _cost(evaluator.cost(()), memory)
+
+
+def _baselines(problem: Problem, memory: int) -> list[Baseline]:
+    state = data_parallel(problem.evaluator)
+    if not state:
+        return []
+    cost = _cost(problem.evaluator.cost(state), memory)
+    return [Baseline(name="data_parallel", **cost.model_dump())]
+
+
+def _collectives(problem: Problem, state: Refined) -> list[Collective]:
+    names = [axis.name for axis in problem.evaluator.mesh.axes]
+    return [
+        Collective(
+            kind=row.kind.name.lower(),
+            axes=[names[axis] for axis in row.axes],
+            count=round(row.count),
+            bytes=round(row.bytes),
+            seconds=row.seconds,
+        )
+        for row in problem.evaluator.collectives(state)
+    ]
+
+
+def _choices(planned: Planned, names: Sequence[str]) -> list[Choice]:
+    problem, chosen = planned.problem, planned.found.state
+    axes = problem.evaluator.mesh.axes
+    memory = int(problem.reward.memory)
+    return [
+        Choice(
+            **_cost(problem.evaluator.cost(point.state), memory).model_dump(),
+            decisions=[
+                decision_text(names[a.group], axes[a.axis].name, resolution(problem, a))
+                for a in point.state
+            ],
+            chosen=point.state == chosen,
+        )
+        for point in planned.answer.choices
+    ]
+
+
+def _meshes(planned: Planned, memory: int) -> list[MeshTried]:
+    """The meshes that were tried; none where there was no choice."""
+    if not is_auto(planned.request.mesh):
+        return []
+    best, found = planned.answer.best, []
+    for tried in planned.answer.tried:
+        chosen = tried.mesh == best.mesh
+        cost = best.cost if chosen else tried.cost
+        found.append(
+            MeshTried(
+                mesh=str(tried.mesh),
+                predicted=None if cost is None else _cost(cost, memory),
+                reason=tried.reason,
+                chosen=chosen,
+            )
+        )
+    return found
+
+
+def _gap(found: Found) -> float | None:
+    if found.bound is None:
+        return None
+    return max(0.0, found.cost - found.bound) / max(found.cost, 1e-30)
+
+
+def _search_info(
+    found: Found, request: PlanRequest, penalty: float, stages: dict[str, float]
+) -> planfile.SearchInfo:
+    return SearchInfo(
+        planner=request.planner if request.decisions is None else "given",
+        seed=request.seed,
+        threads=threads_of(request),
+        rollouts=found.rollouts,
+        evaluations=found.evaluations,
+        seconds=round(stages.get("search", 0.0), 6),
+        penalty=penalty,
+        overlap=request.overlap,
+        termination=found.termination,
+        cost=found.cost,
+    )

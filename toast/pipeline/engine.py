@@ -1,0 +1,125 @@
+"""The engine: the child process that parses, plans and may die.
+
+    python -m toast.pipeline.engine DIR                   plan DIR/module as DIR/request.json asks
+    python -m toast.pipeline.engine --inspect FILE [SET]  what the analysis finds in a module
+
+Events go to stdout, one JSON object a line: `progress`, `inspection`, then `done` or `error`.
+Whatever XLA and MLIR print goes to stderr. A line `{"cancel": true}` on stdin, the end of stdin or
+SIGTERM stops the search, and the best plan so far is written; with a parent that is killed it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from toast.analysis.errors import InvalidRequest, ToastError
+from toast.analysis.parent_death import end_with_parent
+from toast.process.messages import EXIT_USER_ERROR, Emitter, leave, take_stdout, tell
+from toast.request.request import PlanRequest
+
+EXIT_OK, EXIT_BUG = 0, 1
+ORPHAN_SECONDS = 60.0
+
+
+def listen_for_cancel() -> Callable[[], bool]:
+    """A function that says whether somebody asked this process to stop."""
+    asked = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        asked.set()
+
+    def read_stdin() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in sys.stdin:
+                if "cancel" in line:
+                    asked.set()
+        # The parent is gone: stop, and do not outlive it by much if something hangs.
+        asked.set()
+        time.sleep(ORPHAN_SECONDS)
+        os._exit(EXIT_BUG)
+
+    signal.signal(signal.SIGTERM, on_signal)
+    threading.Thread(target=read_stdin, daemon=True).start()
+    return asked.is_set
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Temporary file, fsync, rename: a reader sees all of it or nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bool]) -> None:
+    """Plan one job; raises ToastError for what its input is to blame for."""
+    try:
+        request = PlanRequest.model_validate_json((directory / "request.json").read_bytes())
+    except ValueError as error:
+        raise InvalidRequest(f"The request does not fit its schema: {error}.") from error
+    module = (directory / "module").read_bytes()
+    from toast.pipeline.plan_module import make_plan  # late: a bad request needs no jax
+
+    result = make_plan(module, request, on_progress=emitter.progress, cancelled=cancelled)
+    write_atomically(directory / f"sharded{result.suffix}", result.module)
+    write_atomically(directory / "plan.json", result.plan.to_json().encode())
+    emitter.emit(
+        "done",
+        suffix=result.suffix,
+        fits=result.plan.predicted.fits,
+        termination=result.plan.search.termination,
+    )
+
+
+def inspect_file(path: Path, emitter: Emitter, which: int = 0) -> None:
+    """What the analysis finds in the module at `path`, as one `inspection` event.
+
+    `which` is the compatibility set whose graph is among it.
+    """
+    from toast.inspect.inspect_module import inspect_module
+
+    inspection = inspect_module(path.read_bytes(), which)
+    emitter.emit("inspection", inspection=inspection.model_dump(mode="json"))
+    emitter.emit("done")
+
+
+def main(arguments: list[str]) -> int:
+    """The whole process; returns its exit code."""
+    end_with_parent()
+    emitter = Emitter(take_stdout())
+    cancelled = listen_for_cancel()
+    try:
+        if arguments[:1] == ["--inspect"] and len(arguments) in (2, 3):
+            inspect_file(Path(arguments[1]), emitter, *map(int, arguments[2:]))
+        elif len(arguments) == 1:
+            plan_directory(Path(arguments[0]), emitter, cancelled)
+        else:
+            sys.stderr.write(f"{__doc__}\n")
+            return EXIT_USER_ERROR
+    except ToastError as error:
+        return tell(emitter, error)
+    except Exception as error:
+        traceback.print_exc()
+        emitter.emit(
+            "error",
+            code="engine_failed",
+            message=f"The engine failed on this module: {type(error).__name__}: {error}.",
+            hint="This is a bug of the planner; please report it with the module.",
+        )
+        return EXIT_BUG
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

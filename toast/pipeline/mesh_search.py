@@ -1,0 +1,219 @@
+"""One module on one mesh, or on the best of several: demands, problem, search, choices, proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from toast.analysis.analyse import Analysis
+from toast.analysis.errors import InvalidMesh, InvalidRequest
+from toast.analysis.load import Source
+from toast.costmodel.evaluator import PENALTY, Cost, Evaluator
+from toast.costmodel.hardware.devices import Device
+from toast.costmodel.network.mesh import Mesh
+from toast.labels.decisions import state_of
+from toast.pipeline.stages import Stages
+from toast.pipeline.user_constraints import Demands, demands
+from toast.request.request import PlanRequest
+from toast.request.settings import threads_of
+from toast.search.actions import action_space
+from toast.search.choices import choices
+from toast.search.infeasible import closest_to_fitting
+from toast.search.pareto import Point
+from toast.search.planners import PLANNERS
+from toast.search.problem import Found, Problem, Settings
+from toast.search.progress import Control
+from toast.search.proof import prove
+from toast.search.refine import refine
+
+BEGIN, END, PROOF = 0.3, 0.9, 0.1
+"""Parts of the whole job: where searching begins and ends, and what of it a proof takes."""
+CHOOSING = 0.1
+"""What choices may take of the time that is left for a proof or for refinements."""
+REFINING = 0.25
+"""Time for refinements, as a part of the time for the search before them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """What was found on one mesh."""
+
+    mesh: Mesh
+    problem: Problem
+    demands: Demands
+    found: Found
+
+    @property
+    def cost(self) -> Cost:
+        """What was found costs, with its refinements."""
+        return self.problem.evaluator.cost(self.found.decisions)
+
+    def badness(self) -> tuple[float, float]:
+        """Bytes above the memory, then seconds."""
+        cost = self.cost
+        return max(0.0, cost.peak - self.problem.reward.memory), cost.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A mesh with what its best plan costs, and why it was not searched, or not to the end."""
+
+    mesh: Mesh
+    cost: Cost | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The best of what was found, the states to choose from on its mesh, and all meshes tried."""
+
+    best: Searched
+    choices: list[Point]
+    tried: list[Tried]
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """What all meshes share: the module, its analysis, the request, and who listens."""
+
+    source: Source
+    analysis: Analysis
+    device: Device
+    request: PlanRequest
+    stages: Stages
+    cancelled: Callable[[], bool] | None = None
+    tried: list[Tried] = field(default_factory=list)
+    evaluator: Evaluator | None = None
+    """Of the mesh before: most of its tables are those of the next one."""
+
+    def run(self, meshes: Sequence[Mesh]) -> Answer:
+        """Search on each mesh and keep the best; budget and cancel hold over all of them.
+
+        Raises `ToastError` where no mesh can be planned for.
+        """
+        control = Control(on_progress=self.stages.report, budget=self.request.budget)
+        if self.cancelled is not None:
+            control.cancelled = self.cancelled
+        best = self._best(meshes, control)
+        if self.request.decisions is not None:
+            best = self._refined(best, control)
+            return Answer(best=best, choices=[], tried=self.tried)
+        self.stages.enter("choices", END - PROOF)
+        part = control.share(CHOOSING if self._later() else 1)
+        threads = self._settings().threads
+        found, points = choices(best.problem, best.found, part.quiet(), threads)
+        if self.request.prove:
+            self.stages.enter("proof", END - PROOF, END)
+            found = prove(best.problem, found, self._settings(), control)
+        best = self._refined(replace(best, found=found), control)
+        return Answer(best=best, choices=points, tried=self.tried)
+
+    def _later(self) -> float:
+        """What comes after the search may take, as a part of the time that the search has."""
+        return 1.0 if self.request.prove else REFINING if self.request.refine else 0.0
+
+    def _refined(self, best: Searched, control: Control) -> Searched:
+        """What was found with the refinements that pay, where the request asks for them."""
+        if not self.request.refine:
+            return best
+        self.stages.enter("refine", END - PROOF, END)
+        problem, found = refine(best.problem, best.found, control)
+        return replace(best, problem=problem, found=found)
+
+    def _best(self, meshes: Sequence[Mesh], control: Control) -> Searched:
+        best: Searched | None = None
+        refusals: list[InvalidMesh | InvalidRequest] = []
+        for number, mesh in enumerate(meshes):
+            stop = control.stop_reason() if best is not None else None
+            if stop is not None:
+                self.tried.append(Tried(mesh=mesh, reason=_STOPPED[stop]))
+                continue
+            try:
+                searched = self._searched(mesh, number, len(meshes), control)
+            except (InvalidMesh, InvalidRequest) as error:
+                refusals.append(error)
+                self.tried.append(Tried(mesh=mesh, reason=error.message))
+                continue
+            cut = _CUT.get(searched.found.termination, "")
+            self.tried.append(Tried(mesh=mesh, cost=searched.cost, reason=cut))
+            if best is None or searched.badness() < best.badness():
+                best = searched
+        if best is None:
+            raise refusals[0]
+        reason = control.stop_reason()
+        if reason is not None and len(meshes) > 1:
+            best = replace(best, found=replace(best.found, termination=reason))
+        return best
+
+    def _searched(self, mesh: Mesh, number: int, count: int, control: Control) -> Searched:
+        """The search on one mesh, which has its part of the time that is left.
+
+        All meshes have equal parts, and a proof as much as all of them, refinements a part of
+        that. What is made before the search takes no time of the budget.
+        """
+        start = control.elapsed()
+        span = (END - PROOF - BEGIN) / count
+        begin = BEGIN + number * span
+        self.stages.enter("tables", begin)
+        demanded = demands(self.source, mesh, self.request.pins, self.request.forbid)
+        problem = self._problem(mesh, demanded)
+        _check_divisible(problem, mesh)
+        self.stages.enter("search", begin + 0.2 * span, begin + span)
+        found = self._given(problem)
+        if found is None:
+            control.leave_out(start)
+            part = control.share(1 / (count - number + count * self._later()))
+            settings = self._settings()
+            found = PLANNERS[self.request.planner](problem, settings, part)
+            found = closest_to_fitting(problem, found, part, settings.threads)
+        return Searched(mesh=mesh, problem=problem, demands=demanded, found=found)
+
+    def _problem(self, mesh: Mesh, demanded: Demands) -> Problem:
+        request, pins = self.request, demanded.pins(mesh)
+        if self.evaluator is None:
+            evaluator = Evaluator(self.analysis, mesh, self.device, pins, overlap=request.overlap)
+        else:
+            evaluator = self.evaluator.on(mesh, pins)
+        self.evaluator = evaluator
+        memory = request.memory or self.device.plannable_bytes
+        return Problem(
+            evaluator=evaluator,
+            reward=evaluator.reward(float(memory), request.penalty or PENALTY),
+            actions=action_space(evaluator),
+        )
+
+    def _given(self, problem: Problem) -> Found | None:
+        """The state that the request asks for, where it does."""
+        if self.request.decisions is None:
+            return None
+        state = state_of(problem, self.request.decisions)
+        return Found.after(state, problem.cost(state)[0], 1, "given")
+
+    def _settings(self) -> Settings:
+        defaults = Settings()
+        return replace(
+            defaults,
+            seed=self.request.seed,
+            threads=threads_of(self.request),
+            rollouts=self.request.rollouts or defaults.rollouts,
+        )
+
+
+_CUT = {"cancelled": "cut short by the cancel", "budget": "cut short by the budget"}
+_STOPPED = {
+    "cancelled": "not reached before the search was cancelled",
+    "budget": "not reached within the budget",
+}
+
+
+def _check_divisible(problem: Problem, mesh: Mesh) -> None:
+    """A mesh that divides no dimension of any argument cannot shard anything."""
+    program = problem.evaluator.analysis.program
+    sizes = {size for argument in program.arguments for size in program.shape(argument.value)}
+    axes = [axis.size for axis in mesh.axes if axis.size > 1]
+    if problem.actions or not sizes or any(size % n == 0 for size in sizes for n in axes):
+        return
+    raise InvalidMesh(
+        f"No dimension of the module is divisible by an axis of the mesh {mesh}.",
+        "Choose axis sizes that divide a dimension of the inputs or parameters.",
+    )

@@ -1,0 +1,106 @@
+"""The main job: bytes and a request in, a plan and the sharded module out.
+
+Runs in the calling process, which MLIR may abort; `toast.plan` and the service call it in a child.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from toast.analysis.analyse import analyse
+from toast.analysis.errors import InvalidRequest
+from toast.analysis.gc_pause import collector_paused
+from toast.analysis.load import load
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.auto_mesh import meshes
+from toast.emit.specs import Specs
+from toast.emit.writer import write
+from toast.explain.explainer import Explainer
+from toast.pipeline.describe import Planned, describe
+from toast.pipeline.mesh_search import END, Answer, Job
+from toast.pipeline.shortfall import shortfall
+from toast.pipeline.stages import Stages
+from toast.plans.plan import Plan
+from toast.request.request import PlanRequest
+from toast.search.kernel_cache import warm_kernels
+from toast.search.planners import PLANNERS
+from toast.search.progress import Progress
+
+FIRST_USE = "compiling kernels, once: about a minute"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanResult:
+    """A plan and the sharded module, in the form that the module came in."""
+
+    plan: Plan
+    module: bytes
+    suffix: str
+
+
+@collector_paused()
+def make_plan(
+    module: bytes,
+    request: PlanRequest,
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> PlanResult:
+    """Plan `module` as `request` asks.
+
+    Raises `ToastError` for a module, mesh, device or setting that cannot be planned. The garbage
+    collector waits until the end: all stages build upon what the first one made, and a search, of
+    however many rollouts, makes the same few cycles.
+    """
+    device = find(request.device)
+    candidates = meshes(request.mesh, device)
+    if request.planner not in PLANNERS:
+        names = ", ".join(sorted(PLANNERS))
+        raise InvalidRequest(f"There is no planner {request.planner!r}.", f"Known: {names}.")
+    stages = Stages(on_progress)
+    stages.enter("kernels", 0.01)
+    warm_kernels(on_compile=lambda: stages.say(FIRST_USE))
+    stages.enter("load", 0.05)
+    source = load(module)
+    stages.enter("analyse", 0.2)
+    analysis = analyse(source.program)
+    job = Job(
+        source=source,
+        analysis=analysis,
+        device=device,
+        request=request,
+        stages=stages,
+        cancelled=cancelled,
+    )
+    return _result(module, job, job.run(candidates))
+
+
+def _result(module: bytes, job: Job, answer: Answer) -> PlanResult:
+    """The best of what was found: explained, written and described."""
+    source, stages = job.source, job.stages
+    problem, found, demanded = answer.best.problem, answer.best.found, answer.best.demands
+    stages.enter("explain", END)
+    explainer = Explainer(source, problem.evaluator)
+    terms = explainer.terms(found.decisions)
+    explanation = explainer.explanation(terms)
+    missing = shortfall(explainer, terms, problem, found.decisions, demanded)
+    stages.enter("write", 0.92)
+    specs = Specs(problem.evaluator, found.decisions, values=demanded.values, uses=demanded.uses)
+    pins = specs.pins()
+    written = write(source, answer.best.mesh, specs, pins, frozenset(demanded.values))
+    stages.enter("describe", 0.98)
+    planned = Planned(
+        module=module,
+        source=source,
+        request=job.request,
+        answer=answer,
+        specs=specs,
+        pins=pins,
+        explanation=explanation,
+        shortfall=missing,
+        say=explainer.say,
+    )
+    plan = describe(planned, stages.until_now(source))
+    plan = plan.model_copy(update={"stages": stages.until_now(source)})
+    return PlanResult(plan=plan, module=written, suffix=source.loaded.form.suffix)

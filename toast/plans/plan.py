@@ -1,0 +1,228 @@
+"""`plan.json`: what was decided, what it is predicted to cost, and how it was found."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from toast.plans.explanation import Explanation, Shortfall
+from toast.plans.record import Record
+from toast.request.request import PlanRequest
+
+Spec = list[list[str]]
+"""A PartitionSpec: for each dimension the mesh axes that shard it, major first; [] is whole."""
+
+
+class MeshAxis(Record):
+    """One axis of the device mesh.
+
+    `places` are the networks that it was priced over, the fastest first: `nvlink:8`, `ici.x:4`.
+    """
+
+    name: str
+    size: int = Field(ge=1)
+    places: list[str] = Field(default_factory=list)
+
+
+class MeshSpec(Record):
+    """The logical device mesh, major axis first."""
+
+    axes: list[MeshAxis]
+
+
+class ModuleInfo(Record):
+    """Which module was planned."""
+
+    sha256: str
+    ops: int
+    arguments: int
+
+
+class Tensor(Record):
+    """An argument or a result of `main` and its layout."""
+
+    index: int
+    name: str
+    shape: list[int]
+    dtype: str
+    spec: Spec
+
+
+class Group(Record):
+    """Arguments that share shape, dtype and layout; the rows of the layout table."""
+
+    name: str
+    shape: list[int]
+    dtype: str
+    spec: Spec
+    arguments: list[int]
+
+
+class Constraint(Record):
+    """A value inside the module pinned to a layout; `value` is `op_index:op_name#result`."""
+
+    value: str
+    spec: Spec
+
+
+class Pin(Record):
+    """A layout that the caller or the module asked for.
+
+    `required` ones are always kept; a hint may be overruled, and then `kept` is False.
+    """
+
+    target: str
+    spec: Spec
+    source: Literal["request", "module"]
+    required: bool
+    kept: bool
+
+
+class Cost(Record):
+    """What one step is predicted to take on one device.
+
+    A step takes its computation and its communication less what of the two overlaps.
+    """
+
+    step_seconds: float
+    compute_seconds: float
+    communication_seconds: float
+    overlapped_seconds: float = 0.0
+    peak_bytes: int
+    fits: bool
+
+
+class Baseline(Cost):
+    """The cost of a reference layout, by name."""
+
+    name: str
+
+
+class Collective(Record):
+    """All collectives of one kind over one set of mesh axes; bytes are per device and step."""
+
+    kind: Literal[
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "all_to_all",
+        "collective_permute",
+    ]
+    axes: list[str]
+    count: int
+    bytes: int
+    seconds: float
+
+
+class Decision(Record):
+    """One decision of the plan, in order.
+
+    Without `places` an action on a colour. With them a refinement below the colour level: the
+    parameters, values and ops at which the axis is elsewhere than the colour has it. A refinement
+    is none of the `decisions` of a request, which asks for it by `refine`.
+    """
+
+    colour: str
+    axis: str
+    resolution: str
+    places: list[str] = Field(default_factory=list)
+    cost_after: float
+
+
+class Choice(Cost):
+    """A plan to choose from: none that was seen is faster and smaller at once.
+
+    `decisions` make it again, as `decisions` of a request; `chosen` is this very plan.
+    Costs and decisions are those before refinements.
+    """
+
+    decisions: list[str]
+    chosen: bool
+
+
+class MeshTried(Record):
+    """A mesh that was tried, and what its best plan costs.
+
+    `reason` says why it was not planned, or not searched to the end; `chosen` is this plan's mesh.
+    """
+
+    mesh: str
+    predicted: Cost | None = None
+    reason: str = ""
+    chosen: bool
+
+
+class SearchInfo(Record):
+    """How the plan was found."""
+
+    planner: str
+    seed: int
+    threads: int
+    rollouts: int
+    evaluations: int
+    seconds: float
+    penalty: float | None = None
+    overlap: float = 0.0
+    termination: Literal["converged", "rollouts", "budget", "cancelled", "exhausted", "given"]
+    cost: float
+
+
+class Unpriced(Record):
+    """Ops that have no sharding rule or no price of their own."""
+
+    op: str
+    count: int
+    reason: Literal["no_rule", "no_price", "unknown_trip_count"]
+
+
+class Plan(Record):
+    """The whole of `plan.json`.
+
+    `lower_bound`, where one is known: no state of this search has a lower cost (as `search.cost`,
+    relative to the unsharded module). `gap` is how far the plan may be from it, as a part of the
+    plan's cost; `relaxation` how the bound was found.
+
+    `choices` are up to ten plans on the front of time against memory, by rising peak; `meshes`
+    those that were tried where the mesh was to be chosen; `request` is what was asked.
+    """
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    mesh: MeshSpec
+    device: str
+    memory_bytes: int
+    module: ModuleInfo
+    arguments: list[Tensor]
+    results: list[Tensor]
+    groups: list[Group]
+    constraints: list[Constraint]
+    pins: list[Pin] = Field(default_factory=list)
+    predicted: Cost
+    unsharded: Cost
+    baselines: list[Baseline]
+    collectives: list[Collective]
+    decisions: list[Decision]
+    choices: list[Choice] = Field(default_factory=list)
+    meshes: list[MeshTried] = Field(default_factory=list)
+    request: PlanRequest | None = None
+    search: SearchInfo
+    lower_bound: float | None = Field(default=None, ge=0)
+    gap: float | None = Field(default=None, ge=0, le=1)
+    relaxation: Literal["branch and bound", "linear relaxation"] | None = None
+    stages: dict[str, float]
+    unpriced: list[Unpriced]
+    warnings: list[str]
+    versions: dict[str, str]
+    explanation: Explanation | None = None
+    shortfall: Shortfall | None = None
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    def to_json(self) -> str:
+        """The text of `plan.json`."""
+        return self.model_dump_json(by_alias=True, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Plan:
+        """Read `plan.json`; raises `pydantic.ValidationError` where it does not fit the schema."""
+        return cls.model_validate_json(text)

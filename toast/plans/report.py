@@ -1,0 +1,254 @@
+"""A plan as tables that a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from toast.costmodel.hardware.quantities import format_bytes, format_seconds
+from toast.plans.argument_groups import merge_siblings
+from toast.plans.plan import Cost, Decision, MeshAxis, Plan, Spec
+
+MIN_WIDTH = 120
+"""Tables wrap badly below this; a pipe or a log has no width of its own."""
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console that is wide enough for the tables where nobody says how wide it is."""
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console = Console(stderr=stderr, highlight=False, width=MIN_WIDTH)
+    return console
+
+
+def render(plan: Plan) -> Group:
+    """The whole report, in the order in which questions are asked."""
+    parts: list[RenderableType] = [headline(plan), "", layouts(plan), "", costs(plan)]
+    optional = (
+        collectives(plan),
+        meshes(plan),
+        choices(plan),
+        decisions(plan),
+        proof(plan),
+        stages(plan),
+        unpriced(plan),
+        warnings(plan),
+    )
+    for part in optional:
+        if part is not None:
+            parts += ["", part]
+    return Group(*parts)
+
+
+def headline(plan: Plan) -> Text:
+    """What was planned, for what, and whether it fits, in two lines."""
+    mesh = " x ".join(map(_axis, plan.mesh.axes))
+    search = plan.search
+    first = (
+        f"{plan.module.ops:,} ops, {plan.module.arguments:,} arguments on {plan.device}, "
+        f"mesh {mesh}; {search.planner}, {search.evaluations:,} evaluations in "
+        f"{format_seconds(search.seconds)} ({search.termination})\n"
+    )
+    faster = plan.unsharded.step_seconds / max(plan.predicted.step_seconds, 1e-30)
+    second = (
+        f"Predicted: {format_seconds(plan.predicted.step_seconds)} a step, {faster:.2f} times as "
+        f"fast as one device; {fit_sentence(plan)}"
+    )
+    return Text(first + second, style="bold" if plan.predicted.fits else "bold red")
+
+
+def _axis(axis: MeshAxis) -> str:
+    over = f" over {', '.join(axis.places)}" if axis.places else ""
+    return f"{axis.name}={axis.size}{over}"
+
+
+def fit_sentence(plan: Plan) -> str:
+    """Whether the plan fits the memory, or by how much it does not."""
+    peak, there = plan.predicted.peak_bytes, plan.memory_bytes
+    share = f"{format_bytes(peak)} of {format_bytes(there)} per device"
+    if plan.predicted.fits:
+        return f"fits, {share} ({peak / max(there, 1):.0%})."
+    return f"DOES NOT FIT: {share}, {format_bytes(max(peak - there, 0))} too much."
+
+
+def layouts(plan: Plan) -> Table:
+    """The layout of each group of arguments, as a PartitionSpec."""
+    table = plain_table("Layout of the arguments", "group", ">count", "shape", "dtype", "layout")
+    table.add_column("shape per device")
+    table.columns[0].overflow = table.columns[4].overflow = "fold"
+    sizes = {axis.name: axis.size for axis in plan.mesh.axes}
+    for group in merge_siblings(plan.groups):
+        table.add_row(
+            Text(group.name),
+            str(len(group.arguments)),
+            _shape(group.shape),
+            group.dtype,
+            Text(partition_spec(group.spec)),
+            _shape(_local(group.shape, group.spec, sizes)),
+        )
+    return table
+
+
+def costs(plan: Plan) -> Table:
+    """The plan beside the unsharded module and the reference layouts."""
+    rows: list[tuple[str, Cost]] = [("this plan", plan.predicted), ("unsharded", plan.unsharded)]
+    rows += [(baseline.name.replace("_", " "), baseline) for baseline in plan.baselines]
+    table = plain_table("Predicted cost of one step", "layout", *_COSTS)
+    overlaps = any(cost.overlapped_seconds for _, cost in rows)
+    if overlaps:
+        table.add_column("overlapped", justify="right")
+    for name, cost in rows:
+        hidden = [format_seconds(cost.overlapped_seconds)] if overlaps else []
+        table.add_row(name, *_cost_cells(plan, cost), *hidden)
+    return table
+
+
+def meshes(plan: Plan) -> Table | None:
+    """The meshes that were tried, where the mesh was to be chosen."""
+    if not plan.meshes:
+        return None
+    table = plain_table("Meshes, each with its best plan", "mesh", *_COSTS, "")
+    for row in plan.meshes:
+        cells = [""] * len(_COSTS) if row.predicted is None else _cost_cells(plan, row.predicted)
+        note = "; ".join(filter(None, ("chosen" if row.chosen else "", row.reason)))
+        table.add_row(Text(row.mesh), *cells, Text(note))
+    return table
+
+
+def choices(plan: Plan) -> Table | None:
+    """The front of time against memory, where there is more on it than the plan."""
+    if len(plan.choices) < 2:
+        return None
+    title = "Choices of time against memory (`toast choose DIR NUMBER` takes another)"
+    table = plain_table(title, ">", *_COSTS, ">decisions", "")
+    for number, row in enumerate(plan.choices, 1):
+        note = "this plan" if row.chosen else ""
+        table.add_row(str(number), *_cost_cells(plan, row), str(len(row.decisions)), note)
+    return table
+
+
+_COSTS = (">step", ">compute", ">communication", ">peak", ">of memory", "fits")
+
+
+def _cost_cells(plan: Plan, cost: Cost) -> list[str | Text]:
+    return [
+        format_seconds(cost.step_seconds),
+        format_seconds(cost.compute_seconds),
+        format_seconds(cost.communication_seconds),
+        format_bytes(cost.peak_bytes),
+        f"{cost.peak_bytes / max(plan.memory_bytes, 1):.0%}",
+        Text("yes", style="green") if cost.fits else Text("no", style="red"),
+    ]
+
+
+def collectives(plan: Plan) -> Table | Text:
+    """Communication by collective and mesh axes."""
+    if not plan.collectives:
+        return Text("Communication: none.")
+    table = plain_table(
+        "Communication, per device and step", "collective", "axes", ">count", ">bytes", ">time"
+    )
+    for row in sorted(plan.collectives, key=lambda c: -c.seconds):
+        table.add_row(
+            row.kind.replace("_", "-"),
+            Text(", ".join(row.axes)),
+            f"{row.count:,}",
+            format_bytes(row.bytes),
+            format_seconds(row.seconds),
+        )
+    return table
+
+
+def decisions(plan: Plan) -> Table | Text:
+    """The decisions in order, each with the cost after it (1 is the unsharded module)."""
+    if not plan.decisions:
+        return Text("Decisions: none; the unsharded layout is the best found.")
+    where = "colour or place" if any(row.places for row in plan.decisions) else "colour"
+    table = plain_table("Decisions", ">", where, "axis", "resolution", ">cost after")
+    for number, row in enumerate(plan.decisions, 1):
+        texts = (Text(_told(row)), Text(row.axis), Text(row.resolution or "-"))
+        table.add_row(str(number), *texts, f"{row.cost_after:.4f}")
+    return table
+
+
+def _told(row: Decision) -> str:
+    """The colour; of a refinement below the colour level its first place."""
+    if not row.places:
+        return row.colour
+    more = f" and {len(row.places) - 1} more" if len(row.places) > 1 else ""
+    return row.places[0] + more
+
+
+def proof(plan: Plan) -> Text | None:
+    """How far from the best state the plan may be, where that is known."""
+    if plan.lower_bound is None or plan.gap is None:
+        return None
+    return Text(
+        f"Proof: no state of this search costs less than {plan.lower_bound:.4f} ({plan.relaxation})"
+        f"; this plan costs {plan.search.cost:.4f}, a gap of {plan.gap:.1%}."
+    )
+
+
+def stages(plan: Plan) -> Table | None:
+    """Where the time went."""
+    if not plan.stages:
+        return None
+    table = plain_table("Time by stage", "stage", ">time")
+    for name, seconds in plan.stages.items():
+        table.add_row(Text(name), format_seconds(seconds))
+    table.add_row("total", format_seconds(sum(plan.stages.values())), style="bold")
+    return table
+
+
+def unpriced(plan: Plan) -> Table | None:
+    """Ops that the analysis or the price has no rule for; they never make a plan look cheaper."""
+    if not plan.unpriced:
+        return None
+    table = plain_table("Ops without a rule or a price", "op", ">count", "what is missing")
+    for row in plan.unpriced:
+        table.add_row(Text(row.op), f"{row.count:,}", row.reason.replace("_", " "))
+    return table
+
+
+def warnings(plan: Plan) -> Text | None:
+    """What the reader should know before they trust the plan."""
+    if not plan.warnings:
+        return None
+    return Text("\n".join(f"Warning: {warning}" for warning in plan.warnings), style="yellow")
+
+
+def partition_spec(spec: Spec) -> str:
+    """A spec as JAX prints it, less its trailing Nones: `P('data', None, ('x', 'y'))`."""
+    entries = [_entry(axes) for axes in spec]
+    while entries and entries[-1] == "None":
+        entries.pop()
+    return f"P({', '.join(entries)})"
+
+
+def _entry(axes: list[str]) -> str:
+    names = ", ".join(repr(axis) for axis in axes)
+    return "None" if not axes else names if len(axes) == 1 else f"({names})"
+
+
+def _local(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int]:
+    local = list(shape)
+    for dimension, axes in enumerate(spec):
+        for axis in axes:
+            local[dimension] = -(-local[dimension] // sizes[axis])
+    return local
+
+
+def _shape(shape: Iterable[int]) -> str:
+    return " x ".join(str(size) for size in shape) or "scalar"
+
+
+def plain_table(title: str, *columns: str) -> Table:
+    """A table without a frame; a column that starts with `>` is aligned to the right."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(column.lstrip(">"), justify="right" if right else "left")
+    return table

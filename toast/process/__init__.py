@@ -1,0 +1,3 @@
+"""Child processes: how they are run, what they say, how they ended."""
+
+from __future__ import annotations

@@ -1,0 +1,94 @@
+"""What a child process says to its parent: one JSON object a line, on what was its stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import IO, TYPE_CHECKING, Any
+
+from toast.analysis.errors import ToastError
+from toast.analysis.parent_death import end_with_parent
+
+if TYPE_CHECKING:
+    from toast.search.progress import Progress
+
+EXIT_USER_ERROR = 2
+PROGRESS_SECONDS = 0.1
+
+
+class Emitter:
+    """Writes events to what was stdout when the process started."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._last = (0.0, "")
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """One event, as one line; a parent that went away is no error here."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stream.write(json.dumps({"event": event, **fields}, default=str) + "\n")
+            self._stream.flush()
+
+    def progress(self, progress: Progress) -> None:
+        """A progress event, at most ten a second and one at each change of stage."""
+        now = time.monotonic()
+        when, stage = self._last
+        if stage == progress.stage and now - when < PROGRESS_SECONDS:
+            return
+        self._last = (now, progress.stage)
+        self.emit("progress", **{key: _finite(value) for key, value in asdict(progress).items()})
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: a cost that is not known yet becomes null."""
+    if isinstance(value, float) and not (float("-inf") < value < float("inf")):
+        return None
+    return value
+
+
+def take_stdout() -> IO[str]:
+    """A private copy of stdout; from now on descriptor 1 is stderr, for C++ as for Python."""
+    sys.stdout.flush()
+    private = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return private
+
+
+def tell(emitter: Emitter, error: ToastError) -> int:
+    """Say what is wrong; the exit code for it."""
+    emitter.emit("error", code=error.code, message=error.message, hint=error.hint)
+    return EXIT_USER_ERROR
+
+
+def complete(
+    work: Callable[[Emitter], None],
+    refusals: tuple[type[Exception], ...],
+    explain: Callable[[str], ToastError],
+) -> int:
+    """Run a child process from taking its stdout to the last event; its exit code.
+
+    `refusals` are how JAX and XLA say no: `explain` turns the first line of one into an error.
+    """
+    end_with_parent()
+    emitter = Emitter(take_stdout())
+    try:
+        work(emitter)
+    except ToastError as error:
+        return tell(emitter, error)
+    except refusals as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return tell(emitter, explain(first))
+    emitter.emit("done")
+    return 0
+
+
+def leave(code: int) -> None:
+    """End the process at once: idle threads of numba and XLA may abort an orderly shutdown."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)

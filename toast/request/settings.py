@@ -1,0 +1,90 @@
+"""From what people write (`16GiB`, `10s`, a mesh in three forms) to a checked `PlanRequest`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from toast.analysis.errors import InvalidMesh, InvalidRequest
+from toast.costmodel.hardware.devices import find, is_file
+from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
+from toast.costmodel.network.auto_mesh import meshes
+from toast.request.request import PlanRequest
+
+
+def make_request(
+    *,
+    mesh: Any,
+    device: str = "tpu-v5e",
+    memory: int | str | None = None,
+    budget: float | str | None = None,
+    **settings: Any,
+) -> PlanRequest:
+    """A request whose every setting is in range; or a ToastError that says what is wrong.
+
+    `mesh` is `data=2,model=4`, `auto:8`, a mapping of sizes by name, or a `jax.sharding.Mesh`;
+    `device` a name of the catalogue or the path of a device file; `memory` is bytes per device or
+    a size such as `16GiB`; `budget` is seconds of search or such as `10s`.
+    """
+    text, device = mesh_text(mesh), device_text(device)
+    meshes(text, find(device))
+    fields = {key: value for key, value in settings.items() if value is not None}
+    try:
+        request = PlanRequest(
+            mesh=text,
+            device=device,
+            memory=None if memory is None else parse_bytes(memory),
+            budget=None if budget is None else parse_seconds(budget),
+            **fields,
+        )
+    except ValidationError as error:
+        raise _invalid(error) from None
+    return agreeing(request)
+
+
+def agreeing(request: PlanRequest) -> PlanRequest:
+    """The request, whose settings go together; raises InvalidRequest where they do not."""
+    if request.prove and request.refine:
+        raise InvalidRequest(
+            "The settings 'prove' and 'refine' do not go together: a lower bound is one of whole "
+            "colours, and does not hold for a refined plan.",
+            "Ask for one of the two.",
+        )
+    return request
+
+
+def device_text(device: str) -> str:
+    """A device as the engine, which runs elsewhere, finds it: the path of a file made absolute."""
+    return str(Path(device).absolute()) if is_file(device) else device
+
+
+def mesh_text(mesh: Any) -> str:
+    """A mesh as `name=size` pairs; raises InvalidMesh for what is none."""
+    if isinstance(mesh, str):
+        return mesh
+    sizes = mesh if isinstance(mesh, Mapping) else getattr(mesh, "shape", None)
+    if not isinstance(sizes, Mapping):
+        raise InvalidMesh(
+            f"A {type(mesh).__name__} is not a mesh.",
+            'Give "data=2,model=4", "auto:8", a dict of sizes by name, or a jax.sharding.Mesh.',
+        )
+    return ",".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def _invalid(error: ValidationError) -> InvalidRequest:
+    first = error.errors()[0]
+    name = str(first["loc"][0]) if first["loc"] else "request"
+    problem = first["msg"][:1].lower() + first["msg"][1:]
+    return InvalidRequest(
+        f"The setting {name!r} is out of range: {problem}, and it is {first['input']!r}.",
+        "Correct it and try again.",
+    )
+
+
+def threads_of(request: PlanRequest) -> int:
+    """The number of search threads that a request means: one per core where it says 0."""
+    return request.threads or os.cpu_count() or 1
