@@ -22,12 +22,12 @@ from pathlib import Path
 # Nothing here runs on an accelerator, and looking for one takes seconds.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from analysis.errors import ToastError
 from benchmarks.accuracy.environment import rerun
 from benchmarks.probes.figures import DATA, read_figures
 from benchmarks.probes.probe import Probe
 from benchmarks.probes.registry import PROBES
 from benchmarks.probes.running import run_probe
+from toast.analysis.errors import ToastError
 
 
 def main(arguments: list[str] | None = None) -> int:

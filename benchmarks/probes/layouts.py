@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.accuracy.cases import Bench
 from benchmarks.probes.probe import Case, Compiled, Figure
-from costmodel.evaluator import Action
+from toast.costmodel.evaluator import Action
 
 Dim = tuple[int, int]
 """Number of an argument and of one of its dimensions."""
@@ -39,9 +39,7 @@ class Layout:
         return Case(module=self.write, read=read, mesh=self.mesh)
 
 
-def cases_of(
-    layouts: dict[str, Layout], read: Callable[[Compiled], Figure]
-) -> dict[str, Case]:
+def cases_of(layouts: dict[str, Layout], read: Callable[[Compiled], Figure]) -> dict[str, Case]:
     """A case for each layout, all with one kind of figure."""
     return {name: layout.case(read) for name, layout in layouts.items()}
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from costmodel.mesh import Mesh
-from toast.judge import Target, Verdict
-from toast.judge.hlo import HloModule, Instruction, parse
+from toast.aot import Target, Verdict
+from toast.aot.hlo import HloModule, Instruction, parse
+from toast.costmodel.network.mesh import Mesh
 
 Figure: TypeAlias = "float | str | Sequence[Figure] | Mapping[str, Figure]"
 """What a case comes to: a JSON value."""

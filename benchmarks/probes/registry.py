@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
-from benchmarks.probes import convolutions
+from benchmarks.probes import (
+    all_reduce_combiner,
+    all_reduce_reassociate,
+    bf16_narrowing,
+    convolution_tiling,
+    cse,
+    deferred_filter_gradients,
+    dynamic_update_slice,
+    layout_assignment,
+    reduce_scatter_creator,
+    reduction_fusion,
+    space_to_batch,
+    while_loop_all_reduce_motion,
+)
 from benchmarks.probes.probe import Probe
 
-PROBES: dict[str, Probe] = {module.PROBE.name: module.PROBE for module in (convolutions,)}
+PROBES: dict[str, Probe] = {
+    module.PROBE.name: module.PROBE
+    for module in (
+        all_reduce_combiner,
+        all_reduce_reassociate,
+        bf16_narrowing,
+        convolution_tiling,
+        cse,
+        deferred_filter_gradients,
+        dynamic_update_slice,
+        layout_assignment,
+        reduce_scatter_creator,
+        reduction_fusion,
+        space_to_batch,
+        while_loop_all_reduce_motion,
+    )
+}

@@ -9,11 +9,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from analysis.errors import ToastError
 from benchmarks.probes.figures import DATA, keep_figures, read_figures
 from benchmarks.probes.probe import Case, Compiled, Probe
-from costmodel.mesh import Mesh
-from toast.judge import Target, judge
+from toast.analysis.errors import ToastError
+from toast.aot import Target, judge
+from toast.costmodel.network.mesh import Mesh
 
 DEADLINE = 900.0
 """Seconds after which a compilation is given up."""

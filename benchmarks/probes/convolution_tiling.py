@@ -14,6 +14,11 @@ import jax.numpy as jnp
 from benchmarks.probes.probe import Case, Compiled, Probe
 
 
+def computed(x: jax.Array) -> jax.Array:
+    """What is made of an argument by itself, before it is convolved."""
+    return jax.lax.optimization_barrier(jnp.tanh(x))
+
+
 class Form(IntEnum):
     """A convolution, or the gradient of its image or of its filter."""
 
@@ -42,9 +47,7 @@ class Convolution:
         kernel = jax.ShapeDtypeStruct(
             (self.side, self.side, self.source // self.groups, self.made), jnp.float32
         )
-        slope = jax.ShapeDtypeStruct(
-            (self.batch, self.pixels, self.pixels, self.made), jnp.float32
-        )
+        slope = jax.ShapeDtypeStruct((self.batch, self.pixels, self.pixels, self.made), jnp.float32)
 
         def convolve(x: jax.Array, kernel: jax.Array) -> jax.Array:
             return jax.lax.conv_general_dilated(
@@ -63,7 +66,9 @@ class Convolution:
             return jax.linear_transpose(lambda x: convolve(x, kernel), x)(computed(slope))[0]
 
         def of_filter(slope: jax.Array, x: jax.Array) -> jax.Array:
-            found = jax.linear_transpose(lambda k: convolve(computed(x), k), kernel)(computed(slope))
+            found = jax.linear_transpose(lambda k: convolve(computed(x), k), kernel)(
+                computed(slope)
+            )
             return found[0]
 
         if self.form == Form.FORWARD:
@@ -73,9 +78,9 @@ class Convolution:
         return jax.jit(of_filter).lower(slope, x).as_text().encode()
 
 
-def cycles(compiled: Compiled) -> float:
+def cycles(compiled: Compiled) -> int:
     """Those that the compiler estimates for convolutions and what is fused with them."""
-    return compiled.verdict.cycles["contraction"]
+    return int(compiled.verdict.cycles["contraction"])
 
 
 FORWARD, IMAGE, FILTER = Form
@@ -116,7 +121,7 @@ CONVOLUTIONS = {
 """Mostly of 8 images of 32 x 32: one alone on each device."""
 
 PROBE = Probe(
-    name="convolutions",
+    name="convolution_tiling",
     figures="cycles of a convolution of computed images",
     targets=("tpu-v5e:2x4", "tpu-v3:2x2"),
     cases={
