@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from toast.costmodel.evaluator import State
-from toast.search.neighbours import Place, Space
+from toast.search.neighbours import ChangeSite, Space
 from toast.search.problem import CHUNK, Problem
 from toast.search.progress import Control
 
 MAX_EVALUATIONS = 20_000
-"""States that one polish may price; a long state of a large program has more neighbours."""
+"""States that one local search may price; a long state of a large program has more neighbours."""
 FIRST_CHUNK = 8
 MIN_GAIN = 1e-4
 """An action must lower C(s) by this part; one that buys less is dropped."""
@@ -21,7 +21,7 @@ LEAST = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Polished:
+class LocalOptimum:
     """The state after polishing, its C(s), and how many states were priced."""
 
     state: State
@@ -29,14 +29,14 @@ class Polished:
     evaluations: int
 
 
-def polish(
+def local_search(
     problem: Problem,
     state: State,
     cost: float,
     control: Control,
     threads: int = 1,
     most: int = MAX_EVALUATIONS,
-) -> Polished:
+) -> LocalOptimum:
     """Take each change of one place that lowers C(s), over and over, until none does.
 
     An action that buys nothing is dropped, so that every decision of a plan pays. At most about
@@ -49,13 +49,13 @@ def polish(
 def descend(
     problem: Problem,
     space: Space,
-    around: Sequence[Place],
+    around: Sequence[ChangeSite],
     state: State,
     cost: float,
     control: Control,
     threads: int,
     most: int,
-) -> Polished:
+) -> LocalOptimum:
     """The same at some places: the best change of each in turn, if it pays.
 
     After a change those near it are looked at again, once the others have had their turn. States
@@ -79,10 +79,10 @@ def descend(
                 waiting |= dict.fromkeys(_touched(around, near))
                 (state, cost), size = best, FIRST_CHUNK
                 break
-    return Polished(state=state, cost=cost, evaluations=evaluations)
+    return LocalOptimum(state=state, cost=cost, evaluations=evaluations)
 
 
-def _touched(around: Sequence[Place], groups: set[int]) -> list[int]:
+def _touched(around: Sequence[ChangeSite], groups: set[int]) -> list[int]:
     """The numbers of the places at which some of the groups are."""
     return [
         number
@@ -97,7 +97,7 @@ def worth(priced: tuple[State, float]) -> float:
 
 
 def _chunk(
-    state: State, around: Sequence[Place], waiting: Iterable[int], size: int, most: int
+    state: State, around: Sequence[ChangeSite], waiting: Iterable[int], size: int, most: int
 ) -> dict[int, list[State]]:
     """What is around a state at the places that wait: about `size` states, never above `most`."""
     chunk, count = dict[int, list[State]](), 0

@@ -25,13 +25,13 @@ from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.explain.refinements import refinements
 from toast.labels.decisions import decision_names, decisions
-from toast.labels.labels import Telling
+from toast.labels.labels import Labels
 from toast.pipeline.plan_module import make_plan
 from toast.plans import report
 from toast.plans.choices import request_of
 from toast.plans.plan import Plan
 from toast.request.request import PlanRequest
-from toast.search.decision_sites import Place, Things, marks, places
+from toast.search.decision_sites import DecisionSite, SiteMembers, decision_sites, marks
 from toast.search.problem import Found, Problem
 from toast.search.progress import Progress
 from toast.verify.verification import verify
@@ -40,7 +40,7 @@ MESH = Mesh.parse("data=2,model=2")
 
 
 @cache
-def refined() -> tuple[Evaluator, State, tuple[Place, ...]]:
+def refined() -> tuple[Evaluator, State, tuple[DecisionSite, ...]]:
     """The layout of the sample plan, in an evaluator where its product and its sum stand alone."""
     evaluator = Evaluator(analyse(load(ORIGINAL.encode()).program), MESH, find("cpu"))
     analysis = evaluator.analysis
@@ -50,7 +50,7 @@ def refined() -> tuple[Evaluator, State, tuple[Place, ...]]:
     reduce = int(analysis.program.value_op[value_named(analysis.program, "stablehlo.reduce")])
     product = int(analysis.program.value_op[value])
     seeds = [("value", value), ("op", reduce), ("op", product)]
-    spots = places(Things(evaluator), seeds, 3)
+    spots = decision_sites(SiteMembers(evaluator), seeds, 3)
     return evaluator.marked(marks([spot.things for spot in spots])), state, tuple(spots)
 
 
@@ -101,7 +101,7 @@ def test_a_refinement_is_named_with_what_it_bought() -> None:
     found = Found.after(state, problem.cost(state)[0], 1, "given")
     found = replace(found, refinements=(whole,))
     names = decision_names(evaluator.analysis)
-    (row,) = refinements(problem, found, Telling(source, evaluator.analysis), names)
+    (row,) = refinements(problem, found, Labels(source, evaluator.analysis), names)
     assert row.places == ["dot_general, stored: whole", "dot_general, computed: dimension 1"]
     assert row.axis == "model"
     assert row.colour == decisions(problem, state, names)[1].colour

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from toast.costmodel.evaluator import Refined, Refinement
-from toast.labels.labels import Telling
+from toast.labels.labels import Labels
 from toast.plans.plan import Decision
 from toast.search.problem import Found, Problem
 
 
 def refinements(
-    problem: Problem, found: Found, say: Telling, names: Sequence[str]
+    problem: Problem, found: Found, say: Labels, names: Sequence[str]
 ) -> list[Decision]:
     """One row for each refinement, in order, with C(s) after it; `names` are those of colours."""
     axes = problem.evaluator.mesh.axes
@@ -46,7 +46,7 @@ def _group(problem: Problem, before: Refined, refinement: Refinement) -> int:
     return int(tables.item_group[first + item])
 
 
-def _places(problem: Problem, refinement: Refinement, say: Telling) -> Iterator[str]:
+def _places(problem: Problem, refinement: Refinement, say: Labels) -> Iterator[str]:
     """`mlp/dot_general: dimension 1`, `['w'][*]: whole`; `(18)` for as many that are told alike."""
     for unit, item in refinement.places:
         told: Counter[str] = Counter()

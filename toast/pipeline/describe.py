@@ -11,16 +11,15 @@ from pydantic import TypeAdapter
 
 from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Program
-from toast.costmodel.evaluator import Cost as Priced
-from toast.costmodel.evaluator import Refined
+from toast.costmodel.evaluator import Cost, Refined
 from toast.costmodel.network.auto_mesh import is_auto
 from toast.costmodel.network.placement import place, places
 from toast.emit.specs import Pin, Specs
 from toast.explain.refinements import refinements
 from toast.labels.colours import common_pattern, pattern
 from toast.labels.decisions import decision_names, decision_text, decisions, resolution
-from toast.labels.labels import Telling
-from toast.pipeline.mesh_search import Answer
+from toast.labels.labels import Labels
+from toast.pipeline.mesh_search import MeshAnswer
 from toast.pipeline.user_constraints import Demands, overruled, records
 from toast.plans import plan as planfile
 from toast.plans.baselines import data_parallel
@@ -30,13 +29,13 @@ from toast.plans.plan import (
     Choice,
     Collective,
     Constraint,
-    Cost,
     Group,
     MeshAxis,
     MeshSpec,
     MeshTried,
     ModuleInfo,
     Plan,
+    PredictedCost,
     SearchInfo,
     Spec,
     Tensor,
@@ -58,12 +57,12 @@ class Planned:
     module: bytes
     source: Source
     request: PlanRequest
-    answer: Answer
+    answer: MeshAnswer
     specs: Specs
     pins: list[Pin]
     explanation: Explanation
     shortfall: Shortfall | None
-    say: Telling
+    say: Labels
 
     @property
     def problem(self) -> Problem:
@@ -236,8 +235,8 @@ def _constraints(planned: Planned) -> list[Constraint]:
     return _CONSTRAINTS.validate_python(rows)
 
 
-def _cost(priced: Priced, memory: int) -> Cost:
-    return Cost(
+def _cost(priced: Cost, memory: int) -> PredictedCost:
+    return PredictedCost(
         step_seconds=priced.seconds,
         compute_seconds=priced.compute,
         communication_seconds=priced.communication,
@@ -247,7 +246,7 @@ def _cost(priced: Priced, memory: int) -> Cost:
     )
 
 
-def _costs(problem: Problem, state: Refined, memory: int) -> tuple[Cost, Cost]:
+def _costs(problem: Problem, state: Refined, memory: int) -> tuple[PredictedCost, PredictedCost]:
     evaluator = problem.evaluator
     return _cost(evaluator.cost(state), memory), _cost(evaluator.cost(()), memory)
 
