@@ -58,11 +58,14 @@ def _list(chosen: list[Probe], data: Path) -> int:
 
 
 def _run(chosen: list[Probe], options: argparse.Namespace) -> int:
+    from toast.search.kernel_cache import warm_kernels
+
     os.nice(10)  # the compiler takes every core
+    warm_kernels()
     wanted = options.target.split(",") if options.target else None
     found = {
         probe.name: {
-            target: run_probe(probe, target, options.data, options.cases)
+            target: run_probe(probe, target, options.data, options.cases, options.hlo)
             for target in wanted or probe.targets
         }
         for probe in chosen
@@ -82,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", help="compile for these only, such as tpu-v5e:2x4")
     parser.add_argument("--cases", nargs="+", default=(), help="only these cases of the probe")
     parser.add_argument("--data", type=Path, default=DATA, help="where figures are kept")
+    parser.add_argument("--hlo", type=Path, help="keep the compiled HLO in this directory")
     return parser
 
 

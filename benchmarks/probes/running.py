@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,14 +21,19 @@ DEADLINE = 900.0
 
 
 def run_probe(
-    probe: Probe, target: str, folder: Path = DATA, cases: Sequence[str] = ()
+    probe: Probe,
+    target: str,
+    folder: Path = DATA,
+    cases: Sequence[str] = (),
+    hlo: Path | None = None,
 ) -> dict[str, Any]:
     """Compile a probe for a target and keep its figures; returns those of these cases, or of all.
 
-    A figure that differs from the one that was kept is told on stderr.
+    A figure that differs from the one that was kept is told on stderr. `hlo` keeps the compiled
+    texts.
     """
     kept, found = read_figures(probe.name, target, folder), {}
-    for name, figure in measure(probe, target, cases):
+    for name, figure in measure(probe, target, cases, hlo):
         found[name] = figure
         before = f", was {kept[name]}" if kept.get(name, figure) != figure else ""
         print(f"{probe.name} {target} {name}: {figure}{before}", file=sys.stderr, flush=True)
@@ -36,14 +42,23 @@ def run_probe(
     return found
 
 
-def measure(probe: Probe, target: str, cases: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
+def measure(
+    probe: Probe, target: str, cases: Sequence[str] = (), hlo: Path | None = None
+) -> Iterator[tuple[str, Any]]:
     """The figures of these cases of a probe, or of all."""
     for name in cases or probe.cases:
-        yield name, _measured(probe.cases[name], Target.parse(target))
+        compiled = _compiled(probe.cases[name], Target.parse(target))
+        if isinstance(compiled, str):
+            yield name, compiled
+            continue
+        if hlo is not None:
+            hlo.mkdir(parents=True, exist_ok=True)
+            (hlo / f"{probe.name}.{name}.{target}.hlo").write_text(compiled.text)
+        yield name, json.loads(json.dumps(probe.cases[name].read(compiled)))
 
 
-def _measured(case: Case, target: Target) -> Any:
-    """The figure of a case, as it will be read from disk; a refusal is one too."""
+def _compiled(case: Case, target: Target) -> Compiled | str:
+    """What the compiler makes of a case, or why it refuses to make anything."""
     mesh = Mesh.parse(case.mesh)
     with tempfile.TemporaryDirectory(prefix="toast-probe-") as name:
         text = Path(name) / "compiled.hlo"
@@ -55,7 +70,7 @@ def _measured(case: Case, target: Target) -> Any:
                 raise
             return f"refused: {error.message.splitlines()[0]}"
         written = text.read_text() if text.exists() else ""
-    return case.read(Compiled(target=target, mesh=mesh, verdict=verdict, text=written))
+    return Compiled(target=target, mesh=mesh, verdict=verdict, text=written)
 
 
 def compiler_of(target: Target) -> str:
