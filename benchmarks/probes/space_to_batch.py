@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from benchmarks.probes.nets import chain
 from benchmarks.probes.probe import Case, Compiled, Probe
 
@@ -18,15 +20,11 @@ CHAINS = {
 """The gradients of two convolutions: images, pixels on a side, channels."""
 
 
-def read(compiled: Compiled) -> dict[str, int]:
-    """Cycles of everything, and how many convolutions run over more images than were given."""
+def read(compiled: Compiled, images: int) -> dict[str, int]:
+    """Cycles of everything, and how many convolutions run over blocks of so many images."""
     convolutions = [one for one in compiled.instructions() if one.opcode == "convolution"]
-    (given, *_) = min(
-        (one.shapes[0].dims for one in compiled.instructions() if one.opcode == "parameter"),
-        key=lambda dims: dims[:1],
-    )
-    large = [one for one in convolutions if one.shapes[0].dims[0] % (8 * given) == 0]
-    return {"cycles": int(sum(compiled.verdict.cycles.values())), "in blocks": len(large)}
+    in_blocks = [one for one in convolutions if 8 * images in one.shapes[0].dims[:-1]]
+    return {"cycles": int(sum(compiled.verdict.cycles.values())), "in blocks": len(in_blocks)}
 
 
 PROBE = Probe(
@@ -34,6 +32,7 @@ PROBE = Probe(
     figures="cycles of the gradients of two convolutions, and how many run in blocks of pixels",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2"),
     cases={
-        name: Case(module=lambda _, net=net: chain(*net), read=read) for name, net in CHAINS.items()
+        name: Case(module=lambda _, net=net: chain(*net), read=partial(read, images=net[0]))
+        for name, net in CHAINS.items()
     },
 )

@@ -78,7 +78,9 @@ RUNS = {
         program="scaling", arguments=("write", "--docs", "PATH"), writes="scaling.md"
     ),
     "search_settings write": Smoke(
-        program="search_settings", arguments=("write", "--docs", "PATH"), writes="search-settings.md"
+        program="search_settings",
+        arguments=("write", "--docs", "PATH"),
+        writes="search-settings.md",
     ),
     "prices check": Smoke(program="prices", arguments=("check", "--models", "itx_tiny")),
     "probes list": Smoke(program="probes", arguments=("list",), prints="all_reduce_combiner: "),
@@ -89,7 +91,9 @@ RUNS = {
         writes="A.solution.json",
     ),
     "shardcombine": Smoke(
-        program="shardcombine", arguments=("--preset", "tiny", "-o", "PATH/page.md"), writes="page.md"
+        program="shardcombine",
+        arguments=("--preset", "tiny", "-o", "PATH/page.md"),
+        writes="page.md",
     ),
 }
 

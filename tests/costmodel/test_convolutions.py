@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.costmodel.nets import step
+from benchmarks.probes.nets import step
 from tests.costmodel.test_explain import assert_adds_up
 from tests.laws.states import every_action
 from tests.modules import analysed

@@ -25,10 +25,10 @@ from tests.modules import evaluator_of, text
 from toast.costmodel.evaluator import State
 from toast.search import mcts
 from toast.search.actions import action_space, prune_threshold
-from toast.search.mcts import _Search
+from toast.search.mcts import TreeSearch
 from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control, Progress
-from toast.search.tree import DEAD, SELECTIONS, SHAPINGS, UNTRIED, _reward
+from toast.search.tree import DEAD, SELECTIONS, SHAPINGS, UNTRIED, reward_of
 
 ALONE = SearchSettings(rollouts=1_500, round_rollouts=500, helpers=False)
 
@@ -51,22 +51,22 @@ def _problem(data: bytes, memory: float) -> Problem:
     )
 
 
-def states(grown: _Search, most: int) -> Iterator[tuple[int, State]]:
+def states(grown: TreeSearch, most: int) -> Iterator[tuple[int, State]]:
     """Nodes of a tree with every sequence of actions that leads to them along its edges."""
-    actions = grown._problem.actions
+    actions = grown.problem.actions
     level: list[tuple[int, State]] = [(0, ())]
     for node, state in itertools.islice(iter(level), most):
         yield node, state
-        for number, child in enumerate(grown._tree.children[node, :-1].tolist()):
+        for number, child in enumerate(grown.tree.children[node, :-1].tolist()):
             if child > 0:
                 level.append((child - 1, (*state, actions[number])))
 
 
 @cache
-def grown(name: str) -> _Search:
+def grown(name: str) -> TreeSearch:
     chosen = small(name) if name != "gemma" else problem()
-    tree = _Search(chosen, ALONE, Control())
-    assert tree._round() is None
+    tree = TreeSearch(chosen, ALONE, Control())
+    assert tree.run_round() is None
     return tree
 
 
@@ -75,7 +75,7 @@ def test_a_node_is_a_layout_however_it_is_reached(name: str) -> None:
     tree, layouts = grown(name), dict[int, bytes]()
     paths = 0
     for node, state in states(tree, 600):
-        layout = tree._problem.evaluator.masks(state).tobytes()
+        layout = tree.problem.evaluator.masks(state).tobytes()
         paths += node in layouts
         assert layouts.setdefault(node, layout) == layout
     assert len(set(layouts.values())) == len(layouts)
@@ -85,10 +85,10 @@ def test_a_node_is_a_layout_however_it_is_reached(name: str) -> None:
 @pytest.mark.parametrize("name", ["gemma", "mlp", "attention"])
 def test_what_changes_nothing_leaves_the_set_and_nothing_else_does(name: str) -> None:
     tree = grown(name)
-    actions, evaluator = tree._problem.actions, tree._problem.evaluator
+    actions, evaluator = tree.problem.actions, tree.problem.evaluator
     dead = 0
     for node, state in states(tree, 200):
-        for number, child in enumerate(tree._tree.children[node, :-1].tolist()):
+        for number, child in enumerate(tree.tree.children[node, :-1].tolist()):
             longer = evaluator.masks((*state, actions[number]))
             same = bool(np.array_equal(longer, evaluator.masks(state)))
             dead += child == DEAD
@@ -98,10 +98,10 @@ def test_what_changes_nothing_leaves_the_set_and_nothing_else_does(name: str) ->
 
 def test_a_stop_is_tried_once_and_wastes_no_rollouts() -> None:
     tree = grown("gemma")
-    children = [child - 1 for child in tree._tree.children[0].tolist() if child > 0]
-    inside = sum(int(tree._tree.visits[child]) for child in children)
-    assert tree._tree.children[0, -1] == DEAD
-    assert tree._tree.visits[0] == ALONE.round_rollouts
+    children = [child - 1 for child in tree.tree.children[0].tolist() if child > 0]
+    inside = sum(int(tree.tree.visits[child]) for child in children)
+    assert tree.tree.children[0, -1] == DEAD
+    assert tree.tree.visits[0] == ALONE.round_rollouts
     assert inside >= ALONE.round_rollouts - 1
 
 
@@ -124,13 +124,13 @@ def test_keys_are_equal_exactly_where_layouts_are(orders: Any) -> None:
 @pytest.mark.parametrize("depth", [1, 3])
 def test_no_trajectory_is_longer_than_the_depth(depth: int) -> None:
     settings = replace(ALONE, depth=depth, stop_chance=0.0)
-    tree = _Search(problem(), settings, Control())
+    tree = TreeSearch(problem(), settings, Control())
     lengths = set()
     for _ in range(3):
-        assert tree._round() is None
-        tree._adopt()
-        lengths.add(len(tree._best))
-        assert int(tree._workers[0].agent.best_length[0]) <= depth
+        assert tree.run_round() is None
+        tree.adopt()
+        lengths.add(len(tree.best))
+        assert int(tree.workers[0].agent.best_length[0]) <= depth
     assert max(lengths) == depth
     assert SearchSettings().depth == 30
 
@@ -140,7 +140,7 @@ def test_of_equal_costs_the_shorter_trajectory_is_worth_more(shaping: str) -> No
     rules = SimpleNamespace(
         shaping=SHAPINGS.index(shaping), discount=0.99, whole=0.0, span=math.log(8)
     )
-    worth = [[_reward.py_func(rules, cost, n) for n in (0, 1, 5)] for cost in (0.9, 0.5, 0.2)]
+    worth = [[reward_of.py_func(rules, cost, n) for n in (0, 1, 5)] for cost in (0.9, 0.5, 0.2)]
     for row in worth:
         assert row == sorted(row, reverse=True)
         assert len(set(row)) == len(row)
@@ -152,7 +152,7 @@ def test_the_log_of_the_reward_is_nothing_unsharded_and_one_for_a_perfect_divisi
     rules = SimpleNamespace(
         shaping=SHAPINGS.index("log"), discount=0.99, whole=math.log(2.0), span=math.log(16)
     )
-    worth = [_reward.py_func(rules, cost, 0) for cost in (3.0, 2.0, 0.5, 2.0 / 16)]
+    worth = [reward_of.py_func(rules, cost, 0) for cost in (3.0, 2.0, 0.5, 2.0 / 16)]
     assert worth == pytest.approx([0.0, 0.0, 0.5, 1.0])
 
 
@@ -160,13 +160,13 @@ def test_rounds_start_from_the_best_and_end_when_one_does_not_improve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rounds: list[State] = []
-    plain = _Search._round
+    plain = TreeSearch.run_round
 
-    def spied(self: _Search) -> str | None:
-        rounds.append(self._best)
+    def spied(self: TreeSearch) -> str | None:
+        rounds.append(self.best)
         return plain(self)
 
-    monkeypatch.setattr(mcts._Search, "_round", spied)
+    monkeypatch.setattr(mcts.TreeSearch, "run_round", spied)
     found = mcts.search(problem(), replace(ALONE, rollouts=20_000), Control())
     assert found.termination == "converged"
     costs = [problem().cost(state)[0] for state in rounds]
@@ -248,20 +248,20 @@ def test_another_process_finds_the_same_plan() -> None:
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_lost_counts_do_not_end_a_search(selection: Literal["puct", "ucb1"]) -> None:
     """Threads count visits without locks, and may take away one that was never seen."""
-    tree = _Search(problem(), replace(ALONE, selection=selection), Control())
-    assert tree._round() is None
-    seen = tree._tree.visits > 0
-    tree._tree.visits[seen] = -np.arange(seen.sum()) % 3 - 2
-    before = tree._rollouts()
-    assert tree._round() is None
-    assert tree._rollouts() == before + ALONE.round_rollouts
+    tree = TreeSearch(problem(), replace(ALONE, selection=selection), Control())
+    assert tree.run_round() is None
+    seen = tree.tree.visits > 0
+    tree.tree.visits[seen] = -np.arange(seen.sum()) % 3 - 2
+    before = tree.count_rollouts()
+    assert tree.run_round() is None
+    assert tree.count_rollouts() == before + ALONE.round_rollouts
 
 
 def test_an_error_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    tree = _Search(problem(), replace(ALONE, threads=2), Control())
+    tree = TreeSearch(problem(), replace(ALONE, threads=2), Control())
     monkeypatch.setattr(mcts, "grow", fail)
     with pytest.raises(ZeroDivisionError):
-        tree._round()
+        tree.run_round()

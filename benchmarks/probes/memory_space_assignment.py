@@ -1,0 +1,97 @@
+"""What a TPU's compiler keeps in the memory on the chip, and what that takes in main memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.probes.probe import Case, Compiled, Figure, Probe
+from benchmarks.probes.programs import lowered
+
+MARK = 384
+"""Columns of the buffer that is looked at: nothing else has as many."""
+SIZES = (1, 8, 16, 24, 27, 29, 32, 48, 64, 96)
+"""MiB of a buffer that the next product reads."""
+FILLERS = (0, 4, 8, 12, 16, 20, 24, 32)
+"""Products between the making of a buffer and its last use: each takes a v5e some 90 us."""
+FILLER = 2048
+_PLACE = re.compile(rf"= f32\[\d+,{MARK}\]{{[^}}]*}}")
+
+
+def small() -> bytes:
+    """One argument that is used on the chip, and one result that comes from there."""
+    return lowered(jnp.sin, (128, 128))
+
+
+def donated() -> bytes:
+    """One argument whose buffer the result takes."""
+    given = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+    return str(jax.jit(jnp.sin, donate_argnums=0).lower(given).as_text()).encode()
+
+
+def handed_on(mebibytes: int) -> bytes:
+    """A product that the next product reads, after a reduction that keeps them apart."""
+    rows = mebibytes * 2**20 // (4 * MARK) // 8 * 8
+
+    def step(x: Any, w: Any, v: Any) -> Any:
+        made = jax.lax.optimization_barrier(x @ w)
+        return made @ v, made.max(axis=0)
+
+    return lowered(step, (rows, 128), (128, MARK), (MARK, 128))
+
+
+def kept(fillers: int) -> bytes:
+    """A buffer of 1 MiB that is used again behind so many products."""
+    rows = 2**20 // (4 * MARK) // 8 * 8
+
+    def step(x: Any, w: Any, v: Any, y: Any, u: Any) -> Any:
+        made = jax.lax.optimization_barrier(x @ w)
+        y = y + made.sum()
+        for _ in range(fillers):
+            y = jnp.tanh(y @ u)
+        made, y = jax.lax.optimization_barrier((made, y))
+        return made @ v, y
+
+    square = (FILLER, FILLER)
+    return lowered(step, (rows, 128), (128, MARK), (MARK, 128), square, square)
+
+
+def on_chip(compiled: Compiled) -> list[int]:
+    """Of the buffers that are looked at, how many are on the chip, and how many there are."""
+    made = [
+        line
+        for line in compiled.text.split("ENTRY ")[-1].splitlines()
+        if _PLACE.search(line) and " parameter(" not in line
+    ]
+    there = [line for line in made if "S(1)" in _PLACE.findall(line)[0]]
+    return [len(there), len(made)]
+
+
+def tables(compiled: Compiled) -> int:
+    """Bytes of main memory beside arguments and results."""
+    memory = compiled.verdict.memory
+    assert memory is not None
+    assert memory.main is not None
+    return memory.main - memory.argument - memory.output + memory.alias
+
+
+def _case(make: Callable[[], bytes], read: Callable[[Compiled], Figure]) -> Case:
+    return Case(module=lambda _: make(), read=read)
+
+
+PROBE = Probe(
+    name="memory_space_assignment",
+    figures="bytes of tables of copies; how many buffers are on the chip, and how many there are",
+    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2"),
+    cases={
+        "tables of an argument and a result": _case(small, tables),
+        "tables of an argument that is the result": _case(donated, tables),
+    }
+    | {f"{size} MiB handed on": _case(partial(handed_on, size), on_chip) for size in SIZES}
+    | {f"1 MiB behind {n} products": _case(partial(kept, n), on_chip) for n in FILLERS},
+)
