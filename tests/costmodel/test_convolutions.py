@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.probes.nets import step
-from tests.costmodel.test_explain import assert_adds_up
+from tests.costmodel.explained import assert_adds_up
 from tests.laws.states import every_action
 from tests.modules import analysed
 from toast.costmodel.evaluator import Action, Evaluator, State

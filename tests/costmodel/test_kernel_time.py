@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.costmodel.test_turned import ARGUMENTS, GRADIENT, RESULTS, TRANSPOSED, UPDATE, W
 from tests.costmodel.texts import GPU, TPU, main, maps, moves, product, sums
+from tests.costmodel.updates import ARGUMENTS, GRADIENT, RESULTS, TRANSPOSED, UPDATE, W
 from tests.modules import analysed, argument_group
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import KernelTime, explain

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import gemma
-from tests.costmodel.test_explain import assert_adds_up
+from tests.costmodel.explained import assert_adds_up
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
 from tests.modules import analysed
 from toast.costmodel.evaluator import Action, Evaluator

@@ -20,35 +20,20 @@ from hypothesis import given
 from hypothesis import settings as checked
 from hypothesis import strategies as st
 
-from examples import gemma
-from tests.modules import evaluator_of, text
+from tests.modules import text
+from tests.search.problems import ALONE, layered_problem, problem_of
 from toast.costmodel.evaluator import State
 from toast.search import mcts
-from toast.search.actions import action_space, prune_threshold
+from toast.search.actions import prune_threshold
 from toast.search.mcts import TreeSearch
 from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control, Progress
 from toast.search.tree import DEAD, SELECTIONS, SHAPINGS, UNTRIED, reward_of
 
-ALONE = SearchSettings(rollouts=1_500, round_rollouts=500, helpers=False)
-
-
-@cache
-def problem(layers: int = 2, memory: float = 1e12) -> Problem:
-    config = replace(gemma.PRESETS["tiny"], layers=layers)
-    return _problem(gemma.lower(config).as_text(debug_info=True).encode(), memory)
-
 
 @cache
 def small(name: str) -> Problem:
-    return _problem(text(name), 1e12)
-
-
-def _problem(data: bytes, memory: float) -> Problem:
-    evaluator = evaluator_of(data, "data=2,model=4")
-    return Problem(
-        evaluator=evaluator, reward=evaluator.reward(memory), actions=action_space(evaluator)
-    )
+    return problem_of(text(name), "data=2,model=4")
 
 
 def states(grown: TreeSearch, most: int) -> Iterator[tuple[int, State]]:
@@ -64,7 +49,7 @@ def states(grown: TreeSearch, most: int) -> Iterator[tuple[int, State]]:
 
 @cache
 def grown(name: str) -> TreeSearch:
-    chosen = small(name) if name != "gemma" else problem()
+    chosen = small(name) if name != "gemma" else layered_problem()
     tree = TreeSearch(chosen, ALONE, Control())
     assert tree.run_round() is None
     return tree
@@ -113,7 +98,7 @@ ORDERS = st.lists(st.integers(0, 10_000), min_size=2, max_size=5).flatmap(
 @given(ORDERS)
 @checked(deadline=None)
 def test_keys_are_equal_exactly_where_layouts_are(orders: Any) -> None:
-    evaluator, actions = problem().evaluator, problem().actions
+    evaluator, actions = layered_problem().evaluator, layered_problem().actions
     one, other = (tuple(actions[n % len(actions)] for n in order) for order in orders)
     same = np.array_equal(evaluator.masks(one), evaluator.masks(other))
     costs = evaluator.cost(one), evaluator.cost(other)
@@ -124,7 +109,7 @@ def test_keys_are_equal_exactly_where_layouts_are(orders: Any) -> None:
 @pytest.mark.parametrize("depth", [1, 3])
 def test_no_trajectory_is_longer_than_the_depth(depth: int) -> None:
     settings = replace(ALONE, depth=depth, stop_chance=0.0)
-    tree = TreeSearch(problem(), settings, Control())
+    tree = TreeSearch(layered_problem(), settings, Control())
     lengths = set()
     for _ in range(3):
         assert tree.run_round() is None
@@ -167,9 +152,9 @@ def test_rounds_start_from_the_best_and_end_when_one_does_not_improve(
         return plain(self)
 
     monkeypatch.setattr(mcts.TreeSearch, "run_round", spied)
-    found = mcts.search(problem(), replace(ALONE, rollouts=20_000), Control())
+    found = mcts.search(layered_problem(), replace(ALONE, rollouts=20_000), Control())
     assert found.termination == "converged"
-    costs = [problem().cost(state)[0] for state in rounds]
+    costs = [layered_problem().cost(state)[0] for state in rounds]
     assert rounds[0] == ()
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] == pytest.approx(found.cost, rel=2e-4)
@@ -179,8 +164,8 @@ def test_rounds_start_from_the_best_and_end_when_one_does_not_improve(
 def test_the_rounds_alone_price_nothing_else() -> None:
     seen: list[Progress] = []
     settings = replace(ALONE, rollouts=500)
-    alone = mcts.search(problem(), settings, Control(on_progress=seen.append))
-    helped = mcts.search(problem(), replace(settings, helpers=True), Control())
+    alone = mcts.search(layered_problem(), settings, Control(on_progress=seen.append))
+    helped = mcts.search(layered_problem(), replace(settings, helpers=True), Control())
     assert alone.evaluations <= 2 * alone.rollouts + 5
     assert helped.evaluations > 2 * helped.rollouts
     assert helped.cost <= alone.cost
@@ -201,7 +186,7 @@ def test_every_formula_finds_the_optimum_of_a_small_program(selection: Any, shap
 
 
 def test_actions_are_mirrored_over_layers_and_do_not_grow_with_them() -> None:
-    two, four = problem(2), problem(4)
+    two, four = layered_problem(2), layered_problem(4)
     assert len(two.actions) == len(four.actions)
     assert {action.bits for action in two.actions} == {action.bits for action in four.actions}
     colour = four.evaluator.analysis.colours.colour
@@ -225,15 +210,15 @@ import json
 from dataclasses import asdict
 from toast.search import mcts
 from toast.search.progress import Control
-from tests.search.test_tree import ALONE, problem
+from tests.search.problems import ALONE, layered_problem
 from dataclasses import replace
-found = toast.search.mcts.search(problem(), replace(ALONE, seed=7), Control())
+found = toast.search.mcts.search(layered_problem(), replace(ALONE, seed=7), Control())
 print(json.dumps(asdict(found)))
 """
 
 
 def test_another_process_finds_the_same_plan() -> None:
-    here = mcts.search(problem(), replace(ALONE, seed=7), Control())
+    here = mcts.search(layered_problem(), replace(ALONE, seed=7), Control())
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     child = subprocess.run(
         [sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True, check=True
@@ -248,7 +233,7 @@ def test_another_process_finds_the_same_plan() -> None:
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_lost_counts_do_not_end_a_search(selection: Literal["puct", "ucb1"]) -> None:
     """Threads count visits without locks, and may take away one that was never seen."""
-    tree = TreeSearch(problem(), replace(ALONE, selection=selection), Control())
+    tree = TreeSearch(layered_problem(), replace(ALONE, selection=selection), Control())
     assert tree.run_round() is None
     seen = tree.tree.visits > 0
     tree.tree.visits[seen] = -np.arange(seen.sum()) % 3 - 2
@@ -261,7 +246,7 @@ def test_an_error_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    tree = TreeSearch(problem(), replace(ALONE, threads=2), Control())
+    tree = TreeSearch(layered_problem(), replace(ALONE, threads=2), Control())
     monkeypatch.setattr(mcts, "grow", fail)
     with pytest.raises(ZeroDivisionError):
         tree.run_round()
