@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -10,15 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.probes.nets import chain, step
 from examples import gemma
 from tests.costmodel.texts import GPU, TPU, main, maps, product
-from tests.modules import argument_group, evaluator_of
+from tests.laws.states import every_action
+from tests.modules import analysed, argument_group, evaluator_of
 from toast.costmodel.dependencies import EDGES, LIVES, PARTIALS, ROOTS, dependency_columns
 from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.tables import Tables
 from toast.search.actions import action_space
-
-DEVICES = (TPU, GPU)
 
 
 @cache
@@ -46,16 +49,47 @@ def from_scratch(evaluator: Evaluator, state: State) -> Cost:
 MANY_PICKS = st.lists(st.lists(st.integers(0, 10_000), max_size=8), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@cache
+def partly_on_chip() -> Evaluator:
+    """A chip that holds a part of what is alive."""
+    chip = replace(find(TPU), on_chip_buffers=2**18)
+    return Evaluator(training_step(TPU).analysis, Mesh.parse("data=2,model=8"), chip)
+
+
+@cache
+def few_images() -> Evaluator:
+    """Batches of 8 over up to 8 devices: some states make blocks, others do not."""
+    return evaluator_of(chain(8, 32, (64, 128, 64)), "a=2,b=4", TPU)
+
+
+@cache
+def waiting_gradients() -> Evaluator:
+    """Gradients of filters wait for their sums while there is memory, of which there is little."""
+    chip = replace(find(TPU), memory_bytes=2**24, reserved_bytes=0, on_chip_buffers=0)
+    data = step(16, 16, 64, 4, True)
+    return Evaluator(analysed(data), Mesh.parse("data=2,model=4"), chip)
+
+
+PRICED: dict[str, Callable[[], Evaluator]] = {
+    "a step on a TPU": lambda: training_step(TPU),
+    "a step on a GPU": lambda: training_step(GPU),
+    "a step partly on the chip": partly_on_chip,
+    "few images": few_images,
+    "gradients that wait": waiting_gradients,
+}
+
+
+@pytest.mark.parametrize("name", PRICED)
 @given(picks=MANY_PICKS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 def test_a_state_costs_the_same_whatever_was_priced_before(
-    device: str, picks: list[list[int]]
+    name: str, picks: list[list[int]]
 ) -> None:
-    evaluator = training_step(device)
-    scratch = evaluator.new_scratch()
-    for state in states_of(device, picks):
-        assert evaluator.cost(state, scratch) == from_scratch(evaluator, state)
+    evaluator = PRICED[name]()
+    known, scratch = every_action(evaluator), evaluator.new_scratch()
+    for state in picks:
+        actions = tuple(known[pick % len(known)] for pick in state)
+        assert evaluator.cost(actions, scratch) == from_scratch(evaluator, actions)
 
 
 @given(picks=MANY_PICKS)
@@ -69,7 +103,7 @@ def test_a_scratch_holds_what_one_priced_from_scratch_holds(picks: list[list[int
     evaluator.cost(states[-1], fresh)
     for name in ("mask", "shards", "local", "reduced", "delta", "root_seconds", "part_seconds"):
         assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
-    for name in ("edge_seconds", "live_held", "copy_held", "sum_held"):
+    for name in ("edge_seconds", "live_held", "copy_held", "sum_held", "summed_held"):
         assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
 
 

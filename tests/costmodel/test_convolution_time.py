@@ -6,8 +6,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numba import njit
 
 from benchmarks.probes.convolution_tiling import (
@@ -21,7 +19,6 @@ from benchmarks.probes.convolution_tiling import (
 from benchmarks.probes.figures import golden
 from benchmarks.probes.nets import chain
 from benchmarks.probes.space_to_batch import CHAINS
-from tests.laws.states import every_action
 from tests.modules import analysed, argument_group, evaluator_of
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.kernels.compute import _product as kernel_of_products
@@ -44,6 +41,11 @@ def padding_of(t: Any, s: Any, dot: int) -> float:
 @njit(_nrt=False)
 def blocking_of(t: Any, s: Any, dot: int) -> float:
     return float(kernel_of_blocks(t, s, dot))
+
+
+def alone(form: Form, source: int, made: int, **rest: int) -> bytes:
+    """The module of a convolution."""
+    return Convolution(form=form, source=source, made=made, **rest).module()
 
 
 @cache
@@ -72,7 +74,7 @@ def test_arithmetic_is_within_a_twelfth_of_what_libtpu_estimates(name: str) -> N
 
 def test_what_a_device_has_of_the_channels_takes_whole_tiles() -> None:
     """256 channels over 4 devices take the time that 512 do, and over 2 half of what 256 take."""
-    evaluator = priced(Convolution(form=FORWARD, source=256, made=256).module())
+    evaluator = priced(alone(FORWARD, 256, 256))
     group = argument_group(evaluator.analysis, 1, 3)
     whole = convolving(evaluator)
     halves = convolving(evaluator, Action(group=group, axis=0))
@@ -122,7 +124,7 @@ def test_an_image_alone_is_an_image() -> None:
     ],
 )
 def test_sides_and_windows(form: Form, sides: set[tuple[int, int]], window: Window) -> None:
-    program = analysed(Convolution(form=form, source=64, made=128, side=5).module()).program
+    program = analysed(alone(form, 64, 128, side=5)).program
     ((op, found),) = convolution_sides(program).items()
     assert {side for side in found if side[1] > 1} == sides
     assert {size for side, size in found if side == BATCH} <= {1}
@@ -131,43 +133,24 @@ def test_sides_and_windows(form: Form, sides: set[tuple[int, int]], window: Wind
 
 @pytest.mark.parametrize("form", [FORWARD, IMAGE, FILTER])
 def test_strides_change_no_window(form: Form) -> None:
-    (plain,) = windows(
-        analysed(Convolution(form=form, source=64, made=128).module()).program
-    ).values()
-    (strided,) = windows(
-        analysed(Convolution(form=form, source=64, made=128, stride=2).module()).program
-    ).values()
+    (plain,) = windows(analysed(alone(form, 64, 128)).program).values()
+    (strided,) = windows(analysed(alone(form, 64, 128, stride=2)).program).values()
     assert strided == plain._replace(apart=2 if form == IMAGE else 1)
     assert plain.widest == 3
 
 
 def test_groups_are_taken_to_fill_tiles() -> None:
-    program = analysed(Convolution(form=FORWARD, source=64, made=64, groups=4).module()).program
+    program = analysed(alone(FORWARD, 64, 64, groups=4)).program
     assert convolution_sides(program) == {}
     (window,) = windows(program).values()
     assert window.widest == 3
-    assert convolving(
-        priced(Convolution(form=FORWARD, source=64, made=64, groups=4).module())
-    ) == pytest.approx(
-        priced(Convolution(form=FORWARD, source=64, made=64, groups=4).module()).tables.dot_seconds[
-            0
-        ]
+    assert convolving(priced(alone(FORWARD, 64, 64, groups=4))) == pytest.approx(
+        priced(alone(FORWARD, 64, 64, groups=4)).tables.dot_seconds[0]
     )
 
 
 def test_other_devices_take_a_convolution_as_it_is() -> None:
     for device in ("a100-40gb", "cpu"):
-        evaluator = priced(Convolution(form=FORWARD, source=64, made=64).module(), device)
+        evaluator = priced(alone(FORWARD, 64, 64), device)
         assert evaluator.tables.dot_window.tolist() == [list(NO_WINDOW)]
         assert convolving(evaluator) == evaluator.tables.dot_seconds[0]
-
-
-@given(picks=st.lists(st.lists(st.integers(0, 10_000), max_size=5), min_size=1, max_size=5))
-@settings(deadline=None, max_examples=30)
-def test_a_state_costs_the_same_whatever_was_priced_before(picks: list[list[int]]) -> None:
-    """Batches of 8 over up to 8 devices: some states make blocks, others do not."""
-    evaluator = priced(chain(8, 32, (64, 128, 64)))
-    known, used = every_action(evaluator), evaluator.new_scratch()
-    for state in picks:
-        actions = tuple(known[pick % len(known)] for pick in state)
-        assert evaluator.cost(actions, used) == evaluator.cost(actions, evaluator.new_scratch())

@@ -194,12 +194,3 @@ def state_of(picks: list[int]) -> State:
 @settings(deadline=None, max_examples=40)
 def test_what_is_told_of_memory_adds_up(picks: list[int]) -> None:
     assert_adds_up(small_step(), state_of(picks))
-
-
-@given(st.lists(PICKS, min_size=1, max_size=4))
-@settings(deadline=None, max_examples=40)
-def test_a_state_costs_the_same_whatever_was_priced_before_it(states: list[list[int]]) -> None:
-    evaluator, scratch = small_step(), small_step().new_scratch()
-    for picks in states:
-        peak = evaluator.cost(state_of(picks), scratch).peak
-        assert peak == evaluator.cost(state_of(picks), evaluator.new_scratch()).peak

@@ -129,21 +129,6 @@ def test_the_share_is_that_of_the_state(states: list[tuple[Action, ...]]) -> Non
         assert evaluator.cost(state, scratch).peak <= less.peak
 
 
-@given(states=st.lists(STATES, min_size=1, max_size=5))
-@settings(deadline=None, max_examples=20)
-def test_a_state_costs_the_same_whatever_was_priced_before(
-    states: list[tuple[Action, ...]],
-) -> None:
-    evaluator = training_step(SIZES[2])
-    used, fresh = evaluator.new_scratch(), evaluator.new_scratch()
-    for state in states:
-        cost = evaluator.cost(state, used)
-        assert cost == evaluator.cost(state, evaluator.new_scratch())
-    evaluator.cost(states[-1], fresh)
-    for name in ("delta", "sum_held", "summed_held"):
-        assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
-
-
 def chain(length: int) -> bytes:
     """Products of what earlier ones made, added up."""
     square = "32x32xf32"
