@@ -32,8 +32,8 @@ def layers(*, apart: bool = False, different: bool = False) -> bytes:
     return lowered(step, (ROWS, WIDTH), *[(WIDTH, WIDTH)] * LAYERS)
 
 
-# The table lies in rows over the axis that the products' columns are over, so each gathers it.
-GATHERED = (((0, 0), 0), ((1, 1), 0), ((2, 1), 0), ((3, 1), 0))
+# Columns of the products come first, so each gathers the rows of the table that it reads.
+GATHERED = (((1, 1), 0), ((2, 1), 0), ((3, 1), 0), ((0, 0), 0))
 LAYOUTS = {
     "equal": Layout(program=layers, mesh="a=8", choices=GATHERED),
     "equal behind barriers": Layout(
