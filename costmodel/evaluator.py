@@ -13,7 +13,7 @@ from toast.analysis.analyse import Analysis
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.hardware.devices import Device
-from toast.costmodel.kernels.evaluate import evaluate, evaluate_many, step_seconds
+from toast.costmodel.kernels.evaluate import Measured, evaluate_many, step_seconds
 from toast.costmodel.kernels.journal import (
     COUNT,
     DETAIL,
@@ -145,6 +145,14 @@ class Reward:
         return seconds / self.seconds + self.penalty * over / self.peak
 
 
+def measure(tables: Tables, scratch: Scratch, *columns: Ints) -> Measured:
+    """Price one state by its `columns`, as `evaluate_many` takes them."""
+    costs, keys = np.empty((1, 3)), np.empty(1, dtype=np.int64)
+    evaluate_many(tables, scratch, *columns, costs, keys)
+    compute, communication, peak = costs[0].tolist()
+    return Measured(compute, communication, peak, int(keys[0]))
+
+
 class Evaluator:
     """Prices states of one analysed program on one mesh of one device.
 
@@ -217,13 +225,12 @@ class Evaluator:
         Raises IndexError for a state that speaks of another program or mesh.
         """
         arrays = scratch or self._scratches[0]
-        (_, count), *columns = self._columns([state])
-        compute, communication, peak, key = evaluate(self.folded, arrays, *columns, int(count))
+        measured = measure(self.folded, arrays, *self._columns([state]))
         return Cost(
-            compute=compute,
-            communication=communication,
-            peak=peak,
-            key=int(key),
+            compute=measured.compute,
+            communication=measured.communication,
+            peak=measured.peak,
+            key=measured.key,
             overlap=self.overlap,
         )
 
@@ -276,8 +283,7 @@ class Evaluator:
     def journal(self, state: Sequence[Action | Refinement]) -> tuple[Scratch, Floats]:
         """The arrays of a state and the entries of its journal; see `kerneljournal`."""
         scratch = new_scratch(self.tables, entries(self.tables))
-        (_, count), *columns = self._columns([state])
-        evaluate(self.tables, scratch, *columns, int(count))
+        measure(self.tables, scratch, *self._columns([state]))
         journal = scratch.journal[: int(scratch.noted[0])]
         return scratch, positioned(journal, self.tables.event_position)
 

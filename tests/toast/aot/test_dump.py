@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toast.judge.dumps import GOLDEN, NAME, dumped
+from tests.toast.aot.dumps import GOLDEN, NAME, dumped
 from tests.toast.samples import SHARDED
 from toast.analysis.errors import InvalidRequest, ToastError
 from toast.aot import Memory, Target, Verdict, judge
@@ -94,7 +94,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str) -> None:
 
 
 DUMPS = """
-from tests.toast.judge.dumps import dumped
+from tests.toast.aot.dumps import dumped
 dumped(DIR / "dump")
 """
 
