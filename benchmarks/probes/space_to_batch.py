@@ -20,11 +20,11 @@ CHAINS = {
 """The gradients of two convolutions: images, pixels on a side, channels."""
 
 
-def read(compiled: Compiled, images: int) -> dict[str, int]:
-    """Cycles of everything, and how many convolutions run over blocks of so many images."""
+def read(compiled: Compiled, pixels: int) -> dict[str, int]:
+    """Cycles of everything, and how many convolutions make images cut along one side."""
     convolutions = [one for one in compiled.instructions() if one.opcode == "convolution"]
-    in_blocks = [one for one in convolutions if 8 * images in one.shapes[0].dims[:-1]]
-    return {"cycles": int(sum(compiled.verdict.cycles.values())), "in blocks": len(in_blocks)}
+    cut = [one for one in convolutions if one.shapes[0].dims.count(pixels) == 1]
+    return {"cycles": int(sum(compiled.verdict.cycles.values())), "in blocks": len(cut)}
 
 
 PROBE = Probe(
@@ -32,7 +32,7 @@ PROBE = Probe(
     figures="cycles of the gradients of two convolutions, and how many run in blocks of pixels",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2"),
     cases={
-        name: Case(module=lambda _, net=net: chain(*net), read=partial(read, images=net[0]))
+        name: Case(module=lambda _, net=net: chain(*net), read=partial(read, pixels=net[1]))
         for name, net in CHAINS.items()
     },
 )

@@ -212,7 +212,7 @@ from toast.search import mcts
 from toast.search.progress import Control
 from tests.search.problems import ALONE, layered_problem
 from dataclasses import replace
-found = toast.search.mcts.search(layered_problem(), replace(ALONE, seed=7), Control())
+found = mcts.search(layered_problem(), replace(ALONE, seed=7), Control())
 print(json.dumps(asdict(found)))
 """
 
