@@ -23,15 +23,32 @@ FILLER = 2048
 _PLACE = re.compile(rf"= f32\[\d+,{MARK}\]{{[^}}]*}}")
 
 
-def small() -> bytes:
-    """One argument that is used on the chip, and one result that comes from there."""
-    return lowered(jnp.sin, (128, 128))
+def chain(length: int) -> bytes:
+    """Products with weights that are fetched while earlier ones run."""
+
+    def step(x: Any, *weights: Any) -> Any:
+        for weight in weights:
+            x = jnp.tanh(x @ weight)
+        return x
+
+    return lowered(step, *[(512, 512)] * (length + 1))
 
 
-def donated() -> bytes:
-    """One argument whose buffer the result takes."""
-    given = jax.ShapeDtypeStruct((128, 128), jnp.float32)
-    return str(jax.jit(jnp.sin, donate_argnums=0).lower(given).as_text()).encode()
+def training(length: int) -> bytes:
+    """A step of gradient descent on such products, which takes the weights' buffers."""
+
+    def step(weights: Any, x: Any) -> Any:
+        def loss(weights: Any) -> Any:
+            made = x
+            for weight in weights:
+                made = jnp.tanh(made @ weight)
+            return (made * made).mean()
+
+        slopes = jax.grad(loss)(weights)
+        return [weight - 0.1 * slope for weight, slope in zip(weights, slopes, strict=True)]
+
+    square = jax.ShapeDtypeStruct((512, 512), jnp.float32)
+    return str(jax.jit(step, donate_argnums=0).lower([square] * length, square).as_text()).encode()
 
 
 def handed_on(mebibytes: int) -> bytes:
@@ -72,12 +89,20 @@ def on_chip(compiled: Compiled) -> list[int]:
     return [len(there), len(made)]
 
 
-def tables(compiled: Compiled) -> int:
-    """Bytes of main memory beside arguments and results."""
-    memory = compiled.verdict.memory
+def tables(compiled: Compiled) -> dict[str, int]:
+    """Bytes of main memory beside arguments and results, and what copies there are.
+
+    A copy of a whole argument before the program starts (`prefetched`) is one of `copies`.
+    """
+    memory, text = compiled.verdict.memory, compiled.text
     assert memory is not None
     assert memory.main is not None
-    return memory.main - memory.argument - memory.output + memory.alias
+    return {
+        "bytes": memory.main - memory.argument - memory.output + memory.alias,
+        "copies": text.count(" copy-start("),
+        "prefetched": text.count("cross_program_prefetch_index"),
+        "slices": text.count(" slice-start("),
+    }
 
 
 def _case(make: Callable[[], bytes], read: Callable[[Compiled], Figure]) -> Case:
@@ -89,8 +114,9 @@ PROBE = Probe(
     figures="bytes of tables of copies; how many buffers are on the chip, and how many there are",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2"),
     cases={
-        "tables of an argument and a result": _case(small, tables),
-        "tables of an argument that is the result": _case(donated, tables),
+        "tables of 8 products": _case(partial(chain, 8), tables),
+        "tables of 16 products": _case(partial(chain, 16), tables),
+        "tables of a training step": _case(partial(training, 8), tables),
     }
     | {f"{size} MiB handed on": _case(partial(handed_on, size), on_chip) for size in SIZES}
     | {f"1 MiB behind {n} products": _case(partial(kept, n), on_chip) for n in FILLERS},

@@ -34,25 +34,25 @@ PROGRAMS: dict[str, tuple[Shape, Shape, str]] = {
 """Of attention: queries, keys and their type."""
 
 
-def fusions(compiled: Compiled) -> list[list[int]]:
-    """Of each fusion that reduces: how many products it holds, and how many reductions."""
-    module, found = compiled.module, []
+def fusions(compiled: Compiled) -> dict[str, int]:
+    """How many fusions reduce beside a product, and alone, and how many are libtpu's own softmax."""
+    module, found = compiled.module, {"beside a product": 0, "alone": 0, "online softmax": 0}
     for fusion in module.entry.instructions:
-        opcodes = [fusion.opcode]
-        waiting = list(fusion.called("calls"))
+        found["online softmax"] += fusion.name.startswith("online-softmax")
+        opcodes, waiting = [fusion.opcode], list(fusion.called("calls"))
         while waiting:
             inner = module.computations[waiting.pop()].instructions
             opcodes += [one.opcode for one in inner]
             waiting += [name for one in inner for name in one.called("calls")]
-        products = opcodes.count("convolution") + opcodes.count("dot")
         if "reduce" in opcodes:
-            found.append([products, opcodes.count("reduce")])
-    return sorted(found)
+            multiplies = {"convolution", "dot"} & set(opcodes)
+            found["beside a product" if multiplies else "alone"] += 1
+    return found
 
 
 PROBE = Probe(
     name="reduction_fusion",
-    figures="of each fusion that reduces, how many products and how many reductions it holds",
+    figures="how many fusions reduce beside a product, and alone; those of libtpu's own softmax",
     targets=("tpu-v5e:2x4", "tpu-v3:2x2"),
     cases={
         name: Case(module=lambda _, of=of: softmax(*of), read=fusions)

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.probes.figures import golden
+from benchmarks.probes.memory_space_assignment import FILLER, FILLERS
 from examples import gemma
 from tests.costmodel.explained import assert_adds_up
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
@@ -21,7 +23,6 @@ from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.journal import Entry
 from toast.costmodel.kernels.memory import PARTS, SOON, lasting_share
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.terms.chip_columns import SMALL, STAYING, TOLD
 from toast.search.actions import action_space
 
 SIZES = (0, 2**14, 2**18, 2**25)
@@ -29,7 +30,17 @@ SIZES = (0, 2**14, 2**18, 2**25)
 LESS = 2**16
 """Bytes on the chip of which a step takes many times what it takes to fill them."""
 UNIT = 4 * 32 * 32
-GIVEN = 4 * 32 * 128 + int(TOLD)
+
+
+def table_bytes(case: str, device: str = TPU) -> int:
+    """Bytes of main memory for one copy to the chip; a copy in slices has two such tables."""
+    found = golden("memory_space_assignment", case, device)
+    copies: int = 2 * found["slices"] + found["copies"] - found["prefetched"]
+    return int(found["bytes"]) // copies
+
+
+TABLE = table_bytes("tables of 8 products") // 1024 * 1024
+GIVEN = 4 * 32 * 128 + TABLE
 """Bytes of an argument of as many elements: in whole tiles, and fetched once."""
 SECONDS = st.floats(1e-9, 1e3)
 
@@ -56,7 +67,7 @@ STATES = st.lists(st.integers(0, 10_000), max_size=6).map(
 
 def tables_of_copies(evaluator: Evaluator) -> float:
     """Bytes of main memory that tell where arguments and results are copied to."""
-    return float(evaluator.tables.base_fetched.sum() * TOLD)
+    return float(evaluator.tables.base_fetched.sum() * TABLE)
 
 
 @given(STATES)
@@ -113,7 +124,17 @@ def test_the_share_of_what_lasts_is_what_the_limit_is_of_the_step(
 def test_the_limit_is_a_multiple_of_what_filling_the_chips_memory_takes() -> None:
     device = find(TPU)
     filled = device.on_chip_bytes / device.bandwidth
-    assert training_step(0).tables.on_chip_seconds == STAYING * filled
+    limit = training_step(0).tables.on_chip_seconds
+    assert training_step(0, whole=2 * device.on_chip_bytes).tables.on_chip_seconds == 2 * limit
+    product = 2 * FILLER**3 / (device.flops["bf16"] * device.matmul_efficiency)
+    stays = [
+        n
+        for n in FILLERS
+        if golden("memory_space_assignment", f"1 MiB behind {n} products") == [1, 1]
+    ]
+    assert max(stays) < max(FILLERS)
+    assert max(stays) * product < limit < 2 * max(stays) * product
+    assert limit > filled
     assert training_step(0, whole=0).tables.on_chip_seconds == 0.0
 
 
@@ -145,10 +166,17 @@ def test_small_buffers_are_on_the_chip_and_results_are_not() -> None:
     whole = Priced(module, "a=2", TPU).peak()
     assert whole > 2 * UNIT + result
     # all that a step makes, in 16 bits for the products, but for what it returns
-    enough = int(UNIT / 2 / SMALL)
-    assert Priced(module, "a=2", TPU, enough).peak() == 2 * GIVEN + result
+    assert Priced(module, "a=2", TPU, 4 * UNIT).peak() == 2 * GIVEN + result
     # no buffer is small enough
-    assert Priced(module, "a=2", TPU, enough - 1).peak() == whole + 2 * TOLD
+    assert Priced(module, "a=2", TPU, UNIT // 2).peak() == whole + 2 * TABLE
+
+
+@pytest.mark.parametrize(
+    "case", ["tables of 8 products", "tables of 16 products", "tables of a training step"]
+)
+@pytest.mark.parametrize("device", [TPU, "tpu-v5p"])
+def test_each_copy_to_the_chip_has_a_table_of_one_size(case: str, device: str) -> None:
+    assert table_bytes(case, device) == pytest.approx(TABLE, rel=1 / 500)
 
 
 @pytest.mark.parametrize(("whole", "lasting"), [(0, 0.5), (2**27, 0.0)])
@@ -274,7 +302,7 @@ def test_results_come_from_the_chip_in_the_place_of_arguments(donated: str, copi
         %y = stablehlo.sine %x : {square}
         return %y : {square}
     }}"""
-    for buffers, told in ((2**20, copies * TOLD), (0, 0.0)):
+    for buffers, told in ((2**20, copies * TABLE), (0, 0.0)):
         evaluator = Priced(text.encode(), "a=2", TPU, buffers).evaluator
         given = [one.bytes for one in explain(evaluator, ()).held if one.why is Entry.BASE]
         assert given == [4 * 128 * 128 + told]
