@@ -35,7 +35,7 @@ PROGRAMS: dict[str, tuple[Shape, Shape, str]] = {
 
 
 def fusions(compiled: Compiled) -> dict[str, int]:
-    """How many fusions reduce beside a product, and alone, and how many are libtpu's own softmax."""
+    """How many fusions reduce beside a product, and alone, and how many are a whole softmax."""
     module, found = compiled.module, {"beside a product": 0, "alone": 0, "online softmax": 0}
     for fusion in module.entry.instructions:
         found["online softmax"] += fusion.name.startswith("online-softmax")
@@ -52,7 +52,7 @@ def fusions(compiled: Compiled) -> dict[str, int]:
 
 PROBE = Probe(
     name="reduction_fusion",
-    figures="how many fusions reduce beside a product, and alone; those of libtpu's own softmax",
+    figures="how many fusions reduce beside a product, and alone; whole softmaxes",
     targets=("tpu-v5e:2x4", "tpu-v3:2x2"),
     cases={
         name: Case(module=lambda _, of=of: softmax(*of), read=fusions)
