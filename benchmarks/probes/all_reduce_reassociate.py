@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ def products(count: int, *, between: bool = False) -> bytes:
 
     def step(x: Any, *weights: Any) -> Any:
         made = [x @ weight for weight in weights]
-        return sum(map(jnp.tanh, made)) if between else sum(made)
+        return reduce(add, map(jnp.tanh, made) if between else made)
 
     return lowered(step, (ROWS, INNER), *[(INNER, WIDTH)] * count)
 
