@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 
 from benchmarks.probes.layouts import Layout, cases_of
 from benchmarks.probes.probe import Compiled, Probe
@@ -22,6 +26,26 @@ func.func @main(%b: {whole} {{tf.aliasing_output = 0 : i32}}, %u: {some}, %i: {p
 """.encode()
 
 
+def caches(layers: int, rows: int) -> bytes:
+    """Caches of layers, each read whole after one row of it is written at a place that is given."""
+
+    def step(stack: Any, rows: Any, place: Any) -> Any:
+        def layer(carried: Any, given: Any) -> Any:
+            cache, row = given
+            zero = jnp.zeros((), jnp.int32)
+            cache = jax.lax.dynamic_update_slice(cache, row + carried, (place, zero, zero))
+            return cache.sum(axis=0, keepdims=True), cache
+
+        return jax.lax.scan(layer, rows[0], (stack, rows))
+
+    given = [
+        jax.ShapeDtypeStruct((layers, rows, 64, 64), jnp.float32),
+        jax.ShapeDtypeStruct((layers, 1, 64, 64), jnp.float32),
+        jax.ShapeDtypeStruct((), jnp.int32),
+    ]
+    return str(jax.jit(step, donate_argnums=0).lower(*given).as_text()).encode()
+
+
 ROWS = 4096
 LAYOUTS = {
     name: Layout(program=partial(update, ROWS, part, known=known), mesh="a=2", choices=choices)
@@ -32,6 +56,11 @@ LAYOUTS = {
         ("one row, columns split", 1, False, (((0, 1), 0),)),
         ("all rows, rows split", ROWS, False, (((0, 0), 0),)),
     )
+} | {
+    "caches of a loop": Layout(program=partial(caches, 4, ROWS), mesh="a=2"),
+    "caches of a loop, rows split": Layout(
+        program=partial(caches, 4, ROWS), mesh="a=2", choices=(((0, 1), 0),)
+    ),
 }
 
 
@@ -42,7 +71,7 @@ def cycles(compiled: Compiled) -> int:
 
 PROBE = Probe(
     name="dynamic_update_slice",
-    figures="cycles of an update of a buffer of 4096 x 64 x 64 in 32 bits",
+    figures="cycles of an update of a buffer of 4096 x 64 x 64 in 32 bits, or of four in a loop",
     targets=("tpu-v5e:2x4",),
     cases=cases_of(LAYOUTS, cycles),
 )
