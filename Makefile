@@ -82,6 +82,10 @@ nightly: setup ## The long tests, then every benchmark
 accuracy: setup ## Predicted against compiled: install the compilers, compile, write the page
 	$(BIN)/python -m benchmarks.accuracy all
 
+.PHONY: probes
+probes: setup ## What the compilers do, asked again with small programs: install them, compile, compare
+	$(BIN)/python -m benchmarks.probes run
+
 .PHONY: planners
 planners: setup ## Our plan against experts and peers: install the compilers, compile, write the page
 	$(BIN)/python -m benchmarks.planners all

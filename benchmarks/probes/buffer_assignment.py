@@ -1,4 +1,4 @@
-"""How much of a chip's memory programs may have: what a program that is too large is refused with."""
+"""How much of a chip's memory programs may have, as one that is too large is refused."""
 
 from __future__ import annotations
 
