@@ -83,8 +83,5 @@ PROBE = Probe(
     name="bf16_narrowing",
     figures="element types of the stacks that loops carry, by shape",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "a100:8"),
-    cases={
-        name: Case(module=lambda _, make=make: make(), read=carried)
-        for name, make in PROGRAMS.items()
-    },
+    cases={name: Case.of(make, carried) for name, make in PROGRAMS.items()},
 )

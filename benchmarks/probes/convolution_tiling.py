@@ -124,8 +124,5 @@ PROBE = Probe(
     name="convolution_tiling",
     figures="cycles of a convolution of computed images",
     targets=("tpu-v5e:2x4", "tpu-v3:2x2"),
-    cases={
-        name: Case(module=lambda _, one=one: one.module(), read=cycles)
-        for name, one in CONVOLUTIONS.items()
-    },
+    cases={name: Case.of(one.module, cycles) for name, one in CONVOLUTIONS.items()},
 )

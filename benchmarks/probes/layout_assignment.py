@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -36,7 +38,5 @@ PROBE = Probe(
     name="layout_assignment",
     figures="bytes of an argument in main memory",
     targets=("tpu-v5e:2x4", "a100:8"),
-    cases={
-        name: Case(module=lambda _, of=of: module(*of), read=given) for name, of in SHAPES.items()
-    },
+    cases={name: Case.of(partial(module, *of), given) for name, of in SHAPES.items()},
 )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from benchmarks.probes.probe import Case, Compiled, Figure, Probe
+from benchmarks.probes.probe import Case, Compiled, Probe
 from benchmarks.probes.programs import lowered
 
 MARK = 384
@@ -105,19 +104,15 @@ def tables(compiled: Compiled) -> dict[str, int]:
     }
 
 
-def _case(make: Callable[[], bytes], read: Callable[[Compiled], Figure]) -> Case:
-    return Case(module=lambda _: make(), read=read)
-
-
 PROBE = Probe(
     name="memory_space_assignment",
     figures="bytes of tables of copies; how many buffers are on the chip, and how many there are",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2"),
     cases={
-        "tables of 8 products": _case(partial(chain, 8), tables),
-        "tables of 16 products": _case(partial(chain, 16), tables),
-        "tables of a training step": _case(partial(training, 8), tables),
+        "tables of 8 products": Case.of(partial(chain, 8), tables),
+        "tables of 16 products": Case.of(partial(chain, 16), tables),
+        "tables of a training step": Case.of(partial(training, 8), tables),
     }
-    | {f"{size} MiB handed on": _case(partial(handed_on, size), on_chip) for size in SIZES}
-    | {f"1 MiB behind {n} products": _case(partial(kept, n), on_chip) for n in FILLERS},
+    | {f"{size} MiB handed on": Case.of(partial(handed_on, size), on_chip) for size in SIZES}
+    | {f"1 MiB behind {n} products": Case.of(partial(kept, n), on_chip) for n in FILLERS},
 )

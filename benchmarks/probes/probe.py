@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from toast.aot import Target, Verdict
 from toast.aot.hlo import HloModule, Instruction, parse
@@ -41,6 +41,11 @@ class Case:
     module: Callable[[str], bytes]
     read: Callable[[Compiled], Figure]
     mesh: str = "all=8"
+
+    @classmethod
+    def of(cls, make: Callable[[], bytes], read: Callable[[Compiled], Figure]) -> Self:
+        """A program that no target and no mesh changes."""
+        return cls(module=lambda _: make(), read=read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

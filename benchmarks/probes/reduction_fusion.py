@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -54,8 +56,5 @@ PROBE = Probe(
     name="reduction_fusion",
     figures="how many fusions reduce beside a product, and alone; whole softmaxes",
     targets=("tpu-v5e:2x4", "tpu-v3:2x2"),
-    cases={
-        name: Case(module=lambda _, of=of: softmax(*of), read=fusions)
-        for name, of in PROGRAMS.items()
-    },
+    cases={name: Case.of(partial(softmax, *of), fusions) for name, of in PROGRAMS.items()},
 )

@@ -35,7 +35,7 @@ PROBE = Probe(
     figures="cycles of the gradients of two convolutions, and how many run in blocks of pixels",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2"),
     cases={
-        name: Case(module=lambda _, net=net: chain(*net), read=partial(read, pixels=net[1]))
+        name: Case.of(partial(chain, *net), partial(read, pixels=net[1]))
         for name, net in CHAINS.items()
     },
 )

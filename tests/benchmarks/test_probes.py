@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,15 @@ def opcodes(compiled: Compiled) -> list[str]:
     return [one.opcode for one in compiled.instructions()]
 
 
+def asked(name: str, target: str) -> bytes:
+    return f"{name} {target}".encode()
+
+
 PROBE = Probe(
     name="sines",
     figures="opcodes",
     targets=(V5E,),
-    cases={
-        name: Case(module=lambda target, name=name: f"{name} {target}".encode(), read=opcodes)
-        for name in ("one", "other")
-    },
+    cases={name: Case(module=partial(asked, name), read=opcodes) for name in ("one", "other")},
 )
 
 
