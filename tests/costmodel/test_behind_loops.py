@@ -30,8 +30,8 @@ from benchmarks.probes.while_loop_all_reduce_motion import (
 from tests.costmodel.texts import GPU, TPU, Priced
 from tests.modules import analysed
 from toast.costmodel.explain import explain
-from toast.costmodel.kernels.journal import Entry
 from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, summed_behind
+from toast.costmodel.terms.journal import Entry
 
 PROBE = "while_loop_all_reduce_motion"
 WHOLE = LEFT * RIGHT * 4

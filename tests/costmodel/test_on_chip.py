@@ -20,9 +20,9 @@ from tests.modules import analysed
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.journal import Entry
-from toast.costmodel.kernels.memory import PARTS, SOON, lasting_share
+from toast.costmodel.kernels.memory import PARTS, lasting_share
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.terms.journal import SOON, Entry
 from toast.search.actions import action_space
 
 SIZES = (0, 2**14, 2**18, 2**25)
@@ -67,7 +67,7 @@ STATES = st.lists(st.integers(0, 10_000), max_size=6).map(
 
 def tables_of_copies(evaluator: Evaluator) -> float:
     """Bytes of main memory that tell where arguments and results are copied to."""
-    return float(evaluator.tables.base_fetched.sum() * TABLE)
+    return float(evaluator.tables.arguments.fetched.sum() * TABLE)
 
 
 @given(STATES)
@@ -97,7 +97,7 @@ def test_what_is_alive_is_in_main_memory_or_on_the_chip(
     assert sum(one.bytes for one in there) == told.cost.peak + told.on_chip
     short = sum(one.bytes for one in there if one.short)
     lasting = sum(one.bytes for one in there if one.lasting)
-    share = lasting_share(evaluator.tables.on_chip_seconds, told.cost.compute)
+    share = lasting_share(evaluator.tables.chip.on_chip_seconds, told.cost.compute)
     assert (share == 1.0) == (whole != LESS)
     assert told.on_chip == min(size, short + share * lasting)
     for one in told.held:
@@ -124,8 +124,8 @@ def test_the_share_of_what_lasts_is_what_the_limit_is_of_the_step(
 def test_the_limit_is_a_multiple_of_what_filling_the_chips_memory_takes() -> None:
     device = find(TPU)
     filled = device.on_chip_bytes / device.bandwidth
-    limit = training_step(0).tables.on_chip_seconds
-    assert training_step(0, whole=2 * device.on_chip_bytes).tables.on_chip_seconds == 2 * limit
+    limit = training_step(0).tables.chip.on_chip_seconds
+    assert training_step(0, whole=2 * device.on_chip_bytes).tables.chip.on_chip_seconds == 2 * limit
     product = 2 * FILLER**3 / (device.flops["bf16"] * device.matmul_efficiency)
     stays = [
         n
@@ -135,7 +135,7 @@ def test_the_limit_is_a_multiple_of_what_filling_the_chips_memory_takes() -> Non
     assert max(stays) < max(FILLERS)
     assert max(stays) * product < limit < 2 * max(stays) * product
     assert limit > filled
-    assert training_step(0, whole=0).tables.on_chip_seconds == 0.0
+    assert training_step(0, whole=0).tables.chip.on_chip_seconds == 0.0
 
 
 @given(states=st.lists(STATES, min_size=2, max_size=5))
