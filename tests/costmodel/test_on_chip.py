@@ -32,9 +32,9 @@ LESS = 2**16
 UNIT = 4 * 32 * 32
 
 
-def table_bytes(case: str, device: str = TPU) -> int:
+def table_bytes(case: str) -> int:
     """Bytes of main memory for one copy to the chip; a copy in slices has two such tables."""
-    found = golden("memory_space_assignment", case, device)
+    found = golden("memory_space_assignment", case)
     copies: int = 2 * found["slices"] + found["copies"] - found["prefetched"]
     return int(found["bytes"]) // copies
 
@@ -174,9 +174,8 @@ def test_small_buffers_are_on_the_chip_and_results_are_not() -> None:
 @pytest.mark.parametrize(
     "case", ["tables of 8 products", "tables of 16 products", "tables of a training step"]
 )
-@pytest.mark.parametrize("device", [TPU, "tpu-v5p"])
-def test_each_copy_to_the_chip_has_a_table_of_one_size(case: str, device: str) -> None:
-    assert table_bytes(case, device) == pytest.approx(TABLE, rel=1 / 500)
+def test_each_copy_to_the_chip_has_a_table_of_one_size(case: str) -> None:
+    assert table_bytes(case) == pytest.approx(TABLE, rel=1 / 500)
 
 
 @pytest.mark.parametrize(("whole", "lasting"), [(0, 0.5), (2**27, 0.0)])
