@@ -16,6 +16,7 @@ from benchmarks.probes.probe import Case, Compiled, Probe
 from benchmarks.probes.registry import PROBES
 from toast.analysis.errors import InvalidModule, InvalidRequest
 from toast.aot import Target, Verdict
+from toast.costmodel.compilers.profile import compiler
 
 V5E = "tpu-v5e:2x4"
 HLO = """HloModule m
@@ -115,6 +116,13 @@ def test_every_case_of_a_probe_has_its_figure_for_every_target(name: str) -> Non
     assert probe.targets[0] == V5E
     for target in probe.targets:
         assert read_figures(name, target).keys() == probe.cases.keys(), target
+
+
+@pytest.mark.parametrize("name", ["libtpu", "xla_gpu"])
+def test_every_probe_that_a_compilers_profile_names_is_there(name: str) -> None:
+    named = {evidence.probe for evidence in compiler(name).evidence.values()} - {"accuracy"}
+    assert named
+    assert named <= PROBES.keys()
 
 
 def test_golden_figures_are_those_of_the_device_of_the_catalogue() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.probes.nets import chain, step
 from examples import gemma
+from tests.costmodel.profiles import holding
 from tests.costmodel.records import assert_equal_columns
 from tests.costmodel.texts import GPU, TPU, main, maps, product
 from tests.laws.states import every_action
@@ -21,7 +22,7 @@ from toast.analysis.program import Ints
 from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.terms.dependents import Owners, Pairs, dependents, owners
+from toast.costmodel.terms.dependents import Pairs, Reach, dependents, reach_of
 from toast.costmodel.terms.partial_sums import partial_sum_dependencies
 from toast.costmodel.terms.reshards import Reshards, reshard_dependencies
 from toast.costmodel.terms.units import Units
@@ -56,8 +57,8 @@ MANY_PICKS = st.lists(st.lists(st.integers(0, 10_000), max_size=8), min_size=1, 
 @cache
 def partly_on_chip() -> Evaluator:
     """A chip that holds a part of what is alive."""
-    chip = replace(find(TPU), on_chip_buffers=2**18)
-    return Evaluator(training_step(TPU).analysis, Mesh.parse("data=2,model=8"), chip)
+    analysis, mesh = training_step(TPU).analysis, Mesh.parse("data=2,model=8")
+    return Evaluator(analysis, mesh, find(TPU), profile=holding(TPU, 2**18))
 
 
 @cache
@@ -69,9 +70,9 @@ def few_images() -> Evaluator:
 @cache
 def waiting_gradients() -> Evaluator:
     """Gradients of filters wait for their sums while there is memory, of which there is little."""
-    chip = replace(find(TPU), memory_bytes=2**24, reserved_bytes=0, on_chip_buffers=0)
-    data = step(16, 16, 64, 4, True)
-    return Evaluator(analysed(data), Mesh.parse("data=2,model=4"), chip)
+    chip = replace(find(TPU), memory_bytes=2**24, reserved_bytes=0)
+    analysis, mesh = analysed(step(16, 16, 64, 4, True)), Mesh.parse("data=2,model=4")
+    return Evaluator(analysis, mesh, chip, profile=holding(TPU, 0))
 
 
 PRICED: dict[str, Callable[[], Evaluator]] = {
@@ -173,9 +174,9 @@ def test_only_rows_of_changed_units_are_priced_again() -> None:
         assert (4, 4) in shapes
 
 
-def owners_of_three() -> Owners:
+def reach_of_three() -> Reach:
     """Three units of one item and a tensor each."""
-    return Owners(item=np.arange(3), tensor=np.arange(3))
+    return Reach(item=np.arange(3), tensor=np.arange(3))
 
 
 def rows_of_unit(pairs: Pairs, unit: int) -> list[int]:
@@ -188,7 +189,7 @@ def some(*numbers: int) -> Ints:
 
 def test_a_program_without_rows_has_no_dependencies() -> None:
     units = unit_of_items(3)
-    found = dependents(units, owners_of_three(), [(0, np.zeros((0, 2), dtype=np.int64))])
+    found = dependents(units, reach_of_three(), [(0, np.zeros((0, 2), dtype=np.int64))])
     assert found.row_start.tolist() == [0] * 4
     assert found.row.tolist() == []
     assert found.tensor.tolist() == [0, 1, 2]
@@ -203,7 +204,7 @@ def unit_of_items(count: int) -> Units:
 
 def test_rows_of_all_terms_have_one_numbering() -> None:
     pairs = [(2, np.array([[1, 0]])), (3, np.array([[0, 0], [2, 1], [2, -1]]))]
-    found = dependents(unit_of_items(3), owners_of_three(), pairs)
+    found = dependents(unit_of_items(3), reach_of_three(), pairs)
     assert found.row.tolist() == [1, 2, 4]
     assert found.row_start.tolist() == [0, 2, 3, 3]
 
@@ -218,7 +219,7 @@ def test_resharding_depends_on_both_of_its_ends() -> None:
         target_trips=np.ones(1),
         target_narrow=some(0),
     )
-    pairs = reshard_dependencies(rows, owners_of_three())
+    pairs = reshard_dependencies(rows, reach_of_three())
     assert [rows_of_unit(pairs, unit) for unit in range(3)] == [[0], [], [0]]
 
 
@@ -234,7 +235,7 @@ def test_sums_that_are_added_to_others_depend_on_those() -> None:
         added_to=some(-1, 0),
         cut=some(-1, -1),
     )
-    pairs = partial_sum_dependencies(sums, owners_of_three())
+    pairs = partial_sum_dependencies(sums, reach_of_three())
     assert [rows_of_unit(pairs, unit) for unit in range(3)] == [[0, 1], [0, 1], [1]]
 
 
@@ -242,4 +243,4 @@ def test_a_tensor_without_items_depends_on_no_unit() -> None:
     tensors = training_step(TPU).tables.tensors._replace(
         itemsize=np.ones(3), start=some(0, 1, 2, 2), dim_item=some(0, -1)
     )
-    assert owners(unit_of_items(3), tensors).tensor.tolist() == [0, -1, -1]
+    assert reach_of(unit_of_items(3), tensors).tensor.tolist() == [0, -1, -1]

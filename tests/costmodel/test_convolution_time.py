@@ -19,6 +19,7 @@ from benchmarks.probes.convolution_tiling import (
 from benchmarks.probes.figures import golden
 from benchmarks.probes.nets import chain
 from benchmarks.probes.space_to_batch import CHAINS
+from tests.costmodel.profiles import TPU
 from tests.modules import analysed, argument_group, evaluator_of
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.kernels.compute import _product as kernel_of_products
@@ -110,8 +111,8 @@ def test_blocks_are_made_of_few_images_with_wide_windows_on_some_chips() -> None
 
 def test_an_image_alone_is_an_image() -> None:
     """One image is no dimension that could be named, and is a batch all the same."""
-    (one,) = images(analysed(chain(1, 32, (64, 64, 64))).program).values()
-    (two,) = images(analysed(chain(2, 32, (64, 64, 64))).program).values()
+    (one,) = images(analysed(chain(1, 32, (64, 64, 64))).program, TPU.layout_assignment).values()
+    (two,) = images(analysed(chain(2, 32, (64, 64, 64))).program, TPU.layout_assignment).values()
     assert one == two
 
 
@@ -125,24 +126,25 @@ def test_an_image_alone_is_an_image() -> None:
 )
 def test_sides_and_windows(form: Form, sides: set[tuple[int, int]], window: Window) -> None:
     program = analysed(alone(form, 64, 128, side=5)).program
-    ((op, found),) = convolution_sides(program).items()
+    ((op, found),) = convolution_sides(program, TPU.convolution_tiling).items()
     assert {side for side in found if side[1] > 1} == sides
     assert {size for side, size in found if side == BATCH} <= {1}
-    assert windows(program) == {op: window}
+    assert windows(program, TPU.convolution_tiling) == {op: window}
 
 
 @pytest.mark.parametrize("form", [FORWARD, IMAGE, FILTER])
 def test_strides_change_no_window(form: Form) -> None:
-    (plain,) = windows(analysed(alone(form, 64, 128)).program).values()
-    (strided,) = windows(analysed(alone(form, 64, 128, stride=2)).program).values()
+    (plain,) = windows(analysed(alone(form, 64, 128)).program, TPU.convolution_tiling).values()
+    program = analysed(alone(form, 64, 128, stride=2)).program
+    (strided,) = windows(program, TPU.convolution_tiling).values()
     assert strided == plain._replace(apart=2 if form == IMAGE else 1)
     assert plain.widest == 3
 
 
 def test_groups_are_taken_to_fill_tiles() -> None:
     program = analysed(alone(FORWARD, 64, 64, groups=4)).program
-    assert convolution_sides(program) == {}
-    (window,) = windows(program).values()
+    assert convolution_sides(program, TPU.convolution_tiling) == {}
+    (window,) = windows(program, TPU.convolution_tiling).values()
     assert window.widest == 3
     assert convolving(priced(alone(FORWARD, 64, 64, groups=4))) == pytest.approx(
         priced(alone(FORWARD, 64, 64, groups=4)).tables.fusions.dot_seconds[0]

@@ -15,7 +15,7 @@ from toast.costmodel.explain import KernelTime, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.terms.journal import Bound
-from toast.costmodel.terms.rows import passes
+from toast.costmodel.terms.partial_sums import passes_over_sums
 
 DEVICE = find(TPU)
 CLOCK = CHIPS[TPU].clock or 0.0
@@ -171,7 +171,7 @@ def test_a_product_writes_its_partial_sums_and_an_update_reads_them() -> None:
     found = evaluator(main(f"x:512x1024xf32 d:512x4096xf32 w:{w}", lines, f"p:{w}"))
     program = found.analysis.program
     (dot,) = (op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
-    assert passes(program, found.fusion)[dot] == 3.0
+    assert passes_over_sums(program, found.fusion)[dot] == 3.0
     (row,) = (row for row in explain(found, over(found, (0, 0, 0))).kernels if row.unfused)
     assert row.bytes == 3 * 1024 * 4096 * 4
     assert row.seconds == pytest.approx(row.bytes / RATE)
@@ -190,7 +190,7 @@ def test_what_others_read_needs_no_pass_of_its_own() -> None:
     assert not any(row.unfused for row in rows)
     program = found.analysis.program
     dots = program.ops_named("stablehlo.dot_general")
-    assert passes(program, found.fusion)[dots].tolist() == [0.0, 0.0]
+    assert passes_over_sums(program, found.fusion)[dots].tolist() == [0.0, 0.0]
 
 
 def test_a_reduction_of_sums_reads_what_others_gather() -> None:

@@ -23,18 +23,20 @@ from benchmarks.probes.bf16_narrowing import (
     training,
 )
 from benchmarks.probes.figures import golden
+from tests.costmodel.profiles import GPU, TPU, V3
 from tests.costmodel.texts import TPU as V5E
 from tests.costmodel.texts import Priced
 from tests.modules import analysed
 from toast.analysis.program import LOOP_BEGIN
+from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.passes.fusion import EARLY_TPU, GPU, TPU, Policy, fuse, policy_of
+from toast.costmodel.passes.fusion import fuse
 from toast.costmodel.program.buffers import carried_constants, loop_slots
 
 Stack = tuple[tuple[int, ...], str]
 
 
-def stacks(data: bytes, policy: Policy = TPU) -> dict[bool, set[tuple[int, ...]]]:
+def stacks(data: bytes, policy: CompilerProfile = TPU) -> dict[bool, set[tuple[int, ...]]]:
     """Shapes of the f32 stacks that begin as constants, by whether they are narrow."""
     program = analysed(data).program
     narrow = fuse(program, policy).narrow
@@ -57,14 +59,14 @@ GRADIENTS = {(LAYERS, NARROW, WIDE), (LAYERS, WIDE, NARROW)}
 def test_stacks_are_as_wide_as_in_the_compiled_program(name: str, device: str) -> None:
     """Of activations: what has the shape of a weight is there as an argument as well."""
     compiled = golden("bf16_narrowing", name, device)
-    found = stacks(PROGRAMS[name](), policy_of(find(device)))
+    found = stacks(PROGRAMS[name](), profile_of(find(device)))
     for shape in (INPUT, HIDDEN):
         widths = compiled.get(",".join(map(str, shape)), [])
         assert (shape in found[True], shape in found[False]) == ("bf16" in widths, "f32" in widths)
 
 
-@pytest.mark.parametrize("policy", [TPU, EARLY_TPU])
-def test_what_products_alone_read_is_stacked_in_16_bits(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [TPU, V3])
+def test_what_products_alone_read_is_stacked_in_16_bits(policy: CompilerProfile) -> None:
     """Not the gradients, which the update reads as they are."""
     assert stacks(training(relu), policy) == {True: {INPUT, HIDDEN}, False: GRADIENTS}
 

@@ -15,6 +15,7 @@ from benchmarks.probes.layout_assignment import SHAPES
 from benchmarks.probes.memory_space_assignment import FILLER, FILLERS
 from examples import gemma
 from tests.costmodel.explained import assert_adds_up
+from tests.costmodel.profiles import holding
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
 from tests.modules import analysed
 from toast.costmodel.evaluator import Action, Evaluator
@@ -22,9 +23,11 @@ from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.memory import PARTS, lasting_share
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.terms.journal import SOON, Entry
+from toast.costmodel.terms.journal import Entry
 from toast.search.actions import action_space
 
+TOLD = 16384
+"""Bytes of main memory that tell where one copy to or from the chip goes."""
 SIZES = (0, 2**14, 2**18, 2**25)
 """Bytes for buffers: none, a few small ones, a part of what is alive, all of it."""
 LESS = 2**16
@@ -51,8 +54,9 @@ def training_step(
 ) -> Evaluator:
     config = replace(gemma.PRESETS["tiny"], batch=16)
     data = gemma.lower(config).as_text(debug_info=True).encode()
-    chip = replace(find(TPU), on_chip_buffers=buffers, on_chip_sent=sent, on_chip_bytes=whole)
-    return Evaluator(analysed(data), Mesh.parse("data=2,model=8"), chip)
+    chip = replace(find(TPU), on_chip_bytes=whole)
+    profile = holding(TPU, buffers, collectives_on_chip=sent)
+    return Evaluator(analysed(data), Mesh.parse("data=2,model=8"), chip, profile=profile)
 
 
 @cache
@@ -102,8 +106,8 @@ def test_what_is_alive_is_in_main_memory_or_on_the_chip(
     assert told.on_chip == min(size, short + share * lasting)
     for one in told.held:
         assert not (one.short or one.lasting) or one.why is not Entry.BASE
-        assert not one.short or one.last - one.first < SOON
-        assert not one.lasting or one.last - one.first >= SOON
+        assert not one.short or one.last - one.first < 64
+        assert not one.lasting or one.last - one.first >= 64
     kept = [one.bytes for one in told.alive if one.short]
     assert told.on_chip == size or not kept
     kept = [one.bytes for one in told.alive if one.lasting]
@@ -183,16 +187,17 @@ def test_what_is_alive_for_long_is_on_the_chip_where_a_step_is_short(
     whole: int, lasting: float
 ) -> None:
     square = "32x32xf32"
-    chip = replace(find(TPU), on_chip_buffers=2**20, on_chip_bytes=whole)
+    chip, profile = replace(find(TPU), on_chip_bytes=whole), holding(TPU, 2**20)
     peaks = []
-    for length in (2, SOON):
+    for length in (2, 64):
         lines = [maps("sine", f"s0:{square}", "x")]
         lines += [product(f"a0:{square}", f"x:{square}", f"w:{square}")]
         for n in range(length):
             lines += [product(f"a{n + 1}:{square}", f"a{n}:{square}", f"w:{square}")]
         lines += [product(f"z:{square}", f"a{length}:{square}", f"a0:{square}")]
         text = main(f"x:{square} w:{square}", lines, f"z:{square}")
-        peaks.append(Evaluator(analysed(text), Mesh.parse("a=2"), chip).cost(()).peak)
+        evaluator = Evaluator(analysed(text), Mesh.parse("a=2"), chip, profile=profile)
+        peaks.append(evaluator.cost(()).peak)
     # only products read it: it is held in 16 bits
     assert peaks == [2 * GIVEN + UNIT, 2 * GIVEN + (1 + lasting) * UNIT]
 

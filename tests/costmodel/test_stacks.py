@@ -86,8 +86,8 @@ def test_a_slice_of_a_stack_is_read_from_where_the_stack_lies() -> None:
     """A layer would wait on the chip, all of them do not: each is streamed to its product."""
     found = evaluator(loop(64, 128, 2048))
     layer = 2.0 * 2048 * 2048
-    assert streamed(DEVICE.on_chip_bytes, layer) == 0.0
-    assert streamed(DEVICE.on_chip_bytes, 64 * layer) == 1.0
+    assert streamed(DEVICE.on_chip_bytes, 0.25, layer) == 0.0
+    assert streamed(DEVICE.on_chip_bytes, 0.25, 64 * layer) == 1.0
     (row,) = kernels(found, "stablehlo.dot_general")
     assert row.bound is Bound.BYTES
     streaming = golden("fusion_rates", "product of a stream of 1 GiB")["contraction"] / CLOCK

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.probes.all_reduce_combiner import LAYOUTS
 from benchmarks.probes.all_reduce_reassociate import LAYOUTS as ADDED
 from benchmarks.probes.figures import golden
+from tests.costmodel import profiles
 from tests.costmodel.texts import GPU, TPU, Dim, Priced, main, maps, product
 from tests.modules import analysed
 from toast.costmodel.evaluator import CollectiveCost
@@ -105,7 +106,7 @@ func.func @main(%x: tensor<{ROWS}x{WIDTH}xf32>, %g: tensor<4x{WIDTH}x{WIDTH}xf32
 def test_what_a_later_run_of_a_loop_multiplies_is_sent_by_itself() -> None:
     """`o` is only stacked; `e` is multiplied, and what comes of that in the next run."""
     program = analysed(LOOP).program
-    loop, runs = sent_together(program)
+    loop, runs = sent_together(program, profiles.TPU.all_reduce_combiner)
     stacked, needed, product_of_it = program.ops_named("stablehlo.dot_general")
     assert runs.tolist() == [1.0, 4.0]
     assert [loop[op] for op in (stacked, needed, product_of_it)] == [1, ALONE, ALONE]

@@ -16,14 +16,13 @@ from tests.modules import evaluator_of, value_named
 from toast.analysis.program import Program
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
-from toast.costmodel.passes.fusion import Fusion, batch_dims
+from toast.costmodel.passes.fusion import Fusion, batch_dims, fused_into_update
 from toast.costmodel.passes.layout_assignment import (
-    Beside,
     copied_beside,
-    inside_kernels,
     turned_arguments,
     turning,
 )
+from toast.costmodel.passes.select_and_scatter_expander import Beside
 from toast.costmodel.program.contractions import BATCH, Sides
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.terms.journal import Entry
@@ -138,10 +137,10 @@ def test_the_copies_count_at_the_peak() -> None:
 def test_a_tpu_computes_a_gradient_inside_the_one_kernel_that_reads_it() -> None:
     evaluator = update(TPU)
     program, gradient = evaluator.analysis.program, "stablehlo.transpose"
-    assert inside_kernels(program, evaluator.fusion) == {value_named(program, gradient)}
+    assert fused_into_update(program, evaluator.fusion) == {value_named(program, gradient)}
     # returned as well it has to be there
     kept = update(TPU, None, f"{RESULTS} t:{W}")
-    assert not inside_kernels(kept.analysis.program, kept.fusion)
+    assert not fused_into_update(kept.analysis.program, kept.fusion)
 
 
 def test_a_gradient_inside_a_kernel_is_stored_to_be_summed_over_devices() -> None:

@@ -17,6 +17,8 @@ from toast.costmodel.explain import explain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.passes.all_reduce_combiner import loops
 from toast.costmodel.passes.cse import equal_ops, twins
+from toast.costmodel.terms.fusions import FUSIONS
+from toast.costmodel.terms.reshards import RESHARDS
 
 ROWS, WIDTH = 64, 32
 SHAPE = f"{ROWS}x{WIDTH}xf32"
@@ -184,7 +186,7 @@ def test_what_is_computed_twice_costs_what_it_does_computed_once(
 def test_a_gpu_sends_each_for_itself() -> None:
     actions: tuple[tuple[Dim, int], ...] = (((1, 1), 0), (COLUMNS, 0))
     twice, once = (Priced(body, "a=4", GPU) for body in (GATHERED, ONCE))
-    assert twice.evaluator.listing.reshards != once.evaluator.listing.reshards
+    assert twice.evaluator.listing.of(RESHARDS) != once.evaluator.listing.of(RESHARDS)
     assert sum(row.count for row in sent(twice, *actions)) > sum(
         row.count for row in sent(once, *actions)
     )
@@ -195,7 +197,7 @@ def test_the_second_kernel_is_not_launched() -> None:
     twice = Priced(main(X, lines, f"{A} {B}"), "a=4", TPU).evaluator
     once = Priced(main(X, lines[:1], A), "a=4", TPU).evaluator
     assert len(twice.fusion.kernels) > len(once.fusion.kernels)
-    assert sum(twice.listing.fusions.values()) == sum(once.listing.fusions.values())
+    assert sum(twice.listing.of(FUSIONS).values()) == sum(once.listing.of(FUSIONS).values())
 
 
 def test_a_sum_over_devices_of_the_same_is_made_once() -> None:
@@ -221,7 +223,7 @@ def test_what_is_laid_out_otherwise_is_another() -> None:
         int(found.op_values[op]) for op in found.ops_named("stablehlo.broadcast_in_dim")
     )
     assert equal_ops(found)[0][second] == first
-    value, op = twins(found, layouts, priced.evaluator.fusion.policy)
+    value, op = twins(found, layouts, priced.evaluator.fusion.profile.cse)
     assert layouts.value_tensor[first] != layouts.value_tensor[second]
     assert value[second] == second
     assert op[found.value_op[second]] == found.value_op[second]
