@@ -109,7 +109,7 @@ CASES = {
             f"{X} {W}", [product(f"p:{S}", X, W), *sums("r:64xf32", f"p:{S}", 1)], f"p:{S} r:64xf32"
         )
     ),
-    "convolution_tiling": Case(module=lambda: CONVOLUTIONS["160 to 256"].module()),
+    "convolution_tiling": Case(module=CONVOLUTIONS["160 to 256"].module),
     "cse": Case(
         module=text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", X, W)], f"p:{S} q:{S}")
     ),
