@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from llvmlite import binding
 from numba import types
@@ -25,6 +25,8 @@ from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 
 from toast.analysis.kernel_store import Kept
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _KERNELS: list[Any] = []
 
@@ -143,9 +145,10 @@ def entry(function: Callable[..., Any]) -> Any:
     return made
 
 
-def inner(function: Callable[..., Any]) -> Any:
-    """Decorate a function that only kernels call."""
-    return _dispatcher(_Inner, function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})
+def inner(function: F) -> F:
+    """Decorate a function that only kernels call; to the type checker it stays what it is."""
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast("F", _dispatcher(_Inner, function, options))
 
 
 def _dispatcher(kind: Any, function: Callable[..., Any], options: dict[str, bool]) -> Any:

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, get_type_hints
 
 import numpy as np
 from numba.core.registry import cpu_target
@@ -34,6 +34,7 @@ from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.tables import Scratch, Tables
 from toast.search.actions import action_space
 from toast.search.mcts import search as tree_search
 from toast.search.problem import Problem, SearchSettings
@@ -45,7 +46,6 @@ ROOMS = ("analysis", "costmodel", "search")
 """The rooms of the package that have kernels."""
 _PREFIX = "toast-kernels-"
 _COMPILED = re.compile(r"^from toast.analysis.jit import .*\b(entry|inner)\b", re.MULTILINE)
-_RECORD = re.compile(r"^@record\nclass (.*?)^(?=\S)", re.MULTILINE | re.DOTALL)
 _WAIT = 0.2
 _UNUSED_DAYS = 30.0
 
@@ -154,16 +154,19 @@ def _run_all() -> None:
 
 def fingerprint(package: Path = PACKAGE) -> str:
     """Changes whenever a source or a constant of the kernels, Python, Numba or the processor do."""
-    kernels: list[Path] = []
-    records: list[str] = []
-    for file in sorted(file for room in ROOMS for file in (package / room).rglob("*.py")):
-        text = file.read_text(encoding="utf-8")
-        records += _RECORD.findall(text)
-        if _COMPILED.search(text):
-            kernels.append(file)
-    codegen = cpu_target.target_context.codegen()
-    said = machine(codegen), records, sources_digest(kernels, package)
+    sources = [file for room in ROOMS for file in (package / room).rglob("*.py")]
+    kernels = [file for file in sources if _COMPILED.search(file.read_text(encoding="utf-8"))]
+    machine_code = machine(cpu_target.target_context.codegen())
+    said = machine_code, fields(Tables), fields(Scratch), sources_digest(kernels, package)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+
+
+def fields(record: type) -> list[tuple[str, object]]:
+    """The fields of a record and of the records in it, with their types."""
+    return [
+        (name, fields(kind) if hasattr(kind, "_fields") else str(kind))
+        for name, kind in get_type_hints(record).items()
+    ]
 
 
 if __name__ == "__main__":

@@ -5,25 +5,23 @@ every layout that a state may give it, and a node per decision (colour group, ax
 of these layouts go together. Node costs are seconds of computation, edges seconds of resharding,
 pieces bytes over the schedule; all in the units of C(s), by the evaluator's own kernels.
 
-It is a relaxation: every state is a choice, and the choice costs at most what the state does. What
-the choice is let off: the order of decisions; of a kernel that reads tensors of more than two
-units, all but one term of the roofline; operands that a product reads again, and what runs behind a
-product because its sums are partial; of a value gathered for several uses, all but one use;
-partial sums that may be added to others before they are reduced; memory that depends on two units
-(copies, stored sums, operands of block-wise sums), and which of the rest the chip itself can hold:
-it is let off as much as that holds at most.
+It is a relaxation: every state is a choice, and the choice costs at most what the state does. The
+choice does not pay for the order of decisions. Of a fusion that reads tensors of more than two
+units it pays one term of the roofline only. It does not pay for operands that a product reads
+again, nor for what runs after a product because its sums are partial. Of a value gathered for
+several uses it pays for one use. It does not pay for partial sums that may be added to others
+before they are reduced, nor for memory that depends on two units (copies, stored sums, operands of
+block-wise sums). It assumes that the chip itself holds as much of the rest as it can hold at most.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import Action, State
 from toast.costmodel.kernels.incremental import streamed
-from toast.costmodel.tables import Tables
+from toast.costmodel.tables import TERMS, Sum, Tables
 from toast.search.pairwise.instance import Instance, Piece
 from toast.search.problem import Problem
 from toast.search.relaxation_kernels import halos, reshards
@@ -31,10 +29,10 @@ from toast.search.units import allowed, decisions, touching, units_of
 
 
 class Relaxation:
-    """The instance of a problem; `reference` is the state around which it is made tight.
+    """The instance of a problem; it is tight near the state `reference`.
 
-    Nodes are the units in their order, one unit that stands for what has no layout, and the
-    decisions in the order of `decisions`.
+    Nodes are the units in their order, one unit for everything without a layout, and the decisions
+    in the order of `decisions`.
     """
 
     def __init__(self, problem: Problem, reference: State = ()) -> None:
@@ -46,17 +44,17 @@ class Relaxation:
         self.decisions = decisions(problem.actions)
         self._units = units_of(evaluator, self.decisions)
         self._none = len(self._units)
-        item = np.arange(len(self._t.item_group))
-        self._unit_of_item = np.searchsorted(self._t.unit_start, item, side="right") - 1
+        item = np.arange(len(self._t.units.item_group))
+        self._unit_of_item = np.searchsorted(self._t.units.start, item, side="right") - 1
         self._costs = [np.zeros(len(unit.masks)) for unit in self._units] + [np.zeros(1)]
         self._pairs: dict[tuple[int, int], Floats] = {}
         self._tensor_unit, self._local = self._tensors()
         evaluator.cost(reference, self._scratch)
         self._reference = self._strategies()
-        self._roots()
-        self._partials()
-        self._edges()
-        self._halos()
+        self._held: list[dict[tuple[int, int], Floats]] = [{} for _ in self._costs]
+        for term in TERMS:
+            if term.bound is not None:
+                term.bound(self)
 
     def instance(self) -> Instance:
         """The instance; its limit is the memory of a device, above which C(s) has a price.
@@ -68,7 +66,7 @@ class Relaxation:
         edges = list(self._pairs)
         for number, ((group, axis), resolutions) in enumerate(self.decisions.items()):
             node = self._none + 1 + number
-            size = int(self._t.axis_size[axis])
+            size = int(self._t.mesh.axis_size[axis])
             for unit in touching(self._units, group):
                 edges.append((node, unit))
                 tables.append(allowed(self._units[unit], group, axis, size, resolutions))
@@ -78,7 +76,7 @@ class Relaxation:
             pieces=(*self._pieces(), *(() for _ in free)),
             edges=tuple(edges),
             tables=tuple(tables),
-            limit=reward.memory + self._t.on_chip_buffers,
+            limit=reward.memory + self._t.chip.on_chip_buffers,
             excess=reward.penalty / reward.peak,
         )
 
@@ -119,78 +117,82 @@ class Relaxation:
         """The strategy of each unit in the layout that the scratch arrays hold."""
         found = []
         for number, unit in enumerate(self._units):
-            first = int(self._t.unit_start[number])
-            mask = self._scratch.mask[first : first + unit.masks.shape[1]]
+            first = int(self._t.units.start[number])
+            mask = self._scratch.units.mask[first : first + unit.masks.shape[1]]
             found.append(int((unit.masks == mask).all(axis=1).argmax()))
         return found
 
     def _tensors(self) -> tuple[list[int], list[Floats]]:
         """The unit of each tensor, and its bytes on one device under each strategy of that."""
         t, units, local = self._t, [], []
-        for tensor in range(len(t.tensor_itemsize)):
-            dims = slice(int(t.tensor_start[tensor]), int(t.tensor_start[tensor + 1]))
-            items, sizes = t.dim_item[dims], t.dim_size[dims]
+        for tensor in range(len(t.tensors.itemsize)):
+            dims = slice(int(t.tensors.start[tensor]), int(t.tensors.start[tensor + 1]))
+            items, sizes = t.tensors.dim_item[dims], t.tensors.dim_size[dims]
             laid = items >= 0
             unit = int(self._unit_of_item[items[laid][0]]) if laid.any() else self._none
-            size = np.full(len(self._costs[unit]), t.tensor_itemsize[tensor])
+            size = np.full(len(self._costs[unit]), t.tensors.itemsize[tensor])
             size *= float(sizes[~laid].prod())
             for item, whole in zip(items[laid].tolist(), sizes[laid].tolist(), strict=True):
-                shards = self._units[unit].shards[:, item - int(t.unit_start[unit])]
+                shards = self._units[unit].shards[:, item - int(t.units.start[unit])]
                 size *= -(-whole // shards)
             units.append(unit)
             local.append(size)
         return units, local
 
-    def _roots(self) -> None:
-        """Kernels: exact where they touch one unit or two, else the term that was the largest."""
-        t = self._t
-        for root in range(len(t.root_weight)):
-            terms = self._terms(root)
-            weight = float(t.root_weight[root])
-            self._costs[self._none] += weight * t.overhead
-            touched = {unit for term in terms for unit, _ in term}
-            touched = {unit for unit in touched if len(self._costs[unit]) > 1}
-            if len(touched) > 2:
-                for unit, seconds in max(terms, key=self._at_reference):
-                    self._costs[unit] += weight * seconds
-                continue
-            a, b = sorted([*touched, self._none, self._none][:2])
-            grids = [self._grid(term, a, b) for term in terms]
-            self._add_pair(a, b, weight * np.max(grids, axis=0))
+    @property
+    def tables(self) -> Tables:
+        """The tables of the program."""
+        return self._t
 
-    def _terms(self, root: int) -> list[list[tuple[int, Floats]]]:
-        """The roofline of a kernel: each term a sum over (unit, seconds by strategy)."""
-        t = self._t
-        first, last = int(t.root_tensor_start[root]), int(t.root_tensor_start[root + 1])
-        dots = range(int(t.root_dot_start[root]), int(t.root_dot_start[root + 1]))
-        tensors = [int(tensor) for tensor in t.root_tensor[first:last]]
-        wholes = [int(tensor) for tensor in t.root_whole[first:last]]
-        handled = tensors[: int(t.root_writes[root])] if dots else tensors
-        feeding, beside = (t.feeding, t.beside) if dots else (1.0, 1.0)
-        moved = [
-            (self._tensor_unit[x], self._local[x] * self._streamed(x, whole) * feeding)
-            for x, whole in zip(tensors, wholes, strict=True)
-        ]
-        arithmetic = [
-            (unit, t.dot_seconds[dot] / self._units[unit].shards.prod(axis=1))
-            for dot in dots
-            for unit in [int(t.dot_unit[dot])]
-        ]
-        each = {x: beside / max(t.tensor_itemsize[x], 1) / t.element_rate for x in handled}
-        elements = [[(self._tensor_unit[x], self._local[x] * each[x])] for x in handled]
-        return [moved, arithmetic, *elements]
+    def unit_of_tensor(self, tensor: int) -> int:
+        """The unit that a tensor is laid out by."""
+        return self._tensor_unit[tensor]
 
-    def _streamed(self, tensor: int, whole: int) -> Floats:
-        """Seconds a byte of a part of `whole` under each strategy of its own unit."""
-        parts = np.array([streamed(self._t.on_chip, size) for size in self._local[whole]])
-        apart = self._tensor_unit[tensor] != self._tensor_unit[whole]
-        return (parts.min() if apart else parts) / self._t.bandwidth
+    def unit_of_item(self, item: int) -> int:
+        """The unit of an item."""
+        return int(self._unit_of_item[item])
 
-    def _at_reference(self, term: list[tuple[int, Floats]]) -> float:
+    def local(self, tensor: int) -> Floats:
+        """Bytes of a tensor on one device, by strategy of its unit."""
+        return self._local[tensor]
+
+    def shards(self, unit: int) -> Ints:
+        """[strategies, items] of a unit over how many devices each item is split."""
+        return self._units[unit].shards
+
+    def streamed(self, size: float) -> float:
+        """The part of a tensor of so many bytes that comes from main memory."""
+        return float(streamed(self._t.chip.on_chip, self._t.chip.streamed_from, size))
+
+    def add_constant(self, seconds: float) -> None:
+        """Add seconds that every state has."""
+        self._costs[self._none] += seconds
+
+    def add(self, unit: int, seconds: Floats) -> None:
+        """Add seconds by strategy of a unit."""
+        self._costs[unit] += seconds
+
+    def add_roofline(self, sums: list[Sum], weight: float) -> None:
+        """Add `weight` times the most of several sums over units.
+
+        It is exact where they touch one unit or two; else the one that is the most in the state
+        that is tight stands for all.
+        """
+        touched = {unit for term in sums for unit, _ in term}
+        touched = {unit for unit in touched if len(self._costs[unit]) > 1}
+        if len(touched) > 2:
+            for unit, seconds in max(sums, key=self._sum_at_reference):
+                self._costs[unit] += weight * seconds
+            return
+        a, b = sorted([*touched, self._none, self._none][:2])
+        grids = [self._grid(term, a, b) for term in sums]
+        self._add_pair(a, b, weight * np.max(grids, axis=0))
+
+    def _sum_at_reference(self, term: Sum) -> float:
         reference = [*self._reference, 0]
         return float(sum(seconds[reference[unit]] for unit, seconds in term))
 
-    def _grid(self, term: list[tuple[int, Floats]], a: int, b: int) -> Floats:
+    def _grid(self, term: Sum, a: int, b: int) -> Floats:
         """A term over the strategies of two units; the others have one each."""
         grid = np.zeros((len(self._costs[a]), len(self._costs[b])))
         for unit, seconds in term:
@@ -200,69 +202,31 @@ class Relaxation:
                 grid += seconds[None, :] if unit == b else seconds[0]
         return grid
 
-    def _partials(self) -> None:
-        t = self._t
-        for row in range(len(t.part_weight)):
-            items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
-            results = range(int(t.part_result_start[row]), int(t.part_result_start[row + 1]))
-            for k in results:
-                source, target = int(t.part_computed[k]), int(t.part_defined[k])
-                reduced = self._axes(items, self._tensor_unit[source])
-                if reduced is None:
-                    continue
-                seconds = self._seconds(source, target, reduced, row=row)
-                if t.part_before[row] >= 0:
-                    seconds[reduced > 0] = 0.0
-                unfused = t.part_passes[row] * self._local[target] / t.bandwidth
-                if t.part_behind[row] <= 1.0:
-                    seconds += (reduced > 0)[:, None] * unfused[None, :]
-                self._add_move(source, target, t.part_weight[row] * seconds)
-
-    def _axes(self, items: Ints, unit: int) -> Ints | None:
+    def axes(self, items: Ints, unit: int) -> Ints | None:
         """The axes on `items` under each strategy of their unit; None where they have another."""
         axes = np.zeros(len(self._costs[unit]), dtype=np.int64)
         for item in items.tolist():
             if int(self._unit_of_item[item]) != unit:
                 return None
-            axes |= self._units[unit].masks[:, item - int(self._t.unit_start[unit])]
+            axes |= self._units[unit].masks[:, item - int(self._t.units.start[unit])]
         return axes
 
-    def _edges(self) -> None:
-        """Uses that want another layout; two of one value may share it, so that one pays."""
-        t = self._t
-        for row in range(len(t.edge_weight)):
-            source = int(t.edge_from[row])
-            targets = range(int(t.edge_to_start[row]), int(t.edge_to_start[row + 1]))
-            trips = float(min((t.edge_to_trips[k] for k in targets), default=0.0))
-            whole = np.zeros(len(self._local[source]), dtype=np.int64)
-            wanted = [
-                (int(t.edge_to[k]), 0.5 if t.edge_to_narrow[k] > (0 if t.narrows else 1) else 1.0)
-                for k in targets
-            ]
-            moves = [
-                (target, self._seconds(source, target, whole, width=width))
-                for target, width in wanted
-            ]
-            if not moves:
-                continue
-            target, seconds = max(moves, key=lambda move: self._paid(source, *move))
-            self._add_move(source, target, t.edge_weight[row] * trips * seconds)
-
-    def _paid(self, source: int, target: int, seconds: Floats) -> tuple[float, float]:
+    def at_reference(self, tensors: tuple[int, int], seconds: Floats) -> float:
+        """Of seconds by strategies of two tensors' units those of the state that is tight."""
         reference = [*self._reference, 0]
-        a, b = self._tensor_unit[source], self._tensor_unit[target]
-        return float(seconds[reference[a], reference[b]]), float(seconds.max())
+        a, b = (reference[self._tensor_unit[tensor]] for tensor in tensors)
+        return float(seconds[a, b])
 
-    def _seconds(
+    def reshard(
         self, source: int, target: int, reduced: Ints, *, row: int = -1, width: float = 1.0
     ) -> Floats:
-        """[strategies of the source's unit, of the target's]: one resharding."""
+        """Seconds of one resharding [strategies of the source's unit, of the target's]."""
         a, b = self._tensor_unit[source], self._tensor_unit[target]
         out = np.zeros((len(self._costs[a]), len(self._costs[b])))
         if self._none in (a, b):
             return out
         reshards(
-            self._t if row < 0 else self._sending[int(self._t.part_together[row])],
+            self._t if row < 0 else self._sending[int(self._t.partial_sums.combined_in[row])],
             self._scratch,
             np.array([source, target]),
             np.array([a, b]),
@@ -276,7 +240,8 @@ class Relaxation:
         )
         return out
 
-    def _add_move(self, source: int, target: int, seconds: Floats) -> None:
+    def add_move(self, source: int, target: int, seconds: Floats) -> None:
+        """Add seconds by strategies of two tensors' units."""
         a, b = self._tensor_unit[source], self._tensor_unit[target]
         if a == b:
             self._costs[a] += np.diagonal(seconds)
@@ -297,62 +262,44 @@ class Relaxation:
             known = self._pairs.get((a, b))
             self._pairs[a, b] = table if known is None else known + table
 
-    def _halos(self) -> None:
-        t = self._t
-        for row in range(len(t.halo_weight)):
-            item, tensor = int(t.halo_item[row]), int(t.halo_tensor[row])
-            unit = int(self._unit_of_item[item])
-            if self._tensor_unit[tensor] != unit:
-                continue
-            place = item - int(t.unit_start[unit])
-            axes = self._units[unit].masks[:, place].copy()
-            shards = self._units[unit].shards[:, place].copy()
-            halos(t, self._scratch, row, axes, shards, self._local[tensor], self._costs[unit])
+    def exchange(self, row: int) -> Floats:
+        """Seconds of a row of strips, by strategy of the unit of their tensor."""
+        item, tensor = int(self._t.halos.item[row]), int(self._t.halos.tensor[row])
+        unit = self.unit_of_item(item)
+        place = item - int(self._t.units.start[unit])
+        axes = self._units[unit].masks[:, place].copy()
+        shards = self._units[unit].shards[:, place].copy()
+        seconds = np.zeros(len(axes))
+        halos(self._t, self._scratch, row, axes, shards, self._local[tensor], seconds)
+        return seconds
+
+    def hold(self, tensor: int, first: int, end: int, size: Floats) -> None:
+        """Add bytes by strategy of a tensor's unit, alive at the events from `first` to `end`."""
+        held = self._held[self._tensor_unit[tensor]]
+        known = held.get((first, end))
+        held[first, end] = size if known is None else known + size
 
     def _pieces(self) -> list[tuple[Piece, ...]]:
-        t = self._t
-        found: list[dict[tuple[int, int], Floats]] = [{} for _ in self._costs]
-
-        def add(unit: int, low: int, high: int, usage: Floats) -> None:
-            known = found[unit].get((low, high))
-            found[unit][low, high] = usage if known is None else known + usage
-
-        for tensor, count in zip(t.base_tensor.tolist(), t.base_count.tolist(), strict=True):
-            usage = count * self._local[tensor]
-            add(self._tensor_unit[tensor], 0, len(t.event_position), usage)
-        live = _rows(t.live_tensor, t.live_from, t.live_to, t.live_guard)
-        for (tensor, low, high, guard), width in zip(live, t.live_width.tolist(), strict=True):
-            if guard >= 0:  # whether it waits is decided by more than one unit
-                continue
-            add(self._tensor_unit[tensor], low, high + 1, width * self._local[tensor])
-        for row, tensor, at, stored in _rows(t.sum_row, t.sum_tensor, t.sum_at, t.sum_stored):
-            if stored or t.part_behind[row] > 1.0:
-                continue
-            items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
-            reduced = self._axes(items, self._tensor_unit[tensor])
-            if reduced is not None:
-                usage = (reduced > 0) * self._local[tensor]
-                add(self._tensor_unit[tensor], at, at + 1, usage)
         return [
-            tuple(Piece(low=low, high=high, usage=usage) for (low, high), usage in spans.items())
-            for spans in found
+            tuple(Piece(low=low, high=high, usage=usage) for (low, high), usage in held.items())
+            for held in self._held
         ]
 
 
-def _rows(*columns: Ints) -> Iterable[tuple[int, ...]]:
-    return zip(*(column.tolist() for column in columns), strict=True)
-
-
 def _sending(tables: Tables) -> dict[int, Tables]:
-    """By the loop in which sums are sent together, -1 where they are not, how long one waits.
+    """By the loop in which sums are sent together, -1 where they are not: how long one waits.
 
-    All that may be sent together waits for the network once, so each for its part of that at least.
+    All sums that may be sent together wait for the network once, so each waits at least for its
+    part of that.
     """
     t = tables
-    summing = np.diff(t.part_item_start) > 0
-    many = t.part_weight * np.diff(t.part_result_start) * summing
+    summing = np.diff(t.partial_sums.item_start) > 0
+    many = t.partial_sums.weight * np.diff(t.partial_sums.result_start) * summing
     found = {-1: t}
-    for loop, runs in enumerate(t.loop_runs.tolist()):
-        sums = max(many[t.part_together == loop].sum() / runs, 1.0)
-        found[loop] = t._replace(axes_alpha=t.axes_alpha / sums, launched=t.launched / sums)
+    for loop, runs in enumerate(t.partial_sums.loop_runs.tolist()):
+        sums = max(many[t.partial_sums.combined_in == loop].sum() / runs, 1.0)
+        found[loop] = t._replace(
+            mesh=t.mesh._replace(alpha=t.mesh.alpha / sums),
+            chip=t.chip._replace(launched=t.chip.launched / sums),
+        )
     return found

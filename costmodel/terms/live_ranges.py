@@ -1,48 +1,106 @@
-"""What is held in memory besides arguments, as columns."""
+"""Memory of buffers: when each stored value is alive, over the schedule of fusions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
+from toast.costmodel.passes.buffer_assignment import LiveRanges, joined
 from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, deferred_ranges
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
+from toast.costmodel.terms.journal import PLACES, Entry
+from toast.costmodel.terms.sources import Sources, Stored
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.bounds import Bounds
+    from toast.costmodel.terms.listing import Listing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """Buffers, by the `value` that stands for each, with its tensor, over [first, last].
+class LiveRangeColumns(NamedTuple):
+    """Rows of `times` buffers that are alike, each alive from event `first` to event `last`.
 
-    `width` is the part of its bytes that is stored; `inner` tells that it is no result of the
-    program. `guard` is -1, or numbers a gradient that waits: twice where it does itself, and one
-    more where what it is made of stays instead.
+    `width` is the part of the tensor's bytes that is stored, `stay` how they may be on the chip,
+    and `deferred` as in `LiveRanges`.
     """
 
-    value: Ints
     tensor: Ints
     first: Ints
     last: Ints
     width: Floats
-    inner: Bools
-    guard: Ints
+    stay: Ints
+    times: Floats
+    deferred: Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guards:
-    """Gradients that wait to be summed: the row of partials, the tensor that each is computed as.
+class LiveRangeScratch(NamedTuple):
+    """`stale` rows are to be priced again; by row and place the bytes that are counted (`held`)."""
 
-    And `kept`, the tensors that it is made of which nothing else keeps, with their widths. Equal
-    ones are one; `of` is that of each gradient.
-    """
-
-    row: Ints
-    tensor: Ints
-    kept: tuple[tuple[tuple[int, float], ...], ...]
-    of: Ints
+    stale: Bools
+    held: Floats
 
 
-def joined(one: Held, other: Held) -> Held:
-    """The rows of one, and then of the other."""
-    names = [column.name for column in fields(Held)]
-    return Held(**{n: np.concatenate([getattr(one, n), getattr(other, n)]) for n in names})
+def live_range_rows(listing: Listing) -> LiveRanges:
+    """Buffers, what is copied beside them, and what deferred gradients keep."""
+    deferred = listing.of(DEFERRED)
+    return joined(listing.buffers.ranges, deferred_ranges(listing.program, deferred))
+
+
+def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
+    """The rows as columns, between events."""
+    schedule = listing.schedule
+    first, last = schedule.event_at(live.first), schedule.event_at(live.last)
+    return LiveRangeColumns(
+        tensor=live.tensor,
+        first=first,
+        last=last,
+        width=live.width,
+        times=np.ones(len(first)),
+        stay=schedule.stay(first, last) * live.inner,
+        deferred=live.deferred,
+    )
+
+
+def live_range_scratch(ranges: LiveRangeColumns, stale: Bools) -> LiveRangeScratch:
+    """Working arrays for these rows."""
+    return LiveRangeScratch(stale=stale, held=np.zeros((len(ranges.tensor), PLACES)))
+
+
+def live_range_dependencies(ranges: LiveRangeColumns, owners: OwningUnits) -> Pairs:
+    """A buffer depends on its tensor; what waits also on all that its deferred gradient does."""
+    own = paired((np.arange(len(ranges.tensor)), owners.tensor[ranges.tensor]))
+    gradient = np.where(ranges.deferred >= 0, ranges.deferred // 2, -1)
+    return np.concatenate([own, through(gradient, owners.terms["deferred"])])
+
+
+def _stored(sources: Sources, row: int) -> Stored:
+    """The value that stands for a buffer."""
+    value = int(sources.listing.of(LIVE_RANGES).value[row])
+    return Stored(tensor=int(sources.tables.live_ranges.tensor[row]), values=[value])
+
+
+def _bound(bounds: Bounds) -> None:
+    """Buffers without what pads them, and not what waits: that is decided by several units."""
+    ranges = bounds.tables.live_ranges
+    for row in np.flatnonzero(ranges.deferred < 0).tolist():
+        tensor, size = int(ranges.tensor[row]), float(ranges.width[row])
+        first, end = int(ranges.first[row]), int(ranges.last[row]) + 1
+        bounds.hold(tensor, first, end, size * bounds.local(tensor))
+
+
+LIVE_RANGES = Term(
+    name="live_ranges",
+    kernel="memory.peak_bytes",
+    list_rows=live_range_rows,
+    columns=live_range_columns,
+    rows=lambda ranges: len(ranges.tensor),
+    dependencies=live_range_dependencies,
+    scratch=live_range_scratch,
+    entries=lambda ranges: len(ranges.tensor),
+    stored={Entry.LIVE: _stored},
+    begins=lambda ranges: ranges.first,
+    bound=_bound,
+)

@@ -8,25 +8,18 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from toast.analysis.program import FactorKind, Floats, Ints, Program
+from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.all_reduce_reassociate import SCATTER
-from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
 from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.op_traits import Role, role
-from toast.costmodel.program.sharding_units import Layouts
-
-EdgeRow = tuple[int, tuple[tuple[int, float, int], ...], bool]
-"""(tensor of a value, (tensor wanted, trips, in what width it travels) of its uses, if no kernel
-makes it)."""
-HaloRow = tuple[int, int, float]
-"""(item, tensor, the strip's part of the whole dimension)."""
 
 Row = TypeVar("Row")
 Source = tuple[int, float]
 """What a row stands for, by number, and its part of the row's weight."""
 
 
-class Rows(dict[Row, float]):
+class WeightedRows(dict[Row, float]):
     """The weight of each row, in order of appearance; `sources` are what each row is made of."""
 
     def __init__(self) -> None:
@@ -35,7 +28,9 @@ class Rows(dict[Row, float]):
         self._columns: tuple[Ints, Floats, Ints] | None = None
 
     @classmethod
-    def of(cls, rows: Sequence[Row], number: Ints, weights: Floats, sources: Ints) -> Rows[Row]:
+    def of(
+        cls, rows: Sequence[Row], number: Ints, weights: Floats, sources: Ints
+    ) -> WeightedRows[Row]:
         """Distinct rows by number of appearance: what has which, how often, because of what."""
         found = cls()
         totals = np.bincount(number, weights=weights, minlength=len(rows))
@@ -78,72 +73,10 @@ SLICING = frozenset(
 CUTTING = frozenset({"stablehlo.dynamic_slice", "stablehlo.slice"})
 """Ops that cut a part out of what they read."""
 CONCATENATE = "stablehlo.concatenate"
-UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
-
-
-def passes(program: Program, fusion: Fusion) -> Floats:
-    """How often a pass of its own moves what an op makes, once summed over devices: by op.
-
-    What others read, they read anyway, and compute inside themselves what a product makes. A result
-    of the program has no reader: the sums and all that it is made of are read, and it is written.
-    What is no matrix product is read and written.
-    """
-    returned = {int(program.use_value[result.use]) for result in program.results}
-    found = np.full(program.ops, 2.0)
-    found[list(fusion.sides)] = 0.0
-    roots = fusion.roots
-    alone = np.flatnonzero(
-        (np.diff(roots.dot_start) == 1) & (np.diff(program.op_values)[roots.ops] == 1)
-    )
-    dots = roots.dots[roots.dot_start[alone]]
-    inside = dots != roots.ops[alone]
-    alone, dots = alone[inside], dots[inside]
-    made = program.op_values[roots.ops[alone]]
-    for number, dot, value in zip(alone.tolist(), dots.tolist(), made.tolist(), strict=True):
-        found[dot] = 0.0
-        if value in returned:
-            size = max(fusion.bytes[value], 1.0)
-            sources = {program.sources[use] for use in roots[number].reads}
-            operands = {program.sources[use] for use in program.uses_of(dot)}
-            read = sum(max(fusion.bytes[value], 1.0) >= size for value in sources - operands)
-            found[dot] = 2.0 + read
-    return found
-
-
-def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
-    """The factors of one kind, by op."""
-    names = np.flatnonzero(program.factor_kind == kind)
-    ops = np.searchsorted(program.op_factors, names, side="right") - 1
-    found: dict[int, list[int]] = {}
-    for op, name in zip(ops.tolist(), names.tolist(), strict=True):
-        found.setdefault(op, []).append(name)
-    return found
+UPDATING = {UPDATE_SLICE: 1, SCATTER: 2}
 
 
 def of_role(program: Program, wanted: Role) -> NDArray[np.bool_]:
     """For each op whether it is of a role."""
     named = np.array([role(name) is wanted for name in program.names], dtype=np.bool_)
     return named[program.op_name]
-
-
-def halo_rows(program: Program, layouts: Layouts, first: Ints) -> Rows[HaloRow]:
-    """Operands split along a factor that needs a neighbour's strip; `first` as in `twins`.
-
-    The sources are uses.
-    """
-    rows: Rows[HaloRow] = Rows()
-    for op, names in _factors_by_op(program, FactorKind.HALO).items():
-        if first[op] != op:
-            continue
-        start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
-        for name in names:
-            if not program.factor_halo[name]:
-                continue
-            for use in program.uses_of(op):
-                dims = program.use_names(use).tolist()
-                if name in dims:
-                    shape = program.shape(program.sources[use])
-                    part = int(program.factor_halo[name]) / shape[dims.index(name)]
-                    row = (start + name, int(layouts.use_tensor[use]), part)
-                    rows.add(row, float(program.op_trips[op]), use)
-    return rows

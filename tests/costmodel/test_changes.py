@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -10,15 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.probes.nets import chain, step
 from examples import gemma
+from tests.costmodel.profiles import holding
+from tests.costmodel.records import assert_equal_columns
 from tests.costmodel.texts import GPU, TPU, main, maps, product
-from tests.modules import argument_group, evaluator_of
-from toast.costmodel.dependencies import EDGES, LIVES, PARTIALS, ROOTS, dependency_columns
+from tests.laws.states import every_action
+from tests.modules import analysed, argument_group, evaluator_of
+from toast.analysis.program import Ints
 from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
-from toast.costmodel.tables import Tables
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, dependents, owning_units
+from toast.costmodel.terms.partial_sums import partial_sum_dependencies
+from toast.costmodel.terms.reshards import Reshards, reshard_dependencies
+from toast.costmodel.terms.units import Units
 from toast.search.actions import action_space
-
-DEVICES = (TPU, GPU)
 
 
 @cache
@@ -46,16 +54,47 @@ def from_scratch(evaluator: Evaluator, state: State) -> Cost:
 MANY_PICKS = st.lists(st.lists(st.integers(0, 10_000), max_size=8), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@cache
+def partly_on_chip() -> Evaluator:
+    """A chip that holds a part of what is alive."""
+    analysis, mesh = training_step(TPU).analysis, Mesh.parse("data=2,model=8")
+    return Evaluator(analysis, mesh, find(TPU), profile=holding(TPU, 2**18))
+
+
+@cache
+def few_images() -> Evaluator:
+    """Batches of 8 over up to 8 devices: some states make blocks, others do not."""
+    return evaluator_of(chain(8, 32, (64, 128, 64)), "a=2,b=4", TPU)
+
+
+@cache
+def waiting_gradients() -> Evaluator:
+    """Gradients of filters wait for their sums while there is memory, of which there is little."""
+    chip = replace(find(TPU), memory_bytes=2**24, reserved_bytes=0)
+    analysis, mesh = analysed(step(16, 16, 64, 4, True)), Mesh.parse("data=2,model=4")
+    return Evaluator(analysis, mesh, chip, profile=holding(TPU, 0))
+
+
+PRICED: dict[str, Callable[[], Evaluator]] = {
+    "a step on a TPU": lambda: training_step(TPU),
+    "a step on a GPU": lambda: training_step(GPU),
+    "a step partly on the chip": partly_on_chip,
+    "few images": few_images,
+    "gradients that wait": waiting_gradients,
+}
+
+
+@pytest.mark.parametrize("name", PRICED)
 @given(picks=MANY_PICKS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 def test_a_state_costs_the_same_whatever_was_priced_before(
-    device: str, picks: list[list[int]]
+    name: str, picks: list[list[int]]
 ) -> None:
-    evaluator = training_step(device)
-    scratch = evaluator.new_scratch()
-    for state in states_of(device, picks):
-        assert evaluator.cost(state, scratch) == from_scratch(evaluator, state)
+    evaluator = PRICED[name]()
+    known, scratch = every_action(evaluator), evaluator.new_scratch()
+    for state in picks:
+        actions = tuple(known[pick % len(known)] for pick in state)
+        assert evaluator.cost(actions, scratch) == from_scratch(evaluator, actions)
 
 
 @given(picks=MANY_PICKS)
@@ -67,10 +106,15 @@ def test_a_scratch_holds_what_one_priced_from_scratch_holds(picks: list[list[int
     for state in states:
         evaluator.cost(state, used)
     evaluator.cost(states[-1], fresh)
-    for name in ("mask", "shards", "local", "reduced", "delta", "root_seconds", "part_seconds"):
-        assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
-    for name in ("edge_seconds", "live_held", "copy_held", "sum_held"):
-        assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
+    for name in ("units", "tensors", "schedule", "fusions", "partial_sums", "reshards"):
+        part, same = getattr(used, name), getattr(fresh, name)
+        assert_equal_columns(part, same, but=frozenset({"stale"}))
+    for part, same in (
+        (used.live_ranges.held, fresh.live_ranges.held),
+        (used.copies.held, fresh.copies.held),
+        (used.sums.held, fresh.sums.held),
+    ):
+        assert np.array_equal(part, same)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -93,9 +137,9 @@ def test_states_of_another_program_are_refused() -> None:
 def test_the_same_layout_again_prices_nothing() -> None:
     evaluator, scratch = training_step(TPU), training_step(TPU).new_scratch()
     evaluator.cost(actions(TPU)[:3], scratch)
-    assert scratch.stale.all()
+    assert scratch.changes.stale.all()
     evaluator.cost(actions(TPU)[:3], scratch)
-    assert not scratch.stale.any()
+    assert not scratch.changes.stale.any()
 
 
 def test_a_journal_tells_of_all_rows_each_time() -> None:
@@ -103,7 +147,7 @@ def test_a_journal_tells_of_all_rows_each_time() -> None:
     evaluator.cost(actions(TPU)[:3])
     first, second = (evaluator.journal(actions(TPU)[:3])[1] for _ in range(2))
     assert np.array_equal(first, second)
-    assert len(first) > len(evaluator.tables.root_weight)
+    assert len(first) > len(evaluator.tables.fusions.weight)
 
 
 def two_products() -> Evaluator:
@@ -120,72 +164,83 @@ def test_only_rows_of_changed_units_are_priced_again() -> None:
     analysis, tables = evaluator.analysis, evaluator.folded
     evaluator.cost((), scratch)
     evaluator.cost((Action(group=argument_group(analysis, 2, 0), axis=0),), scratch)
-    first = tables.term_first
-    stale = [scratch.stale[first[k] : first[k + 1]] for k in range(len(first) - 1)]
-    assert 0 < stale[ROOTS].sum() < len(stale[ROOTS])
-    assert 0 < stale[LIVES].sum() < len(stale[LIVES])
+    fusions, ranges = scratch.fusions.stale, scratch.live_ranges.stale
+    assert 0 < fusions.sum() < len(fusions)
+    assert 0 < ranges.sum() < len(ranges)
     names = [dims for _, dims in evaluator.layouts.tensors]
-    for row in np.flatnonzero(stale[ROOTS]):
-        a, b = tables.root_tensor_start[row], tables.root_tensor_start[row + 1]
-        shapes = [tuple(size for size, _ in names[k]) for k in tables.root_tensor[a:b]]
+    for row in np.flatnonzero(fusions):
+        a, b = tables.fusions.tensor_start[row], tables.fusions.tensor_start[row + 1]
+        shapes = [tuple(size for size, _ in names[k]) for k in tables.fusions.tensor[a:b]]
         assert (4, 4) in shapes
 
 
-def columns_of_nothing() -> dict[str, np.ndarray]:
-    """The columns of tables without rows, over three units of one item and a tensor each."""
-    layouts = {"unit_start", "tensor_itemsize", "tensor_start", "dim_item"}
-    columns = {name for name in Tables._fields if name not in layouts}
-    return {
-        "unit_start": np.arange(4),
-        "tensor_itemsize": np.ones(3),
-        "tensor_start": np.arange(4),
-        "dim_item": np.arange(3),
-        **{name: np.zeros(int(name.endswith("_start")), dtype=np.int64) for name in columns},
-    }
+def owners_of_three() -> OwningUnits:
+    """Three units of one item and a tensor each."""
+    return OwningUnits(item=np.arange(3), tensor=np.arange(3))
 
 
-def terms_of(columns: dict[str, np.ndarray], unit: int) -> list[tuple[int, int]]:
-    """(table, row) of what depends on a unit."""
-    found = dependency_columns(columns)
-    a, b = found["unit_term_start"][unit : unit + 2]
-    first = found["term_first"]
-    tables = np.searchsorted(first, found["unit_term"][a:b], side="right") - 1
-    rows = found["unit_term"][a:b] - first[tables]
-    return list(zip(tables.tolist(), rows.tolist(), strict=True))
+def rows_of_unit(pairs: Pairs, unit: int) -> list[int]:
+    return sorted(set(pairs[pairs[:, 1] == unit, 0].tolist()))
+
+
+def some(*numbers: int) -> Ints:
+    return np.array(numbers, dtype=np.int64)
 
 
 def test_a_program_without_rows_has_no_dependencies() -> None:
-    found = dependency_columns(columns_of_nothing())
-    assert found["term_first"].tolist() == [0] * 8
-    assert found["unit_term"].tolist() == []
-    assert found["unit_tensor"].tolist() == [0, 1, 2]
-    assert found["unit_tensor_start"].tolist() == [0, 1, 2, 3]
+    units = unit_of_items(3)
+    found = dependents(units, owners_of_three(), [(0, np.zeros((0, 2), dtype=np.int64))])
+    assert found.row_start.tolist() == [0] * 4
+    assert found.row.tolist() == []
+    assert found.tensor.tolist() == [0, 1, 2]
+    assert found.tensor_start.tolist() == [0, 1, 2, 3]
 
 
-def test_an_edge_depends_on_both_of_its_ends() -> None:
-    ends = {"edge_weight": np.ones(1), "edge_from": np.array([0]), "edge_to": np.array([2])}
-    columns = columns_of_nothing() | ends | {"edge_to_start": np.array([0, 1])}
-    assert [terms_of(columns, unit) for unit in range(3)] == [[(EDGES, 0)], [], [(EDGES, 0)]]
+def unit_of_items(count: int) -> Units:
+    """As many units of one item each."""
+    start, none = np.arange(count + 1), np.zeros(count, dtype=np.int64)
+    return Units(start, *[none] * 9)
+
+
+def test_rows_of_all_terms_have_one_numbering() -> None:
+    pairs = [(2, np.array([[1, 0]])), (3, np.array([[0, 0], [2, 1], [2, -1]]))]
+    found = dependents(unit_of_items(3), owners_of_three(), pairs)
+    assert found.row.tolist() == [1, 2, 4]
+    assert found.row_start.tolist() == [0, 2, 3, 3]
+
+
+def test_resharding_depends_on_both_of_its_ends() -> None:
+    rows = Reshards(
+        weight=np.ones(1),
+        source=some(0),
+        given=some(0),
+        target_start=some(0, 1),
+        target=some(2),
+        target_trips=np.ones(1),
+        target_narrow=some(0),
+    )
+    pairs = reshard_dependencies(rows, owners_of_three())
+    assert [rows_of_unit(pairs, unit) for unit in range(3)] == [[0], [], [0]]
 
 
 def test_sums_that_are_added_to_others_depend_on_those() -> None:
     """The second row looks at the first one's axes; its own are of unit 2."""
-    rows = {
-        "part_weight": np.ones(2),
-        "part_item_start": np.array([0, 1, 2]),
-        "part_item": np.array([0, 2]),
-        "part_result_start": np.array([0, 1, 2]),
-        "part_computed": np.array([1, 2]),
-        "part_defined": np.array([1, 2]),
-        "part_before": np.array([-1, 0]),
-    }
-    columns = columns_of_nothing() | rows
-    assert terms_of(columns, 0) == [(PARTIALS, 0), (PARTIALS, 1)]
-    assert terms_of(columns, 1) == [(PARTIALS, 0), (PARTIALS, 1)]
-    assert terms_of(columns, 2) == [(PARTIALS, 1)]
+    sums = training_step(TPU).tables.partial_sums._replace(
+        weight=np.ones(2),
+        item_start=some(0, 1, 2),
+        item=some(0, 2),
+        result_start=some(0, 1, 2),
+        computed=some(1, 2),
+        defined=some(1, 2),
+        added_to=some(-1, 0),
+        cut=some(-1, -1),
+    )
+    pairs = partial_sum_dependencies(sums, owners_of_three())
+    assert [rows_of_unit(pairs, unit) for unit in range(3)] == [[0, 1], [0, 1], [1]]
 
 
 def test_a_tensor_without_items_depends_on_no_unit() -> None:
-    scalar = {"tensor_start": np.array([0, 1, 2, 2]), "dim_item": np.array([0, -1])}
-    found = dependency_columns(columns_of_nothing() | scalar)
-    assert found["unit_tensor"].tolist() == [0]
+    tensors = training_step(TPU).tables.tensors._replace(
+        itemsize=np.ones(3), start=some(0, 1, 2, 2), dim_item=some(0, -1)
+    )
+    assert owning_units(unit_of_items(3), tensors).tensor.tolist() == [0, -1, -1]

@@ -1,0 +1,511 @@
+"""Fusions: what is launched, the products inside, and all that these move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.passes.convolution_tiling import NO_WINDOW, Window, convolution_sides, windows
+from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE, passed_over
+from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.fusion_chains import compute_inside
+from toast.costmodel.passes.fusion_kernel import read_inside
+from toast.costmodel.passes.layout_assignment import copied_values
+from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
+from toast.costmodel.program.buffers import loop_copies
+from toast.costmodel.program.contractions import Sides
+from toast.costmodel.program.dataflow import Bools, named
+from toast.costmodel.program.distinct import distinct, distinct_rows
+from toast.costmodel.program.launches import Kernel, Kernels
+from toast.costmodel.program.op_traits import Role, role
+from toast.costmodel.program.sharding_units import Layouts
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
+from toast.costmodel.terms.journal import Entry
+from toast.costmodel.terms.reshards import Edges, Widths, reduced
+from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, WeightedRows, of_role
+from toast.costmodel.terms.sources import Runs, Sources
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.bounds import Bounds, Sum
+    from toast.costmodel.terms.listing import Listing
+
+Operand = tuple[int, int, float, float, bool]
+
+
+class Dot(NamedTuple):
+    """A contraction: its unit, the tensor made, seconds of the whole, (side, size) of each factor.
+
+    `window` is a convolution's, on a TPU. `operands` are (tensor stored, tensor read, bytes in
+    memory relative to the operand's own of what it is computed of, and of the operand where it is
+    brought there from another layout, if arithmetic makes it inside).
+    """
+
+    unit: int
+    made: int
+    seconds: float
+    sides: Sides
+    operands: tuple[Operand, ...]
+    window: Window
+
+
+Moved = tuple[int, int]
+"""A tensor that is read or written, and the one that it is a part of in memory, or itself."""
+
+
+class FusionRow(NamedTuple):
+    """What a kernel writes, what it reads, and its contractions.
+
+    `epilogue` are, of the reductions behind a contraction, the tensors that each may read; `copied`
+    tensors that are copied to another memory layout or buffer, or back; `spread` (item, buffer) of
+    each dimension along which a part of a buffer is updated in place.
+    """
+
+    written: tuple[Moved, ...] = ()
+    read: tuple[Moved, ...] = ()
+    dots: tuple[Dot, ...] = ()
+    epilogue: tuple[tuple[int, ...], ...] = ()
+    copied: tuple[int, ...] = ()
+    spread: tuple[tuple[int, int], ...] = ()
+
+
+class Fusions(NamedTuple):
+    """The rows as columns; `X_start` has one entry more than there are X.
+
+    By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
+    `whole` in memory; `copied` tensors; the (item, tensor) of each dimension that is `spread`; its
+    contractions, from `dot_start` on; its epilogue, reductions of what a product makes, and of each
+    the tensors that it may read, one of which it does.
+    By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
+    device, its `window` (a TPU's convolutions), the sides of its factors from `side_start` on and
+    their sizes; of its operands [contractions, 2] the tensors stored and read, the widths of
+    elements as they are stored and as they are brought from another layout, and whether arithmetic
+    inside the fusion makes them.
+    """
+
+    weight: Floats
+    writes: Ints
+    tensor_start: Ints
+    tensor: Ints
+    whole: Ints
+    dot_start: Ints
+    dot_unit: Ints
+    dot_sums: Ints
+    dot_seconds: Floats
+    dot_operand: Ints
+    dot_width: Floats
+    dot_computed: Ints
+    dot_window: Ints
+    side_start: Ints
+    side_of: Ints
+    side_size: Ints
+    epilogue_start: Ints
+    epilogue_tensor_start: Ints
+    epilogue_tensor: Ints
+    copied_start: Ints
+    copied: Ints
+    spread_start: Ints
+    spread_item: Ints
+    spread_tensor: Ints
+
+
+class FusionScratch(NamedTuple):
+    """`stale` rows are to be priced again; `seconds` of each."""
+
+    stale: Bools
+    seconds: Floats
+
+
+def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
+    """All that is launched; the sources are the numbers of fusions.
+
+    The row of one is made of those that do the same to the same tensors, as those of layers do.
+    """
+    program, layouts, fusion = listing.program, listing.layouts, listing.fusion
+    kernels = fusion.kernels
+    kept = np.flatnonzero(~_again(program, kernels, listing.first_op))
+    working = fusion.flow.role[kernels.first_op] != Role.NOTHING
+    maker = _RowMaker(
+        program,
+        layouts,
+        fusion,
+        listing.seconds,
+        listing.wanted,
+        listing.widths,
+        copied_values(program, fusion, listing.turns),
+    )
+    leaving, known = loop_copies(program), dict[FusionRow, int]()
+    apart = np.isin(kernels.first_op, list(leaving)) & ~working
+    told = (*maker.told(), np.where(apart, np.arange(len(apart)), working - 2))
+    number, first = distinct_rows(*(column[kept] for column in told))
+    made: list[list[int]] = []
+    for n in kept[first].tolist():
+        if working[n]:
+            rows = [maker.row(n)]
+        else:
+            copied = _tensors(layouts, leaving.get(int(kernels.first_op[n]), ()))
+            rows = [FusionRow(copied=(tensor,)) for tensor in copied]
+        made.append([known.setdefault(row, len(known)) for row in rows])
+    counts = ints([len(rows) for rows in made])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    row = flat(made)[spans(starts[number], counts[number])]
+    source = np.repeat(kept, counts[number])
+    weights = program.op_trips[kernels.first_op][source]
+    return WeightedRows.of(list(known), row, weights, source)
+
+
+def _again(program: Program, kernels: Kernels, equal: Ints) -> Bools:
+    """Kernels that write nothing but what others have written before."""
+    launched = np.zeros(program.ops, dtype=np.bool_)
+    launched[kernels.ops] = True
+    ops = kernels.ops
+    return reduced(np.logical_and, (equal[ops] != ops) & launched[equal[ops]], kernels.op_start)
+
+
+def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(int(layouts.value_tensor[value]) for value in values))
+
+
+@dataclass(frozen=True)
+class _RowMaker:
+    """Makes the rows of kernels, and tells before that which are sure to be equal."""
+
+    program: Program
+    layouts: Layouts
+    fusion: Fusion
+    seconds: dict[int, float]
+    wanted: Edges
+    widths: Widths
+    turned: dict[int, list[int]]
+
+    @cached_property
+    def _narrow(self) -> Bools:
+        """For each use if what it wants travels in 16 bits."""
+        found = np.zeros(len(self.program.use_value), dtype=np.bool_)
+        found[self.wanted.uses] = np.repeat(self.widths.narrow, np.diff(self.wanted.use_start))
+        return found
+
+    @cached_property
+    def _read(self) -> Floats:
+        return _bytes_read(self.program, self.fusion)
+
+    @cached_property
+    def _computed(self) -> Bools:
+        """For each value if arithmetic inside what reads it makes it."""
+        flow, found = self.fusion.flow, np.zeros(self.program.values, dtype=np.bool_)
+        passing = flow.layout | named(self.program, CUTTING)
+        compute_inside(flow, self.fusion.written, passing, found)
+        return found
+
+    @cached_property
+    def _convolved(self) -> dict[int, Sides]:
+        return convolution_sides(self.program, self.fusion.profile.convolution_tiling)
+
+    @cached_property
+    def _windows(self) -> dict[int, Window]:
+        return windows(self.program, self.fusion.profile.convolution_tiling)
+
+    def told(self) -> list[Ints]:
+        """Of each kernel numbers that together are equal only where its row is."""
+        kernels = self.fusion.kernels
+        copied = np.full(len(kernels), -1)
+        known: dict[tuple[int, ...], int] = {}
+        for number, values in self.turned.items():
+            tensors = _tensors(self.layouts, values)
+            copied[number] = known.setdefault(tensors, len(known))
+        return [
+            distinct(kernels.op_start, self._op_number[kernels.ops])[0],
+            distinct(kernels.read_start, self._of_uses()[kernels.reads])[0],
+            distinct(kernels.dot_start, self._of_operands()[kernels.dots])[0],
+            copied,
+        ]
+
+    @cached_property
+    def _op_number(self) -> Ints:
+        """A number for each op by what it does to what tensors, and which results are written."""
+        program, layouts = self.program, self.layouts
+        of_use, _ = distinct_rows(
+            layouts.use_tensor, program.constant[program.use_value], self._of_targets()
+        )
+        of_value, _ = distinct_rows(
+            layouts.value_tensor, layouts.result_tensor, self.fusion.written
+        )
+        number, _ = distinct_rows(
+            program.op_signature,
+            layouts.op_unit,
+            distinct(program.op_uses, of_use)[0],
+            distinct(program.op_values, of_value)[0],
+        )
+        return number
+
+    def _of_targets(self) -> Ints:
+        """A number for each use by all tensors that its value is wanted as."""
+        wanted, found = self.wanted, np.full(self.program.values, -1)
+        order = np.lexsort((wanted.tensor, wanted.row))
+        found[wanted.valued], _ = distinct(wanted.start, wanted.tensor[order])
+        return found[self.program.use_value]
+
+    def _of_uses(self) -> Ints:
+        """A number for each use by what its op reads through it."""
+        program = self.program
+        place = np.arange(len(program.use_value)) - program.op_uses[program.use_op]
+        number, _ = distinct_rows(self._op_number[program.use_op], place)
+        return number
+
+    def _of_operands(self) -> Ints:
+        """A number for each contraction by how its operands come."""
+        program, value = self.program, self.program.use_value
+        of_use, _ = distinct_rows(
+            self.layouts.value_tensor[value],
+            self._read[value].view(np.int64),
+            self._narrow,
+            self._computed[value],
+        )
+        number, _ = distinct_rows(self._op_number, distinct(program.op_uses, of_use)[0])
+        return number
+
+    def row(self, number: int) -> FusionRow:
+        """The row of a kernel."""
+        program, layouts, fusion = self.program, self.layouts, self.fusion
+        kernel = fusion.kernels[number]
+        dots = tuple(
+            Dot(
+                unit=int(layouts.op_unit[op]),
+                made=int(layouts.result_tensor[program.values_of(op)[0]]),
+                seconds=self.seconds[op],
+                sides=fusion.sides.get(op, ()) or self._convolved.get(op, ()),
+                operands=self._operands(op),
+                window=self._windows.get(op, NO_WINDOW),
+            )
+            for op in kernel.contractions
+        )
+        return FusionRow(
+            written=tuple(sorted(_written(program, layouts, fusion, kernel))),
+            read=tuple(sorted(_read(program, layouts, kernel))),
+            dots=dots,
+            epilogue=_epilogue(program, layouts, self.wanted, kernel) if dots else (),
+            copied=_tensors(layouts, self.turned.get(number, ())),
+            spread=passed_over(program, layouts, kernel.ops, fusion.profile.dynamic_update_slice),
+        )
+
+    def _operands(self, op: int) -> tuple[Operand, ...]:
+        """What a contraction reads, and in what width things travel."""
+        program, layouts, found = self.program, self.layouts, []
+        for use in program.uses_of(op):
+            value, tensor = program.sources[use], int(layouts.use_tensor[use])
+            width = float(self._read[value])
+            moved = 0.5 if self._narrow[use] else width
+            stored = int(layouts.value_tensor[value])
+            found.append((stored, tensor, width, moved, bool(self._computed[value])))
+        return tuple(found)
+
+
+def _bytes_read(program: Program, fusion: Fusion) -> Floats:
+    """Over the own bytes of each operand, what a product reads for it: all it is computed of."""
+    products = of_role(program, Role.CONTRACTION)
+    operands = np.unique(program.use_value[products[program.use_op]])
+    spent, sizes = np.zeros(len(operands)), np.maximum(fusion.bytes, 1.0)
+    read_inside(
+        operands,
+        program.op_uses,
+        program.use_value,
+        program.value_op,
+        fusion.written | products[program.value_op],
+        program.constant,
+        fusion.flow.elements,
+        sizes * np.where(fusion.narrow, 0.5, 1.0),
+        np.full(program.values, -1),
+        np.zeros(1 + int(np.diff(program.op_uses)[program.value_op].sum()), dtype=np.int64),
+        spent,
+    )
+    found = np.zeros(program.values)
+    found[operands] = spent / sizes[operands]
+    return found
+
+
+def _epilogue(
+    program: Program, layouts: Layouts, wanted: Edges, kernel: Kernel
+) -> tuple[tuple[int, ...], ...]:
+    """For each reduction of a kernel the tensors of its operand, as others want it as well."""
+    uses = [program.op_uses[op] for op in kernel.ops if role(program.kind(op)) is Role.REDUCE]
+    return tuple(
+        (int(layouts.use_tensor[use]), *sorted(wanted.get(int(program.use_value[use]), ())))
+        for use in uses
+    )
+
+
+def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[Moved]:
+    """Tensors that a kernel reads; of what is only sliced, the slice that comes out."""
+    read = []
+    for use in kernel.reads:
+        op = program.user(use)
+        kind, tensor = program.kind(op), int(layouts.use_tensor[use])
+        sliced = kind in SLICING or kind in UPDATING
+        if not (sliced and use == program.op_uses[op]):
+            read.append((tensor, tensor))
+        elif kind in SLICING:
+            part = int(layouts.result_tensor[program.values_of(op)[0]])
+            read.append((part, tensor if kind in CUTTING else part))
+    return read
+
+
+def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel) -> list[Moved]:
+    """Tensors that a kernel writes; of what is updated in place, the update."""
+    found = []
+    for op in kernel.ops:
+        kind, first = program.kind(op), int(program.op_uses[op])
+        if kind in UPDATING:
+            part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
+            found.append((part, whole if kind == UPDATE_SLICE else part))
+        else:
+            values = [value for value in program.values_of(op) if fusion.written[value]]
+            tensors = (int(layouts.value_tensor[value]) for value in values)
+            found += [(tensor, tensor) for tensor in tensors]
+    return found
+
+
+def fusion_columns(rows: WeightedRows[FusionRow], _listing: Listing) -> Fusions:
+    """The rows as columns."""
+    dots = [row.dots for row in rows]
+    factors = [dot.sides for row in dots for dot in row]
+    moved, epilogue = [row.written + row.read for row in rows], [row.epilogue for row in rows]
+    spread = [row.spread for row in rows]
+    return Fusions(
+        weight=floats(list(rows.values())),
+        writes=ints([len(row.written) for row in rows]),
+        tensor_start=starts(moved),
+        tensor=flat([[tensor for tensor, _ in row] for row in moved]),
+        whole=flat([[whole for _, whole in row] for row in moved]),
+        dot_start=starts(dots),
+        dot_sums=ints([dot.made for row in dots for dot in row]),
+        dot_unit=ints([dot.unit for row in dots for dot in row]),
+        dot_seconds=floats([dot.seconds for row in dots for dot in row]),
+        dot_operand=_pairs([dot.operands for row in dots for dot in row]),
+        dot_computed=_computed([dot.operands for row in dots for dot in row]),
+        dot_window=ints([n for row in dots for dot in row for n in dot.window]).reshape(
+            -1, len(NO_WINDOW)
+        ),
+        dot_width=_widths([dot.operands for row in dots for dot in row]),
+        epilogue_start=starts(epilogue),
+        epilogue_tensor_start=starts([tensors for row in epilogue for tensors in row]),
+        epilogue_tensor=flat([tensors for row in epilogue for tensors in row]),
+        copied_start=starts([row.copied for row in rows]),
+        copied=flat([row.copied for row in rows]),
+        spread_start=starts(spread),
+        spread_item=flat([[item for item, _ in row] for row in spread]),
+        spread_tensor=flat([[tensor for _, tensor in row] for row in spread]),
+        side_start=starts(factors),
+        side_of=ints([side for sides in factors for side, _ in sides]),
+        side_size=ints([size for sides in factors for _, size in sides]),
+    )
+
+
+Operands = Sequence[tuple[Operand, ...]]
+
+
+def _pairs(dots: Operands) -> Ints:
+    """[contractions, operands, (stored, read)] tensors of the first two operands."""
+    found = [[[stored, read] for stored, read, *_ in operands[:2]] for operands in dots]
+    return np.asarray(found, dtype=np.int64).reshape(-1, 2, 2)
+
+
+def _computed(dots: Operands) -> Ints:
+    """[contractions, operands] if arithmetic inside the kernel makes an operand."""
+    found = [[computed for *_, computed in operands[:2]] for operands in dots]
+    return np.asarray(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _widths(dots: Operands) -> Floats:
+    """[contractions, operands, (as stored, brought from another layout)] widths of elements."""
+    found = [[[width, moved] for _, _, width, moved, _ in operands[:2]] for operands in dots]
+    return np.asarray(found, dtype=np.float64).reshape(-1, 2, 2)
+
+
+def fusion_scratch(fusions: Fusions, stale: Bools) -> FusionScratch:
+    """Working arrays for these rows."""
+    return FusionScratch(stale=stale, seconds=np.zeros(len(fusions.weight)))
+
+
+def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
+    """A fusion depends on what it reads, writes and multiplies."""
+    moved, dots = rows_of(fusions.tensor_start), rows_of(fusions.dot_start)
+    epilogue = rows_of(fusions.epilogue_start)[rows_of(fusions.epilogue_tensor_start)]
+    return paired(
+        (moved, owners.tensor[fusions.tensor]),
+        (moved, owners.tensor[fusions.whole]),
+        (epilogue, owners.tensor[fusions.epilogue_tensor]),
+        (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
+        (rows_of(fusions.spread_start), owners.tensor[fusions.spread_tensor]),
+        (dots, fusions.dot_unit),
+        (dots, owners.tensor[fusions.dot_sums]),
+        (np.repeat(dots, 4), owners.tensor[fusions.dot_operand.ravel()]),
+    )
+
+
+def _fused(sources: Sources, row: int, _place: int) -> Runs:
+    """The ops of each fusion of a row, contractions first."""
+    rows = sources.once("fusions", lambda: sources.listing.of(FUSIONS).grouped())
+    fusions, (numbers, runs) = sources.listing.fusion.kernels, rows[row]
+
+    def ops(number: int) -> tuple[int, ...]:
+        fusion = fusions[int(numbers[number])]
+        return *fusion.contractions, *fusion.ops
+
+    return Runs(first=fusions.heads[numbers], runs=runs, ops=ops)
+
+
+def _bound(bounds: Bounds) -> None:
+    """The roofline of each fusion, without what is read again or runs behind a product."""
+    fusions, overhead = bounds.tables.fusions, bounds.tables.chip.overhead
+    for row in range(len(fusions.weight)):
+        weight = float(fusions.weight[row])
+        bounds.add_constant(weight * overhead)
+        bounds.add_roofline(_roofline(bounds, row), weight)
+
+
+def _roofline(bounds: Bounds, row: int) -> list[Sum]:
+    """Of a fusion the seconds of bytes, of arithmetic and of the elements of each tensor."""
+    fusions, tensors, chip = bounds.tables.fusions, bounds.tables.tensors, bounds.tables.chip
+    moved = slice(int(fusions.tensor_start[row]), int(fusions.tensor_start[row + 1]))
+    dots = range(int(fusions.dot_start[row]), int(fusions.dot_start[row + 1]))
+    tensor, whole = fusions.tensor[moved].tolist(), fusions.whole[moved].tolist()
+    handled = tensor[: int(fusions.writes[row])] if dots else tensor
+    feeding, rate = (chip.feeding, chip.epilogue_rate) if dots else (1.0, 1.0)
+    unit = bounds.unit_of_tensor
+    read = [
+        (unit(x), bounds.local(x) * _streamed(bounds, x, part) * feeding)
+        for x, part in zip(tensor, whole, strict=True)
+    ]
+    arithmetic = [
+        (number, fusions.dot_seconds[dot] / bounds.shards(number).prod(axis=1))
+        for dot in dots
+        for number in [int(fusions.dot_unit[dot])]
+    ]
+    each = {x: rate / max(tensors.itemsize[x], 1) / chip.element_rate for x in handled}
+    return [read, arithmetic, *([(unit(x), bounds.local(x) * each[x])] for x in handled)]
+
+
+def _streamed(bounds: Bounds, tensor: int, whole: int) -> Floats:
+    """Seconds a byte of a part of `whole` under each strategy of its own unit."""
+    parts = np.array([bounds.streamed(size) for size in bounds.local(whole)])
+    apart = bounds.unit_of_tensor(tensor) != bounds.unit_of_tensor(whole)
+    return (parts.min() if apart else parts) / bounds.tables.chip.bandwidth
+
+
+FUSIONS = Term(
+    name="fusions",
+    kernel="compute.price_fusions",
+    list_rows=fusion_rows,
+    columns=fusion_columns,
+    rows=lambda fusions: len(fusions.weight),
+    dependencies=fusion_dependencies,
+    scratch=fusion_scratch,
+    entries=lambda fusions: len(fusions.weight),
+    fused={Entry.ROOT: _fused},
+    bound=_bound,
+)

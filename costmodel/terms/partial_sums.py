@@ -1,0 +1,434 @@
+"""Partial sums, and results laid out otherwise than they are computed, as weighted rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from toast.analysis.program import FactorKind, Floats, Ints, Program
+from toast.costmodel.passes.all_reduce_combiner import sent_together
+from toast.costmodel.passes.all_reduce_reassociate import SCATTER, added_up
+from toast.costmodel.passes.fusion import Fusion, batch_dims
+from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, Behind, summed_behind
+from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
+from toast.costmodel.program.dataflow import Bools, named
+from toast.costmodel.program.distinct import distinct, distinct_rows
+from toast.costmodel.program.op_traits import Role, role
+from toast.costmodel.program.sharding_units import Layouts
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of, through
+from toast.costmodel.terms.journal import Entry
+from toast.costmodel.terms.rows import CUTTING
+from toast.costmodel.terms.sources import Runs, Sent, Sources
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.bounds import Bounds
+    from toast.costmodel.terms.listing import Listing
+
+OTHER, PRODUCT, LOOKUP, SEGMENTS = range(4)
+"""What makes partial sums: a product, a gather whose indexed dimension is sharded, a scatter,
+others."""
+
+
+class PartialRow(NamedTuple):
+    """Results that are summed over devices, or laid out otherwise than they are computed.
+
+    `results` are (computed, defined) tensors, `before` is the row that is summed before, or -1,
+    `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
+    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `together` the loop
+    in whose runs it is sent with others, or -1.
+    """
+
+    items: tuple[int, ...]
+    results: tuple[tuple[int, int], ...]
+    maker: int
+    before: int
+    batch: int
+    behind: Behind
+    cut: int
+    together: int
+
+
+class PartialSums(NamedTuple):
+    """The rows as columns; `X_start` has one entry more than there are X.
+
+    By row: `weight`, the items that it sums over, from `item_start` on, and its results, from
+    `result_start` on, each a tensor as `computed` and as `defined`; whether it is a `product`, a
+    `lookup` or a scatter (`segments`); the tensor that slices of the sum are `cut` of, or -1; the
+    row that it is `added_to` before it is summed, or -1; `passes` over what is made of the sums;
+    dimensions of a `batch`; how often the loop runs behind which it may be summed (`loop_trips`),
+    and how much wider its elements are there (`loop_width`); the loop in whose runs it is
+    `combined_in` one collective with others, or -1.
+    `combined` are the results of which that is so, with their `combined_loop`; `loop_runs` by loop.
+    """
+
+    weight: Floats
+    item_start: Ints
+    item: Ints
+    result_start: Ints
+    computed: Ints
+    defined: Ints
+    product: Ints
+    lookup: Ints
+    segments: Ints
+    cut: Ints
+    added_to: Ints
+    passes: Floats
+    batch: Ints
+    loop_trips: Floats
+    loop_width: Floats
+    combined_in: Ints
+    combined: Ints
+    combined_loop: Ints
+    loop_runs: Floats
+
+
+class PartialSumScratch(NamedTuple):
+    """By row: if it is `stale`, the axes over which it has partial sums (`reduced`).
+
+    And whether they are summed `behind_loop`; `seconds` of its collectives, and of what a product
+    would have computed of its sums (`unfused_seconds`).
+    """
+
+    stale: Bools
+    reduced: Ints
+    behind_loop: Bools
+    seconds: Floats
+    unfused_seconds: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partials:
+    """Ops with partial sums, in order, and the number of the row of each; `rows` with weights.
+
+    `trips` is how often each is summed: not at all what the one before it that is equal summed.
+    `runs` is how often each loop runs; see `together`.
+    """
+
+    rows: Counter[PartialRow]
+    ops: Ints
+    row: Ints
+    trips: Floats
+    runs: Floats
+
+    @cached_property
+    def of_op(self) -> dict[int, int]:
+        """The row of each op that has one."""
+        return dict(zip(self.ops.tolist(), self.row.tolist(), strict=True))
+
+
+def partial_sum_rows(listing: Listing) -> Partials:
+    """Ops with reduction factors, as rows by number of appearance.
+
+    Ops without one whose results are laid out differently from how they are computed are rows with
+    no items. Partial sums that are added up and used nowhere else are summed over devices once:
+    all but the first of them name its row.
+    """
+    program, layouts, fusion = listing.program, listing.layouts, listing.fusion
+    factors = np.flatnonzero(program.factor_kind == FactorKind.REDUCTION)
+    summing = np.searchsorted(program.op_factors, factors, side="right") - 1
+    ops = _concerned(program, layouts, summing)
+    loops, loop = _behind(program, fusion)
+    together, runs = sent_together(program, fusion.profile.all_reduce_combiner)
+    columns = _Columns(
+        *_items(program, layouts, factors, summing, ops),
+        *_results(program, layouts, ops),
+        maker=_makers(program)[ops],
+        batch=_batches(program, fusion)[ops],
+        behind=loop[ops],
+        cut=_cut(program, layouts, fusion)[ops],
+        together=together[ops],
+    )
+    alike = columns.alike()
+    sums = added_up(program, fusion.flow, fusion.profile.all_reduce_reassociate)
+    leader = _places(program, ops)[sums[ops]]
+    number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
+    before = np.where(leader >= 0, number[leader], -1)
+    rows = [columns.row(n, int(before[n]), loops) for n in first.tolist()]
+    trips = np.where(_again(program, ops, number, listing.first_op), 0.0, program.op_trips[ops])
+    weights = np.bincount(number, weights=trips, minlength=len(rows))
+    counted = Counter(dict(zip(rows, weights.tolist(), strict=True)))
+    return Partials(rows=counted, ops=ops, row=number, trips=trips, runs=runs)
+
+
+class _Columns(NamedTuple):
+    """What rows are told apart by, op by op; `behind` by number."""
+
+    items: Ints
+    item_start: Ints
+    results: Ints
+    value_start: Ints
+    maker: Ints
+    batch: Ints
+    behind: Ints
+    cut: Ints
+    together: Ints
+
+    def alike(self) -> Ints:
+        """Equal numbers for ops that differ in none of these."""
+        return distinct_rows(
+            distinct(self.item_start, self.items)[0],
+            distinct(self.value_start * 2, self.results.ravel())[0],
+            *(self.maker, self.batch, self.behind, self.cut, self.together),
+        )[0]
+
+    def row(self, n: int, before: int, loops: Sequence[Behind]) -> PartialRow:
+        """The row of the op at one place."""
+        items = self.items[self.item_start[n] : self.item_start[n + 1]]
+        results = self.results[self.value_start[n] : self.value_start[n + 1]]
+        return PartialRow(
+            items=tuple(items.tolist()),
+            results=tuple(map(tuple, results.tolist())),
+            maker=int(self.maker[n]),
+            before=before,
+            batch=int(self.batch[n]),
+            behind=loops[self.behind[n]],
+            cut=int(self.cut[n]),
+            together=int(self.together[n]),
+        )
+
+
+def _again(program: Program, ops: Ints, number: Ints, equal: Ints) -> Bools:
+    """Whether each op sums what an equal one of its row has summed before it."""
+    row_of = np.full(program.ops, -1)
+    row_of[ops] = number
+    return np.asarray((equal[ops] != ops) & (row_of[equal[ops]] == number))
+
+
+def _concerned(program: Program, layouts: Layouts, summing: Ints) -> Ints:
+    """The ops with results that sum over devices or lay these out otherwise than they compute."""
+    kept = ~program.constant
+    concerned = np.zeros(program.ops, dtype=np.bool_)
+    concerned[summing] = True
+    concerned[program.value_op[(layouts.result_tensor != layouts.value_tensor) & kept]] = True
+    with_results = np.zeros(program.ops, dtype=np.bool_)
+    with_results[program.value_op[kept]] = True
+    return np.flatnonzero(concerned & with_results)
+
+
+def _cut(program: Program, layouts: Layouts, fusion: Fusion) -> Ints:
+    """For each op the tensor that something cuts a slice of its result as, or -1; of several any.
+
+    On a TPU XLA makes one slice of a slice of a slice. So it cuts what it takes of a sum for a
+    device and what a slice takes of that from the sum, and sums it whole.
+    """
+    found = np.full(program.ops, -1)
+    if not fusion.profile.reduce_scatter_creator.keeps_cut_sums_whole:
+        return found
+    uses = np.flatnonzero(named(program, CUTTING)[program.use_op])
+    uses = uses[uses == program.op_uses[program.use_op[uses]]]
+    found[program.value_op[program.use_value[uses]]] = layouts.use_tensor[uses]
+    return found
+
+
+def _items(
+    program: Program, layouts: Layouts, factors: Ints, summing: Ints, ops: Ints
+) -> tuple[Ints, Ints]:
+    """The items of the factors that `ops` sum over, and their starts; `summing` has these by op."""
+    first_item = ints(layouts.unit_start)[layouts.op_unit] - program.op_factors[:-1]
+    starts = np.searchsorted(summing, np.arange(program.ops + 1))
+    return _some(first_item[summing] + factors, starts, ops)
+
+
+def _results(program: Program, layouts: Layouts, ops: Ints) -> tuple[Ints, Ints]:
+    """[results, (computed, defined)] tensors of `ops`, and their starts."""
+    values = np.flatnonzero(~program.constant)
+    starts = np.searchsorted(program.value_op[values], np.arange(program.ops + 1))
+    values, starts = _some(values, starts, ops)
+    return np.stack([layouts.result_tensor[values], layouts.value_tensor[values]], axis=1), starts
+
+
+def _behind(program: Program, fusion: Fusion) -> tuple[list[Behind], Ints]:
+    """Behind which loops sums are priced, and by op which of these it is."""
+    rules = fusion.profile.while_loop_all_reduce_motion
+    behind, loop = summed_behind(program, rules), np.zeros(program.ops, dtype=np.int64)
+    loops = list(dict.fromkeys((HERE, *behind.values())))
+    loop[list(behind)] = [loops.index(one) for one in behind.values()]
+    return loops, loop
+
+
+def _some(column: Ints, starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Of a column with these starts some rows, and their starts."""
+    counts = starts[rows + 1] - starts[rows]
+    return column[spans(starts[rows], counts)], np.concatenate([[0], np.cumsum(counts)])
+
+
+def _places(program: Program, ops: Ints) -> Ints:
+    """For each op its place among some, or -1; so too for none, -1."""
+    found = np.full(program.ops + 1, -1)
+    found[ops] = np.arange(len(ops))
+    return found
+
+
+def _batches(program: Program, fusion: Fusion) -> Ints:
+    """How many dimensions of each product are of a batch, the first of its result: by op."""
+    found = np.zeros(program.ops, dtype=np.int64)
+    found[list(fusion.sides)] = [max(0, batch_dims(sides)) for sides in fusion.sides.values()]
+    return found
+
+
+def _makers(program: Program) -> Ints:
+    """What makes the sums of each op."""
+    return np.array([_maker(name) for name in program.names], dtype=np.int64)[program.op_name]
+
+
+def _maker(kind: str) -> int:
+    if role(kind) is Role.CONTRACTION:
+        return PRODUCT
+    return {"stablehlo.gather": LOOKUP, SCATTER: SEGMENTS}.get(kind, OTHER)
+
+
+def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
+    """The rows as columns."""
+    passes = passes_over_sums(listing.program, listing.fusion)
+    rows = partials.rows
+    results = [row.results for row in rows]
+    together = ints([row.together for row in rows])
+    loops = np.repeat(together, [len(row) for row in results])
+    return PartialSums(
+        weight=floats(list(rows.values())),
+        item_start=starts([row.items for row in rows]),
+        item=flat([row.items for row in rows]),
+        result_start=starts(results),
+        computed=ints([a for row in results for a, _ in row]),
+        defined=ints([b for row in results for _, b in row]),
+        product=ints([row.maker == PRODUCT for row in rows]),
+        lookup=ints([row.maker == LOOKUP for row in rows]),
+        segments=ints([row.maker == SEGMENTS for row in rows]),
+        cut=ints([row.cut for row in rows]),
+        combined_in=together,
+        loop_runs=partials.runs,
+        combined=np.flatnonzero(loops >= 0),
+        combined_loop=loops[loops >= 0],
+        added_to=ints([row.before for row in rows]),
+        batch=ints([row.batch for row in rows]),
+        loop_trips=floats([row.behind[0] for row in rows]),
+        loop_width=floats([row.behind[1] for row in rows]),
+        passes=_mean_passes(partials, passes),
+    )
+
+
+def passes_over_sums(program: Program, fusion: Fusion) -> Floats:
+    """How often a pass of its own moves what an op makes, once summed over devices: by op.
+
+    What others read, they read anyway, and compute inside themselves what a product makes. A result
+    of the program has no reader: the sums and all that it is made of are read, and it is written.
+    What is no matrix product is read and written.
+    """
+    returned = {int(program.use_value[result.use]) for result in program.results}
+    found = np.full(program.ops, 2.0)
+    found[list(fusion.sides)] = 0.0
+    roots = fusion.roots
+    alone = np.flatnonzero(
+        (np.diff(roots.dot_start) == 1) & (np.diff(program.op_values)[roots.ops] == 1)
+    )
+    dots = roots.dots[roots.dot_start[alone]]
+    inside = dots != roots.ops[alone]
+    alone, dots = alone[inside], dots[inside]
+    made = program.op_values[roots.ops[alone]]
+    for number, dot, value in zip(alone.tolist(), dots.tolist(), made.tolist(), strict=True):
+        found[dot] = 0.0
+        if value in returned:
+            size = max(fusion.bytes[value], 1.0)
+            sources = {program.sources[use] for use in roots[number].reads}
+            operands = {program.sources[use] for use in program.uses_of(dot)}
+            read = sum(max(fusion.bytes[value], 1.0) >= size for value in sources - operands)
+            found[dot] = 2.0 + read
+    return found
+
+
+def _mean_passes(partials: Partials, passes: Floats) -> Floats:
+    """The mean over the ops of each row."""
+    spent = passes[partials.ops] * partials.trips
+    whole = np.array(list(partials.rows.values()))
+    return np.bincount(partials.row, weights=spent, minlength=len(whole)) / whole
+
+
+def partial_sum_scratch(sums: PartialSums, stale: Bools) -> PartialSumScratch:
+    """Working arrays for these rows."""
+    rows = len(sums.weight)
+    return PartialSumScratch(
+        stale=stale,
+        reduced=np.zeros(rows, dtype=np.int64),
+        behind_loop=np.zeros(rows, dtype=np.bool_),
+        seconds=np.zeros(rows),
+        unfused_seconds=np.zeros(rows),
+    )
+
+
+def partial_sum_dependencies(sums: PartialSums, owners: OwningUnits) -> Pairs:
+    """Sums depend on their items and results, and on those that they are added to."""
+    cut, results = sums.cut, rows_of(sums.result_start)
+    own = paired(
+        (np.arange(len(cut)), np.where(cut >= 0, owners.tensor[cut], -1)),
+        (rows_of(sums.item_start), owners.item[sums.item]),
+        (results, owners.tensor[sums.computed]),
+        (results, owners.tensor[sums.defined]),
+    )
+    return np.concatenate([own, through(sums.added_to, own)])
+
+
+def ops_of_rows(sources: Sources) -> list[list[tuple[int, float]]]:
+    """The ops of each row, and how often each is summed."""
+    partials = sources.listing.of(PARTIAL_SUMS)
+    found: list[list[tuple[int, float]]] = [[] for _ in partials.rows]
+    columns = (partials.ops.tolist(), partials.row.tolist(), partials.trips.tolist())
+    for op, row, runs in zip(*columns, strict=True):
+        if runs:
+            found[row].append((op, runs))
+    return found
+
+
+def _fused(sources: Sources, row: int, _place: int) -> Runs:
+    """The ops whose results would have been fused."""
+    rows = sources.once("partial_sums", lambda: ops_of_rows(sources))
+    return Runs.listed([((op,), runs) for op, runs in rows[row]])
+
+
+def _sent(sources: Sources, row: int, place: int) -> list[Sent]:
+    """A result of each op of a row."""
+    rows = sources.once("partial_sums", lambda: ops_of_rows(sources))
+    return [(sources.results(op)[place], (op,), runs) for op, runs in rows[row]]
+
+
+def items_of(sums: PartialSums, row: int) -> Ints:
+    """The items that a row sums over."""
+    return sums.item[int(sums.item_start[row]) : int(sums.item_start[row + 1])]
+
+
+def _bound(bounds: Bounds) -> None:
+    """Sums whose items are of one unit; nothing for those that may be added to others before."""
+    sums = bounds.tables.partial_sums
+    for row in range(len(sums.weight)):
+        for k in range(int(sums.result_start[row]), int(sums.result_start[row + 1])):
+            source, target = int(sums.computed[k]), int(sums.defined[k])
+            reduced = bounds.axes(items_of(sums, row), bounds.unit_of_tensor(source))
+            if reduced is None:
+                continue
+            seconds = bounds.reshard(source, target, reduced, row=row)
+            if sums.added_to[row] >= 0:
+                seconds[reduced > 0] = 0.0
+            unfused = sums.passes[row] * bounds.local(target) / bounds.tables.chip.bandwidth
+            if sums.loop_trips[row] <= 1.0:
+                seconds += (reduced > 0)[:, None] * unfused[None, :]
+            bounds.add_move(source, target, sums.weight[row] * seconds)
+
+
+PARTIAL_SUMS = Term(
+    name="partial_sums",
+    kernel="reshard.price_partial_sums",
+    list_rows=partial_sum_rows,
+    columns=partial_sum_columns,
+    rows=lambda sums: len(sums.weight),
+    dependencies=partial_sum_dependencies,
+    scratch=partial_sum_scratch,
+    entries=lambda sums: 6 * len(sums.computed),
+    fused={Entry.UNFUSED: _fused},
+    sent={Entry.PARTIAL: _sent},
+    bound=_bound,
+)

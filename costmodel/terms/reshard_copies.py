@@ -1,0 +1,164 @@
+"""Memory of what uses want in other layouts: copies, each alive from its first use to its last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.program.arrays import spans
+from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.program.distinct import distinct, distinct_rows
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
+from toast.costmodel.terms.journal import PLACES, Entry
+from toast.costmodel.terms.reshards import reduced
+from toast.costmodel.terms.sources import Sources, Stored
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.listing import Listing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """What uses want, as the targets of `Edges`: over positions, and in what width it travels.
+
+    `source` is the tensor of each value, `start` where its targets begin.
+    """
+
+    source: Ints
+    start: Ints
+    tensor: Ints
+    first: Ints
+    last: Ints
+    width: Ints
+
+
+class CopyColumns(NamedTuple):
+    """Values of one kind have a tensor (`kind_source`) and the same ones wanted of them.
+
+    The wanted ones are `kind_tensor`, from `kind_start` on. Values of one kind whose copies are
+    wanted over the same events are one row, `times` times; from `start` on it has for each copy the
+    tensor, the events from `first` to `last`, the positions from `begin` to `end` and in what width
+    it travels (`narrow`).
+    """
+
+    kind_source: Ints
+    kind_start: Ints
+    kind_tensor: Ints
+    kind: Ints
+    times: Floats
+    start: Ints
+    tensor: Ints
+    first: Ints
+    last: Ints
+    begin: Ints
+    end: Ints
+    narrow: Ints
+
+
+class CopyScratch(NamedTuple):
+    """`stale` kinds are to be priced again, and of each kind the `leader` of every layout.
+
+    That is the first that is the same in this state, -1 where it is that of the value. By copy
+    and place the bytes that are counted (`held`), over the events from `first` to `last`.
+    """
+
+    stale: Bools
+    leader: Ints
+    held: Floats
+    first: Ints
+    last: Ints
+
+
+def reshard_copies(listing: Listing) -> Copies:
+    """What uses want, in which the values they are of are alive besides."""
+    program, layouts, wanted = listing.program, listing.layouts, listing.wanted
+    low, high = listing.positions
+    users = program.use_op[wanted.uses]
+    return Copies(
+        source=layouts.value_tensor[wanted.valued],
+        start=wanted.start,
+        tensor=wanted.tensor,
+        first=reduced(np.minimum, low[users], wanted.use_start),
+        last=reduced(np.maximum, high[users], wanted.use_start),
+        width=listing.widths.of,
+    )
+
+
+def copy_columns(copies: Copies, listing: Listing) -> CopyColumns:
+    """The rows as columns, between events."""
+    schedule = listing.schedule
+    first, last = schedule.event_at(copies.first), schedule.event_at(copies.last)
+    wanted, _ = distinct(copies.start, copies.tensor)
+    kind, distinct_kinds = distinct_rows(copies.source, wanted)
+    counts = np.diff(copies.start)[distinct_kinds]
+    return CopyColumns(
+        kind_source=copies.source[distinct_kinds],
+        kind_start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        kind_tensor=copies.tensor[spans(copies.start[distinct_kinds], counts)],
+        kind=kind,
+        times=np.ones(len(kind)),
+        start=copies.start,
+        tensor=copies.tensor,
+        first=first,
+        last=last,
+        begin=schedule.position[first],
+        end=schedule.position[last + 1],
+        narrow=copies.width,
+    )
+
+
+def copy_scratch(copies: CopyColumns, stale: Bools) -> CopyScratch:
+    """Working arrays for these rows."""
+    rows = len(copies.tensor)
+    return CopyScratch(
+        stale=stale,
+        leader=np.zeros(len(copies.kind_tensor), dtype=np.int64),
+        held=np.zeros((rows, PLACES)),
+        first=np.zeros(rows, dtype=np.int64),
+        last=np.zeros(rows, dtype=np.int64),
+    )
+
+
+def copy_dependencies(copies: CopyColumns, owners: OwningUnits) -> Pairs:
+    """A kind of value depends on its own tensor and on all that is wanted of it."""
+    kind = np.arange(len(copies.kind_source))
+    return paired(
+        (kind, owners.tensor[copies.kind_source]),
+        (rows_of(copies.kind_start), owners.tensor[copies.kind_tensor]),
+    )
+
+
+def _copied(sources: Sources) -> list[tuple[int, tuple[int, ...]]]:
+    """The value of each copy, and the uses that it is for."""
+    wanted = sources.listing.wanted
+    uses = wanted.uses.tolist()
+    bounds = pairwise(wanted.use_start.tolist())
+    return [
+        (value, tuple(uses[first:end]))
+        for value, (first, end) in zip(wanted.value.tolist(), bounds, strict=True)
+    ]
+
+
+def _stored(sources: Sources, row: int) -> Stored:
+    """The value of a copy and the uses that it is for."""
+    value, uses = sources.once("copies", lambda: _copied(sources))[row]
+    return Stored(int(sources.tables.copies.tensor[row]), [value], uses)
+
+
+COPIES = Term(
+    name="copies",
+    kernel="memory.peak_bytes",
+    list_rows=reshard_copies,
+    columns=copy_columns,
+    rows=lambda copies: len(copies.kind_source),
+    dependencies=copy_dependencies,
+    scratch=copy_scratch,
+    entries=lambda copies: len(copies.tensor),
+    stored={Entry.COPY: _stored},
+    begins=lambda copies: copies.first,
+)

@@ -1,0 +1,157 @@
+"""Memory of partial sums, and of what they add up to where nothing else stores that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.passes.buffer_assignment import stored_inside, written_over
+from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
+from toast.costmodel.terms.journal import PLACES, Entry
+from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, items_of
+from toast.costmodel.terms.sources import Sources, Stored
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.bounds import Bounds
+    from toast.costmodel.terms.listing import Listing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """Partial sums by op: the row of it, the tensor as computed, the position `at` which they are.
+
+    What they add up to is read until `to`; `stored` tells whether that is stored in any case.
+    """
+
+    op: Ints
+    row: Ints
+    tensor: Ints
+    at: Ints
+    to: Ints
+    stored: Bools
+
+
+class SumColumns(NamedTuple):
+    """Rows of `times` sums that are alike, of one `row` of partial sums and of one tensor.
+
+    The sums are there over the events [first, last], what they add up to over [first, until] unless
+    it is `stored` anyway; that may be on the chip as `stay` tells.
+    """
+
+    row: Ints
+    tensor: Ints
+    first: Ints
+    last: Ints
+    until: Ints
+    times: Floats
+    stay: Ints
+    stored: Ints
+
+
+class SumScratch(NamedTuple):
+    """`stale` rows are to be priced again.
+
+    By row and place the bytes that are counted of the sums (`held`) and of what they add up to.
+    """
+
+    stale: Bools
+    held: Floats
+    summed_held: Floats
+
+
+def sum_buffers(listing: Listing) -> Sums:
+    """Partial sums, and whether the result is stored where there are none to add up.
+
+    Where it is not, what they add up to stays until something is computed of it, or less where
+    that is written over it.
+    """
+    program, layouts, fusion = listing.program, listing.layouts, listing.fusion
+    partials, (_, latest) = listing.of(PARTIAL_SUMS), listing.positions
+    inside = stored_inside(program, fusion)
+    single = np.diff(program.op_values)[partials.ops] == 1
+    op, row = partials.ops[single], partials.row[single]
+    value, position = program.op_values[op], fusion.position[op]
+    stored = fusion.written[value] & ~inside[value]
+    at = np.where(stored, position, np.minimum(position, latest[op]))
+    end = latest[op] - written_over(program, fusion, listing.reused)[op]
+    return Sums(
+        op=op,
+        row=row,
+        tensor=layouts.result_tensor[value],
+        at=at,
+        to=np.maximum(at, end),
+        stored=stored | (end < at),
+    )
+
+
+def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
+    """The rows as columns, between events."""
+    schedule = listing.schedule
+    at, to = schedule.event_at(sums.at), schedule.event_at(sums.to)
+    return SumColumns(
+        row=sums.row,
+        tensor=sums.tensor,
+        first=at,
+        last=at,
+        until=to,
+        times=np.ones(len(at)),
+        stay=schedule.stay(at, to),
+        stored=sums.stored.astype(np.int64),
+    )
+
+
+def sum_scratch(sums: SumColumns, stale: Bools) -> SumScratch:
+    """Working arrays for these rows."""
+    shape = len(sums.row), PLACES
+    return SumScratch(stale=stale, held=np.zeros(shape), summed_held=np.zeros(shape))
+
+
+def sum_dependencies(sums: SumColumns, owners: OwningUnits) -> Pairs:
+    """Memory of sums depends on their tensor and on all that their row of partial sums does."""
+    own = paired((np.arange(len(sums.row)), owners.tensor[sums.tensor]))
+    return np.concatenate([own, through(sums.row, owners.terms["partial_sums"])])
+
+
+def _stored(sources: Sources, row: int) -> Stored:
+    """The first result of an op, as it is before it is summed."""
+    op = int(sources.listing.of(SUMS).op[row])
+    return Stored(int(sources.tables.sums.tensor[row]), [sources.results(op)[0]])
+
+
+def _stored_sum(sources: Sources, row: int) -> Stored:
+    """The first result of an op, as its sums add up to it."""
+    sums, rows = sources.tables.sums, sources.tables.partial_sums
+    tensor = int(rows.defined[rows.result_start[int(sums.row[row])]])
+    return _stored(sources, row)._replace(tensor=tensor)
+
+
+def _bound(bounds: Bounds) -> None:
+    """What partial sums add up to, where nothing else stores it and one unit has their items."""
+    sums, rows = bounds.tables.sums, bounds.tables.partial_sums
+    for k in np.flatnonzero(sums.stored == 0).tolist():
+        row, tensor, first = int(sums.row[k]), int(sums.tensor[k]), int(sums.first[k])
+        if rows.loop_trips[row] > 1.0:
+            continue
+        reduced = bounds.axes(items_of(rows, row), bounds.unit_of_tensor(tensor))
+        if reduced is not None:
+            bounds.hold(tensor, first, first + 1, (reduced > 0) * bounds.local(tensor))
+
+
+SUMS = Term(
+    name="sums",
+    kernel="memory.peak_bytes",
+    list_rows=sum_buffers,
+    columns=sum_columns,
+    rows=lambda sums: len(sums.row),
+    dependencies=sum_dependencies,
+    scratch=sum_scratch,
+    entries=lambda sums: 2 * len(sums.row),
+    stored={Entry.SUM: _stored, Entry.SUMMED: _stored_sum},
+    begins=lambda sums: sums.at,
+    bound=_bound,
+)

@@ -1,0 +1,197 @@
+"""Layouts that the caller or the module demands are kept to the letter in every plan."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import gemma
+from tests.analysis.fact_modules import MODULE
+from toast.analysis.analyse import analyse
+from toast.analysis.errors import InvalidRequest
+from toast.analysis.load import Source, load
+from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.emit.specs import Specs
+from toast.pipeline.plan_module import make_plan
+from toast.pipeline.user_constraints import demands
+from toast.plans.result import PlanResult
+from toast.request.patterns import matching, path
+from toast.request.request import PlanRequest
+from toast.search.actions import action_space
+
+MESH = Mesh.parse("data=2,model=4")
+
+
+@cache
+def gemma_text() -> bytes:
+    return gemma.lower(gemma.PRESETS["tiny"]).as_text(debug_info=True).encode()
+
+
+@cache
+def gemma_source() -> Source:
+    return load(gemma_text())
+
+
+def plan(data: bytes, **changes: object) -> PlanResult:
+    fields: dict[str, object] = {"mesh": str(MESH), "device": "cpu", "threads": 1, "rollouts": 400}
+    return make_plan(data, PlanRequest.model_validate(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("state['params']['layers'][0]['gate']", "state/params/layers/0/gate"),
+        ("params.dense.kernel", "params/dense/kernel"),
+        ("[0][1]['w']", "0/1/w"),
+        ("x", "x"),
+    ],
+)
+def test_paths(name: str, expected: str) -> None:
+    assert path(name) == expected
+
+
+NAMES = [
+    "s['params']['a']['kernel']",
+    "s['params']['b']['c']['kernel']",
+    "s['params']['bias']",
+    "x",
+]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("params/**/kernel", [0, 1]),
+        ("params/*/kernel", [0]),
+        ("**/kernel", [0, 1]),
+        ("params/b*", [2]),
+        ("s['params']['bias']", [2]),
+        ("x", [3]),
+        ("3", [3]),
+        ("s/**", []),
+    ],
+)
+def test_patterns(pattern: str, expected: list[int]) -> None:
+    if expected:
+        assert matching(pattern, NAMES) == expected
+        return
+    with pytest.raises(InvalidRequest, match="No argument matches"):
+        matching(pattern, NAMES)
+
+
+def test_a_pattern_that_matches_nothing_names_what_is_near() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        matching("params/bios", NAMES)
+    assert "s/params/bias" in caught.value.hint
+    with pytest.raises(InvalidRequest, match="no argument 9"):
+        matching("9", NAMES)
+
+
+PINS = ("params/layers/*/down=model,data", "params/embedding=None,data+model")
+
+
+def test_pins_are_kept_in_the_plan_and_by_the_results_that_share_their_buffers() -> None:
+    result = plan(gemma_text(), pins=PINS)
+    specs = {tensor.name: tensor.spec for tensor in result.plan.arguments}
+    results = {tensor.name: tensor.spec for tensor in result.plan.results}
+    for layer in range(2):
+        name = f"['params']['layers'][{layer}]['down']"
+        assert specs[f"state{name}"] == results[f"result[0]{name}"] == [["model"], ["data"]]
+    assert specs["state['params']['embedding']"] == [[], ["data", "model"]]
+    assert {pin.target for pin in result.plan.pins if pin.kept and pin.source == "request"} == {
+        "state['params']['layers'][0]['down']",
+        "state['params']['layers'][1]['down']",
+        "state['params']['embedding']",
+    }
+    assert '{"data", "model"}' in result.module.decode()
+
+
+@cache
+def pinned_evaluator() -> tuple[Evaluator, tuple[Action, ...], dict[int, list[list[str]]]]:
+    source = gemma_source()
+    found = demands(source, MESH, PINS, ("batch/*=model",))
+    evaluator = Evaluator(analyse(source.program), MESH, find("cpu"), found.pins(MESH))
+    return evaluator, action_space(evaluator), found.values
+
+
+@given(st.lists(st.integers(0, 10_000), max_size=6))
+@settings(deadline=None)
+def test_no_state_changes_a_pin_or_takes_a_forbidden_axis(numbers: list[int]) -> None:
+    evaluator, actions, values = pinned_evaluator()
+    state = tuple(actions[n % len(actions)] for n in numbers)
+    specs = Specs(evaluator, state)
+    for value, wanted in values.items():
+        assert [set(axes) for axes in specs.value(value)] == [set(axes) for axes in wanted]
+    for argument in evaluator.analysis.program.arguments:
+        if argument.name.startswith("batch"):
+            assert not any("model" in axes for axes in specs.value(argument.value))
+
+
+def test_a_pinned_layout_is_paid_for() -> None:
+    free, pinned = plan(gemma_text()), plan(gemma_text(), pins=PINS)
+    assert pinned.plan.search.cost >= 0
+    assert pinned.plan.predicted.step_seconds >= free.plan.predicted.step_seconds * 0.99
+
+
+def test_forbidden_axes_are_not_used() -> None:
+    result = plan(gemma_text(), forbid=("batch/tokens=data,model",))
+    tokens = next(t for t in result.plan.arguments if t.name == "batch['tokens']")
+    assert tokens.spec == [[], []]
+
+
+def test_shardings_of_the_module_are_kept_and_hints_reported() -> None:
+    result = plan(MODULE)
+    specs = [tensor.spec for tensor in result.plan.arguments]
+    assert specs[0] == [[], ["model"]]
+    assert specs[2] == [["model"]]
+    assert result.plan.results[0].spec == [["model"], []]
+    required = [pin for pin in result.plan.pins if pin.required]
+    assert all(pin.kept and pin.source == "module" for pin in required)
+    (hint,) = [pin for pin in result.plan.pins if not pin.required]
+    assert hint.kept == (specs[1] == [["data"], []])
+    assert any("overruled" in text for text in result.plan.warnings) != hint.kept
+    text = result.module.decode()
+    assert "sdy.sharding_constraint %" in text
+    assert '[{"data"}, {"model"}]' in text
+    assert "@Sharding" not in text
+
+
+def test_shardings_of_another_mesh_are_dropped_with_a_warning() -> None:
+    result = plan(MODULE, mesh="x=8")
+    assert any("not kept" in warning for warning in result.plan.warnings)
+    assert 'sdy.sharding_constraint %1 <@mesh, [{"data"}' not in result.module.decode()
+
+
+def test_a_pin_of_the_request_comes_before_one_of_the_module() -> None:
+    result = plan(MODULE, pins=("0=data,None",))
+    assert result.plan.arguments[0].spec == [["data"], []]
+
+
+@pytest.mark.parametrize(
+    ("pins", "message"),
+    [
+        (("embedding",), "not a pin"),
+        (("=data",), "not a pin"),
+        (("embedding=data,data",), "an axis twice"),
+        (("embedding=expert",), "has not"),
+        (("embedding=data,model,None",), "3 dimensions"),
+        (("state/count=data",), "1 dimensions"),
+        (("embedding=data+,None",), "not a pin"),
+        (("nothing/here=data",), "No argument matches"),
+    ],
+)
+def test_pins_that_cannot_be_kept_say_why(pins: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        demands(gemma_source(), MESH, pins, ())
+    assert caught.value.hint
+
+
+def test_a_pin_that_does_not_divide_is_refused() -> None:
+    mesh = Mesh.parse("data=2,model=512")
+    with pytest.raises(InvalidRequest, match="not divisible by 512"):
+        demands(gemma_source(), mesh, ("params/embedding=model,None",), ())
