@@ -22,7 +22,7 @@ from toast.analysis.program import Ints
 from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.terms.dependents import Pairs, Reach, dependents, reach_of
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, dependents, owning_units
 from toast.costmodel.terms.partial_sums import partial_sum_dependencies
 from toast.costmodel.terms.reshards import Reshards, reshard_dependencies
 from toast.costmodel.terms.units import Units
@@ -174,9 +174,9 @@ def test_only_rows_of_changed_units_are_priced_again() -> None:
         assert (4, 4) in shapes
 
 
-def reach_of_three() -> Reach:
+def owners_of_three() -> OwningUnits:
     """Three units of one item and a tensor each."""
-    return Reach(item=np.arange(3), tensor=np.arange(3))
+    return OwningUnits(item=np.arange(3), tensor=np.arange(3))
 
 
 def rows_of_unit(pairs: Pairs, unit: int) -> list[int]:
@@ -189,7 +189,7 @@ def some(*numbers: int) -> Ints:
 
 def test_a_program_without_rows_has_no_dependencies() -> None:
     units = unit_of_items(3)
-    found = dependents(units, reach_of_three(), [(0, np.zeros((0, 2), dtype=np.int64))])
+    found = dependents(units, owners_of_three(), [(0, np.zeros((0, 2), dtype=np.int64))])
     assert found.row_start.tolist() == [0] * 4
     assert found.row.tolist() == []
     assert found.tensor.tolist() == [0, 1, 2]
@@ -204,7 +204,7 @@ def unit_of_items(count: int) -> Units:
 
 def test_rows_of_all_terms_have_one_numbering() -> None:
     pairs = [(2, np.array([[1, 0]])), (3, np.array([[0, 0], [2, 1], [2, -1]]))]
-    found = dependents(unit_of_items(3), reach_of_three(), pairs)
+    found = dependents(unit_of_items(3), owners_of_three(), pairs)
     assert found.row.tolist() == [1, 2, 4]
     assert found.row_start.tolist() == [0, 2, 3, 3]
 
@@ -219,7 +219,7 @@ def test_resharding_depends_on_both_of_its_ends() -> None:
         target_trips=np.ones(1),
         target_narrow=some(0),
     )
-    pairs = reshard_dependencies(rows, reach_of_three())
+    pairs = reshard_dependencies(rows, owners_of_three())
     assert [rows_of_unit(pairs, unit) for unit in range(3)] == [[0], [], [0]]
 
 
@@ -235,7 +235,7 @@ def test_sums_that_are_added_to_others_depend_on_those() -> None:
         added_to=some(-1, 0),
         cut=some(-1, -1),
     )
-    pairs = partial_sum_dependencies(sums, reach_of_three())
+    pairs = partial_sum_dependencies(sums, owners_of_three())
     assert [rows_of_unit(pairs, unit) for unit in range(3)] == [[0, 1], [0, 1], [1]]
 
 
@@ -243,4 +243,4 @@ def test_a_tensor_without_items_depends_on_no_unit() -> None:
     tensors = training_step(TPU).tables.tensors._replace(
         itemsize=np.ones(3), start=some(0, 1, 2, 2), dim_item=some(0, -1)
     )
-    assert reach_of(unit_of_items(3), tensors).tensor.tolist() == [0, -1, -1]
+    assert owning_units(unit_of_items(3), tensors).tensor.tolist() == [0, -1, -1]
