@@ -1,7 +1,7 @@
 """Seconds and memory of the analysis against the size of the module, beside jax's own lowering.
 
-    python -m benchmarks.bench_analysis [--full] [--models] [--calls] [--constants]
-        [--write] [--records FILE]
+    python -m benchmarks.bench_analysis [--layers 2,6] [--full] [--models] [--calls]
+        [--constants] [--write] [--records FILE]
 
 Gemma-2B training steps of 2 to 200 layers (`--full`: 320, over 200,000 ops), lowered in one fresh
 process and analysed in another, so that neither has anything warm and memory is that of one job.
@@ -39,7 +39,8 @@ def main() -> None:
     """Measure and print."""
     options = _options()
     console = Console(width=140)
-    gemma = [f"gemma:{layers}" for layers in (*LAYERS, *(FULL if options.full else ()))]
+    layers = tuple(map(int, options.layers.split(","))) if options.layers else LAYERS
+    gemma = [f"gemma:{count}" for count in (*layers, *(FULL if options.full else ()))]
     names = gemma + (_models() if options.models else []) + ([CALLS] if options.calls else [])
     records = Records(options.records)
     with tempfile.TemporaryDirectory(prefix="toast-bench-") as folder:
@@ -77,6 +78,7 @@ class Records:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--repeats", type=int, default=1, help="the quickest of so many runs")
+    parser.add_argument("--layers", help="only these numbers of layers, separated by commas")
     parser.add_argument("--records", type=Path, help="a file that keeps what was measured")
     for flag in ("full", "models", "calls", "constants", "write"):
         parser.add_argument(f"--{flag}", action="store_true")
