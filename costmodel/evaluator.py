@@ -14,17 +14,7 @@ from toast.analysis.gc_pause import collector_paused
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.kernels.evaluate import evaluate, evaluate_many, step_seconds
-from toast.costmodel.kernels.journal import (
-    COUNT,
-    DETAIL,
-    KIND,
-    SECONDS,
-    SIZE,
-    TABLE,
-    Entry,
-)
 from toast.costmodel.listing import list_rows
-from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import Fusion, fuse, policy_of
 from toast.costmodel.peak_pruning import fold
@@ -109,17 +99,6 @@ class Cost:
     def hidden(self) -> float:
         """Seconds of communication that hide behind computation."""
         return self.compute + self.communication - self.seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveCost:
-    """All collectives of one kind over one set of axes: count, wire bytes and seconds."""
-
-    kind: Kind
-    axes: tuple[int, ...]
-    count: float
-    bytes: float
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +197,10 @@ class Evaluator:
         """
         arrays = scratch or self._scratches[0]
         (_, count), *columns = self._columns([state])
-        compute, communication, peak, key = evaluate(self.folded, arrays, *columns, int(count))
+        return self._cost(evaluate(self.folded, arrays, *columns, int(count)))
+
+    def _cost(self, priced: tuple[float, float, float, int]) -> Cost:
+        compute, communication, peak, key = priced
         return Cost(
             compute=compute,
             communication=communication,
@@ -273,13 +255,16 @@ class Evaluator:
             raise IndexError("The state has a colour group, a unit or an axis that is not there.")
         return np.array(starts, dtype=np.int64), groups, axes, bits
 
-    def journal(self, state: Sequence[Action | Refinement]) -> tuple[Scratch, Floats]:
-        """The arrays of a state and the entries of its journal; see `kerneljournal`."""
+    def journal(self, state: Sequence[Action | Refinement]) -> tuple[Cost, Scratch, Floats]:
+        """What a state costs, its arrays and the entries of its journal; see `kernels.journal`.
+
+        `resolved.resolve` makes a record of it.
+        """
         scratch = new_scratch(self.tables, entries(self.tables))
         (_, count), *columns = self._columns([state])
-        evaluate(self.tables, scratch, *columns, int(count))
+        priced = evaluate(self.tables, scratch, *columns, int(count))
         journal = scratch.journal[: int(scratch.noted[0])]
-        return scratch, positioned(journal, self.tables.event_position)
+        return self._cost(priced), scratch, positioned(journal, self.tables.event_position)
 
     def _knows(self, groups: Ints, axes: Ints, bits: Ints) -> bool:
         """The kernels do not check: an action of another program would read past their arrays."""
@@ -299,22 +284,6 @@ class Evaluator:
         scratch = self.new_scratch()
         self.cost(state, scratch)
         return scratch.mask
-
-    def collectives(self, state: Sequence[Action | Refinement]) -> list[CollectiveCost]:
-        """The communication of a state by kind and axes, costliest first."""
-        _, journal = self.journal(state)
-        sent = journal[np.isin(journal[:, TABLE], (Entry.PARTIAL, Entry.EDGE, Entry.HALO))]
-        rows = []
-        for kind, axes in np.unique(sent[:, [KIND, DETAIL]].astype(np.int64), axis=0).tolist():
-            same = (sent[:, KIND] == kind) & (sent[:, DETAIL] == axes)
-            count, size, seconds = sent[same][:, [COUNT, SIZE, SECONDS]].sum(axis=0).tolist()
-            names = tuple(a for a in range(len(self.mesh.axes)) if axes >> a & 1)
-            rows.append(
-                CollectiveCost(
-                    kind=Kind(kind), axes=names, count=count, bytes=size, seconds=seconds
-                )
-            )
-        return sorted(rows, key=lambda row: -row.seconds)
 
     def reward(self, memory: float, penalty: float = PENALTY) -> Reward:
         """The reward of states under a limit of `memory` bytes per device."""

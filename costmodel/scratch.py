@@ -26,8 +26,11 @@ class Scratch(NamedTuple):
     may be on the chip and of those that wait where there is memory; `reduced[row]` the axes over
     which a row of the partials has partial sums, and `behind[row]` whether they are summed behind a
     loop; `turn_*` what each move needs of the order of axes, and `ahead` [groups, axes, axes] what
-    it is worth to a colour that one axis leads another, `cut_*` which sums are scattered over
-    several axes; see `kernelorders`. `sum_*` [results, 2] what is scattered of each result and what
+    it is worth to a colour that one axis leads another, `follows` the same of what sums follow,
+    `axis_place` [groups, axes] the order that is found, `cut_*` which sums are scattered over
+    several axes, and of every result `sum_reason` why its sums are sent as they are, and, with a
+    journal, `sum_told` whether the compiler is told what they are made as; see `axis_order`.
+    `sum_axes` and `sum_cost` [results, 2] what is scattered of each result and what
     is not, `joint` what is sent together; see `kerneltogether`. `journal` [entries, columns], where
     it has any, tells what was added up, and `noted` how far it is written; see `kerneljournal`.
 
@@ -52,17 +55,19 @@ class Scratch(NamedTuple):
     joint: Floats
     cut_axes: Ints
     cut_row: Ints
-    cut_group: Ints
+    cut_item: Ints
     cut_bytes: Floats
     cut_whole: NDArray[np.bool_]
     turn_row: Ints
-    turn_group: Ints
-    turn_stay: Ints
-    turn_go: Ints
+    turn_axes: Ints
     turn_count: Floats
     turn_bytes: Floats
     turn_seconds: Floats
     ahead: Floats
+    follows: Floats
+    axis_place: Ints
+    sum_reason: Ints
+    sum_told: NDArray[np.bool_]
     priced: Ints
     stale: NDArray[np.bool_]
     root_seconds: Floats
@@ -107,17 +112,19 @@ def new_scratch(tables: Tables, entries: int = 0) -> Scratch:
         joint=np.zeros((len(tables.loop_runs), 2, tables.axes_wire.shape[1], 3)),
         cut_axes=np.zeros(len(tables.part_computed), dtype=np.int64),
         cut_row=np.zeros(len(tables.part_computed), dtype=np.int64),
-        cut_group=np.zeros(len(tables.part_computed), dtype=np.int64),
+        cut_item=np.zeros(len(tables.part_computed), dtype=np.int64),
         cut_bytes=np.zeros(len(tables.part_computed)),
         cut_whole=np.zeros(len(tables.part_computed), dtype=np.bool_),
         turn_row=np.zeros(moves, dtype=np.int64),
-        turn_group=np.zeros(moves, dtype=np.int64),
-        turn_stay=np.zeros(moves, dtype=np.int64),
-        turn_go=np.zeros(moves, dtype=np.int64),
+        turn_axes=np.zeros(moves, dtype=np.int64),
         turn_count=np.zeros(moves),
         turn_bytes=np.zeros(moves),
         turn_seconds=np.zeros(moves),
         ahead=np.zeros((groups, axes, axes)),
+        follows=np.zeros((groups, axes, axes)),
+        axis_place=np.tile(np.arange(axes, dtype=np.int64), (groups, 1)),
+        sum_reason=np.zeros(len(tables.part_computed), dtype=np.int64),
+        sum_told=np.ones(len(tables.part_computed), dtype=np.bool_),
         **_priced_last(tables),
         journal=np.zeros((entries, COLUMNS)),
         noted=apart(5, np.int64),

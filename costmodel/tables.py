@@ -34,16 +34,16 @@ from toast.costmodel.terms.rows import EdgeRow, HaloRow, Rows
 class Tables(NamedTuple):
     """Arrays for the kernels; `X_start` has one entry more than there are X.
 
-    Units and items as in `layouts`: the axes fixed on an item and their product, the axes forbidden
-    to a unit; `touch_*`: colour group -> units that have it. Tensors: `tensor_itemsize` bytes, per
-    dimension `dim_size` and `dim_item`. Roots: a kernel with weight, tensors written (the first
-    `root_writes`) and read, each a part of `root_whole` in memory, the reductions of what a product
-    of it makes (`beside_tensor` what each may read), `root_copied` tensors copied to another memory
-    layout or buffer, or back, `spread_tensor` buffers of which a part along `spread_item` is
-    updated, and contractions (`dot_unit`, what it makes in `dot_sums`, seconds of the whole on one
-    device; by factor the side, `flops.BATCH` and others, and the size; of a TPU's convolutions
-    `dot_window` as in `windows`; of operands `dot_operand`, `dot_width` and `dot_computed`, whether
-    arithmetic inside makes them).
+    Units and items as in `layouts`: the axes fixed on an item (`fixed_axis` in order) and their
+    product, the axes forbidden to a unit; `touch_*`: colour group -> units that have it. Tensors:
+    `tensor_itemsize` bytes, per dimension `dim_size` and `dim_item`. Roots: a kernel with weight,
+    tensors written (the first `root_writes`) and read, each a part of `root_whole` in memory, the
+    reductions of what a product of it makes (`beside_tensor` what each may read), `root_copied`
+    tensors copied to another memory layout or buffer, or back, `spread_tensor` buffers of which a
+    part along `spread_item` is updated, and contractions (`dot_unit`, what it makes in `dot_sums`,
+    seconds of the whole on one device; by factor the side, `flops.BATCH` and others, and the size;
+    of a TPU's convolutions `dot_window` as in `windows`; of operands `dot_operand`, `dot_width` and
+    `dot_computed`, whether arithmetic inside makes them).
     Partials: an op whose reduction items may be sharded, and the (as computed, as defined) tensor
     of each result, whether it is a product's, a lookup's or a scatter's (`part_segments`), the row
     that they are added to before that, `part_cut` the tensor that slices of them are cut of (or
@@ -74,6 +74,8 @@ class Tables(NamedTuple):
     """
 
     item_fixed: Ints
+    fixed_start: Ints
+    fixed_axis: Ints
     item_shards: Ints
     unit_forbidden: Ints
     item_group: Ints
@@ -299,8 +301,11 @@ def _unit_columns(layouts: Layouts, analysis: Analysis) -> dict[str, Any]:
 
 
 def _fixed_columns(layouts: Layouts) -> dict[str, Any]:
+    fixed = [item[4] for unit, _ in layouts.units for item in unit]
     return {
-        "item_fixed": ints([item[4] for unit, _ in layouts.units for item in unit]),
+        "item_fixed": ints([sum(1 << axis for axis in axes) for axes in fixed]),
+        "fixed_start": starts(fixed),
+        "fixed_axis": flat(fixed),
         "unit_forbidden": ints([forbidden for _, forbidden in layouts.units]),
     }
 

@@ -24,7 +24,7 @@ Thing = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DecisionSite:
     """Things that are laid out alike; `names` are the factors behind the items of the first."""
 
     things: tuple[Thing, ...]
@@ -193,7 +193,7 @@ class Things:
                 yield from (("use", use) for use in program.uses_of(op))
 
 
-def places(things: Things, seeds: Iterable[Thing], most: int) -> list[Place]:
+def places(things: Things, seeds: Iterable[Thing], most: int) -> list[DecisionSite]:
     """The places of the `seeds`, in their order, and then of what is beside those."""
     found: dict[Hashable, dict[Thing, None]] = {}
     placed: set[Thing] = set()
@@ -213,7 +213,7 @@ def places(things: Things, seeds: Iterable[Thing], most: int) -> list[Place]:
                 following.update(dict.fromkeys(things.beside(member)))
         level = {thing: None for thing in following if thing not in placed}
     return [
-        Place(things=tuple(members), names=things.names(next(iter(members))))
+        DecisionSite(things=tuple(members), names=things.names(next(iter(members))))
         for members in found.values()
     ]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from toast.costmodel.evaluator import State
-from toast.search.neighbours import Place, Space
+from toast.search.neighbours import ChangeSite, Space
 from toast.search.problem import CHUNK, Problem
 from toast.search.progress import Control
 
@@ -49,7 +49,7 @@ def polish(
 def descend(
     problem: Problem,
     space: Space,
-    around: Sequence[Place],
+    around: Sequence[ChangeSite],
     state: State,
     cost: float,
     control: Control,
@@ -82,7 +82,7 @@ def descend(
     return Polished(state=state, cost=cost, evaluations=evaluations)
 
 
-def _touched(around: Sequence[Place], groups: set[int]) -> list[int]:
+def _touched(around: Sequence[ChangeSite], groups: set[int]) -> list[int]:
     """The numbers of the places at which some of the groups are."""
     return [
         number
@@ -97,7 +97,7 @@ def worth(priced: tuple[State, float]) -> float:
 
 
 def _chunk(
-    state: State, around: Sequence[Place], waiting: Iterable[int], size: int, most: int
+    state: State, around: Sequence[ChangeSite], waiting: Iterable[int], size: int, most: int
 ) -> dict[int, list[State]]:
     """What is around a state at the places that wait: about `size` states, never above `most`."""
     chunk, count = dict[int, list[State]](), 0

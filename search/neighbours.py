@@ -20,7 +20,7 @@ from toast.search.tree import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ChangeSite:
     """`changes` makes of a state those that differ at these groups; without any, at all of them."""
 
     groups: tuple[int, ...]
@@ -43,18 +43,19 @@ class Space:
                 self.bits[action.group].append(action.bits)
         self.meet = meetings(problem)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ChangeSite]:
         """Where a state can be changed: each group, groups that are alike, two axes."""
         alike = [
-            Place(groups=groups, changes=partial(_alike, self, groups)) for groups in self.alike
+            ChangeSite(groups=groups, changes=partial(_alike, self, groups))
+            for groups in self.alike
         ]
         pairs = combinations(self.axes, 2)
-        axes = [Place(groups=(), changes=partial(_exchanged, pair)) for pair in pairs]
+        axes = [ChangeSite(groups=(), changes=partial(_exchanged, pair)) for pair in pairs]
         return [*self.places_of(self.bits), *alike, *axes]
 
-    def places_of(self, groups: Iterable[int]) -> list[Place]:
+    def places_of(self, groups: Iterable[int]) -> list[ChangeSite]:
         """The places that are single groups."""
-        return [Place(groups=(g,), changes=partial(_all, self, g)) for g in groups]
+        return [ChangeSite(groups=(g,), changes=partial(_all, self, g)) for g in groups]
 
     def near(self, groups: Iterable[int]) -> set[int]:
         """Groups and all that they meet."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from toast.analysis.program import Ints
 from toast.costmodel.evaluator import Evaluator, Refinement
-from toast.search.decision_sites import Place, Things, units
+from toast.search.decision_sites import DecisionSite, Things, units
 from toast.search.set_resolutions import Side
 
 Spot = tuple[tuple[int, int], ...]
@@ -25,7 +25,7 @@ class Refinements:
         self,
         evaluator: Evaluator,
         things: Things,
-        places: Sequence[Place],
+        places: Sequence[DecisionSite],
         sides: Sequence[Side] = (),
     ) -> None:
         self._layouts = evaluator.layouts

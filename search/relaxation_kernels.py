@@ -6,7 +6,13 @@ from typing import Any
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.kernels.reshard import COLLECTIVE_PERMUTE, collective, reshard, same
+from toast.costmodel.kernels.reshard import (
+    COLLECTIVE_PERMUTE,
+    NEIGHBOURS,
+    collective,
+    reshard,
+    same,
+)
 
 
 @inner
@@ -62,4 +68,4 @@ def halos(t: Any, s: Any, row: int, axes: Ints, shards: Ints, local: Floats, out
         if axes[pick] != 0:
             strip = min(t.halo_part[row] * shards[pick], 1.0) * local[pick]
             weight = t.halo_weight[row]
-            out[pick] += collective(t, s, COLLECTIVE_PERMUTE, axes[pick], strip, weight)
+            out[pick] += collective(t, s, COLLECTIVE_PERMUTE, axes[pick], strip, weight, NEIGHBOURS)

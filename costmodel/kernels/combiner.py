@@ -8,10 +8,19 @@ import numpy as np
 
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.axis_order import duration
-from toast.costmodel.kernels.journal import COUNT, DETAIL, KIND, PARTIAL, ROW, SECONDS, TABLE
+from toast.costmodel.kernels.journal import (
+    COMBINED,
+    COUNT,
+    DETAIL,
+    KIND,
+    PARTIAL,
+    ROW,
+    SECONDS,
+    TABLE,
+)
 from toast.costmodel.network.collectives import Kind
 
-COMBINED = 2.0**27
+MESSAGE_BYTES = 2.0**27
 """Bytes that XLA combines at most, about: of the programs that were compiled for a TPU none sends
 more than 120 MiB together, of those for a GPU some send 216."""
 ALL_REDUCE, REDUCE_SCATTER = int(Kind.ALL_REDUCE), int(Kind.REDUCE_SCATTER)
@@ -69,6 +78,7 @@ def _write(t: Any, s: Any, loop: int, side: int, axes: int, sent: float, part: f
         if s.journal[n, KIND] == _kind(side) and s.journal[n, DETAIL] == axes:
             s.journal[n, COUNT] *= sent / s.joint[loop, side, axes, MANY]
             s.journal[n, SECONDS] *= part
+            s.journal[n, COMBINED] = 1
 
 
 @inner
@@ -87,7 +97,7 @@ def spared(t: Any, s: Any) -> float:
                 if many <= 1.0:
                     continue
                 size = s.joint[loop, side, axes, BYTES]
-                sent = min(many, max(1.0, np.ceil(size / COMBINED)))
+                sent = min(many, max(1.0, np.ceil(size / MESSAGE_BYTES)))
                 joint = sent * duration(t, _kind(side), axes, size / sent)
                 if joint < alone:
                     found += t.loop_runs[loop] * (alone - joint)

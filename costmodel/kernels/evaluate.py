@@ -14,7 +14,7 @@ import numpy as np
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.kernels.axis_order import reorders, summed_whole
+from toast.costmodel.kernels.axis_order import note_told, reorders, summed_whole
 from toast.costmodel.kernels.combiner import spared
 from toast.costmodel.kernels.compute import roots
 from toast.costmodel.kernels.incremental import mark_changes, overwrite, total
@@ -162,6 +162,7 @@ def price(t: Any, s: Any) -> tuple[float, float, float]:
     communication += reorders(t, s)
     communication += summed_whole(t, s)
     communication -= spared(t, s)
+    note_told(t, s)
     compute += unfused_sums(t, s) + total(s.local_seconds)
     compute += _main_memory(t, s, compute)
     return compute, communication, peak_bytes(t, s, compute)

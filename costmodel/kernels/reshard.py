@@ -16,6 +16,7 @@ from toast.costmodel.kernels.journal import (
     PARTIAL,
     UNFUSED,
     Bound,
+    CollectiveReason,
     mark,
     note,
     note_collective,
@@ -24,17 +25,21 @@ from toast.costmodel.network.collectives import Kind
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = map(int, Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
+(
+    INTO_SHARDS, UNWANTED, TWO_DIMENSIONS, ALL_DEVICES, BATCH, LOOKUP, SLICED, SHARDED_ALREADY,
+    SEGMENTS, _, BEHIND_LOOP, REGATHERED, GATHERED, EXCHANGED, _, NEIGHBOURS, ADDED,
+) = map(int, CollectiveReason)  # fmt: skip
 
 
 @inner
-def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float) -> float:
-    """Seconds of one collective over `axes`, counted `weight` times.
+def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float, why: int) -> float:
+    """Seconds of one collective over `axes`, counted `weight` times, for a `CollectiveReason`.
 
     `size` is the larger of what goes in and comes out on one device, in bytes.
     """
     wire = size * t.axes_wire[kind, axes]
     seconds = weight * duration(t, kind, axes, size)
-    note_collective(s.journal, s.noted, kind, axes, weight, weight * wire, seconds)
+    note_collective(s.journal, s.noted, kind, axes, weight, weight * wire, seconds, why)
     return seconds
 
 
@@ -63,8 +68,10 @@ def _changes(t: Any, s: Any, source: int, target: int) -> tuple[int, int, int]:
 
 
 @inner
-def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> tuple[int, int]:
-    """Axes of the partial sums of a row that are scattered, and axes that are gathered in between.
+def _taken(
+    t: Any, s: Any, source: int, target: int, reduced: int, row: int
+) -> tuple[int, int, int]:
+    """Axes of the partial sums of a row that are scattered, axes gathered in between, and why.
 
     Nothing is scattered where two dimensions want it, over all axes of chips that do not, of a
     lookup over several axes, and of a sum that a TPU cuts slices of. Nor are some axes and not all,
@@ -82,21 +89,24 @@ def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> 
             wanting += 1
             grown |= taken if have & want else 0
             again |= have if d < batch else 0
-    if wanting > 1 or scattered == t.summed_whole or again or _stays(t, s, target, row, scattered):
-        scattered = 0
-    if scattered != reduced and (grown or (row >= 0 and t.part_segments[row])):
-        scattered = 0
-    return scattered, again
-
-
-@inner
-def _stays(t: Any, s: Any, target: int, row: int, scattered: int) -> bool:
-    """Whether what makes the sums of a row, or reads what they add up to, keeps them together."""
-    if row < 0:
-        return False
-    lookup = t.part_lookup[row] and scattered & (scattered - 1)
-    cut = t.part_cut[row] >= 0 and same(t, s, target, t.part_cut[row])
-    return bool(lookup or cut)
+    if scattered == 0:
+        return 0, again, UNWANTED
+    why = INTO_SHARDS
+    if wanting > 1:
+        why = TWO_DIMENSIONS
+    elif scattered == t.summed_whole:
+        why = ALL_DEVICES
+    elif again:
+        why = BATCH
+    elif row >= 0 and t.part_lookup[row] and scattered & (scattered - 1):
+        why = LOOKUP
+    elif row >= 0 and t.part_cut[row] >= 0 and same(t, s, target, t.part_cut[row]):
+        why = SLICED
+    elif scattered != reduced and grown:
+        why = SHARDED_ALREADY
+    elif scattered != reduced and row >= 0 and t.part_segments[row]:
+        why = SEGMENTS
+    return scattered if why == INTO_SHARDS else 0, again, why
 
 
 @inner
@@ -108,7 +118,7 @@ def _is_behind(t: Any, s: Any, source: int, target: int, reduced: int, row: int)
     if row < 0 or t.part_behind[row] <= 1.0:
         return False
     gathered, moved, sliced = _changes(t, s, source, target)
-    scattered, again = _taken(t, s, source, target, reduced, row)
+    scattered, again, _ = _taken(t, s, source, target, reduced, row)
     cut = sliced & reduced & ~scattered
     return (reduced & ~scattered) != 0 and (gathered | moved | again | cut) == 0
 
@@ -125,11 +135,11 @@ def reshard(
     elsewhere; axes that move between dimensions are an all-to-all, axes that vanish an all-gather.
     """
     gathered, moved, sliced = _changes(t, s, source, target)
-    scattered, again = _taken(t, s, source, target, reduced, row)
+    scattered, again, why = _taken(t, s, source, target, reduced, row)
     size = s.local[source] * width
     seconds = 0.0
     if scattered:
-        seconds += collective(t, s, REDUCE_SCATTER, scattered, size, weight)
+        seconds += collective(t, s, REDUCE_SCATTER, scattered, size, weight, why)
         size /= t.axes_shards[scattered]
     summed = reduced & ~scattered
     sliced &= ~scattered
@@ -137,18 +147,21 @@ def reshard(
         size /= t.axes_shards[sliced & ~summed]
     if summed:
         times = weight
+        why = UNWANTED if scattered else why
         if _is_behind(t, s, source, target, reduced, row):
             times, size = weight / t.part_behind[row], size * t.part_widened[row]
-        seconds += collective(t, s, ALL_REDUCE, summed, size, times)
+            why = BEHIND_LOOP
+        seconds += collective(t, s, ALL_REDUCE, summed, size, times, why)
     if again:
-        seconds += collective(t, s, ALL_GATHER, again, size * t.axes_shards[again], weight)
+        whole = size * t.axes_shards[again]
+        seconds += collective(t, s, ALL_GATHER, again, whole, weight, REGATHERED)
     if sliced & summed:
         size /= t.axes_shards[sliced & summed]
     if moved:
-        seconds += collective(t, s, ALL_TO_ALL, moved, size, weight)
+        seconds += collective(t, s, ALL_TO_ALL, moved, size, weight, EXCHANGED)
     if gathered:
         size *= t.axes_shards[gathered]
-        seconds += collective(t, s, ALL_GATHER, gathered, size, weight)
+        seconds += collective(t, s, ALL_GATHER, gathered, size, weight, GATHERED)
     return seconds
 
 
@@ -200,7 +213,9 @@ def partials(t: Any, s: Any) -> float:
             computed, defined = t.part_computed[k], t.part_defined[k]
             s.turn_seconds[k], s.cut_axes[k] = 0.0, 0
             s.sum_axes[k, 0], s.sum_axes[k, 1] = 0, 0
+            s.sum_reason[k] = UNWANTED
             if reduced and _is_added(t, s, row):
+                s.sum_reason[k] = ADDED
                 continue
             if reduced or not same(t, s, computed, defined):
                 mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
@@ -209,7 +224,7 @@ def partials(t: Any, s: Any) -> float:
                 whole = s.local[computed] == s.local[defined]
                 s.behind[row] = whole and _is_behind(t, s, computed, defined, reduced, row)
                 remember(t, s, k, row, computed, defined, 1.0, weight)
-                scattered, _ = _taken(t, s, computed, defined, reduced, row)
+                scattered, _, s.sum_reason[k] = _taken(t, s, computed, defined, reduced, row)
                 remember_scattered(t, s, k, row, scattered, reduced, s.local[computed])
                 if t.part_together[row] >= 0 and not _is_behind(
                     t, s, computed, defined, reduced, row
@@ -333,6 +348,8 @@ def halos(t: Any, s: Any) -> float:
         if axes:
             strip = min(t.halo_part[row] * s.shards[item], 1.0) * s.local[t.halo_tensor[row]]
             mark(s.journal, s.noted, HALO, row, 0)
-            spent = collective(t, s, COLLECTIVE_PERMUTE, axes, strip, t.halo_weight[row])
+            spent = collective(
+                t, s, COLLECTIVE_PERMUTE, axes, strip, t.halo_weight[row], NEIGHBOURS
+            )
         s.halo_seconds[row] = spent
     return total(s.halo_seconds)

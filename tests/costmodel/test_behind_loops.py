@@ -18,6 +18,7 @@ from tests.modules import analysed
 from toast.costmodel.explain import explain
 from toast.costmodel.kernels.journal import Entry
 from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, summed_behind
+from toast.costmodel.resolved import resolve
 
 RUNS, ROWS, LEFT, RIGHT = 5, 64, 32, 16
 WHOLE = LEFT * RIGHT * 4
@@ -91,7 +92,7 @@ def narrow(carried: Any, x: Any, w: Any) -> Any:
 @pytest.mark.parametrize("body", [added_up, turned])
 def test_sums_that_a_loop_only_adds_up_are_sent_once(body: Body, device: str) -> None:
     priced = Priced(module(body), "a=2", device)
-    (row,) = priced.evaluator.collectives(priced.state((BATCH, 0)))
+    (row,) = resolve(priced.evaluator, priced.state((BATCH, 0))).totals()
     assert (row.kind.name, row.count, row.bytes) == ("ALL_REDUCE", 1.0, SUM)
 
 
@@ -135,8 +136,8 @@ def test_no_time_goes_into_summing_or_keeping_what_is_summed_behind_a_loop() -> 
     """A sum is then an addition to what is carried, in one kernel that stores nothing else."""
     added = Priced(module(lambda c, x, w: (c + reduced(x, w), None)), "a=2", TPU)
     other = Priced(module(lambda c, x, w: (c - reduced(x, w), None)), "a=2", TPU)
-    here = explain(added.evaluator, added.state((BATCH, 0)))
-    there = explain(other.evaluator, other.state((BATCH, 0)))
+    here = explain(resolve(added.evaluator, added.state((BATCH, 0))))
+    there = explain(resolve(other.evaluator, other.state((BATCH, 0))))
     assert not [kernel for kernel in here.kernels if kernel.unfused]
     assert [kernel for kernel in there.kernels if kernel.unfused]
     (told,) = here.collectives
@@ -147,7 +148,11 @@ def test_a_product_that_is_summed_behind_a_loop_is_not_stored() -> None:
     """It adds to what is carried inside itself; what is summed in the loop is stored for that."""
     one, other = (Priced(module(body), "a=2", TPU) for body in (added_up, scaled))
     one_sum, other_sum = (
-        [h for h in explain(p.evaluator, p.state((BATCH, 0))).held if h.why is Entry.SUMMED]
+        [
+            h
+            for h in explain(resolve(p.evaluator, p.state((BATCH, 0)))).held
+            if h.why is Entry.SUMMED
+        ]
         for p in (one, other)
     )
     assert [h.bytes for h in one_sum] == []
@@ -190,7 +195,7 @@ def test_a_weight_that_every_iteration_reads_is_gathered_in_each(device: str) ->
     data = str(jax.jit(step).lower(*shapes).as_text()).encode()
     stored, rows = (0, 0), (1, 0)
     priced = Priced(data, "a=2", device)
-    (row,) = priced.evaluator.collectives(priced.state((rows, 0), (stored, 0)))
+    (row,) = resolve(priced.evaluator, priced.state((rows, 0), (stored, 0))).totals()
     width = 2 if device == TPU else 4
     assert (row.kind.name, row.count) == ("ALL_GATHER", RUNS)
     assert row.bytes == RUNS * LEFT * LEFT * width / 2

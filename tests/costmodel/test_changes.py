@@ -15,6 +15,7 @@ from tests.costmodel.texts import GPU, TPU, main, maps, product
 from tests.modules import argument_group, evaluator_of
 from toast.costmodel.dependencies import EDGES, LIVES, PARTIALS, ROOTS, dependency_columns
 from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
+from toast.costmodel.resolved import resolve
 from toast.costmodel.tables import Tables
 from toast.search.actions import action_space
 
@@ -101,7 +102,7 @@ def test_the_same_layout_again_prices_nothing() -> None:
 def test_a_journal_tells_of_all_rows_each_time() -> None:
     evaluator = training_step(TPU)
     evaluator.cost(actions(TPU)[:3])
-    first, second = (evaluator.journal(actions(TPU)[:3])[1] for _ in range(2))
+    first, second = (resolve(evaluator, actions(TPU)[:3]).journal for _ in range(2))
     assert np.array_equal(first, second)
     assert len(first) > len(evaluator.tables.root_weight)
 

@@ -19,6 +19,7 @@ from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.journal import Entry
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.space_to_batch import NO_IMAGE, image_rows, images, kernel_gradients
+from toast.costmodel.resolved import resolve
 
 MIB = 2**20
 GRADIENT = (3, 3, 2048, 2048)
@@ -106,7 +107,7 @@ def test_images_take_tiles_and_blocks(
     batch: int, pixels: int, channels: int, device: str, of: float
 ) -> None:
     evaluator = priced(step(batch, pixels, channels, 3), device)
-    scratch, _ = evaluator.journal(batch_over(evaluator, 0))
+    scratch = resolve(evaluator, batch_over(evaluator, 0)).scratch
     shapes = [tuple(size for size, _ in dims) for _, dims in evaluator.layouts.tensors]
     local, shape = batch // 8 * pixels**2 * channels * 4, (batch, pixels, pixels, channels)
     sizes = [s for s, is_of in zip(scratch.stored, shapes, strict=True) if is_of == shape]
@@ -122,7 +123,7 @@ def waiting(evaluator: Evaluator, state: State) -> list[Held]:
     known = set(zip(rows.value[guarded].tolist(), rows.first[guarded].tolist(), strict=True))
     events = evaluator.tables.event_position
     starts = {(v, int(events[events <= first][-1])) for v, first in known}
-    held = (one for one in explain(evaluator, state).held if one.why is Entry.LIVE)
+    held = (one for one in explain(resolve(evaluator, state)).held if one.why is Entry.LIVE)
     return [one for one in held if (one.value, one.first) in starts]
 
 

@@ -10,6 +10,7 @@ from tests.costmodel.texts import GPU, TPU, Priced, main, maps, product
 from toast.costmodel.evaluator import Action
 from toast.costmodel.explain import explain
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.resolved import resolve
 
 ROWS, WIDTH = 64, 32
 X = f"x:{ROWS}x{WIDTH}xf32"
@@ -57,7 +58,7 @@ def test_the_move_that_costs_less_gives_way() -> None:
     program = priced.evaluator.analysis.program
     turned = [
         row
-        for row in explain(priced.evaluator, state).collectives
+        for row in explain(resolve(priced.evaluator, state)).collectives
         if row.kind is Kind.COLLECTIVE_PERMUTE
     ]
     assert turned
@@ -98,11 +99,13 @@ def test_a_sum_over_axes_in_another_order_than_the_results_is_not_scattered(devi
 def test_a_sum_in_another_order_takes_as_long_as_one_of_the_whole() -> None:
     priced = Priced(GRADIENT, "a=2,b=2", GPU)
     state = priced.state((U_COLUMNS, 0), (X_ROWS, 0), (X_ROWS, 1), (X_COLUMNS, 0), (X_COLUMNS, 1))
-    (told,) = (row for row in explain(priced.evaluator, state).collectives if row.axes == (0, 1))
-    (row,) = (row for row in priced.evaluator.collectives(state) if row.axes == (0, 1))
+    (told,) = (
+        row for row in explain(resolve(priced.evaluator, state)).collectives if row.axes == (0, 1)
+    )
+    (row,) = (row for row in resolve(priced.evaluator, state).totals() if row.axes == (0, 1))
     assert (told.kind, told.count, told.bytes) == (Kind.ALL_REDUCE, 1.0, row.bytes)
     whole = priced.state((X_ROWS, 0), (X_ROWS, 1))
-    (same,) = priced.evaluator.collectives(whole)
+    (same,) = resolve(priced.evaluator, whole).totals()
     assert row.seconds == told.seconds == same.seconds
 
 
@@ -138,7 +141,7 @@ def test_permutes_are_part_of_what_is_told_of_communication(
 ) -> None:
     priced = Priced(module, "a=2,b=2,c=2", TPU)
     state = priced.state(*actions)
-    told = explain(priced.evaluator, state).collectives
+    told = explain(resolve(priced.evaluator, state)).collectives
     cost = priced.evaluator.cost(state)
     assert sum(row.seconds for row in told) == pytest.approx(cost.communication)
 

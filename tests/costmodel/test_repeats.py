@@ -32,6 +32,7 @@ from toast.costmodel.program import sharding_units as layouts_room
 from toast.costmodel.program.dataflow import flow_of
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import role
+from toast.costmodel.resolved import resolve
 from toast.costmodel.tables import Tables
 from toast.costmodel.terms import fusion_rows as rows_room
 from toast.costmodel.terms.buffer_assignment import _handed_over, _spans
@@ -124,7 +125,7 @@ def assert_told_alike(program: Program, device: str) -> None:
     assert_equal_columns(together.folded, apart.folded)
     assert together.listing.roots.sources == apart.listing.roots.sources
     for state in [(), *single_states(together)[:2]]:
-        one, other = explain(together, state), explain(apart, state)
+        one, other = explain(resolve(together, state)), explain(resolve(apart, state))
         assert one.cost == other.cost
         assert one.held == other.held
         assert one.collectives == other.collectives

@@ -18,6 +18,7 @@ from toast.analysis.program import Program
 from toast.analysis.types import itemsize
 from toast.costmodel.evaluator import Evaluator, State
 from toast.costmodel.kernels.evaluate import evaluate
+from toast.costmodel.resolved import resolve
 from toast.costmodel.scratch import new_scratch
 from toast.costmodel.tables import Tables
 from toast.emit.specs import Specs
@@ -62,7 +63,7 @@ def local_bytes(evaluator: Evaluator, specs: Specs, value: int) -> float:
 @FEW
 def test_the_peak_holds_the_arguments_and_the_results(device: str, picks: tuple[int, ...]) -> None:
     evaluator, state = training_step(device), state_of(device, picks)
-    program, specs = evaluator.analysis.program, Specs(evaluator, state)
+    program, specs = evaluator.analysis.program, Specs(resolve(evaluator, state))
     values = {argument.value for argument in program.arguments}
     donated = {argument.aliases for argument in program.arguments if argument.aliases >= 0}
     offered = any(argument.donated and argument.aliases < 0 for argument in program.arguments)

@@ -13,6 +13,7 @@ from toast.costmodel.evaluator import CollectiveCost
 from toast.costmodel.explain import explain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.passes.all_reduce_combiner import ALONE, sent_together
+from toast.costmodel.resolved import resolve
 
 ROWS, WIDTH = 64, 32
 X, Y = f"x:{ROWS}x{WIDTH}xf32", f"y:{ROWS}x{WIDTH}xf32"
@@ -29,7 +30,7 @@ BYTES = WIDTH * WIDTH * 4
 
 
 def summed(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveCost]:
-    rows = priced.evaluator.collectives(priced.state(*actions))
+    rows = resolve(priced.evaluator, priced.state(*actions)).totals()
     return [row for row in rows if row.kind in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER)]
 
 
@@ -144,10 +145,10 @@ def test_sending_together_never_takes_longer_and_sends_as_much(
 ) -> None:
     priced = Priced(deep(), "a=2,b=2", device)
     evaluator, state = priced.evaluator, priced.state(*actions)
-    together = evaluator.collectives(state)
+    together = resolve(evaluator, state).totals()
     cost = evaluator.cost(state)
     assert sum(row.seconds for row in together) == pytest.approx(cost.communication)
-    told = explain(evaluator, state).collectives
+    told = explain(resolve(evaluator, state)).collectives
     assert sum(row.seconds for row in told) == pytest.approx(cost.communication)
     apart = evaluator.tables._replace(
         together=np.zeros(0, dtype=np.int64), together_loop=np.zeros(0, dtype=np.int64)
@@ -155,7 +156,7 @@ def test_sending_together_never_takes_longer_and_sends_as_much(
     evaluator.tables = evaluator.folded = apart
     alone = evaluator.cost(state)
     assert cost.communication <= alone.communication * (1 + 1e-12)
-    sent = {(row.kind, row.axes): row.bytes for row in evaluator.collectives(state)}
+    sent = {(row.kind, row.axes): row.bytes for row in resolve(evaluator, state).totals()}
     assert {(row.kind, row.axes): row.bytes for row in together} == pytest.approx(sent)
     assert (cost.peak, cost.compute) == (alone.peak, alone.compute)
 

@@ -26,6 +26,7 @@ from toast.costmodel.passes.layout_assignment import (
 )
 from toast.costmodel.program.contractions import BATCH, Sides
 from toast.costmodel.program.op_traits import Role
+from toast.costmodel.resolved import resolve
 
 FEW = settings(deadline=None, max_examples=30)
 
@@ -144,7 +145,7 @@ def test_the_copies_count_at_the_peak() -> None:
         3 * size + 2 * size
     )
     # what is small of these is on the chip, but for the results
-    given = sum(one.bytes for one in explain(found, ()).held if one.why is Entry.BASE)
+    given = sum(one.bytes for one in explain(resolve(found, ())).held if one.why is Entry.BASE)
     assert found.cost(()).peak == given + 3 * size
 
 

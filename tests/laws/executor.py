@@ -23,6 +23,7 @@ from toast.analysis.load import Source
 from toast.analysis.program import FactorKind
 from toast.costmodel.evaluator import Evaluator, State
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
 
@@ -40,7 +41,7 @@ class Executor:
 
     def __post_init__(self) -> None:
         self._program = self.source.program
-        self._specs = Specs(self.evaluator, self.state)
+        self._specs = Specs(resolve(self.evaluator, self.state))
         self._grid = self.grid or Grid(self.evaluator.mesh)
         self._layouts = self.evaluator.layouts
 

@@ -14,7 +14,7 @@ from tests.laws.programs import EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
 from tests.laws.xla import Xla, run_plan
 from toast.costmodel.evaluator import Evaluator, Refined, Refinement, State
-from toast.search.decision_sites import Place, Thing, Things, marks, places
+from toast.search.decision_sites import DecisionSite, Thing, Things, marks, places
 from toast.search.refinement_moves import Refinements
 from toast.search.set_resolutions import sides
 
@@ -22,7 +22,7 @@ FEW, MANY = few(25), many(1500)
 chosen_places = st.lists(st.integers(0, 10_000), min_size=1, max_size=4)
 
 
-def everywhere(evaluator: Evaluator) -> tuple[Things, list[Place]]:
+def everywhere(evaluator: Evaluator) -> tuple[Things, list[DecisionSite]]:
     """Every place of a program."""
     things, program = Things(evaluator), evaluator.analysis.program
     values: list[Thing] = [("value", value) for value in range(program.values)]
@@ -31,7 +31,7 @@ def everywhere(evaluator: Evaluator) -> tuple[Things, list[Place]]:
 
 def refined(
     evaluator: Evaluator, state: State, picked: list[int]
-) -> tuple[Evaluator, Refined, list[Place]]:
+) -> tuple[Evaluator, Refined, list[DecisionSite]]:
     """A finer evaluator, and the state with refinements that some numbers pick."""
     things, spots = everywhere(evaluator)
     sets = sides(evaluator, state, things)

@@ -16,6 +16,7 @@ from tests.laws.layout import Array
 from tests.laws.xla_child import Reply, Request
 from toast.analysis.load import Source
 from toast.costmodel.evaluator import Evaluator, Refined
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.emit.writer import write
 
@@ -87,13 +88,13 @@ def request_of(
 ) -> Request:
     """What a state's plan would be; `source` is written to and of no use afterwards."""
     program = source.program
-    specs = Specs(evaluator, state)
+    specs = Specs(resolve(evaluator, state))
     arguments = [specs.value(argument.value) for argument in program.arguments]
     results = [
         (specs.use(result.use), program.shape(int(program.use_value[result.use])))
         for result in program.results
     ]
-    sharded = write(source, evaluator.mesh, specs, specs.pins())
+    sharded = write(source, evaluator.mesh, specs, specs.constraints())
     return Request(
         original=module.encode(),
         sharded=sharded,

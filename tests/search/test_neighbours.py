@@ -12,7 +12,7 @@ from tests.search.known_layouts.planned import problem_of as planning
 from tests.search.known_layouts.steps import mlp_training
 from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import Action, State
-from toast.search.neighbours import Place, Space, over
+from toast.search.neighbours import ChangeSite, Space, over
 from toast.search.problem import Problem
 from toast.search.symmetric_groups import moves, over_all_axes
 from toast.search.tree import MAX_DEPTH
@@ -33,7 +33,7 @@ def act(group: int, axis: int) -> Action:
     return Action(group=group, axis=axis)
 
 
-def at(group: int) -> Place:
+def at(group: int) -> ChangeSite:
     (place,) = (place for place in Space(mlp()).places() if place.groups == (group,))
     return place
 
