@@ -21,9 +21,9 @@ class Reach:
         names = len(program.factor_size)
         source, target = colours.edges[:, 0], colours.edges[:, 1]
         factors = program.op_factors[1:] - program.op_factors[:-1]
-        self._graph = Graph(
-            forward=Edges.of(source, target, names),
-            backward=Edges.of(target, source, names),
+        self._graph = DimensionGraph(
+            forward=GraphEdges.of(source, target, names),
+            backward=GraphEdges.of(target, source, names),
             op=np.repeat(np.arange(program.ops), factors),
         )
         self._walks = (_Walk.new(names), _Walk.new(names))
@@ -40,25 +40,25 @@ class Reach:
         return found
 
 
-class Edges(NamedTuple):
+class GraphEdges(NamedTuple):
     """The names that each name leads to, from `start` on."""
 
     start: Ints
     name: Ints
 
     @classmethod
-    def of(cls, source: Ints, target: Ints, names: int) -> Edges:
+    def of(cls, source: Ints, target: Ints, names: int) -> GraphEdges:
         """From the two ends of each edge."""
         counts = np.bincount(source, minlength=names)
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(start=start, name=target[np.argsort(source, kind="stable")])
 
 
-class Graph(NamedTuple):
+class DimensionGraph(NamedTuple):
     """The map M from definitions to uses and back, and the op of each name."""
 
-    forward: Edges
-    backward: Edges
+    forward: GraphEdges
+    backward: GraphEdges
     op: Ints
 
 

@@ -39,7 +39,7 @@ from toast.search.actions import action_space
 from toast.search.kernel_cache import warm_kernels
 from toast.search.mcts import _Search
 from toast.search.neighbours import Space
-from toast.search.problem import Problem, Settings
+from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
 
 STATES = 4_000
@@ -112,7 +112,9 @@ def neighbours_per_second(problem: Problem) -> float:
 
 def rollouts(problem: Problem, threads: int) -> float:
     """Evaluations per second of one round of the tree search."""
-    settings = replace(Settings(), threads=threads, rollouts=ROLLOUTS, round_rollouts=ROLLOUTS)
+    settings = replace(
+        SearchSettings(), threads=threads, rollouts=ROLLOUTS, round_rollouts=ROLLOUTS
+    )
     tree = _Search(problem, settings, Control())
     started = time.perf_counter()
     tree._round()

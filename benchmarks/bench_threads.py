@@ -28,7 +28,7 @@ from toast.costmodel.network.mesh import Mesh
 from toast.search.actions import action_space
 from toast.search.kernel_cache import warm_kernels
 from toast.search.mcts import search
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
 
 MESH, DEVICE = "data=2,model=4", "tpu-v5e"
@@ -47,7 +47,9 @@ def main() -> None:
     for name, data in modules(given.modules).items():
         problem = problem_of(data)
         for threads in (1, given.threads):
-            runs = [timed(problem, Settings(seed=s, threads=threads)) for s in range(given.seeds)]
+            runs = [
+                timed(problem, SearchSettings(seed=s, threads=threads)) for s in range(given.seeds)
+            ]
             table.add_row(name, str(threads), *cells(runs))
     Console(width=100).print(table)
 
@@ -69,7 +71,7 @@ def problem_of(data: bytes) -> Problem:
     return Problem(evaluator=evaluator, reward=reward, actions=action_space(evaluator))
 
 
-def timed(problem: Problem, settings: Settings) -> tuple[Found, float]:
+def timed(problem: Problem, settings: SearchSettings) -> tuple[Found, float]:
     """What a search finds, and its seconds."""
     started = time.perf_counter()
     return search(problem, settings, Control()), time.perf_counter() - started

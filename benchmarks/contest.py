@@ -14,7 +14,7 @@ from pathlib import Path
 
 from toast.search.pairwise import iopddl
 from toast.search.pairwise.instance import score
-from toast.search.pairwise.solve import Answer, solve
+from toast.search.pairwise.solve import Solution, solve
 
 MARGIN = 0.08
 """Part of the contest's time that is not planned with: HiGHS hears the end of it late."""
@@ -77,13 +77,13 @@ def _table(folder: Path, names: list[str], save: Path | None) -> None:
             iopddl.write(answer.choice, save / f"{name}.solution.json")
 
 
-def _solve(path: Path, seconds: float) -> Answer:
+def _solve(path: Path, seconds: float) -> Solution:
     begun = time.monotonic()
     instance = iopddl.read(path)
     return solve(instance, seconds=seconds * (1 - MARGIN) - (time.monotonic() - begun))
 
 
-def row(name: str, answer: Answer, seconds: float) -> str:
+def row(name: str, answer: Solution, seconds: float) -> str:
     """One line of the table."""
     best = ENTRIES[name].best
     found = "none" if answer.choice is None else f"{answer.cost:,.0f}"

@@ -20,7 +20,7 @@ EXIT_GRACE = 10.0
 _left: list[threading.Thread] = []
 
 
-def aside(work: Callable[[], T], control: Control) -> T | None:
+def in_background(work: Callable[[], T], control: Control) -> T | None:
     """What `work` returns, or raises; None where the search must stop before.
 
     `work` runs in a thread of its own. Where it is not waited for any longer it is left to end by

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from toast.costmodel.evaluator import State
 from toast.search.greedy_and_random import report
-from toast.search.problem import Found, Problem, Settings, chunks
+from toast.search.problem import Found, Problem, SearchSettings, chunks
 from toast.search.progress import Control
 
 PATIENCE = 2
@@ -14,13 +14,13 @@ PATIENCE = 2
 IMPROVED = 1e-9
 
 
-def beam(problem: Problem, settings: Settings, control: Control) -> Found:
+def beam(problem: Problem, settings: SearchSettings, control: Control) -> Found:
     """Add every action to each of K candidates, keep the K cheapest layouts, and again."""
     return beam_over([(action,) for action in problem.actions], problem, settings, control)
 
 
 def beam_over(
-    moves: Sequence[State], problem: Problem, settings: Settings, control: Control
+    moves: Sequence[State], problem: Problem, settings: SearchSettings, control: Control
 ) -> Found:
     """The same with moves of several actions at once.
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 
 from toast.search.infeasible import PENALTY, as_close
-from toast.search.local_search import MIN_GAIN, polish
+from toast.search.local_search import MIN_GAIN, local_search
 from toast.search.pareto import Point, thinned
 from toast.search.problem import Found, Problem
 from toast.search.progress import Control
@@ -61,4 +61,4 @@ def _polished(problem: Problem, number: int, most: int, control: Control, thread
     start = max((p for p in points if p.peak <= limit), key=lambda p: p.peak, default=points[0])
     strict = replace(problem, reward=replace(problem.reward, memory=limit, penalty=PENALTY))
     cost, _ = strict.cost(start.state)
-    return polish(strict, start.state, cost, control, threads, most).evaluations
+    return local_search(strict, start.state, cost, control, threads, most).evaluations

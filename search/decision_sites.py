@@ -36,7 +36,7 @@ class DecisionSite:
         return self.things[0]
 
 
-class Things:
+class SiteMembers:
     """The things of a program, which of them are tied, and which are next to each other."""
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -193,8 +193,8 @@ class Things:
                 yield from (("use", use) for use in program.uses_of(op))
 
 
-def places(things: Things, seeds: Iterable[Thing], most: int) -> list[DecisionSite]:
-    """The places of the `seeds`, in their order, and then of what is beside those."""
+def decision_sites(things: SiteMembers, seeds: Iterable[Thing], most: int) -> list[DecisionSite]:
+    """The sites of the `seeds`, in their order, and then of what is beside those."""
     found: dict[Hashable, dict[Thing, None]] = {}
     placed: set[Thing] = set()
     level = dict.fromkeys(seeds)
@@ -218,7 +218,7 @@ def places(things: Things, seeds: Iterable[Thing], most: int) -> list[DecisionSi
     ]
 
 
-def _can_move(things: Things, members: Sequence[Thing]) -> bool:
+def _can_move(things: SiteMembers, members: Sequence[Thing]) -> bool:
     """Scalars and constants have nothing to move; a transfer moves each of its ends by itself."""
     return any(name >= 0 for name in things.names(members[0])) and not any(
         things.is_constant(member) or (member[0] == "op" and things.is_transfer(member[1]))
@@ -226,10 +226,10 @@ def _can_move(things: Things, members: Sequence[Thing]) -> bool:
     )
 
 
-def marks(places: Sequence[Sequence[Thing]], sets: Sequence[Sequence[Thing]] = ()) -> Marks:
+def marks(sites: Sequence[Sequence[Thing]], sets: Sequence[Sequence[Thing]] = ()) -> Marks:
     """A mark for each place, and within a place for each of the `sets` that it has a part in."""
     within = {thing: number for number, members in enumerate(sets) for thing in members}
-    placed = {thing: number for number, members in enumerate(places) for thing in members}
+    placed = {thing: number for number, members in enumerate(sites) for thing in members}
     found: dict[str, dict[int, int]] = {"op": {}, "value": {}, "use": {}}
     numbers: dict[tuple[int, int], int] = {}
     for thing in placed | within:

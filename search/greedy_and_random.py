@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from toast.costmodel.evaluator import State
-from toast.search.problem import Found, Problem, Settings, chunks
+from toast.search.problem import Found, Problem, SearchSettings, chunks
 from toast.search.progress import Control, Progress
 
 
-def greedy(problem: Problem, settings: Settings, control: Control) -> Found:
+def greedy(problem: Problem, settings: SearchSettings, control: Control) -> Found:
     """Append the best single action until none lowers C(s)."""
     state: State = ()
     cost, measured = problem.cost(state)
@@ -34,7 +34,7 @@ def greedy(problem: Problem, settings: Settings, control: Control) -> Found:
     return Found.after(state, cost, evaluations, reason)
 
 
-def random_search(problem: Problem, settings: Settings, control: Control) -> Found:
+def random_search(problem: Problem, settings: SearchSettings, control: Control) -> Found:
     """Price random trajectories and keep the best prefix."""
     generator = np.random.default_rng(settings.seed)
     best: State = ()
@@ -57,7 +57,7 @@ def random_search(problem: Problem, settings: Settings, control: Control) -> Fou
     return Found.after(best, cost, evaluations, "rollouts", rollouts)
 
 
-def report(control: Control, done: int, settings: Settings, cost: float, peak: float) -> None:
+def report(control: Control, done: int, settings: SearchSettings, cost: float, peak: float) -> None:
     """Tell how far a search is that counts the states it prices."""
     control.on_progress(
         Progress(

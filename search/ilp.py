@@ -11,14 +11,14 @@ from dataclasses import replace
 
 from toast.costmodel.evaluator import State
 from toast.search.greedy_and_random import greedy
-from toast.search.local_search import polish
-from toast.search.pairwise.solve import Answer
-from toast.search.problem import Found, Problem, Settings
+from toast.search.local_search import local_search
+from toast.search.pairwise.solve import Solution
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
 from toast.search.proof import bound, relax
 
 
-def ilp(problem: Problem, settings: Settings, control: Control) -> Found:
+def ilp(problem: Problem, settings: SearchSettings, control: Control) -> Found:
     """The better of greedy search and of what the ILP's answer means, each polished."""
     first = greedy(problem, settings, control)
     best = _polished(problem, first, first.state, first.cost, control)
@@ -38,12 +38,12 @@ def ilp(problem: Problem, settings: Settings, control: Control) -> Found:
     return replace(found, termination=control.stop_reason() or _ended(answer))
 
 
-def _ended(answer: Answer) -> str:
+def _ended(answer: Solution) -> str:
     return "converged" if answer.proved else "budget"
 
 
 def _polished(problem: Problem, found: Found, state: State, cost: float, control: Control) -> Found:
-    polished = polish(problem, state, cost, control)
+    polished = local_search(problem, state, cost, control)
     evaluations = found.evaluations + polished.evaluations
     return replace(
         found,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toast.costmodel.evaluator import Reward, State
-from toast.search.local_search import Polished, polish
+from toast.search.local_search import LocalOptimum, local_search
 from toast.search.problem import Found, Problem
 from toast.search.progress import Control
 
@@ -34,9 +34,9 @@ def closest_to_fitting(problem: Problem, found: Found, control: Control, threads
     return replace(found, state=fast.state, cost=value, evaluations=priced)
 
 
-def _polished(problem: Problem, state: State, control: Control, threads: int) -> Polished:
+def _polished(problem: Problem, state: State, control: Control, threads: int) -> LocalOptimum:
     start, _ = problem.cost(state)
-    return polish(problem, state, start, control, threads=threads)
+    return local_search(problem, state, start, control, threads=threads)
 
 
 def for_the_peak(problem: Problem) -> Problem:

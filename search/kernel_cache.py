@@ -27,7 +27,7 @@ from toast.costmodel.scratch import Scratch
 from toast.costmodel.tables import Tables
 from toast.search.actions import action_space
 from toast.search.mcts import search as tree_search
-from toast.search.problem import Problem, Settings
+from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
 from toast.search.relaxation import Relaxation
 from toast.search.relaxation_kernels import halos
@@ -88,7 +88,7 @@ def _compile() -> None:
     problem = Problem(
         evaluator=evaluator, reward=evaluator.reward(1e9), actions=action_space(evaluator)
     )
-    tree_search(problem, Settings(rollouts=64, round_rollouts=64), Control())
+    tree_search(problem, SearchSettings(rollouts=64, round_rollouts=64), Control())
     Relaxation(problem)
     numbers, amounts = np.zeros(0, dtype=np.int64), np.zeros(0)
     scratch = evaluator.new_scratch()

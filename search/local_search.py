@@ -12,7 +12,7 @@ from toast.search.problem import CHUNK, Problem
 from toast.search.progress import Control
 
 MAX_EVALUATIONS = 20_000
-"""States that one polish may price; a long state of a large program has more neighbours."""
+"""States that one local search may price; a long state of a large program has more neighbours."""
 FIRST_CHUNK = 8
 MIN_GAIN = 1e-4
 """An action must lower C(s) by this part; one that buys less is dropped."""
@@ -21,7 +21,7 @@ LEAST = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Polished:
+class LocalOptimum:
     """The state after polishing, its C(s), and how many states were priced."""
 
     state: State
@@ -29,14 +29,14 @@ class Polished:
     evaluations: int
 
 
-def polish(
+def local_search(
     problem: Problem,
     state: State,
     cost: float,
     control: Control,
     threads: int = 1,
     most: int = MAX_EVALUATIONS,
-) -> Polished:
+) -> LocalOptimum:
     """Take each change of one place that lowers C(s), over and over, until none does.
 
     An action that buys nothing is dropped, so that every decision of a plan pays. At most about
@@ -55,7 +55,7 @@ def descend(
     control: Control,
     threads: int,
     most: int,
-) -> Polished:
+) -> LocalOptimum:
     """The same at some places: the best change of each in turn, if it pays.
 
     After a change those near it are looked at again, once the others have had their turn. States
@@ -79,7 +79,7 @@ def descend(
                 waiting |= dict.fromkeys(_touched(around, near))
                 (state, cost), size = best, FIRST_CHUNK
                 break
-    return Polished(state=state, cost=cost, evaluations=evaluations)
+    return LocalOptimum(state=state, cost=cost, evaluations=evaluations)
 
 
 def _touched(around: Sequence[ChangeSite], groups: set[int]) -> list[int]:

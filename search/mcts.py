@@ -15,10 +15,10 @@ from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import State
 from toast.costmodel.scratch import Scratch, apart
 from toast.search.beam import beam_over
-from toast.search.local_search import MAX_EVALUATIONS, Polished, polish, worth
-from toast.search.pareto import new_bands
-from toast.search.perturbation import forced
-from toast.search.problem import Found, Problem, Settings, chunks
+from toast.search.local_search import MAX_EVALUATIONS, LocalOptimum, local_search, worth
+from toast.search.pareto import new_buckets
+from toast.search.perturbation import perturbed
+from toast.search.problem import Found, Problem, SearchSettings, chunks
 from toast.search.progress import Control, Progress
 from toast.search.symmetric_groups import moves, over_all_axes
 from toast.search.tree import MAX_DEPTH, SELECTIONS, SHAPINGS, TINY, Agent, Rules, Tree, grow
@@ -36,7 +36,7 @@ IMPROVED = 1e-4
 """A round counts as better when the cost falls by more than this part."""
 
 
-def search(problem: Problem, settings: Settings, control: Control) -> Found:
+def search(problem: Problem, settings: SearchSettings, control: Control) -> Found:
     """Find the state of lowest C(s); always returns the best one seen."""
     if not problem.actions:
         cost, _ = problem.cost(())
@@ -51,7 +51,7 @@ class _Worker:
 
 
 class _Search:
-    def __init__(self, problem: Problem, settings: Settings, control: Control) -> None:
+    def __init__(self, problem: Problem, settings: SearchSettings, control: Control) -> None:
         self._problem = problem
         self._settings = settings
         self._control = control
@@ -82,19 +82,19 @@ class _Search:
         self._adopt()
         if reason is None and self._settings.helpers:
             self._second_start()
-            self._improve(forced)
+            self._improve(perturbed)
         while reason is None:
             before = self._cost
             reason = self._round()
             self._adopt()
             if self._settings.helpers and self._cost < before:
-                self._improve(polish)
+                self._improve(local_search)
             if reason is None and self._cost > before * (1 - IMPROVED):
                 reason = "converged"
             elif reason is None and self._rollouts() >= self._settings.rollouts:
                 reason = "rollouts"
             elif reason is None and self._settings.helpers:
-                self._improve(forced)
+                self._improve(perturbed)
         return Found(
             state=self._best,
             cost=self._cost,
@@ -157,7 +157,7 @@ class _Search:
             self._best = tuple(self._problem.actions[index] for index in path)
             self._cost, self._memory = self._measure(self._best)
 
-    def _improve(self, way: Callable[..., Polished]) -> None:
+    def _improve(self, way: Callable[..., LocalOptimum]) -> None:
         """Change the best state where that pays."""
         found = way(self._problem, self._best, self._cost, self._control, self._settings.threads)
         self._extra += found.evaluations
@@ -170,12 +170,12 @@ class _Search:
         may have the better end.
         """
         starts = sorted([(self._cost, self._best), *self._beams()])
-        spent, ends = 0, list[Polished]()
+        spent, ends = 0, list[LocalOptimum]()
         for cost, state in dict.fromkeys(starts):
             most = MAX_EVALUATIONS if not ends else START_EVALUATIONS - spent
             if most > 0:
                 threads = self._settings.threads
-                ends.append(polish(self._problem, state, cost, self._control, threads, most))
+                ends.append(local_search(self._problem, state, cost, self._control, threads, most))
                 spent += ends[-1].evaluations
         self._extra += spent
         self._take(min(ends, key=lambda end: worth((end.state, end.cost))).state)
@@ -236,13 +236,13 @@ def _shares(quota: int, threads: int) -> list[int]:
     return [quota // threads + (index < quota % threads) for index in range(threads)]
 
 
-def _node_budget(problem: Problem, settings: Settings) -> int:
+def _node_budget(problem: Problem, settings: SearchSettings) -> int:
     columns = len(problem.actions) + 1
     wanted = settings.rollouts + settings.threads * 16
     return max(settings.threads * 64, min(wanted, MAX_CHILD_CELLS // columns))
 
 
-def _rules(problem: Problem, settings: Settings) -> Rules:
+def _rules(problem: Problem, settings: SearchSettings) -> Rules:
     reward = problem.reward
     whole = math.log(max(problem.cost(())[0], TINY))
     return Rules(
@@ -264,7 +264,7 @@ def _rules(problem: Problem, settings: Settings) -> Rules:
     )
 
 
-def _new_tree(problem: Problem, settings: Settings, nodes: int, control: Control) -> Tree:
+def _new_tree(problem: Problem, settings: SearchSettings, nodes: int, control: Control) -> Tree:
     actions = problem.actions
     slots = 1 << (2 * nodes).bit_length()
     return Tree(
@@ -314,5 +314,5 @@ def _new_agent(seed: int, index: int, first: int, share: int) -> Agent:
         counts=apart(2, np.int64),
         path=apart(MAX_DEPTH + 1, np.int64),
         trail=apart(MAX_DEPTH + 2, np.int64),
-        bands=new_bands(MAX_DEPTH),
+        bands=new_buckets(MAX_DEPTH),
     )

@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 
 from toast.costmodel.evaluator import Action, State
 from toast.search.problem import Problem
-from toast.search.symmetric_groups import classes
+from toast.search.symmetric_groups import symmetry_classes
 from toast.search.tree import MAX_DEPTH
 
 
@@ -35,7 +35,7 @@ class Space:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.alike = [groups for groups in classes(problem) if len(groups) > 1]
+        self.alike = [groups for groups in symmetry_classes(problem) if len(groups) > 1]
         self.axes = sorted({action.axis for action in problem.actions})
         self.bits: defaultdict[int, list[int]] = defaultdict(list)
         for action in problem.actions:

@@ -15,18 +15,18 @@ import numpy as np
 
 from toast.costmodel.evaluator import Action, State
 from toast.costmodel.scratch import apart
-from toast.search.peak_buckets import BANDS, Bands, band_of
+from toast.search.peak_buckets import BANDS, PeakBuckets, bucket_of
 
 ALIKE = 1e-3
 """States whose times and peaks differ by less than this part are one choice."""
 MOST = 10
 
 
-def new_bands(depth: int) -> Bands:
+def new_buckets(depth: int) -> PeakBuckets:
     """Bands that hold nothing yet."""
     seconds = apart(BANDS, np.float64)
     seconds[:] = np.inf
-    return Bands(
+    return PeakBuckets(
         seconds=seconds,
         peak=apart(BANDS, np.float64),
         length=apart(BANDS, np.int64),
@@ -43,7 +43,7 @@ class Point:
     state: State
 
 
-class Front:
+class ParetoFront:
     """The fastest state of each band, of all states that were priced for one problem."""
 
     def __init__(self) -> None:
@@ -51,12 +51,12 @@ class Front:
 
     def note(self, seconds: float, peak: float, state: Sequence[Action]) -> None:
         """Note a state that was priced."""
-        band = band_of(peak)
+        band = bucket_of(peak)
         known = self._points.get(band)
         if known is None or (seconds, peak) < (known.seconds, known.peak):
             self._points[band] = Point(seconds=seconds, peak=peak, state=tuple(state))
 
-    def merge(self, bands: Bands, actions: Sequence[Action]) -> None:
+    def merge(self, bands: PeakBuckets, actions: Sequence[Action]) -> None:
         """Note what a thread kept."""
         for band in np.flatnonzero(np.isfinite(bands.seconds)).tolist():
             path = bands.path[band, : bands.length[band]].tolist()

@@ -20,7 +20,7 @@ BANDS = 48 * STEPS
 """Peaks of 2^48 bytes and more share the last band."""
 
 
-class Bands(NamedTuple):
+class PeakBuckets(NamedTuple):
     """The fastest state of each band, as one thread of the tree search keeps them.
 
     `seconds`, `peak` and `length` [BANDS], `path` [BANDS, depth] numbers of actions.
@@ -33,7 +33,7 @@ class Bands(NamedTuple):
 
 
 @entry
-def band_of(peak: float) -> int:
+def bucket_of(peak: float) -> int:
     """The band of a peak in bytes."""
     return min(BANDS - 1, int(STEPS * math.log2(max(peak, 1.0))))
 
@@ -41,7 +41,7 @@ def band_of(peak: float) -> int:
 @entry
 def keep(bands: Any, seconds: float, peak: float, path: Ints, length: int) -> None:
     """Note a state: it stays if it is the fastest of its band, of equals the one of lower peak."""
-    band = band_of(peak)
+    band = bucket_of(peak)
     known = bands.seconds[band]
     if seconds > known or (seconds == known and peak >= bands.peak[band]):
         return

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toast.costmodel.evaluator import State
-from toast.search.local_search import LEAST, Polished, descend, polish, worth
+from toast.search.local_search import LEAST, LocalOptimum, descend, local_search, worth
 from toast.search.neighbours import Space, over
 from toast.search.problem import Problem
 from toast.search.progress import Control
@@ -20,14 +20,14 @@ MAX_EVALUATIONS = 5_000
 """About as many states may be priced; what meets most is forced first."""
 
 
-def forced(
+def perturbed(
     problem: Problem,
     state: State,
     cost: float,
     control: Control,
     threads: int = 1,
     most: int = MAX_EVALUATIONS,
-) -> Polished:
+) -> LocalOptimum:
     """The state that is left when nothing forced pays any more, or about `most` are priced."""
     space = Space(problem)
     units = _units(space)
@@ -43,11 +43,11 @@ def forced(
             found = descend(problem, space, beside, *start, control, threads, max(0, left))
             evaluations += len(starts) + found.evaluations
             if worth((found.state, found.cost)) < worth((state, cost)) * (1 - LEAST):
-                found = polish(problem, found.state, found.cost, control, threads)
+                found = local_search(problem, found.state, found.cost, control, threads)
                 evaluations += found.evaluations
                 state, cost, idle = found.state, found.cost, 0
                 break
-    return Polished(state=state, cost=cost, evaluations=evaluations)
+    return LocalOptimum(state=state, cost=cost, evaluations=evaluations)
 
 
 def _units(space: Space) -> list[tuple[int, ...]]:

@@ -8,10 +8,10 @@ from toast.search.beam import beam
 from toast.search.greedy_and_random import greedy, random_search
 from toast.search.ilp import ilp
 from toast.search.mcts import search
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
 
-Planner = Callable[[Problem, Settings, Control], Found]
+Planner = Callable[[Problem, SearchSettings, Control], Found]
 
 PLANNERS: dict[str, Planner] = {
     "mcts": search,

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Literal
 
 from toast.costmodel.evaluator import Action, Cost, Evaluator, Refined, Refinement, Reward, State
-from toast.search.pareto import Front
+from toast.search.pareto import ParetoFront
 
 CHUNK = 128
 """States that are priced between two looks at the clock."""
@@ -24,7 +24,7 @@ class Problem:
     evaluator: Evaluator
     reward: Reward
     actions: tuple[Action, ...]
-    front: Front = field(default_factory=Front, compare=False)
+    front: ParetoFront = field(default_factory=ParetoFront, compare=False)
 
     def cost(self, state: State) -> tuple[float, Cost]:
         """C(s) and the time and memory behind it."""
@@ -45,7 +45,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SearchSettings:
     """Settings of a search; the names of TOAST section 4 and of the UCT literature.
 
     `rollouts` bounds the whole search, `round_rollouts` one round; `depth` the length of a

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from toast.search.background_task import aside
+from toast.search.background_task import in_background
 from toast.search.pairwise.bound import lower_bounds
-from toast.search.pairwise.solve import Answer, solve
-from toast.search.problem import Found, Problem, Settings
+from toast.search.pairwise.solve import Solution, solve
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control, Progress
 from toast.search.relaxation import Relaxation
 
@@ -18,7 +18,7 @@ FINISH = 0.2
 """Part of a budget that is left for what comes after the integer program."""
 
 
-def prove(problem: Problem, found: Found, settings: Settings, control: Control) -> Found:
+def prove(problem: Problem, found: Found, settings: SearchSettings, control: Control) -> Found:
     """The found state with a bound that no state of the problem is below, where time allows one."""
     if found.bound is not None or control.stop_reason() is not None:
         return found
@@ -50,7 +50,7 @@ def prove(problem: Problem, found: Found, settings: Settings, control: Control) 
     def stopped() -> bool:
         return control.stop_reason() is not None
 
-    aside(work, control)
+    in_background(work, control)
     if not proved:
         return found
     lowest, relaxation = proved[-1]
@@ -58,8 +58,8 @@ def prove(problem: Problem, found: Found, settings: Settings, control: Control) 
 
 
 def relax(
-    problem: Problem, best: Found, settings: Settings, control: Control
-) -> tuple[Relaxation, Answer] | None:
+    problem: Problem, best: Found, settings: SearchSettings, control: Control
+) -> tuple[Relaxation, Solution] | None:
     """The relaxation around the best state and its answer, as good as the time left allows.
 
     None where the search must stop before there is one.
@@ -82,7 +82,7 @@ def relax(
                 )
             )
 
-    def work() -> tuple[Relaxation, Answer]:
+    def work() -> tuple[Relaxation, Solution]:
         relaxation = Relaxation(problem, best.state)
         answer = solve(
             relaxation.instance(),
@@ -95,10 +95,10 @@ def relax(
         return relaxation, answer
 
     peak = int(problem.cost(best.state)[1].peak)
-    return aside(work, control)
+    return in_background(work, control)
 
 
-def bound(found: Found, answer: Answer) -> Found:
+def bound(found: Found, answer: Solution) -> Found:
     """The same state with the bound that an answer of its relaxation proves."""
     if not math.isfinite(answer.bound):
         return found

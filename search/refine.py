@@ -1,4 +1,4 @@
-"""Local improvement below the colour level: single places that are laid out otherwise.
+"""Local improvement below the colour level: single sites that are laid out otherwise.
 
 An action shards all dimensions of a colour group. A refinement moves one axis at one place: a
 parameter, with or without its moments; a value that is gathered, or kept sharded; an op. Or it
@@ -15,14 +15,14 @@ import numpy as np
 from toast.costmodel.evaluator import Refined, Refinement
 from toast.costmodel.kernels.journal import ROW, SIZE, TABLE, Entry
 from toast.costmodel.resolved import ResolvedPlan, resolve
-from toast.search.background_task import aside
-from toast.search.decision_sites import Thing, Things, marks, places
+from toast.search.background_task import in_background
+from toast.search.decision_sites import SiteMembers, Thing, decision_sites, marks
 from toast.search.infeasible import for_the_peak
 from toast.search.local_search import MIN_GAIN
 from toast.search.problem import Found, Problem
 from toast.search.progress import Control
 from toast.search.refinement_moves import Refinements
-from toast.search.set_resolutions import sides
+from toast.search.set_resolutions import set_resolutions
 
 MAX_PLACES = 64
 MAX_EVALUATIONS = 600
@@ -41,14 +41,14 @@ def refine(problem: Problem, found: Found, control: Control) -> tuple[Problem, F
     """
     if control.stop_reason() is not None:
         return problem, found
-    things = Things(problem.evaluator)
+    things = SiteMembers(problem.evaluator)
     resolved = resolve(problem.evaluator, found.state)
-    spots = places(things, _seeds(problem, resolved, things), MAX_PLACES)
-    sets = sides(problem.evaluator, found.state, things)
+    spots = decision_sites(things, _seeds(problem, resolved, things), MAX_PLACES)
+    sets = set_resolutions(problem.evaluator, found.state, things)
     if not spots and not sets:
         return problem, found
     fine = marks([spot.things for spot in spots], [side.things for side in sets])
-    evaluator = aside(lambda: problem.evaluator.marked(fine), control)
+    evaluator = in_background(lambda: problem.evaluator.marked(fine), control)
     if evaluator is None:
         return problem, found
     finer = replace(problem, evaluator=evaluator)
@@ -98,7 +98,7 @@ def _climb(problem: Problem, found: Found, refinements: Refinements, control: Co
     )
 
 
-def _seeds(problem: Problem, resolved: ResolvedPlan, things: Things) -> Iterator[Thing]:
+def _seeds(problem: Problem, resolved: ResolvedPlan, things: SiteMembers) -> Iterator[Thing]:
     """What communicates or is alive at a peak that is too high, what costs most first."""
     costs: dict[Term, float] = {}
     for term, cost in _terms(problem, resolved):
@@ -127,7 +127,7 @@ def _terms(problem: Problem, resolved: ResolvedPlan) -> Iterator[tuple[Term, flo
         yield (int(column[int(row[ROW])]), -1, False), cost
 
 
-def _things_of(things: Things, have: int, want: int, made: bool) -> Iterator[Thing]:
+def _things_of(things: SiteMembers, have: int, want: int, made: bool) -> Iterator[Thing]:
     """The values of a term, and the ops that they come from or go to."""
     layouts = things.layouts
     column = layouts.result_tensor if made else layouts.value_tensor

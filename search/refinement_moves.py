@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from toast.analysis.program import Ints
 from toast.costmodel.evaluator import Evaluator, Refinement
-from toast.search.decision_sites import DecisionSite, Things, units
-from toast.search.set_resolutions import Side
+from toast.search.decision_sites import DecisionSite, SiteMembers, units
+from toast.search.set_resolutions import SetResolution
 
 Spot = tuple[tuple[int, int], ...]
 """(Unit, item or -1) of each unit of a place."""
@@ -24,9 +24,9 @@ class Refinements:
     def __init__(
         self,
         evaluator: Evaluator,
-        things: Things,
+        things: SiteMembers,
         places: Sequence[DecisionSite],
-        sides: Sequence[Side] = (),
+        sides: Sequence[SetResolution] = (),
     ) -> None:
         self._layouts = evaluator.layouts
         self._sides = [(side.group, units(evaluator, side.things)) for side in sides]

@@ -6,20 +6,20 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from toast.costmodel.evaluator import Evaluator, State
-from toast.search.decision_sites import Thing, Things
+from toast.search.decision_sites import SiteMembers, Thing
 
 MAX_SETS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class SetResolution:
     """One compatibility set: all that has a conflict of it. `group` is its set group."""
 
     group: int
     things: tuple[Thing, ...]
 
 
-def sides(evaluator: Evaluator, state: State, things: Things) -> list[Side]:
+def set_resolutions(evaluator: Evaluator, state: State, things: SiteMembers) -> list[SetResolution]:
     """The sets that are not alone in their group and that the state resolves."""
     conflicts, groups = evaluator.analysis.conflicts, evaluator.analysis.groups
     taken = {action.group for action in state}
@@ -34,13 +34,13 @@ def sides(evaluator: Evaluator, state: State, things: Things) -> list[Side]:
         if which in open_sets and (which in found or len(found) < MAX_SETS):
             found[which].update(dict.fromkeys(_having(things, conflict.op, set(conflict.names))))
     return [
-        Side(group=int(groups.of_set[which]), things=tuple(having))
+        SetResolution(group=int(groups.of_set[which]), things=tuple(having))
         for which, having in found.items()
         if all(tied in having for thing in having for tied in things.with_ties(thing))
     ]
 
 
-def _having(things: Things, op: int, pair: set[int]) -> list[Thing]:
+def _having(things: SiteMembers, op: int, pair: set[int]) -> list[Thing]:
     """The op, its values and its uses as a transfer that have both names of a conflict."""
     program = things.program
     ends: list[Thing] = [("value", value) for value in program.values_of(op)]

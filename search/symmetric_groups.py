@@ -12,18 +12,18 @@ from itertools import pairwise
 
 from toast.costmodel.evaluator import Action, State
 from toast.search.beam import beam_over
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
 
 
-def tied(problem: Problem, settings: Settings, control: Control) -> Found:
+def symmetric_start(problem: Problem, settings: SearchSettings, control: Control) -> Found:
     """Beam search over moves of whole classes."""
     return beam_over(moves(problem), problem, settings, control)
 
 
 def moves(problem: Problem) -> list[State]:
     """The moves of all classes; a group that is like no other is moved by itself."""
-    number = {group: n for n, alike in enumerate(classes(problem)) for group in alike}
+    number = {group: n for n, alike in enumerate(symmetry_classes(problem)) for group in alike}
     found: defaultdict[tuple[int, int, int], list[Action]] = defaultdict(list)
     for action in problem.actions:
         found[number[action.group], action.axis, action.bits].append(action)
@@ -38,7 +38,7 @@ def over_all_axes(single: Sequence[State]) -> list[State]:
     return list(map(tuple, joined.values()))
 
 
-def classes(problem: Problem) -> list[tuple[int, ...]]:
+def symmetry_classes(problem: Problem) -> list[tuple[int, ...]]:
     """The colour groups of the actions, those that are alike together."""
     kinds = _shapes(problem)
     found: defaultdict[frozenset[tuple[int, ...]], dict[int, None]] = defaultdict(dict)

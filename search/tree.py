@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.kernels.evaluate import layout_key, price, reset, shard, step_seconds
-from toast.search.peak_buckets import Bands, keep
+from toast.search.peak_buckets import PeakBuckets, keep
 
 SELECTIONS = ("puct", "ucb1")
 SHAPINGS = ("log", "inverse")
@@ -69,7 +69,7 @@ class Agent(NamedTuple):
     counts: Ints
     path: Ints
     trail: Ints
-    bands: Bands
+    bands: PeakBuckets
 
 
 class Rules(NamedTuple):

@@ -18,7 +18,7 @@ from toast.process.outcome import Outcome
 from toast.request.request import PlanRequest
 from toast.service import problems
 from toast.service.context import Context
-from toast.service.records import Claim, Job, Result
+from toast.service.records import Claim, Job, JobResult
 from toast.service.states import State
 from toast.service.store import StaleClaim
 
@@ -29,7 +29,7 @@ _ASK_GRACE, _TERM_GRACE = 20.0, 5.0
 _REPORT = "The fault is the service's; tell its operator."
 
 
-class Verdict(StrEnum):
+class AttemptVerdict(StrEnum):
     """How an attempt ended, as the metrics count it."""
 
     DONE = "done"
@@ -65,7 +65,7 @@ class Attempt:
         self._interrupted = True
         self._stop.set()
 
-    def run(self) -> Verdict:
+    def run(self) -> AttemptVerdict:
         """The whole attempt; raises `StaleClaim` when the job was taken over meanwhile."""
         directory = work_directory(self._context, self.claim)
         try:
@@ -129,11 +129,11 @@ class Attempt:
             self._stop.set()
         self._context.bell.ring(self.claim.job.id)
 
-    def _settle(self, outcome: Outcome) -> Verdict:
+    def _settle(self, outcome: Outcome) -> AttemptVerdict:
         context = self._context
         if self._interrupted and outcome.status == "cancelled":
             context.store.release(self.claim)
-            return Verdict.RELEASED
+            return AttemptVerdict.RELEASED
         if outcome.status == "failed" and outcome.exit_code == -9:
             return self._lost()
         if outcome.has_plan:
@@ -149,17 +149,17 @@ class Attempt:
                         )
                     )
                 )
-                return Verdict.FAILED
+                return AttemptVerdict.FAILED
             self._count(self._store_result(outcome, plan))
-            return Verdict(outcome.status)
+            return AttemptVerdict(outcome.status)
         self._failed(self._problem(outcome), retry=outcome.status == "crashed")
-        return Verdict(outcome.status)
+        return AttemptVerdict(outcome.status)
 
-    def _lost(self) -> Verdict:
+    def _lost(self) -> AttemptVerdict:
         self._context.metrics.lost.inc()
         max_lost = self._context.settings.max_lost
         self._count(self._context.store.lose(self.claim, max_lost=max_lost))
-        return Verdict.LOST
+        return AttemptVerdict.LOST
 
     def _problem(self, outcome: Outcome) -> dict[str, Any]:
         if outcome.stderr:
@@ -178,7 +178,7 @@ class Attempt:
         with artifacts.incoming() as plan_in, artifacts.incoming() as module_in:
             plan_file = artifacts.copy_in(outcome.plan_path, plan_in)
             module_file = artifacts.copy_in(outcome.module_path, module_in)
-            result = Result(
+            result = JobResult(
                 plan_sha256=plan_file.sha256,
                 module_sha256=module_file.sha256,
                 suffix=outcome.suffix or "",

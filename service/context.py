@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toast.service.artifacts import ArtifactStore
-from toast.service.job_notifier import Bell
+from toast.service.job_notifier import JobNotifier
 from toast.service.metrics import Metrics
-from toast.service.settings import Settings
+from toast.service.settings import ServiceSettings
 from toast.service.store import JobStore
 
 
@@ -16,10 +16,10 @@ from toast.service.store import JobStore
 class Context:
     """`owner` names this data directory in claims: the same before and after a restart."""
 
-    settings: Settings
+    settings: ServiceSettings
     store: JobStore
     artifacts: ArtifactStore
-    bell: Bell
+    bell: JobNotifier
     metrics: Metrics
     owner: str
 

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 
-from toast.service.attempt import Attempt, Verdict
+from toast.service.attempt import Attempt, AttemptVerdict
 from toast.service.context import Context
 from toast.service.records import Claim
 from toast.service.states import State
@@ -111,7 +111,7 @@ class Dispatcher:
             verdict = attempt.run()
         except StaleClaim:
             context.metrics.stale.inc()
-            verdict = Verdict.STALE
+            verdict = AttemptVerdict.STALE
             _log.warning("job %s attempt %d lost its claim", job_id, claim.attempt)
         finally:
             context.metrics.busy.dec()

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 
-class Bell:
+class JobNotifier:
     """One `asyncio.Event` a waiting request, rung by job id.
 
     A ring is a hint, never the truth: who waits reads the store again, and also without a ring

@@ -72,7 +72,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class JobResult:
     """The artifacts of a job and the few numbers of the plan that lists show."""
 
     plan_sha256: str

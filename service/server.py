@@ -23,10 +23,10 @@ from toast.service.artifacts import ArtifactStore
 from toast.service.context import Context
 from toast.service.database import open_database
 from toast.service.dispatcher import Dispatcher
-from toast.service.job_notifier import Bell
+from toast.service.job_notifier import JobNotifier
 from toast.service.keys import ENVIRONMENT, is_loopback, read_keys
 from toast.service.metrics import Metrics
-from toast.service.settings import Settings
+from toast.service.settings import ServiceSettings
 from toast.service.sqlstore import SqlJobStore
 
 _log = logging.getLogger("toast.service")
@@ -50,7 +50,7 @@ def serve(
 
     `port` 0 takes a free one. `database` is an SQLAlchemy URL (a SQLite file in `data` when
     None), `keys` a file of hashed API keys, used beside those in TOAST_API_KEYS. `limits` are
-    further fields of `Settings`. Once listening, one line with the address goes to stdout.
+    further fields of `ServiceSettings`. Once listening, one line with the address goes to stdout.
     Raises `StartError`, and `BadKeys` for keys that cannot be used.
     """
     # Taken out of the environment, so that no worker inherits it.
@@ -60,7 +60,7 @@ def serve(
             f"refusing to listen on {host} without API keys: anybody who reaches it could use it; "
             f"set {ENVIRONMENT} or give --keys FILE, or bind to 127.0.0.1"
         )
-    settings = Settings(
+    settings = ServiceSettings(
         host=host, port=port, data=data.resolve(), database=database, keys=known,
         workers=workers, **limits,
     )  # fmt: skip
@@ -72,7 +72,7 @@ def serve(
             context.store.close()
 
 
-def make_context(settings: Settings) -> Context:
+def make_context(settings: ServiceSettings) -> Context:
     """Open the stores of a data directory and remove what a crash left in them."""
     store = SqlJobStore(open_database(settings.database_url))
     artifacts = ArtifactStore(settings.data / "artifacts")
@@ -80,7 +80,7 @@ def make_context(settings: Settings) -> Context:
         settings=settings,
         store=store,
         artifacts=artifacts,
-        bell=Bell(),
+        bell=JobNotifier(),
         metrics=Metrics(store),
         owner=_instance(settings.data),
     )

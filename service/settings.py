@@ -12,7 +12,7 @@ from toast.service.keys import Keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ServiceSettings:
     """One server's settings; sizes in bytes, times in seconds.
 
     `worker_memory` of None is four fifths of the machine's memory shared among the workers.

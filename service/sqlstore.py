@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from toast.service import problems
 from toast.service.database import Database
-from toast.service.records import Claim, Event, Job, NewJob, Result
+from toast.service.records import Claim, Event, Job, JobResult, NewJob
 from toast.service.rows import (
     change,
     dumps,
@@ -162,7 +162,7 @@ class SqlJobStore(JobStore):
             job = change(connection, is_claimed(claim), lambda _: ("progress", data), now, **values)
             return _fenced(job, claim).state
 
-    def succeed(self, claim: Claim, result: Result) -> Job:
+    def succeed(self, claim: Claim, result: JobResult) -> Job:
         return self._end(
             claim,
             State.SUCCEEDED,

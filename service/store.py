@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from toast.service.records import Claim, Event, Job, NewJob, Result
+from toast.service.records import Claim, Event, Job, JobResult, NewJob
 from toast.service.states import State
 
 
@@ -79,7 +79,7 @@ class JobStore(ABC):
         """Record progress and extend the lease. Returns the state."""
 
     @abstractmethod
-    def succeed(self, claim: Claim, result: Result) -> Job:
+    def succeed(self, claim: Claim, result: JobResult) -> Job:
         """End the job with its result: succeeded, or cancelled when it was cancelling."""
 
     @abstractmethod

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from toast.analysis.errors import InvalidModule
 from toast.plans.plan import Plan
+from toast.plans.result import PlanResult
 from toast.process.runner import Event, prepare, run
 from toast.request.request import PlanRequest
 from toast.request.settings import make_request
 
 if TYPE_CHECKING:
     import jax
-
-    from toast.pipeline.plan_module import PlanResult
 
 
 def plan(  # noqa: PLR0913 - the settings of a job, each by its name
@@ -91,8 +90,6 @@ def _plan(
     module: bytes, request: PlanRequest, on_progress: Callable[[Event], None] | None
 ) -> PlanResult:
     """Plan in a child process, in a directory of its own."""
-    from toast.pipeline.plan_module import PlanResult
-
     with tempfile.TemporaryDirectory(prefix="toast-") as name:
         directory = Path(name)
         prepare(directory, module, request)

@@ -12,6 +12,7 @@ import httpx2
 
 from toast.analysis.errors import ERRORS, ToastError, from_code
 from toast.plans.plan import Plan
+from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 from toast.request.settings import make_request
 
@@ -44,15 +45,6 @@ class JobEvent:
     number: int
     kind: str
     data: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a job left: the plan and the sharded module, in the form that was uploaded."""
-
-    plan: Plan
-    module: bytes
-    suffix: str
 
 
 class Client:
@@ -165,10 +157,10 @@ class Client:
         """The sharded module of a job that is over, in the form that was uploaded."""
         return self._request("GET", f"/v1/jobs/{job}/module").content
 
-    def answer(self, job: str) -> Answer:
+    def answer(self, job: str) -> PlanResult:
         """Plan, sharded module and its file suffix together."""
         response = self._request("GET", f"/v1/jobs/{job}/module")
-        return Answer(plan=self.plan(job), module=response.content, suffix=_suffix(response))
+        return PlanResult(plan=self.plan(job), module=response.content, suffix=_suffix(response))
 
     def cancel(self, job: str) -> dict[str, Any]:
         """Ask the job to stop; its best plan so far, if any, stays to be fetched."""

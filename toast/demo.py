@@ -28,8 +28,9 @@ from toast.analysis.errors import InvalidRequest, ToastError
 from toast.cli.app import check_output, save
 from toast.cli.submit import show
 from toast.cli.terminal import EXIT_BAD_INPUT, EXIT_DIFFERENT, ProgressBar, show_error
-from toast.client import Answer, Client, JobEvent
+from toast.client import Client, JobEvent
 from toast.plans.report import make_console, render
+from toast.plans.result import PlanResult
 from toast.process.runner import package_environment, python_module
 from toast.request.settings import make_request
 from toast.verify.report import render_verification
@@ -154,7 +155,7 @@ def lower_example(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def plan_over_http(console: Console, url: str, module: bytes) -> Answer:
+def plan_over_http(console: Console, url: str, module: bytes) -> PlanResult:
     """Upload, submit, follow, download."""
     with Client(url) as client, ProgressBar() as bar:
         identity = client.upload(module)

@@ -29,7 +29,7 @@ _QUICK: list[tuple[str, bool | int]] = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class OpRun:
     """An op to run on each of several sets of inputs."""
 
     op: OpCopy
@@ -49,14 +49,14 @@ class Lab:
         self.compilations = 0
         self.runs = 0
 
-    def run(self, runs: Sequence[Run]) -> list[Outputs | None]:
+    def run(self, runs: Sequence[OpRun]) -> list[Outputs | None]:
         """The results of every run, None for those that XLA refuses."""
         found: list[Outputs | None] = []
         for start in range(0, len(runs), _BATCH):
             found.extend(self._batch(runs[start : start + _BATCH]))
         return found
 
-    def _batch(self, runs: Sequence[Run]) -> list[Outputs | None]:
+    def _batch(self, runs: Sequence[OpRun]) -> list[Outputs | None]:
         try:
             found = self._together(runs)
         except (RuntimeError, ValueError, ir.MLIRError):
@@ -67,7 +67,7 @@ class Lab:
         self.runs += len(runs)
         return found
 
-    def _together(self, runs: Sequence[Run]) -> list[Outputs | None]:
+    def _together(self, runs: Sequence[OpRun]) -> list[Outputs | None]:
         """Compile each op once, and call the program until every run has had its turn."""
         shared: dict[int, list[int]] = {}
         for number, run in enumerate(runs):
@@ -96,7 +96,7 @@ class Lab:
             self._overrides = []
             return self._compile(ops)
 
-    def _call(self, program: Any, runs: Sequence[Run]) -> list[Outputs]:
+    def _call(self, program: Any, runs: Sequence[OpRun]) -> list[Outputs]:
         found: list[Outputs] = [[] for _ in runs]
         for number in range(len(runs[0].inputs)):
             flat = self._execute(program, [a for run in runs for a in run.inputs[number]])

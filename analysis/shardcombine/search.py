@@ -16,7 +16,7 @@ from toast.analysis.shardcombine.attributes import changes
 from toast.analysis.shardcombine.combine import Trial, try_combine
 from toast.analysis.shardcombine.findings import Combine, Discovery, Finding, How
 from toast.analysis.shardcombine.inputs import make_inputs
-from toast.analysis.shardcombine.lab import Lab, Outputs, Run
+from toast.analysis.shardcombine.lab import Lab, OpRun, Outputs
 from toast.analysis.shardcombine.numbers import Array, tolerance, wide
 from toast.analysis.shardcombine.opcopy import OpCopy, Shapes, guesses
 
@@ -27,7 +27,7 @@ Sets = Callable[[Shapes, Dim, set[Dim]], list[Dims]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class SplitAttempt:
     """One splitting: what each of the two shards runs."""
 
     dims: Dims
@@ -71,22 +71,22 @@ class Search:
             self._round(self._with_halos())
         return Discovery(findings=tuple(self._findings), attempts=self._tried)
 
-    def _hinted(self) -> Iterator[Attempt]:
+    def _hinted(self) -> Iterator[SplitAttempt]:
         for dims in attempts.from_findings(self._op.operands, self._hints, self._free):
             yield from self._attempts(dims, NO_HALO)
 
-    def _splits(self, sets: Sets) -> Iterator[Attempt]:
+    def _splits(self, sets: Sets) -> Iterator[SplitAttempt]:
         shapes = self._op.operands
         for start in attempts.all_dims(shapes):
             if start in self._free and shapes[start[0]][start[1]] % 2 == 0:
                 for dims in sets(shapes, start, self._free):
                     yield from self._attempts(dims, NO_HALO)
 
-    def _result_only(self) -> Iterator[Attempt]:
+    def _result_only(self) -> Iterator[SplitAttempt]:
         """Dimensions that a result has and no operand: every shard makes its part by itself."""
         yield from self._attempts((-1,) * len(self._op.operands), NO_HALO)
 
-    def _with_halos(self) -> Iterator[Attempt]:
+    def _with_halos(self) -> Iterator[SplitAttempt]:
         """Overlapping shards of the next set for each dimension."""
         shapes = self._op.operands
         for start in attempts.all_dims(shapes):
@@ -98,7 +98,7 @@ class Search:
             for halo in attempts.halos(shapes[start[0]][start[1]]):
                 yield from self._attempts(dims, halo)
 
-    def _attempts(self, dims: Dims, halo: tuple[int, int]) -> Iterator[Attempt]:
+    def _attempts(self, dims: Dims, halo: tuple[int, int]) -> Iterator[SplitAttempt]:
         shapes = self._op.operands
         if any(shapes[i][d] % 2 for i, d in sorted(attempts.used(dims))[1:]):
             return
@@ -107,7 +107,7 @@ class Search:
         for left, right in pairs:
             if dims == (-1,) * len(dims) and left.results == self._op.results:
                 continue
-            yield Attempt(dims=dims, halo=halo, first=left, second=right)
+            yield SplitAttempt(dims=dims, halo=halo, first=left, second=right)
 
     def _at(self, operands: Shapes) -> list[OpCopy]:
         """The ways to run the op on operands of these shapes."""
@@ -125,12 +125,12 @@ class Search:
                     found.setdefault((copy.results, str(changed)), copy)
         return list(found.values())
 
-    def _round(self, candidates: Iterable[Attempt]) -> bool:
+    def _round(self, candidates: Iterable[SplitAttempt]) -> bool:
         """Run the candidates and keep those that combine, first come, first kept.
 
         The first round runs the whole op as well; False when that fails.
         """
-        tried: list[Attempt] = []
+        tried: list[SplitAttempt] = []
         for attempt in candidates:
             if self._tried + len(tried) >= MAX_ATTEMPTS:
                 break
@@ -138,7 +138,7 @@ class Search:
         self._tried += len(tried)
         runs = [run for attempt in tried for run in self._runs(attempt)]
         if not self._whole:
-            whole, *outputs = self._lab.run([Run(op=self._op, inputs=self._inputs), *runs])
+            whole, *outputs = self._lab.run([OpRun(op=self._op, inputs=self._inputs), *runs])
             if whole is None or not _informative(whole):
                 return False
             self._whole = whole
@@ -153,12 +153,12 @@ class Search:
                 self._findings.append(attempt.finding(combines))
         return True
 
-    def _runs(self, attempt: Attempt) -> Iterator[Run]:
+    def _runs(self, attempt: SplitAttempt) -> Iterator[OpRun]:
         for shard, op in enumerate((attempt.first, attempt.second)):
-            yield Run(op=op, inputs=[_pieces(a, attempt, shard) for a in self._inputs])
+            yield OpRun(op=op, inputs=[_pieces(a, attempt, shard) for a in self._inputs])
 
     def _combine(
-        self, attempt: Attempt, first: Outputs, second: Outputs
+        self, attempt: SplitAttempt, first: Outputs, second: Outputs
     ) -> tuple[Combine, ...] | None:
         found: list[Combine] = []
         for index, error in enumerate(self._tolerances):
@@ -175,7 +175,7 @@ class Search:
             found.append(combine)
         return tuple(found)
 
-    def _is_new(self, attempt: Attempt, combines: tuple[Combine, ...]) -> bool:
+    def _is_new(self, attempt: SplitAttempt, combines: tuple[Combine, ...]) -> bool:
         """A dimension of a result is gathered by one id only, and one id does one thing."""
         gathered = {(r, c.dim) for r, c in enumerate(combines) if c.dim >= 0}
         taken = {
@@ -211,7 +211,7 @@ def _bounds(size: int, halo: tuple[int, int], shard: int) -> tuple[int, int]:
     return size // 2 - halo[1], size
 
 
-def _pieces(arrays: Sequence[Array], attempt: Attempt, shard: int) -> list[Array]:
+def _pieces(arrays: Sequence[Array], attempt: SplitAttempt, shard: int) -> list[Array]:
     found: list[Array] = []
     for index, (array, dim) in enumerate(zip(arrays, attempt.dims, strict=True)):
         if dim < 0:

@@ -15,7 +15,7 @@ _LIMIT = 72
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class WindowAttributes:
     """One dimension that a window slides over. Sizes in elements before dilation."""
 
     size: int
@@ -42,7 +42,7 @@ def _dilated(size: int, dilation: int) -> int:
     return (size - 1) * dilation + 1
 
 
-def shrink(window: Window) -> Window | None:
+def shrink(window: WindowAttributes) -> WindowAttributes | None:
     """The same kind of window on few elements; None when there is none."""
     if window.size == 1 and window.window == 1:
         return window
@@ -56,7 +56,7 @@ def shrink(window: Window) -> Window | None:
     return _resized(window, window.size - gone, _SMALL, low, high) if rest == 0 else None
 
 
-def _room(window: Window) -> int:
+def _room(window: WindowAttributes) -> int:
     """A few windows' worth of elements, split evenly by two shards of whole strides."""
     if window.size == 1:
         return 1
@@ -66,8 +66,10 @@ def _room(window: Window) -> int:
     return -(-wanted // unit) * unit + odd
 
 
-def _resized(window: Window, size: int, width: int, low: int, high: int) -> Window | None:
-    small = Window(
+def _resized(
+    window: WindowAttributes, size: int, width: int, low: int, high: int
+) -> WindowAttributes | None:
+    small = WindowAttributes(
         size=size,
         window=width,
         stride=window.stride,

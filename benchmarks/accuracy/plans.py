@@ -16,7 +16,7 @@ import numpy as np
 from toast.costmodel.evaluator import State
 from toast.plans.baselines import data_parallel
 from toast.search.planners import PLANNERS
-from toast.search.problem import Problem, Settings
+from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
 
 SEARCH_SECONDS = 3.0
@@ -37,7 +37,7 @@ def state_for(problem: Problem, plan: str) -> State:
         return random_state(problem, int(number))
     if kind == "near":
         return near_state(problem, int(number))
-    settings = Settings(seed=0, threads=1)
+    settings = SearchSettings(seed=0, threads=1)
     return PLANNERS[plan](problem, settings, Control(budget=SEARCH_SECONDS)).state
 
 

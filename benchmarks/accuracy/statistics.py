@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.accuracy.records import Record
-from toast.aot import Collective, Target, Verdict
+from toast.aot import CompiledCollective, Target, Verdict
 from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.collectives import Kind, collective_tables
 from toast.costmodel.network.mesh import Mesh
@@ -75,7 +75,7 @@ def compiled_seconds(record: Record) -> float | None:
     return verdict.compute_seconds + moving
 
 
-def collective_seconds(rows: tuple[Collective, ...], mesh: Mesh, device: Device) -> float:
+def collective_seconds(rows: tuple[CompiledCollective, ...], mesh: Mesh, device: Device) -> float:
     """Seconds of compiled collectives by the tables that predictions use.
 
     Groups that are no product of mesh axes cost what the slowest axes that make as many devices do.

@@ -23,7 +23,7 @@ from benchmarks.search_settings.variants import (
     one_value,
     together,
 )
-from toast.search.problem import Settings
+from toast.search.problem import SearchSettings
 
 KINDS = ("alone", "helped")
 PAGE = f"""\
@@ -98,7 +98,7 @@ def _together(runs: Experiment) -> str:
         TOGETHER, together(_base(False)), together(_base(True)), strict=True
     ):
         name = ", ".join(f"`{name}` {value:g}" for name, value in changes.items()) or "the base"
-        same = replace(helped.settings, seed=0) == Settings()
+        same = replace(helped.settings, seed=0) == SearchSettings()
         rows.append(_row(name + ": **the defaults**" * same, runs, alone, helped))
     return _table("changes of the base", rows)
 
@@ -133,7 +133,7 @@ def _table(first: str, rows: Sequence[str], kinds: Sequence[str] = KINDS) -> str
 
 
 def _curve(runs: Experiment) -> str:
-    default = Variant(part="", settings=replace(Settings(), helpers=False))
+    default = Variant(part="", settings=replace(SearchSettings(), helpers=False))
     rows = []
     for point in CHECKPOINTS:
         found = runs.regret(default, at=point)
@@ -142,5 +142,5 @@ def _curve(runs: Experiment) -> str:
     return "\n".join(["| states priced | regret | found |", "| --- | --- | --- |", *rows]) + "\n"
 
 
-def _base(helpers: bool) -> Settings:
+def _base(helpers: bool) -> SearchSettings:
     return replace(BASE, helpers=helpers)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from toast.search.problem import Settings
+from toast.search.problem import SearchSettings
 
 ALONE_EVALUATIONS = 4_000
 """Where only the rounds run, each run may price this many states."""
@@ -22,7 +22,7 @@ NAMES = (
     "round_rollouts",
     "virtual_loss",
 )
-BASE = Settings(
+BASE = SearchSettings(
     selection="puct",
     shaping="log",
     exploration=0.8,
@@ -62,7 +62,7 @@ class Variant:
     """Settings to try. `part` says in which comparison: `formula`, or the name of a setting."""
 
     part: str
-    settings: Settings
+    settings: SearchSettings
 
     @property
     def values(self) -> dict[str, Any]:
@@ -92,13 +92,13 @@ def variants() -> Iterator[Variant]:
         yield from one_formula(base)
 
 
-def together(base: Settings) -> Iterator[Variant]:
+def together(base: SearchSettings) -> Iterator[Variant]:
     """Changes of several settings of `base` at once."""
     for changes in TOGETHER:
         yield Variant(part="together", settings=replace(base, **changes))  # type: ignore[arg-type]
 
 
-def one_formula(base: Settings) -> Iterator[Variant]:
+def one_formula(base: SearchSettings) -> Iterator[Variant]:
     """Every formula with every constant, the rest as in `base`."""
     for (selection, shaping), constants in FORMULAS.items():
         for constant in constants:
@@ -106,7 +106,7 @@ def one_formula(base: Settings) -> Iterator[Variant]:
             yield Variant(part="formula", settings=replace(base, **chosen))  # type: ignore[arg-type]
 
 
-def one_value(base: Settings, name: str, values: Sequence[float]) -> Iterator[Variant]:
+def one_value(base: SearchSettings, name: str, values: Sequence[float]) -> Iterator[Variant]:
     """Every value of one setting, the rest as in `base`."""
     kind = type(getattr(base, name))
     for value in values:

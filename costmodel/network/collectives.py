@@ -20,7 +20,7 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.hardware.devices import Device, Link
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.network.placement import Piece, Placement, place
+from toast.costmodel.network.placement import NetworkPiece, Placement, place
 
 
 class Kind(IntEnum):
@@ -62,7 +62,7 @@ class Level(NamedTuple):
 
     link: Link
     size: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[NetworkPiece, ...]
 
 
 def collective_tables(mesh: Mesh, device: Device) -> CollectiveTables:
@@ -103,13 +103,13 @@ def _levels(placement: Placement, device: Device, axes: int) -> list[Level]:
     return levels
 
 
-def _merge(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+def _merge(pieces: Iterable[NetworkPiece]) -> tuple[NetworkPiece, ...]:
     """Pieces that continue each other along one dimension as one."""
-    found: list[Piece] = []
+    found: list[NetworkPiece] = []
     for piece in sorted(pieces, key=lambda piece: (piece.dim, piece.stride)):
         last = found[-1] if found else None
         if last and last.dim == piece.dim and last.stride * last.size == piece.stride:
-            found[-1] = Piece(
+            found[-1] = NetworkPiece(
                 link=last.link,
                 size=last.size * piece.size,
                 dim=last.dim,
@@ -196,7 +196,7 @@ def _torus(level: Level, slow: float) -> Line:
     return Line(slow * steps * level.link.latency, slow * max(together, alone))
 
 
-def _line_rate(link: Link, piece: Piece) -> float:
+def _line_rate(link: Link, piece: NetworkPiece) -> float:
     """Bytes per second of one device along a dimension: two directions on a ring, one on a line.
 
     Groups whose devices are `stride` apart share the links between with as many other groups.

@@ -18,7 +18,7 @@ from toast.costmodel.network.torus import Part, even_shape, fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class NetworkPiece:
     """A part of an axis on one network: `size` devices, `stride` steps apart, inside `length`.
 
     On a torus `dim` is the dimension, `length` that of the whole slice and `wraps` whether its ends
@@ -38,7 +38,7 @@ class Piece:
         return self.wraps and self.size * self.stride == self.length
 
 
-Placement = tuple[tuple[Piece, ...], ...]
+Placement = tuple[tuple[NetworkPiece, ...], ...]
 """For each axis its pieces, the fastest network and the smallest stride first."""
 
 
@@ -77,7 +77,7 @@ class _Placing:
                 axis = self._mesh.axes[number]
                 if bool(axis.places) is wanted:
                     (self._given if wanted else self._chosen)(number, axis)
-        pieces: list[list[Piece]] = [[] for _ in self._mesh.axes]
+        pieces: list[list[NetworkPiece]] = [[] for _ in self._mesh.axes]
         for index, link in enumerate(self._device.links):
             for number, found in enumerate(self._on(index, link)):
                 pieces[number] += found
@@ -136,12 +136,12 @@ class _Placing:
         if size > 1:
             self._parts[number].append((index, size, dim))
 
-    def _on(self, index: int, link: Link) -> list[list[Piece]]:
+    def _on(self, index: int, link: Link) -> list[list[NetworkPiece]]:
         """The pieces of each axis that lie on one network."""
         parts = [[(s, d) for i, s, d in found if i == index] for found in self._parts]
         if link.topology != "torus":
             sizes = [math.prod(size for size, _ in found) for found in parts]
-            return [[Piece(link=index, size=size)] if size > 1 else [] for size in sizes]
+            return [[NetworkPiece(link=index, size=size)] if size > 1 else [] for size in sizes]
         placed = _fold(parts, link)
         lengths = [1] * len(link.dims)
         for part in (part for found in placed for part in found):
@@ -149,7 +149,7 @@ class _Placing:
         wraps = _wraps(lengths, link)
         return [
             [
-                Piece(
+                NetworkPiece(
                     link=index,
                     size=part.size,
                     dim=part.dim,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from toast.search.pairwise.compact import compact
-from toast.search.pairwise.highs import Program
+from toast.search.pairwise.highs import IntegerProgram
 from toast.search.pairwise.instance import Instance, capped
 from toast.search.pairwise.reduce import Reduced
 
@@ -35,7 +35,7 @@ def lower_bounds(
     if not reduced.nodes:
         yield min(known, reduced.constant), BRANCHED
         return
-    program = Program(compact(reduced), reduced.excess, stopped=stopped)
+    program = IntegerProgram(compact(reduced), reduced.excess, stopped=stopped)
     relaxed = program.relax(max(0.0, end - time.monotonic())) + reduced.constant
     if relaxed > -math.inf:
         yield min(known, relaxed), RELAXED

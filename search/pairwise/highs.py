@@ -41,7 +41,7 @@ class Solved:
     proved: bool
 
 
-class Program:
+class IntegerProgram:
     """One instance as HiGHS sees it; `price` per unit of memory above capacity (or infinity)."""
 
     def __init__(

@@ -19,7 +19,7 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.search.pairwise.beam import beam
 from toast.search.pairwise.compact import Compact, compact
-from toast.search.pairwise.highs import Program, Solved
+from toast.search.pairwise.highs import IntegerProgram, Solved
 from toast.search.pairwise.instance import Instance, capped, score
 from toast.search.pairwise.reduce import Reduced
 from toast.search.pairwise.windows import improve
@@ -40,7 +40,7 @@ Report = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Solution:
     """The best choice found (None: none within the limit), its cost, and a bound on every cost.
 
     `relaxation` says where the bound is from: `branch and bound`, `linear relaxation`, or `none`.
@@ -69,7 +69,7 @@ def solve(
     start: Sequence[int] | None = None,
     stopped: Stopped = lambda: False,
     report: Report = lambda _: None,
-) -> Answer:
+) -> Solution:
     """The best answer that `seconds` allow; `start` is a choice that it is at least as good as."""
     return _Solver(instance, time.monotonic() + seconds, seed, stopped, report).run(start)
 
@@ -86,7 +86,7 @@ class _Solver:
         self._bound, self._relaxation = -math.inf, "none"
         self._proved = False
 
-    def run(self, start: Sequence[int] | None) -> Answer:
+    def run(self, start: Sequence[int] | None) -> Solution:
         if start is not None:
             self._take(list(start))
         reduced = Reduced(self._instance)
@@ -113,7 +113,7 @@ class _Solver:
 
     def _exactly(self, reduced: Reduced, c: Compact) -> None:
         """Relaxation, then branch and bound, of all that is left."""
-        program = Program(c, reduced.excess, stopped=self._stopped)
+        program = IntegerProgram(c, reduced.excess, stopped=self._stopped)
         bound = program.relax(self._left() * RELAX_SHARE)
         self._raise(bound + reduced.constant, "linear relaxation")
         start = self._lowered(reduced)
@@ -131,7 +131,7 @@ class _Solver:
         if reduced.infeasible or not reduced.nodes:
             return
         narrow = compact(reduced)
-        program = Program(narrow, reduced.excess, stopped=self._stopped)
+        program = IntegerProgram(narrow, reduced.excess, stopped=self._stopped)
         bound = program.relax(self._left() * RELAX_SHARE)
         beyond = cap + self._instance.constant
         self._raise(min(bound + reduced.constant, beyond), "linear relaxation")
@@ -140,7 +140,7 @@ class _Solver:
             return
         core = Reduced(_core(self._instance, reduced, narrow, used, cap))
         if not core.infeasible and core.nodes:
-            small = Program(compact(core), core.excess, stopped=self._stopped)
+            small = IntegerProgram(compact(core), core.excess, stopped=self._stopped)
             self._adopt(core, small.solve(self._left() * RELAX_SHARE))
 
     def _by_windows(self) -> None:
@@ -174,7 +174,7 @@ class _Solver:
             self._proved = True
             self._raise(self._cost, "branch and bound")
         elif self._best is not None and self._relaxation != "branch and bound":
-            bound = Program(c, reduced.excess, stopped=self._stopped).relax(self._left())
+            bound = IntegerProgram(c, reduced.excess, stopped=self._stopped).relax(self._left())
             self._raise(min(bound + reduced.constant, self._cost), "linear relaxation")
 
     def _adopt(self, reduced: Reduced, solved: Solved) -> None:
@@ -201,8 +201,8 @@ class _Solver:
     def _left(self) -> float:
         return self._end - time.monotonic()
 
-    def _answer(self) -> Answer:
-        return Answer(
+    def _answer(self) -> Solution:
+        return Solution(
             choice=self._best,
             cost=self._cost,
             bound=min(self._bound, self._cost) if self._best is not None else self._bound,

@@ -9,7 +9,7 @@ import numpy as np
 
 from toast.analysis.program import Floats, Ints
 from toast.search.pairwise.compact import Compact, compact, memory_of, total
-from toast.search.pairwise.highs import Program
+from toast.search.pairwise.highs import IntegerProgram
 from toast.search.pairwise.instance import Instance, Piece, capped, score
 from toast.search.pairwise.reduce import Reduced
 
@@ -111,7 +111,7 @@ def _solve(
         small = compact(reduced)
         held = reduced.lower([*choice[window].tolist(), 0])
         start = np.array([held[node] for node in sorted(held)], dtype=np.int64)
-        program = Program(small, price, stopped=stopped)
+        program = IntegerProgram(small, price, stopped=stopped)
         solved = program.solve(end - time.monotonic(), start=start)
         if solved.choice is None:
             return found, solved.proved

@@ -23,7 +23,8 @@ from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
-from toast.pipeline.plan_module import PlanResult, make_plan
+from toast.pipeline.plan_module import make_plan
+from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 
 ROOT = Path(__file__).resolve().parents[2]

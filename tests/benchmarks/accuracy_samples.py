@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from toast.aot import Collective, Memory, Refusal, Verdict
+from toast.aot import CompiledCollective, Memory, Refusal, Verdict
 
 MIB = 2**20
 GIB = 2**30
@@ -25,7 +25,7 @@ def record(
     model, mesh, plan, target = key.split(" ")
     memory = Memory(argument=60 * MIB, output=0, temp=0, alias=0, peak=0, main=main)
     rows = (
-        Collective(
+        CompiledCollective(
             kind="all_gather",
             axes=("data",),
             group_size=8,

@@ -22,7 +22,7 @@ from benchmarks.accuracy.statistics import (
     within,
 )
 from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
-from toast.aot import Collective
+from toast.aot import CompiledCollective
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.collectives import Kind, collective_tables
 from toast.costmodel.network.mesh import Mesh
@@ -69,8 +69,8 @@ def test_compiled_collectives_are_priced_by_the_tables_of_the_prediction() -> No
     mesh, device = Mesh.parse("data=2,model=4"), find("tpu-v5e")
     tables = collective_tables(mesh, device)
 
-    def row(axes: tuple[str, ...] | None, size: int) -> Collective:
-        return Collective(
+    def row(axes: tuple[str, ...] | None, size: int) -> CompiledCollective:
+        return CompiledCollective(
             kind="all_gather",
             axes=axes,
             group_size=size,
@@ -92,7 +92,7 @@ def test_compiled_collectives_are_priced_by_the_tables_of_the_prediction() -> No
 @pytest.mark.parametrize(("mesh", "halved"), [("x=8", 0.5), ("x=4,y=2", 1.0)])
 def test_permutes_between_many_devices_go_both_ways_at_once(mesh: str, halved: float) -> None:
     sizes, device = Mesh.parse(mesh), find("tpu-v5e")
-    permutes = Collective(
+    permutes = CompiledCollective(
         kind="collective_permute",
         axes=("x",),
         group_size=2,

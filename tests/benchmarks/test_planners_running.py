@@ -24,7 +24,8 @@ from examples.forms import serialize
 from toast.analysis.errors import EngineCrashed
 from toast.aot import Memory, Target, Verdict
 from toast.costmodel.network.mesh import Mesh
-from toast.pipeline.plan_module import PlanResult, make_plan
+from toast.pipeline.plan_module import make_plan
+from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 
 KNOWN = {

@@ -31,7 +31,7 @@ from benchmarks.search_settings.variants import (
 from tests.modules import evaluator_of, text
 from toast.costmodel.evaluator import Evaluator
 from toast.search.actions import action_space
-from toast.search.problem import Problem, Settings
+from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Progress
 
 
@@ -46,7 +46,7 @@ def test_the_base_and_the_defaults_are_among_what_is_tried() -> None:
     for name, values in {**ONE_AT_A_TIME, "virtual_loss": VIRTUAL_LOSS}.items():
         assert getattr(BASE, name) in values
     assert BASE.exploration in FORMULAS[BASE.selection, BASE.shaping]
-    assert Settings() in [variant.settings for variant in together(BASE)]
+    assert SearchSettings() in [variant.settings for variant in together(BASE)]
     assert {"selection", "shaping", "exploration", *ONE_AT_A_TIME, "virtual_loss"} == set(NAMES)
 
 
@@ -64,9 +64,9 @@ def test_variants_differ_from_the_base_in_what_they_try_alone() -> None:
 
 
 def test_equal_settings_have_equal_keys_and_seeds_do_not() -> None:
-    one, *_ = one_value(Settings(), "discount", (Settings().discount,))
-    assert one.key == Variant(part="formula", settings=Settings()).key
-    assert one.key != Variant(part="", settings=replace(Settings(), seed=1)).key
+    one, *_ = one_value(SearchSettings(), "discount", (SearchSettings().discount,))
+    assert one.key == Variant(part="formula", settings=SearchSettings()).key
+    assert one.key != Variant(part="", settings=replace(SearchSettings(), seed=1)).key
 
 
 def test_cases_have_names_of_their_own() -> None:
@@ -113,12 +113,12 @@ def test_a_run_keeps_its_values_and_is_not_run_again(
 
 def test_the_rounds_alone_stop_at_their_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "ALONE_EVALUATIONS", 300)
-    settings = replace(Settings(), helpers=False)
+    settings = replace(SearchSettings(), helpers=False)
     record = one_run(CASES[0], problem(), Variant(part="", settings=settings))
     assert 300 <= record["evaluations"] < 600
 
 
-def record(case: str, cost: float, settings: Settings, seed: int = 0) -> dict[str, Any]:
+def record(case: str, cost: float, settings: SearchSettings, seed: int = 0) -> dict[str, Any]:
     variant = Variant(part="", settings=replace(settings, seed=seed))
     return {
         "key": f"{case}: {variant.key}",
@@ -182,6 +182,6 @@ def test_the_committed_runs_make_a_page(tmp_path: Path) -> None:
     runs = Experiment(read_records(DATA))
     assert len(runs.cases[False]) >= 5
     tried = [runs.regret(one) for one in together(replace(BASE, helpers=False))]
-    default = runs.regret(Variant(part="", settings=replace(Settings(), helpers=False)))
+    default = runs.regret(Variant(part="", settings=replace(SearchSettings(), helpers=False)))
     assert default is not None
     assert default.mean <= min(found.mean for found in tried if found is not None) + 0.005

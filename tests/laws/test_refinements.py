@@ -14,19 +14,19 @@ from tests.laws.programs import EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
 from tests.laws.xla import Xla, run_plan
 from toast.costmodel.evaluator import Evaluator, Refined, Refinement, State
-from toast.search.decision_sites import DecisionSite, Thing, Things, marks, places
+from toast.search.decision_sites import DecisionSite, SiteMembers, Thing, decision_sites, marks
 from toast.search.refinement_moves import Refinements
-from toast.search.set_resolutions import sides
+from toast.search.set_resolutions import set_resolutions
 
 FEW, MANY = few(25), many(1500)
 chosen_places = st.lists(st.integers(0, 10_000), min_size=1, max_size=4)
 
 
-def everywhere(evaluator: Evaluator) -> tuple[Things, list[DecisionSite]]:
+def everywhere(evaluator: Evaluator) -> tuple[SiteMembers, list[DecisionSite]]:
     """Every place of a program."""
-    things, program = Things(evaluator), evaluator.analysis.program
+    things, program = SiteMembers(evaluator), evaluator.analysis.program
     values: list[Thing] = [("value", value) for value in range(program.values)]
-    return things, places(things, values, 10_000)
+    return things, decision_sites(things, values, 10_000)
 
 
 def refined(
@@ -34,7 +34,7 @@ def refined(
 ) -> tuple[Evaluator, Refined, list[DecisionSite]]:
     """A finer evaluator, and the state with refinements that some numbers pick."""
     things, spots = everywhere(evaluator)
-    sets = sides(evaluator, state, things)
+    sets = set_resolutions(evaluator, state, things)
     finer = evaluator.marked(marks([spot.things for spot in spots], [one.things for one in sets]))
     refinements, taken = Refinements(finer, things, spots, sets), tuple[Refinement, ...]()
     for pick in picked:

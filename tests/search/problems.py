@@ -8,7 +8,7 @@ from functools import cache
 from examples import gemma
 from tests.modules import evaluator_of
 from toast.search.actions import action_space
-from toast.search.pareto import Front
+from toast.search.pareto import ParetoFront
 from toast.search.problem import Problem
 
 
@@ -29,4 +29,4 @@ def gemma_problem(memory: float = 1e12) -> Problem:
 
 def fresh(problem: Problem) -> Problem:
     """The problem as if nothing had been priced yet."""
-    return replace(problem, front=Front())
+    return replace(problem, front=ParetoFront())

@@ -11,9 +11,9 @@ from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import State
 from toast.search.beam import beam
 from toast.search.greedy_and_random import greedy
-from toast.search.local_search import LEAST, _touched, polish, worth
+from toast.search.local_search import LEAST, _touched, local_search, worth
 from toast.search.neighbours import Space
-from toast.search.problem import CHUNK, Problem, Settings, chunks
+from toast.search.problem import CHUNK, Problem, SearchSettings, chunks
 from toast.search.progress import Control
 from toast.search.symmetric_groups import moves
 
@@ -42,7 +42,7 @@ def test_polishing_takes_the_same_changes_as_one_by_one(name: str, threads: int)
     problem = problem_of(text(name), "a=2,b=2")
     for start in itertools.islice(itertools.permutations(problem.actions, 2), 12):
         cost, _ = problem.cost(start)
-        found = polish(problem, start, cost, Control(), threads=threads)
+        found = local_search(problem, start, cost, Control(), threads=threads)
         assert found.state == polished_one_by_one(problem, start, cost)
         assert found.cost == problem.cost(found.state)[0]
 
@@ -51,14 +51,14 @@ def test_polishing_takes_the_same_changes_as_one_by_one(name: str, threads: int)
 def test_threads_change_nothing(planner: object) -> None:
     assert callable(planner)
     one, two = (
-        planner(gemma_problem(), Settings(rollouts=2000, threads=threads), Control())
+        planner(gemma_problem(), SearchSettings(rollouts=2000, threads=threads), Control())
         for threads in (1, 2)
     )
     assert one == two
 
 
 def test_a_beam_prices_no_more_states_than_it_may() -> None:
-    found = beam(gemma_problem(), Settings(rollouts=CHUNK + 3), Control())
+    found = beam(gemma_problem(), SearchSettings(rollouts=CHUNK + 3), Control())
     assert found.evaluations == CHUNK + 3
     assert found.termination == "rollouts"
 

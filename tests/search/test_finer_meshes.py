@@ -21,7 +21,7 @@ from toast.costmodel.network.mesh import Mesh
 from toast.search.actions import action_space
 from toast.search.neighbours import replaced
 from toast.search.planners import PLANNERS
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
 
 DEVICE = "a100-80gb"
@@ -64,7 +64,7 @@ def problem_of(name: str, mesh: str) -> Problem:
 
 @cache
 def found_on(name: str, mesh: str, seed: int) -> Found:
-    settings = Settings(seed=seed, rollouts=2000, round_rollouts=500)
+    settings = SearchSettings(seed=seed, rollouts=2000, round_rollouts=500)
     return PLANNERS["mcts"](problem_of(name, mesh), settings, Control())
 
 

@@ -7,19 +7,19 @@ import pytest
 from benchmarks.accuracy.models import makers
 from tests.search.known_layouts.planned import problem_of
 from tests.search.problems import gemma_problem
-from toast.search.local_search import polish, worth
+from toast.search.local_search import local_search, worth
 from toast.search.neighbours import Space
-from toast.search.perturbation import _beside, _units, forced
+from toast.search.perturbation import _beside, _units, perturbed
 from toast.search.progress import Control
 
 
 def test_nodes_of_a_graph_are_split_together_with_what_meets_them() -> None:
     """Three steps of a graph network: no single change leaves the state that splits edges."""
     problem = problem_of(makers()["gns_3_65k"](), "data=2,model=4")
-    start = polish(problem, (), problem.cost(())[0], Control())
-    again = polish(problem, start.state, start.cost, Control())
+    start = local_search(problem, (), problem.cost(())[0], Control())
+    again = local_search(problem, start.state, start.cost, Control())
     assert again.cost > start.cost * 0.99
-    found = forced(problem, start.state, start.cost, Control())
+    found = perturbed(problem, start.state, start.cost, Control())
     assert found.cost < start.cost * 0.95
     assert found.cost == problem.cost(found.state)[0]
 
@@ -29,7 +29,7 @@ def test_forcing_makes_nothing_worse_and_keeps_its_bound(most: int) -> None:
     problem = gemma_problem()
     state = problem.actions[:1]
     cost, _ = problem.cost(state)
-    found = forced(problem, state, cost, Control(), most=most)
+    found = perturbed(problem, state, cost, Control(), most=most)
     assert worth((found.state, found.cost)) <= worth((state, cost))
     assert found.evaluations <= most + 5_000
     assert found.cost == problem.cost(found.state)[0]
@@ -41,13 +41,13 @@ def test_a_cancel_leaves_the_state() -> None:
     problem = gemma_problem()
     state = problem.actions[:2]
     cost, _ = problem.cost(state)
-    found = forced(problem, state, cost, Control(cancelled=lambda: True))
+    found = perturbed(problem, state, cost, Control(cancelled=lambda: True))
     assert (found.state, found.cost, found.evaluations) == (state, cost, 0)
 
 
 def test_threads_change_nothing() -> None:
     problem = gemma_problem()
-    one, two = (forced(problem, (), 1.0, Control(), threads=n, most=500) for n in (1, 2))
+    one, two = (perturbed(problem, (), 1.0, Control(), threads=n, most=500) for n in (1, 2))
     assert one == two
 
 

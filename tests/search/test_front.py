@@ -13,12 +13,12 @@ from tests.search.problems import fresh, gemma_problem
 from toast.costmodel.evaluator import Action
 from toast.search.choices import choices
 from toast.search.infeasible import NEAR, closest_to_fitting, for_the_peak
-from toast.search.local_search import polish
+from toast.search.local_search import local_search
 from toast.search.mcts import search
-from toast.search.pareto import ALIKE, MOST, Front, Point, new_bands, thinned
-from toast.search.peak_buckets import BANDS, band_of, keep
+from toast.search.pareto import ALIKE, MOST, ParetoFront, Point, new_buckets, thinned
+from toast.search.peak_buckets import BANDS, bucket_of, keep
 from toast.search.planners import PLANNERS
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
 
 ACTIONS = tuple(Action(group=group, axis=0) for group in range(5))
@@ -29,8 +29,8 @@ PRICES = st.lists(
 )
 
 
-def front_of(prices: list[tuple[int, int, list[int]]]) -> Front:
-    front = Front()
+def front_of(prices: list[tuple[int, int, list[int]]]) -> ParetoFront:
+    front = ParetoFront()
     for seconds, peak, path in prices:
         front.note(seconds, peak, [ACTIONS[number] for number in path])
     return front
@@ -64,9 +64,9 @@ def test_the_fastest_state_is_on_the_front_and_it_rises_and_falls(
 def test_threads_that_are_merged_keep_what_one_would(
     prices: list[tuple[int, int, list[int]]], cut: int
 ) -> None:
-    merged = Front()
+    merged = ParetoFront()
     for part in (prices[:cut], prices[cut:]):
-        bands = new_bands(4)
+        bands = new_buckets(4)
         for seconds, peak, path in part:
             keep(bands, float(seconds), float(peak), np.array([*path, 0]), len(path))
         merged.merge(bands, ACTIONS)
@@ -75,10 +75,10 @@ def test_threads_that_are_merged_keep_what_one_would(
 
 
 def test_bands_are_a_sixteenth_of_a_doubling_and_end_somewhere() -> None:
-    assert band_of(0.0) == 0
-    assert band_of(2.0**40) == 640
-    assert band_of(2.0**40 * 2 ** (1 / 16) * 1.001) == 641
-    assert band_of(1e30) == BANDS - 1
+    assert bucket_of(0.0) == 0
+    assert bucket_of(2.0**40) == 640
+    assert bucket_of(2.0**40 * 2 ** (1 / 16) * 1.001) == 641
+    assert bucket_of(1e30) == BANDS - 1
 
 
 @given(PRICES, st.integers(0, 59), st.integers(2, MOST))
@@ -114,7 +114,7 @@ def test_every_planner_leaves_a_front_of_states_that_it_priced() -> None:
     for name, planner in PLANNERS.items():
         problem = fresh(gemma_problem())
         found = planner(
-            problem, Settings(rollouts=300, round_rollouts=100, ilp_seconds=1), Control()
+            problem, SearchSettings(rollouts=300, round_rollouts=100, ilp_seconds=1), Control()
         )
         points = problem.front.points()
         seconds = problem.evaluator.cost(found.state).seconds
@@ -126,12 +126,12 @@ def test_every_planner_leaves_a_front_of_states_that_it_priced() -> None:
 
 def test_what_threads_of_the_tree_search_price_is_on_the_front() -> None:
     problem = fresh(gemma_problem())
-    search(problem, Settings(rollouts=500, round_rollouts=500, threads=2), Control())
+    search(problem, SearchSettings(rollouts=500, round_rollouts=500, threads=2), Control())
     assert any(len(point.state) > 2 for point in problem.front.points())
 
 
 def searched(problem: Problem) -> Found:
-    return search(problem, Settings(rollouts=600, round_rollouts=200), Control())
+    return search(problem, SearchSettings(rollouts=600, round_rollouts=200), Control())
 
 
 def test_choices_are_a_front_with_the_found_state_on_it() -> None:
@@ -180,7 +180,7 @@ def test_what_comes_as_close_to_fitting_is_told_apart_by_time(share: float) -> N
     problem = fresh(gemma_problem(memory=share * gemma_problem().evaluator.cost(()).peak))
     found = searched(problem)
     strict = for_the_peak(problem)
-    least = polish(strict, found.state, strict.cost(found.state)[0], Control())
+    least = local_search(strict, found.state, strict.cost(found.state)[0], Control())
     small = problem.evaluator.cost(least.state)
     closest = closest_to_fitting(problem, found, Control())
     if closest is found:

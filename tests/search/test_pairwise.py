@@ -21,10 +21,10 @@ from toast.search.pairwise import iopddl
 from toast.search.pairwise import solve as solving
 from toast.search.pairwise.beam import beam
 from toast.search.pairwise.compact import compact, memory_of, total
-from toast.search.pairwise.highs import Program
+from toast.search.pairwise.highs import IntegerProgram
 from toast.search.pairwise.instance import Instance, Piece, Score, capped, peak_of, score
 from toast.search.pairwise.reduce import Reduced
-from toast.search.pairwise.solve import Answer, solve
+from toast.search.pairwise.solve import Solution, solve
 from toast.search.pairwise.windows import improve
 
 TWO_NODES: dict[str, Any] = {
@@ -227,7 +227,7 @@ def test_the_relaxation_is_a_bound_and_the_beam_is_not_better(instance: Instance
     if reduced.infeasible or not reduced.nodes:
         return
     c = compact(reduced)
-    bound = Program(c, reduced.excess).relax(10) + reduced.constant
+    bound = IntegerProgram(c, reduced.excess).relax(10) + reduced.constant
     assert bound <= best + 1e-6
     found = beam(c, reduced.excess, width=3)
     assert total(c, found, reduced.excess) + reduced.constant >= best - 1e-9
@@ -303,7 +303,7 @@ def test_nothing_within_the_limit_is_said() -> None:
 
 
 def test_the_table_has_a_line_per_problem() -> None:
-    answer = Answer(
+    answer = Solution(
         choice=[0], cost=532_843.0, bound=532_843.0, relaxation="branch and bound", proved=True
     )
     line = contest.row("B", answer, 12.34)

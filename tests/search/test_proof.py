@@ -11,16 +11,16 @@ import pytest
 
 from tests.modules import text
 from tests.search.problems import fresh, gemma_problem, problem_of
-from toast.search.background_task import aside
+from toast.search.background_task import in_background
 from toast.search.pairwise.bound import lower_bounds
 from toast.search.pairwise.solve import solve
 from toast.search.planners import PLANNERS
-from toast.search.problem import Settings
+from toast.search.problem import SearchSettings
 from toast.search.progress import Control, Progress
 from toast.search.proof import prove
 from toast.search.relaxation import Relaxation
 
-QUICK = Settings(rollouts=200, round_rollouts=100, ilp_seconds=5, proof_seconds=5)
+QUICK = SearchSettings(rollouts=200, round_rollouts=100, ilp_seconds=5, proof_seconds=5)
 
 
 @pytest.mark.parametrize("planner", ["mcts", "greedy", "random", "beam"])
@@ -67,7 +67,7 @@ def test_a_proof_tells_the_best_plan() -> None:
 
 
 def test_aside_gives_back_what_work_gives() -> None:
-    assert aside(lambda: 7, Control()) == 7
+    assert in_background(lambda: 7, Control()) == 7
 
 
 def test_aside_raises_what_work_raises() -> None:
@@ -75,7 +75,7 @@ def test_aside_raises_what_work_raises() -> None:
         raise KeyError("lost")
 
     with pytest.raises(KeyError, match="lost"):
-        aside(work, Control())
+        in_background(work, Control())
 
 
 def test_work_that_does_not_hear_a_stop_is_left_behind() -> None:
@@ -88,7 +88,7 @@ def test_work_that_does_not_hear_a_stop_is_left_behind() -> None:
         release.wait(60)
         return 7
 
-    assert aside(work, Control(cancelled=asked.is_set)) is None
+    assert in_background(work, Control(cancelled=asked.is_set)) is None
     assert threads[0].is_alive()
     release.set()
     threads[0].join(10)

@@ -22,12 +22,12 @@ from toast.costmodel.program.sharding_units import Marks
 from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.search.actions import action_space
-from toast.search.decision_sites import Thing, Things, marks, places
+from toast.search.decision_sites import SiteMembers, Thing, decision_sites, marks
 from toast.search.problem import Found, Problem
 from toast.search.progress import Control
 from toast.search.refine import MAX_EVALUATIONS, refine
 from toast.search.refinement_moves import Refinements
-from toast.search.set_resolutions import sides
+from toast.search.set_resolutions import set_resolutions
 
 
 @cache
@@ -96,11 +96,14 @@ def short(problem: Problem, part: float = 0.5) -> Problem:
 
 def finer(problem: Problem, state: State = ()) -> tuple[Evaluator, Refinements]:
     """An evaluator in which every place has its own units, and the refinements left open."""
-    things = Things(problem.evaluator)
+    things = SiteMembers(problem.evaluator)
     values: list[Thing] = [
         ("value", value) for value in range(problem.evaluator.analysis.program.values)
     ]
-    spots, sets = places(things, values, 1_000), sides(problem.evaluator, state, things)
+    spots, sets = (
+        decision_sites(things, values, 1_000),
+        set_resolutions(problem.evaluator, state, things),
+    )
     fine = marks([spot.things for spot in spots], [side.things for side in sets])
     evaluator = problem.evaluator.marked(fine)
     return evaluator, Refinements(evaluator, things, spots, sets)
@@ -204,10 +207,12 @@ def test_refined_states_cost_the_same_whatever_was_priced_before() -> None:
 def test_places_leave_the_price_of_whole_colours_alone() -> None:
     """A loop passes on each of its tensors by itself: its ends do not compete for axes."""
     problem = problem_of(training_loop(), mesh="data=2,model=2")
-    things, program = Things(problem.evaluator), problem.evaluator.analysis.program
+    things, program = SiteMembers(problem.evaluator), problem.evaluator.analysis.program
     seeds: list[Thing] = [("op", op) for op in range(program.ops)]
     assert list(loop_slots(program))
-    fine = problem.evaluator.marked(marks([one.things for one in places(things, seeds, 1_000)]))
+    fine = problem.evaluator.marked(
+        marks([one.things for one in decision_sites(things, seeds, 1_000)])
+    )
     actions = action_space(problem.evaluator)
     for state in (*itertools.combinations(actions, 1), *itertools.combinations(actions, 2)):
         before, after = problem.evaluator.cost(state), fine.cost(state)

@@ -20,7 +20,7 @@ from toast.search.actions import action_space
 from toast.search.pairwise.instance import score
 from toast.search.pairwise.solve import solve
 from toast.search.planners import PLANNERS
-from toast.search.problem import Problem, Settings
+from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
 from toast.search.relaxation import Relaxation
 
@@ -132,7 +132,7 @@ def test_no_state_is_cheaper_than_the_bound(
         for length in range(4)
         for state in itertools.permutations(problem.actions, length)
     )
-    found = PLANNERS["ilp"](problem, Settings(), Control())
+    found = PLANNERS["ilp"](problem, SearchSettings(), Control())
     assert found.cost == problem.cost(found.state)[0]
     if problem.actions:
         assert found.bound is not None
@@ -143,15 +143,15 @@ def test_no_state_is_cheaper_than_the_bound(
 
 def test_the_ilp_planner_is_no_worse_than_greedy_and_knows_its_gap() -> None:
     problem = problem_of(text("attention"), "a=2,b=2")
-    greedy = PLANNERS["greedy"](problem, Settings(), Control())
-    found = PLANNERS["ilp"](problem, Settings(), Control())
+    greedy = PLANNERS["greedy"](problem, SearchSettings(), Control())
+    found = PLANNERS["ilp"](problem, SearchSettings(), Control())
     assert found.cost <= greedy.cost * (1 + 1e-3)
     assert found.bound is not None
     assert found.bound <= found.cost
 
 
 def test_a_budget_ends_the_ilp() -> None:
-    found = PLANNERS["ilp"](gemma_problem(), Settings(), Control(budget=0.5))
+    found = PLANNERS["ilp"](gemma_problem(), SearchSettings(), Control(budget=0.5))
     assert found.termination in ("budget", "converged")
     assert found.cost == gemma_problem().cost(found.state)[0]
 
@@ -170,9 +170,9 @@ def test_an_answer_of_the_relaxation_fits_where_it_says_so() -> None:
 @pytest.mark.parametrize("name", ["mlp", "attention", "gemma"])
 def test_a_beam_of_one_is_greedy_or_better_and_a_wider_one_no_worse(name: str) -> None:
     problem = gemma_problem() if name == "gemma" else problem_of(text(name), "a=2,b=2")
-    greedy = PLANNERS["greedy"](problem, Settings(), Control())
+    greedy = PLANNERS["greedy"](problem, SearchSettings(), Control())
     narrow, wide = (
-        PLANNERS["beam"](problem, Settings(beam_width=width), Control()) for width in (1, 16)
+        PLANNERS["beam"](problem, SearchSettings(beam_width=width), Control()) for width in (1, 16)
     )
     assert narrow.cost <= greedy.cost * (1 + 1e-9)
     assert wide.cost <= greedy.cost * (1 + 1e-9)
@@ -181,6 +181,6 @@ def test_a_beam_of_one_is_greedy_or_better_and_a_wider_one_no_worse(name: str) -
 
 
 def test_a_beam_keeps_its_count_of_evaluations() -> None:
-    found = PLANNERS["beam"](gemma_problem(), Settings(rollouts=100), Control())
+    found = PLANNERS["beam"](gemma_problem(), SearchSettings(rollouts=100), Control())
     assert found.evaluations <= 100
     assert found.termination == "rollouts"

@@ -10,14 +10,14 @@ from tests.modules import argument_group, text
 from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import Action
 from toast.search.actions import MAX_FREE_BITS, prune_threshold
-from toast.search.local_search import polish
+from toast.search.local_search import local_search
 from toast.search.mcts import priors
 from toast.search.planners import PLANNERS
-from toast.search.problem import Problem, Settings
+from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control, Progress
 from toast.search.tree import MAX_DEPTH
 
-SMALL = Settings(rollouts=600, round_rollouts=200, ilp_seconds=2)
+SMALL = SearchSettings(rollouts=600, round_rollouts=200, ilp_seconds=2)
 
 
 def brute_force(problem: Problem, depth: int) -> float:
@@ -38,7 +38,7 @@ def test_small_programs_are_solved_to_the_optimum(name: str) -> None:
 
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
 def test_a_seed_and_a_rollout_count_repeat(planner: str) -> None:
-    settings = Settings(seed=3, rollouts=300, round_rollouts=100)
+    settings = SearchSettings(seed=3, rollouts=300, round_rollouts=100)
     problem = gemma_problem() if planner != "ilp" else problem_of(text("attention"), "a=2,b=2")
     first, second = (PLANNERS[planner](problem, settings, Control()) for _ in range(2))
     assert first == second
@@ -54,13 +54,13 @@ def test_every_planner_improves_on_the_unsharded_program(planner: str) -> None:
 def test_the_tree_search_is_at_least_as_good_as_greedy() -> None:
     greedy = PLANNERS["greedy"](gemma_problem(), SMALL, Control())
     found = PLANNERS["mcts"](
-        gemma_problem(), Settings(rollouts=3000, round_rollouts=1000), Control()
+        gemma_problem(), SearchSettings(rollouts=3000, round_rollouts=1000), Control()
     )
     assert found.cost <= greedy.cost * (1 + 1e-9)
 
 
 def test_threads_share_a_tree_and_find_a_plan_as_good() -> None:
-    settings = Settings(rollouts=2000, round_rollouts=1000, threads=2)
+    settings = SearchSettings(rollouts=2000, round_rollouts=1000, threads=2)
     found = PLANNERS["mcts"](gemma_problem(), settings, Control())
     greedy = PLANNERS["greedy"](gemma_problem(), SMALL, Control())
     assert found.cost <= greedy.cost * (1 + 1e-9)
@@ -71,7 +71,7 @@ def test_memory_that_is_short_changes_the_plan() -> None:
     free = PLANNERS["mcts"](gemma_problem(), SMALL, Control())
     peak = gemma_problem().evaluator.cost(free.state).peak
     tight = gemma_problem(peak * 0.8)
-    found = PLANNERS["mcts"](tight, Settings(rollouts=3000, round_rollouts=1000), Control())
+    found = PLANNERS["mcts"](tight, SearchSettings(rollouts=3000, round_rollouts=1000), Control())
     cost = tight.evaluator.cost(found.state)
     assert cost.peak < peak
 
@@ -80,20 +80,20 @@ def test_memory_that_is_short_changes_the_plan() -> None:
 def test_cancel_stops_at_once_with_the_best_so_far(planner: str) -> None:
     looks = itertools.count()
     control = Control(cancelled=lambda: next(looks) > 1)
-    found = PLANNERS[planner](gemma_problem(), Settings(rollouts=10**6), control)
+    found = PLANNERS[planner](gemma_problem(), SearchSettings(rollouts=10**6), control)
     assert found.termination == "cancelled"
     assert found.cost == gemma_problem().cost(found.state)[0]
     assert found.evaluations < 10**5
 
 
 def test_a_budget_ends_the_search() -> None:
-    found = PLANNERS["mcts"](gemma_problem(), Settings(rollouts=10**7), Control(budget=1e-4))
+    found = PLANNERS["mcts"](gemma_problem(), SearchSettings(rollouts=10**7), Control(budget=1e-4))
     assert found.termination == "budget"
     assert found.cost <= 1.0
 
 
 def test_a_rollout_count_is_kept() -> None:
-    settings = Settings(rollouts=150, round_rollouts=100)
+    settings = SearchSettings(rollouts=150, round_rollouts=100)
     found = PLANNERS["mcts"](gemma_problem(), settings, Control())
     assert found.rollouts <= 150
 
@@ -113,7 +113,7 @@ def test_polish_drops_what_buys_nothing() -> None:
     batch = argument_group(problem.evaluator.analysis, 0, 0)
     state = (Action(group=batch, axis=0), Action(group=batch, axis=0))
     cost, _ = problem.cost(state)
-    polished = polish(problem, state, cost, Control())
+    polished = local_search(problem, state, cost, Control())
     assert len(set(polished.state)) == len(polished.state)
     assert polished.cost <= cost
 
@@ -150,7 +150,7 @@ def test_priors_favour_what_helps_and_starve_nothing() -> None:
 
 
 def test_the_depth_is_bounded() -> None:
-    settings = Settings(rollouts=300, round_rollouts=100, depth=2)
+    settings = SearchSettings(rollouts=300, round_rollouts=100, depth=2)
     found = PLANNERS["mcts"](gemma_problem(), settings, Control())
     assert found.rollouts > 0
     assert MAX_DEPTH > 30

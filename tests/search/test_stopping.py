@@ -13,11 +13,11 @@ from toast.costmodel.evaluator import Action, Cost
 from toast.search import mcts
 from toast.search.choices import choices
 from toast.search.infeasible import closest_to_fitting
-from toast.search.local_search import polish
+from toast.search.local_search import local_search
 from toast.search.mcts import CHUNK, priors
 from toast.search.planners import PLANNERS
 from toast.search.problem import CHUNK as STATES
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control, Progress
 from toast.search.tree import grow
 
@@ -62,7 +62,7 @@ def counted(stop_after: int) -> tuple[Problem, Counting, Control]:
 @pytest.mark.parametrize("planner", ["mcts", "beam", "greedy", "random"])
 def test_every_stage_of_a_planner_hears_a_stop(planner: str, stop_after: int) -> None:
     problem, counting, control = counted(stop_after)
-    settings = Settings(rollouts=10**6, round_rollouts=100, stop_chance=0.5)
+    settings = SearchSettings(rollouts=10**6, round_rollouts=100, stop_chance=0.5)
     found = PLANNERS[planner](problem, settings, control)
     assert counting.priced <= stop_after + LATER
     assert found.termination in ("cancelled", "converged")
@@ -78,7 +78,7 @@ def test_what_comes_after_the_search_hears_a_stop(stop_after: int) -> None:
         found = Found.after(state, problem.cost(state)[0], 10**5, "converged")
         counting.priced, counting._stop_after = 0, stop_after
         if number == 0:
-            polish(problem, state, found.cost, control)
+            local_search(problem, state, found.cost, control)
         elif number == 1:
             tight = replace(problem, reward=replace(problem.reward, memory=1.0))
             closest_to_fitting(tight, found, control)
@@ -105,7 +105,7 @@ def test_a_slow_chunk_is_halved_until_it_is_not_slow(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(mcts, "grow", watched)
     monkeypatch.setattr(mcts, "LOOK_SECONDS", -1.0)
     problem = fresh(gemma_problem())
-    settings = Settings(rollouts=100, round_rollouts=100)
+    settings = SearchSettings(rollouts=100, round_rollouts=100)
     PLANNERS["mcts"](problem, settings, Control())
     assert chunks[:7] == [CHUNK, CHUNK // 2, CHUNK // 4, CHUNK // 8, CHUNK // 16, 1, 1]
     assert sum(chunks) == 100
@@ -113,7 +113,7 @@ def test_a_slow_chunk_is_halved_until_it_is_not_slow(monkeypatch: pytest.MonkeyP
 
 def test_how_long_chunks_are_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
-    settings = Settings(rollouts=300, round_rollouts=150)
+    settings = SearchSettings(rollouts=300, round_rollouts=150)
     first = PLANNERS["mcts"](fresh(gemma_problem()), settings, Control())
     monkeypatch.setattr(mcts, "LOOK_SECONDS", -1.0)
     assert PLANNERS["mcts"](fresh(gemma_problem()), settings, Control()) == first
@@ -123,7 +123,7 @@ def test_the_cost_and_the_memory_that_are_told_are_of_one_state() -> None:
     problem = fresh(gemma_problem())
     seen: list[Progress] = []
     found = PLANNERS["mcts"](
-        problem, Settings(rollouts=600, round_rollouts=200), Control(on_progress=seen.append)
+        problem, SearchSettings(rollouts=600, round_rollouts=200), Control(on_progress=seen.append)
     )
     told = {(progress.best_cost, progress.best_bytes) for progress in seen}
     assert len(told) > 1

@@ -10,9 +10,9 @@ from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.search.actions import action_space
-from toast.search.problem import Problem, Settings
+from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
-from toast.search.symmetric_groups import moves, tied
+from toast.search.symmetric_groups import moves, symmetric_start
 
 
 def _problem(tokens: int) -> Problem:
@@ -40,12 +40,12 @@ def test_rows_are_not_like_hidden_dimensions_of_the_same_size() -> None:
 
 def test_a_start_is_priced_as_the_evaluator_prices_it_and_pays() -> None:
     problem = _problem(32768)
-    found = tied(problem, Settings(beam_width=4), Control())
+    found = symmetric_start(problem, SearchSettings(beam_width=4), Control())
     assert found.cost == problem.cost(found.state)[0] < problem.cost(())[0]
     assert len(set(found.state)) == len(found.state)
 
 
 def test_a_cancelled_start_has_the_best_so_far() -> None:
     problem = _problem(32768)
-    found = tied(problem, Settings(), Control(cancelled=lambda: True))
+    found = symmetric_start(problem, SearchSettings(), Control(cancelled=lambda: True))
     assert (found.state, found.cost) == ((), problem.cost(())[0])

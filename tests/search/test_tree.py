@@ -26,11 +26,11 @@ from toast.costmodel.evaluator import State
 from toast.search import mcts
 from toast.search.actions import action_space, prune_threshold
 from toast.search.mcts import _Search
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control, Progress
 from toast.search.tree import DEAD, SELECTIONS, SHAPINGS, UNTRIED, _reward
 
-ALONE = Settings(rollouts=1_500, round_rollouts=500, helpers=False)
+ALONE = SearchSettings(rollouts=1_500, round_rollouts=500, helpers=False)
 
 
 @cache
@@ -132,7 +132,7 @@ def test_no_trajectory_is_longer_than_the_depth(depth: int) -> None:
         lengths.add(len(tree._best))
         assert int(tree._workers[0].agent.best_length[0]) <= depth
     assert max(lengths) == depth
-    assert Settings().depth == 30
+    assert SearchSettings().depth == 30
 
 
 @pytest.mark.parametrize("shaping", SHAPINGS)

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.service.harness import ROOT, Server, as_object
 from toast.search.planners import PLANNERS
 from toast.service.__main__ import parser
-from toast.service.attempt import Verdict
+from toast.service.attempt import AttemptVerdict
 from toast.service.keys import ENVIRONMENT
 from toast.service.states import State
 from toast.service.views import PLANNERS as KNOWN_PLANNERS
@@ -61,7 +61,7 @@ def test_every_metric_is_documented_and_no_other(server: Server) -> None:
 
 
 def test_every_state_and_outcome_is_documented() -> None:
-    for word in (*State, *Verdict):
+    for word in (*State, *AttemptVerdict):
         assert f"`{word.value}`" in OPERATIONS, word
 
 

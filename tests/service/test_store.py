@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from toast.service import problems
-from toast.service.records import Claim, Job, NewJob, Result
+from toast.service.records import Claim, Job, JobResult, NewJob
 from toast.service.states import State
 from toast.service.store import JobStore, StaleClaim
 
 MODULE = "a" * 64
-RESULT = Result(
+RESULT = JobResult(
     plan_sha256="b" * 64, module_sha256="c" * 64, suffix=".mlir", summary={"fits": True}
 )
 ERROR = {"code": "invalid_module", "status": 422}

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from toast.service import problems
 from toast.service.database import open_database, sqlite_url
-from toast.service.records import Claim, NewJob, Result
+from toast.service.records import Claim, JobResult, NewJob
 from toast.service.sqlstore import SqlJobStore
 from toast.service.states import CLAIMED, TERMINAL, State
 from toast.service.store import StaleClaim
@@ -135,7 +135,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(claim=claims)
     def succeed(self, claim: Claim) -> None:
-        result = Result(plan_sha256="b" * 64, module_sha256="c" * 64, suffix=".mlir", summary={})
+        result = JobResult(plan_sha256="b" * 64, module_sha256="c" * 64, suffix=".mlir", summary={})
         model = self.held(claim)
         if model is None:
             with pytest.raises(StaleClaim):

@@ -16,7 +16,7 @@ from toast.analysis.load import load
 from toast.inspect.graph import set_graph
 from toast.inspect.inspect_module import inspect_module
 from toast.inspect.records import Inspection
-from toast.labels.conflict_words import Words, differing, short
+from toast.labels.conflict_words import ConflictWords, differing, short
 
 TRANSPOSE = (
     b"func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {"
@@ -65,7 +65,7 @@ def test_without_names_the_dimensions_are_told() -> None:
 def test_resolutions_and_conflicts_have_the_order_of_the_bits() -> None:
     source = load(tiny())
     analysis = analyse(source.program)
-    words = Words(source, analysis)
+    words = ConflictWords(source, analysis)
     found = inspected().conflicts
     for index in range(5):
         conflict, side = analysis.conflicts.all[index], int(analysis.conflicts.side[index])
@@ -81,7 +81,7 @@ def test_letters_need_an_einsum_that_fits() -> None:
 
     shape = jax.ShapeDtypeStruct((16, 8), "float32")
     source = load(bytecode(jax.jit(step).lower(shape, shape).compiler_ir("stablehlo")))
-    words = Words(source, analyse(source.program))
+    words = ConflictWords(source, analyse(source.program))
     program = source.program
     dots = [op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general"]
     letters = [sorted(words.letters(op).values()) for op in dots]
@@ -144,7 +144,7 @@ def test_the_edges_of_the_graph_are_those_of_the_map() -> None:
 def test_a_graph_is_cut_and_says_what_is_missing(limit: int) -> None:
     source = load(tiny())
     analysis = analyse(source.program)
-    words = Words(source, analysis)
+    words = ConflictWords(source, analysis)
     whole, cut = set_graph(analysis, words, 0), set_graph(analysis, words, 0, limit)
     assert whole is not None
     assert cut is not None

@@ -13,7 +13,7 @@ from toast.analysis.forms import bytecode
 from toast.analysis.load import load
 from toast.analysis.program import Program
 from toast.labels.colours import colour_names, starred
-from toast.labels.value_flow import CONTRACTIONS, FORWARD_STEPS, PASSING, Dataflow
+from toast.labels.value_flow import CONTRACTIONS, FORWARD_STEPS, PASSING, ValueFlow
 
 
 def analysed(lowered: jax.stages.Lowered) -> Analysis:
@@ -82,13 +82,13 @@ def test_products_are_seen_through_casts_and_loops() -> None:
     stack = jax.ShapeDtypeStruct((3, 8, 8), "float32")
     x = jax.ShapeDtypeStruct((4, 8), "bfloat16")
     program = load(bytecode(jax.jit(scanned).lower(stack, x).compiler_ir("stablehlo"))).program
-    assert [Dataflow(program).feeding[item.value] for item in program.arguments] == [True, True]
+    assert [ValueFlow(program).feeding[item.value] for item in program.arguments] == [True, True]
     assert_feeding_is_found_by_walking(program)
 
 
 def assert_feeding_is_found_by_walking(program: Program) -> None:
     """From use to use, through what passes a value on, no further than the steps allow."""
-    flow = Dataflow(program)
+    flow = ValueFlow(program)
 
     def feeds(value: int, steps: int) -> bool:
         for use in flow.uses(value):
@@ -116,7 +116,7 @@ def test_the_nearest_argument_is_found_through_a_loop() -> None:
     stack = jax.ShapeDtypeStruct((3, 8, 8), "float32")
     x = jax.ShapeDtypeStruct((4, 8), "bfloat16")
     program = load(bytecode(jax.jit(scanned).lower(stack, x).compiler_ir("stablehlo"))).program
-    flow = Dataflow(program)
+    flow = ValueFlow(program)
     dot = next(op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
     sources = [int(program.use_value[use]) for use in program.uses_of(dot)]
     nearest = [program.arguments[flow.nearest_argument(value)].name for value in sources]
@@ -129,7 +129,7 @@ def test_a_constant_has_no_nearest_argument() -> None:
     text += " %y = stablehlo.add %x, %c : tensor<8xf32> return %y : tensor<8xf32> }"
     program = load(text.encode()).program
     constant = next(v for v in range(program.values) if program.constant[v])
-    assert Dataflow(program).nearest_argument(constant) == -1
+    assert ValueFlow(program).nearest_argument(constant) == -1
 
 
 def test_what_only_an_op_knows_is_named_after_it() -> None:

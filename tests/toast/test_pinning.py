@@ -18,8 +18,9 @@ from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
-from toast.pipeline.plan_module import PlanResult, make_plan
+from toast.pipeline.plan_module import make_plan
 from toast.pipeline.user_constraints import demands
+from toast.plans.result import PlanResult
 from toast.request.patterns import matching, path
 from toast.request.request import PlanRequest
 from toast.search.actions import action_space

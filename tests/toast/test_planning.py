@@ -24,9 +24,10 @@ from toast.emit.specs import stations
 from toast.inspect.inspect_module import inspect_module
 from toast.labels.colours import common_pattern, pattern
 from toast.pipeline import plan_module as planning
-from toast.pipeline.plan_module import PlanResult, make_plan
+from toast.pipeline.plan_module import make_plan
 from toast.pipeline.stages import Stages
 from toast.plans.plan import Plan
+from toast.plans.result import PlanResult
 from toast.search.progress import Progress
 
 

@@ -25,13 +25,13 @@ from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.explain.refinements import refinements
 from toast.labels.decisions import costs_after, decision_names, decisions
-from toast.labels.labels import Telling
+from toast.labels.labels import Labels
 from toast.pipeline.plan_module import make_plan
 from toast.plans import report
 from toast.plans.choices import request_of
 from toast.plans.plan import Plan
 from toast.request.request import PlanRequest
-from toast.search.decision_sites import DecisionSite, Things, marks, places
+from toast.search.decision_sites import DecisionSite, SiteMembers, decision_sites, marks
 from toast.search.problem import Problem
 from toast.search.progress import Progress
 from toast.verify.verification import verify
@@ -50,7 +50,7 @@ def refined() -> tuple[Evaluator, State, tuple[DecisionSite, ...]]:
     reduce = int(analysis.program.value_op[value_named(analysis.program, "stablehlo.reduce")])
     product = int(analysis.program.value_op[value])
     seeds = [("value", value), ("op", reduce), ("op", product)]
-    spots = places(Things(evaluator), seeds, 3)
+    spots = decision_sites(SiteMembers(evaluator), seeds, 3)
     return evaluator.marked(marks([spot.things for spot in spots])), state, tuple(spots)
 
 
@@ -100,7 +100,7 @@ def test_a_refinement_is_named_with_what_it_bought() -> None:
     whole = Refinement(axis=1, places=((unit_of(0), -1), (unit_of(2), 1)))
     resolved = resolve(evaluator, (*state, whole))
     costs, names = costs_after(problem, resolved), decision_names(evaluator.analysis)
-    (row,) = refinements(problem, resolved, costs, Telling(source, evaluator.analysis), names)
+    (row,) = refinements(problem, resolved, costs, Labels(source, evaluator.analysis), names)
     assert row.places == ["dot_general, stored: whole", "dot_general, computed: dimension 1"]
     assert row.axis == "model"
     assert row.colour == decisions(problem, resolved, costs, names)[1].colour

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.toast.samples import MIB, cost, make_plan
-from toast.plans.argument_groups import merge_siblings
+from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.plan import Group, Plan, Spec
 from toast.plans.report import headline, partition_spec, render
 from toast.verify.report import render_verification
@@ -194,7 +194,7 @@ def test_a_weight_and_its_moments_are_one_row() -> None:
         group("x", 8),
         group("y", 9),
     ]
-    merged = merge_siblings(groups)
+    merged = merge_argument_groups(groups)
     assert [(row.name, row.arguments) for row in merged] == [
         ("state['mu','nu','params']['w']", [1, 3, 5, 6]),
         ("state['mu']['b']", [2]),
@@ -207,11 +207,11 @@ def test_a_weight_and_its_moments_are_one_row() -> None:
 
 def test_rows_that_differ_twice_stay_apart() -> None:
     groups = [group("a['x']['p']"), group("a['y']['p']"), group("a['x']['q']")]
-    assert [row.name for row in merge_siblings(groups)] == ["a['x','y']['p']", "a['x']['q']"]
+    assert [row.name for row in merge_argument_groups(groups)] == ["a['x','y']['p']", "a['x']['q']"]
 
 
 def test_joined_rows_join_again() -> None:
     names = [f"s['{a}']['{b}']" for a in ("mu", "nu") for b in ("key", "value")]
-    (row,) = merge_siblings(group(name, index) for index, name in enumerate(names))
+    (row,) = merge_argument_groups(group(name, index) for index, name in enumerate(names))
     assert row.name == "s['mu','nu']['key','value']"
     assert row.arguments == [0, 1, 2, 3]

@@ -11,21 +11,21 @@ import pytest
 from examples import gemma, mlp
 from examples.forms import serialize
 from toast.analysis.forms import Loaded, decode
-from toast.verify.inputs import Argument, describe_arguments, make_inputs, numpy_dtype
+from toast.verify.inputs import InputArgument, describe_arguments, make_inputs, numpy_dtype
 
 
-def describe(loaded: Loaded) -> list[Argument]:
+def describe(loaded: Loaded) -> list[InputArgument]:
     with loaded.module.context:
         return describe_arguments(loaded.module)
 
 
 @pytest.fixture(scope="module")
-def tiny() -> list[Argument]:
+def tiny() -> list[InputArgument]:
     step = gemma.make_step(gemma.PRESETS["tiny"])
     return describe(decode(serialize(step, "bytecode")))
 
 
-def test_second_moments_are_positive_and_nothing_else_is(tiny: list[Argument]) -> None:
+def test_second_moments_are_positive_and_nothing_else_is(tiny: list[InputArgument]) -> None:
     positive = {argument.name for argument in tiny if argument.positive}
     second = {argument.name for argument in tiny if argument.name.startswith("state['nu']")}
     assert second
@@ -33,12 +33,12 @@ def test_second_moments_are_positive_and_nothing_else_is(tiny: list[Argument]) -
     assert positive - {"state['count']"} == second
 
 
-def test_token_ids_stay_in_the_vocabulary(tiny: list[Argument]) -> None:
+def test_token_ids_stay_in_the_vocabulary(tiny: list[InputArgument]) -> None:
     bounds = {a.name: a.bound for a in tiny if a.name.startswith("batch")}
     assert bounds == {"batch['tokens']": 256, "batch['targets']": 256}
 
 
-def test_values_are_what_they_have_to_be(tiny: list[Argument]) -> None:
+def test_values_are_what_they_have_to_be(tiny: list[InputArgument]) -> None:
     for argument, value in zip(tiny, make_inputs(tiny, 0), strict=True):
         assert value.shape == argument.shape
         assert value.dtype == argument.dtype
@@ -53,7 +53,7 @@ def test_values_are_what_they_have_to_be(tiny: list[Argument]) -> None:
     assert tokens.max() > 128, "the upper shards of the vocabulary have to be hit"
 
 
-def test_a_seed_is_repeatable(tiny: list[Argument]) -> None:
+def test_a_seed_is_repeatable(tiny: list[InputArgument]) -> None:
     first, again, other = (make_inputs(tiny, seed)[1] for seed in (5, 5, 6))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -79,7 +79,7 @@ def test_nothing_is_positive_without_roots() -> None:
 )
 def test_element_types(element: str, dtype: Any) -> None:
     assert numpy_dtype(element) == np.dtype(dtype)
-    argument = Argument(
+    argument = InputArgument(
         index=0, name="a", shape=(3, 5), dtype=np.dtype(dtype), positive=False, bound=None
     )
     (value,) = make_inputs([argument], 0)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from toast.aot.compile import judge
 from toast.aot.target import Target
-from toast.aot.verdict import Collective, Memory, Refusal, Verdict
+from toast.aot.verdict import CompiledCollective, Memory, Refusal, Verdict
 
-__all__ = ["Collective", "Memory", "Refusal", "Target", "Verdict", "judge"]
+__all__ = ["CompiledCollective", "Memory", "Refusal", "Target", "Verdict", "judge"]

@@ -36,7 +36,7 @@ _THROUGH = frozenset({"bitcast", "reshape", "copy", "convert", "transpose", "get
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundCollective:
     """One collective instruction. `axes` is None where the groups are no product of mesh axes.
 
     `size` is the larger of what goes in and comes out on one device and `wire` what each device
@@ -53,7 +53,7 @@ class Found:
     op_name: str
 
 
-def find_collectives(module: HloModule, mesh: Mesh) -> list[Found]:
+def find_collectives(module: HloModule, mesh: Mesh) -> list[FoundCollective]:
     """All collectives of a module that was compiled for `mesh`."""
     return [found for run in runs(module) for found in _in_run(run, mesh)]
 
@@ -72,7 +72,7 @@ def _kind(instruction: Instruction) -> Kind | None:
     return _KINDS.get(instruction.opcode.removesuffix("-start"))
 
 
-def _in_run(run: Run, mesh: Mesh) -> Iterator[Found]:
+def _in_run(run: Run, mesh: Mesh) -> Iterator[FoundCollective]:
     for instruction in run.computation.instructions:
         kind = _kind(instruction)
         if kind is None or _is_later_piece(instruction):
@@ -113,7 +113,7 @@ def _is_slice_of(
     return sliced and result is not None
 
 
-def _found(run: Run, instruction: Instruction, kind: Kind, mesh: Mesh) -> Found:
+def _found(run: Run, instruction: Instruction, kind: Kind, mesh: Mesh) -> FoundCollective:
     attributes = instruction.attributes()
     size = run.computation.operand_bytes(instruction)
     axes: tuple[str, ...] | None
@@ -128,7 +128,7 @@ def _found(run: Run, instruction: Instruction, kind: Kind, mesh: Mesh) -> Found:
         axes, group = axes_of_groups(groups, mesh), len(groups[0])
     if kind == "all_gather":
         size *= group
-    return Found(
+    return FoundCollective(
         kind=kind,
         axes=axes,
         group_size=group,

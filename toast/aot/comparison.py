@@ -9,11 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from toast.aot.target import Target
-from toast.aot.verdict import Collective, Verdict
+from toast.aot.verdict import CompiledCollective, Verdict
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
-from toast.plans.plan import Collective as Predicted
-from toast.plans.plan import Plan
+from toast.plans.plan import Collective, Plan
 
 Key = tuple[str, tuple[str, ...]]
 
@@ -90,10 +89,10 @@ def _collectives(plan: Plan, verdict: Verdict) -> Table:
 
 
 def _pair(
-    predicted: Sequence[Predicted], compiled: Sequence[Collective]
-) -> dict[Key, tuple[Predicted | None, list[Collective]]]:
+    predicted: Sequence[Collective], compiled: Sequence[CompiledCollective]
+) -> dict[Key, tuple[Collective | None, list[CompiledCollective]]]:
     """Rows of equal kind and axes side by side, most bytes first."""
-    rows: dict[Key, tuple[Predicted | None, list[Collective]]] = {}
+    rows: dict[Key, tuple[Collective | None, list[CompiledCollective]]] = {}
     for one in predicted:
         rows[(one.kind, tuple(sorted(one.axes)))] = (one, [])
     for other in compiled:
@@ -103,7 +102,7 @@ def _pair(
     return dict(sorted(rows.items(), key=lambda item: -_weight(item[1])))
 
 
-def _weight(row: tuple[Predicted | None, list[Collective]]) -> float:
+def _weight(row: tuple[Collective | None, list[CompiledCollective]]) -> float:
     predicted, compiled = row
     sent = sum(one.wire_bytes for one in compiled)
     return max(0.0 if predicted is None else float(predicted.bytes), sent)

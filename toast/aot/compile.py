@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from toast.analysis.errors import InvalidRequest
-from toast.aot.collectives import Found, find_collectives
+from toast.aot.collectives import FoundCollective, find_collectives
 from toast.aot.cycles import cycles_by_category
 from toast.aot.dump import DUMP, assigned, is_assigned
 from toast.aot.hlo import HloModule, parse
 from toast.aot.target import Target
-from toast.aot.verdict import Collective, Memory, Refusal, Verdict
+from toast.aot.verdict import CompiledCollective, Memory, Refusal, Verdict
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.costmodel.network.mesh import Mesh
@@ -156,13 +156,13 @@ def read_hlo(path: Path) -> HloModule:
     return parse(path.read_text())
 
 
-def totals(found: Iterable[Found]) -> tuple[Collective, ...]:
+def totals(found: Iterable[FoundCollective]) -> tuple[CompiledCollective, ...]:
     """Collectives summed by kind, axes and group size, most bytes first."""
-    rows: defaultdict[Any, list[Found]] = defaultdict(list)
+    rows: defaultdict[Any, list[FoundCollective]] = defaultdict(list)
     for one in found:
         rows[(one.kind, one.axes, one.group_size)].append(one)
     summed = [
-        Collective(
+        CompiledCollective(
             kind=kind,
             axes=axes,
             group_size=size,

@@ -45,7 +45,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
+class CompiledCollective:
     """All collectives of one kind over one set of mesh axes, in one step on one device.
 
     `axes` is None for groups of `group_size` that are no product of axes. `result_bytes` are of
@@ -73,7 +73,7 @@ class Verdict:
     devices: int
     memory: Memory | None = None
     refusal: Refusal | None = None
-    collectives: tuple[Collective, ...] = ()
+    collectives: tuple[CompiledCollective, ...] = ()
     cycles: dict[str, float] = field(default_factory=dict)
     compute_seconds: float | None = None
     compile_seconds: float = 0.0
@@ -100,6 +100,6 @@ class Verdict:
         changed = {
             "memory": Memory(**data["memory"]) if data["memory"] else None,
             "refusal": Refusal(**data["refusal"]) if data["refusal"] else None,
-            "collectives": tuple(Collective(**row) for row in rows),
+            "collectives": tuple(CompiledCollective(**row) for row in rows),
         }
         return cls(**(data | changed))

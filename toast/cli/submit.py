@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from toast.cli.terminal import ProgressBar, stop_on_interrupt
-from toast.client import Answer, Client, JobEvent
+from toast.client import Client, JobEvent
+from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 
 
 def submit_and_wait(
     url: str, key: str | None, module: bytes, request: PlanRequest
-) -> Answer | None:
+) -> PlanResult | None:
     """The answer of the service; None when the job was cancelled before it had any plan.
 
     The first Ctrl-C cancels the job on the service, which keeps its best plan so far.

@@ -15,7 +15,7 @@ from toast.costmodel.explain import CollectiveTime, HeldMemory, KernelTime, Pric
 from toast.costmodel.kernels.journal import CollectiveReason, Entry
 from toast.costmodel.program.buffers import loop_slots
 from toast.costmodel.program.distinct import distinct_rows
-from toast.labels.labels import Telling
+from toast.labels.labels import Labels
 from toast.plans.explanation import (
     AliveRow,
     CollectiveRow,
@@ -100,7 +100,7 @@ class Explainer:
         self._program = source.program
         self._evaluator = evaluator
         self._grouped: tuple[PriceBreakdown, list[list[HeldMemory]]] | None = None
-        self.say = Telling(source, evaluator.analysis)
+        self.say = Labels(source, evaluator.analysis)
         self._carried = {
             value
             for slot in loop_slots(self._program)

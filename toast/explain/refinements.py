@@ -9,7 +9,7 @@ import numpy as np
 
 from toast.costmodel.evaluator import Refined, Refinement
 from toast.costmodel.resolved import ResolvedPlan
-from toast.labels.labels import Telling
+from toast.labels.labels import Labels
 from toast.plans.plan import Decision
 from toast.search.problem import Problem
 
@@ -18,7 +18,7 @@ def refinements(
     problem: Problem,
     resolved: ResolvedPlan,
     costs: Sequence[float],
-    say: Telling,
+    say: Labels,
     names: Sequence[str],
 ) -> list[Decision]:
     """One row for each refinement of a plan; `costs` after each decision, `names` of colours."""
@@ -47,7 +47,7 @@ def _group(problem: Problem, before: Refined, refinement: Refinement) -> int:
     return int(tables.item_group[first + item])
 
 
-def _places(problem: Problem, refinement: Refinement, say: Telling) -> Iterator[str]:
+def _places(problem: Problem, refinement: Refinement, say: Labels) -> Iterator[str]:
     """`mlp/dot_general: dimension 1`, `['w'][*]: whole`; `(18)` for as many that are told alike."""
     for unit, item in refinement.places:
         told: Counter[str] = Counter()

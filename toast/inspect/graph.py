@@ -11,13 +11,15 @@ from toast.analysis.conflicts import Conflict
 from toast.analysis.errors import InvalidRequest
 from toast.analysis.program import Ints, Program
 from toast.inspect.records import Graph, GraphEdge, GraphNode
-from toast.labels.conflict_words import Words, tensors
+from toast.labels.conflict_words import ConflictWords, tensors
 
 MAX_NODES = 120
 """Names that a drawing has room for."""
 
 
-def set_graph(analysis: Analysis, words: Words, which: int, limit: int = MAX_NODES) -> Graph | None:
+def set_graph(
+    analysis: Analysis, words: ConflictWords, which: int, limit: int = MAX_NODES
+) -> Graph | None:
     """The graph of the first set of set group `which`: at most `limit` names.
 
     None where the program has no sets at all and the first is asked for. The names of the set
@@ -100,7 +102,7 @@ def _op_of(program: Program, names: list[int]) -> dict[int, int]:
     return dict(zip(names, ops.tolist(), strict=True))
 
 
-def _node(program: Program, words: Words, name: int, op: int, side: int) -> GraphNode:
+def _node(program: Program, words: ConflictWords, name: int, op: int, side: int) -> GraphNode:
     tensor = next((item for item in tensors(program, op) if name in item.names), None)
     role = ""
     if tensor is not None:

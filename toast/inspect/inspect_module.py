@@ -11,7 +11,7 @@ from toast.analysis.program import PSEUDO, Program
 from toast.inspect.graph import set_graph
 from toast.inspect.records import ColourRow, ConflictRow, GroupRow, Inspection, NoRuleRow, SetRow
 from toast.labels.colours import colour_names, pattern
-from toast.labels.conflict_words import Words
+from toast.labels.conflict_words import ConflictWords
 from toast.search.kernel_cache import warm_kernels
 
 
@@ -26,7 +26,7 @@ def inspect_module(module: bytes, which: int = 0) -> Inspection:
     analysis = analyse(source.program)
     program = source.program
     started = time.perf_counter()
-    names, words = colour_names(analysis), Words(source, analysis)
+    names, words = colour_names(analysis), ConflictWords(source, analysis)
     parts = {
         "colours": _colours(analysis, names, words),
         "conflicts": _conflicts(analysis, names, words),
@@ -49,7 +49,7 @@ def inspect_module(module: bytes, which: int = 0) -> Inspection:
     )
 
 
-def _colours(analysis: Analysis, names: list[str], words: Words) -> list[ColourRow]:
+def _colours(analysis: Analysis, names: list[str], words: ConflictWords) -> list[ColourRow]:
     program = analysis.program
     arguments = _arguments_by_group(analysis)
     sizes, dims = [0] * len(names), [0] * len(names)
@@ -78,7 +78,7 @@ def _colours(analysis: Analysis, names: list[str], words: Words) -> list[ColourR
     return sorted(rows, key=lambda row: (not row.arguments, -row.size, -row.dims))
 
 
-def _first_line(program: Program, words: Words, ops: set[int]) -> str:
+def _first_line(program: Program, words: ConflictWords, ops: set[int]) -> str:
     """Where the first op that is not an argument comes from."""
     real = [op for op in ops if program.kind(op) not in PSEUDO]
     return words.line(min(real)) if real else ""
@@ -96,7 +96,7 @@ def _arguments_by_group(analysis: Analysis) -> dict[int, list[str]]:
     return found
 
 
-def _conflicts(analysis: Analysis, names: list[str], words: Words) -> list[ConflictRow]:
+def _conflicts(analysis: Analysis, names: list[str], words: ConflictWords) -> list[ConflictRow]:
     program, groups = analysis.program, analysis.groups
     rows = []
     for index, conflict in enumerate(analysis.conflicts.all):
@@ -115,7 +115,7 @@ def _conflicts(analysis: Analysis, names: list[str], words: Words) -> list[Confl
     return rows
 
 
-def _sets(analysis: Analysis, names: list[str], words: Words) -> list[SetRow]:
+def _sets(analysis: Analysis, names: list[str], words: ConflictWords) -> list[SetRow]:
     conflicts, groups = analysis.conflicts, analysis.groups
     tied = Counter(groups.of_set.tolist())
     members: dict[int, list[int]] = {}

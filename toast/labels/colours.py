@@ -12,7 +12,7 @@ import numpy as np
 from toast.analysis.analyse import Analysis
 from toast.analysis.program import Ints, Program
 from toast.costmodel.program.arrays import spans
-from toast.labels.value_flow import Dataflow
+from toast.labels.value_flow import ValueFlow
 
 _INDEX = re.compile(r"\[\d+\]|(?<=[._/])\d+(?=[._/]|$)")
 _NUMBER = re.compile(r"\d+")
@@ -109,7 +109,7 @@ def _ranks(program: Program) -> list[tuple[int, bool, int]]:
     """For each argument what makes it the one to name a colour after."""
     values = [argument.value for argument in program.arguments]
     starts, _ = program.readers
-    feeding, uses = Dataflow(program).feeding[values].tolist(), np.diff(starts)[values].tolist()
+    feeding, uses = ValueFlow(program).feeding[values].tolist(), np.diff(starts)[values].tolist()
     return list(zip([program.elements[value] for value in values], feeding, uses, strict=True))
 
 

@@ -12,7 +12,7 @@ from toast.analysis.analyse import Analysis
 from toast.analysis.load import Source
 from toast.analysis.locations import Locations
 from toast.analysis.program import Ints, Program
-from toast.labels.value_flow import Dataflow
+from toast.labels.value_flow import ValueFlow
 
 DOT = "stablehlo.dot_general"
 _EINSUM = re.compile(r"([A-Za-z]*),([A-Za-z]*)->([A-Za-z]*)")
@@ -32,7 +32,7 @@ class SetWords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
+class NamedTensor:
     """A definition or a use at an op, and the names of its dimensions."""
 
     role: str
@@ -40,14 +40,14 @@ class Tensor:
     names: Ints
 
 
-class Words:
+class ConflictWords:
     """Speaks of the ops and names of one analysed module."""
 
     def __init__(self, source: Source, analysis: Analysis) -> None:
         self.locations = Locations(source)
         self._program: Program = source.program
         self._conflicts = analysis.conflicts
-        self._flow = Dataflow(source.program)
+        self._flow = ValueFlow(source.program)
         self._lines: dict[int, str] = {}
 
     def line(self, op: int) -> str:
@@ -57,18 +57,18 @@ class Words:
             self._lines[op] = "module" + found[1:] if found.startswith("-:") else found
         return self._lines[op]
 
-    def tensor(self, op: int, names: Sequence[int]) -> Tensor:
+    def tensor(self, op: int, names: Sequence[int]) -> NamedTensor:
         """The first tensor of an op, results before operands, that carries all of `names`."""
         found = tensors(self._program, op)
         return next(item for item in found if all(name in item.names for name in names))
 
-    def dimension(self, op: int, name: int, tensor: Tensor) -> str:
+    def dimension(self, op: int, name: int, tensor: NamedTensor) -> str:
         """`dimension 2 (s)`, with the letter of the einsum where there is one."""
         position = tensor.names.tolist().index(name)
         letter = self.letters(op).get(name)
         return f"dimension {position}" + (f" ({letter})" if letter else "")
 
-    def shape(self, tensor: Tensor) -> str:
+    def shape(self, tensor: NamedTensor) -> str:
         """`result [8, 16]`."""
         return f"{tensor.role} {list(self._program.shape(tensor.value))}"
 
@@ -155,15 +155,17 @@ class Words:
         return differing(first, second)
 
 
-def tensors(program: Program, op: int) -> list[Tensor]:
+def tensors(program: Program, op: int) -> list[NamedTensor]:
     """The results and then the operands of an op."""
     values, uses = program.values_of(op), program.uses_of(op)
     made = [
-        Tensor(role=_nth("result", i, len(values)), value=value, names=program.def_names(value))
+        NamedTensor(
+            role=_nth("result", i, len(values)), value=value, names=program.def_names(value)
+        )
         for i, value in enumerate(values)
     ]
     taken = [
-        Tensor(
+        NamedTensor(
             role=_nth("operand", i, len(uses)),
             value=program.sources[use],
             names=program.use_names(use),

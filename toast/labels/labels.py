@@ -11,19 +11,19 @@ from toast.analysis.load import Source
 from toast.analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO, Ints
 from toast.costmodel.program.distinct import distinct_rows
 from toast.labels.colours import pattern
-from toast.labels.conflict_words import Words, short
+from toast.labels.conflict_words import ConflictWords, short
 from toast.labels.layers import NO_GROUP, Layers
 from toast.plans.explanation import Direction
 
 _PSEUDO = {"return": "end of the step", "argument": "arguments"}
 
 
-class Telling:
+class Labels:
     """Speaks of the ops and values of one loaded module."""
 
     def __init__(self, source: Source, analysis: Analysis) -> None:
         self._program = source.program
-        self._words = Words(source, analysis)
+        self._words = ConflictWords(source, analysis)
         self._layers = Layers(source.program)
         places = np.array(source.places, dtype=np.int64)
         self.alike, _ = distinct_rows(self._program.op_name, places)

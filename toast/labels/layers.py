@@ -17,7 +17,7 @@ import numpy as np
 from toast.analysis.owners import owners
 from toast.analysis.program import Ints, Program
 from toast.labels.colours import pattern
-from toast.labels.value_flow import PASSING, Dataflow
+from toast.labels.value_flow import PASSING, ValueFlow
 
 NO_GROUP = "(none)"
 """What has to do with no weight at all."""
@@ -68,7 +68,7 @@ def _state_arguments(program: Program) -> frozenset[int]:
 
 def _group_names(program: Program) -> list[str]:
     """The name of each argument's group; that of moments is their weight's."""
-    flow = Dataflow(program)
+    flow = ValueFlow(program)
     feeding = flow.feeding[[argument.value for argument in program.arguments]].tolist()
     weights: dict[tuple[object, ...], int] = {}
     for number, feeds in enumerate(feeding):

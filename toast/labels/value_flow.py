@@ -36,7 +36,7 @@ FORWARD_STEPS = 8
 BACKWARD_OPS = 200
 
 
-class Dataflow:
+class ValueFlow:
     """Uses of values and definitions of operands, over the arrays of a program."""
 
     def __init__(self, program: Program) -> None:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Program
-from toast.costmodel.evaluator import Cost as Priced
+from toast.costmodel.evaluator import Cost
 from toast.costmodel.network.auto_mesh import is_auto
 from toast.costmodel.network.placement import place, places
 from toast.costmodel.resolved import ResolvedPlan
@@ -19,8 +19,8 @@ from toast.emit.specs import LayoutConstraint, Specs
 from toast.explain.refinements import refinements
 from toast.labels.colours import common_pattern, pattern
 from toast.labels.decisions import costs_after, decision_names, decision_text, decisions, resolution
-from toast.labels.labels import Telling
-from toast.pipeline.mesh_search import Answer
+from toast.labels.labels import Labels
+from toast.pipeline.mesh_search import MeshAnswer
 from toast.pipeline.user_constraints import Demands, overruled, records
 from toast.plans import plan as planfile
 from toast.plans.baselines import data_parallel
@@ -30,13 +30,13 @@ from toast.plans.plan import (
     Choice,
     Collective,
     Constraint,
-    Cost,
     Group,
     MeshAxis,
     MeshSpec,
     MeshTried,
     ModuleInfo,
     Plan,
+    PredictedCost,
     SearchInfo,
     Spec,
     Tensor,
@@ -58,13 +58,13 @@ class Planned:
     module: bytes
     source: Source
     request: PlanRequest
-    answer: Answer
+    answer: MeshAnswer
     resolved: ResolvedPlan
     specs: Specs
     constraints: list[LayoutConstraint]
     explanation: Explanation
     shortfall: Shortfall | None
-    say: Telling
+    say: Labels
 
     @property
     def problem(self) -> Problem:
@@ -237,8 +237,8 @@ def _constraints(planned: Planned) -> list[Constraint]:
     return _CONSTRAINTS.validate_python(rows)
 
 
-def _cost(priced: Priced, memory: int) -> Cost:
-    return Cost(
+def _cost(priced: Cost, memory: int) -> PredictedCost:
+    return PredictedCost(
         step_seconds=priced.seconds,
         compute_seconds=priced.compute,
         communication_seconds=priced.communication,

@@ -21,7 +21,7 @@ from toast.search.choices import choices
 from toast.search.infeasible import closest_to_fitting
 from toast.search.pareto import Point
 from toast.search.planners import PLANNERS
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
 from toast.search.proof import prove
 from toast.search.refine import refine
@@ -64,7 +64,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class MeshAnswer:
     """The best of what was found, the states to choose from on its mesh, and all meshes tried."""
 
     best: Searched
@@ -73,7 +73,7 @@ class Answer:
 
 
 @dataclass(slots=True, kw_only=True)
-class Job:
+class MeshSearch:
     """What all meshes share: the module, its analysis, the request, and who listens."""
 
     source: Source
@@ -86,7 +86,7 @@ class Job:
     evaluator: Evaluator | None = None
     """Of the mesh before: most of its tables are those of the next one."""
 
-    def run(self, meshes: Sequence[Mesh]) -> Answer:
+    def run(self, meshes: Sequence[Mesh]) -> MeshAnswer:
         """Search on each mesh and keep the best; budget and cancel hold over all of them.
 
         Raises `ToastError` where no mesh can be planned for.
@@ -97,7 +97,7 @@ class Job:
         best = self._best(meshes, control)
         if self.request.decisions is not None:
             best = self._refined(best, control)
-            return Answer(best=best, choices=[], tried=self.tried)
+            return MeshAnswer(best=best, choices=[], tried=self.tried)
         self.stages.enter("choices", END - PROOF)
         part = control.share(CHOOSING if self._later() else 1)
         threads = self._settings().threads
@@ -106,7 +106,7 @@ class Job:
             self.stages.enter("proof", END - PROOF, END)
             found = prove(best.problem, found, self._settings(), control)
         best = self._refined(replace(best, found=found), control)
-        return Answer(best=best, choices=points, tried=self.tried)
+        return MeshAnswer(best=best, choices=points, tried=self.tried)
 
     def _later(self) -> float:
         """What comes after the search may take, as a part of the time that the search has."""
@@ -189,8 +189,8 @@ class Job:
         state = state_of(problem, self.request.decisions)
         return Found.after(state, problem.cost(state)[0], 1, "given")
 
-    def _settings(self) -> Settings:
-        defaults = Settings()
+    def _settings(self) -> SearchSettings:
+        defaults = SearchSettings()
         return replace(
             defaults,
             seed=self.request.seed,

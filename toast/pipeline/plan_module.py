@@ -6,7 +6,6 @@ Runs in the calling process, which MLIR may abort; `toast.plan` and the service 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from toast.analysis.analyse import analyse
 from toast.analysis.errors import InvalidRequest
@@ -20,25 +19,16 @@ from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.explain.explainer import Explainer
 from toast.pipeline.describe import Planned, describe
-from toast.pipeline.mesh_search import END, Answer, Job
+from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
-from toast.plans.plan import Plan
+from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
 from toast.search.planners import PLANNERS
 from toast.search.progress import Progress
 
 FIRST_USE = "compiling kernels, once: about a minute"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanResult:
-    """A plan and the sharded module, in the form that the module came in."""
-
-    plan: Plan
-    module: bytes
-    suffix: str
 
 
 @collector_paused()
@@ -67,7 +57,7 @@ def make_plan(
     source = load(module)
     stages.enter("analyse", 0.2)
     analysis = analyse(source.program)
-    job = Job(
+    job = MeshSearch(
         source=source,
         analysis=analysis,
         device=device,
@@ -78,7 +68,7 @@ def make_plan(
     return _result(module, job, job.run(candidates))
 
 
-def _result(module: bytes, job: Job, answer: Answer) -> PlanResult:
+def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     """The best of what was found: explained, written and described."""
     source, stages = job.source, job.stages
     problem, found, demanded = answer.best.problem, answer.best.found, answer.best.demands

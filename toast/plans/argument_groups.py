@@ -10,7 +10,7 @@ from toast.plans.plan import Group
 _STEP = re.compile(r"\[[^\]]*\]|[^\[]+")
 
 
-def merge_siblings(groups: Iterable[Group]) -> list[Group]:
+def merge_argument_groups(groups: Iterable[Group]) -> list[Group]:
     """Join groups of one shape, dtype and layout whose paths differ in one step alone.
 
     `state['mu']['w']` and `state['nu']['w']` become `state['mu','nu']['w']`; joined rows join
@@ -18,7 +18,7 @@ def merge_siblings(groups: Iterable[Group]) -> list[Group]:
     """
     before = list(groups)
     after = _merge_once(before)
-    return after if len(after) == len(before) else merge_siblings(after)
+    return after if len(after) == len(before) else merge_argument_groups(after)
 
 
 def _merge_once(groups: list[Group]) -> list[Group]:

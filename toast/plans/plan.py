@@ -79,7 +79,7 @@ class Pin(Record):
     kept: bool
 
 
-class Cost(Record):
+class PredictedCost(Record):
     """What one step is predicted to take on one device.
 
     A step takes its computation and its communication less what of the two overlaps.
@@ -93,7 +93,7 @@ class Cost(Record):
     fits: bool
 
 
-class Baseline(Cost):
+class Baseline(PredictedCost):
     """The cost of a reference layout, by name."""
 
     name: str
@@ -130,7 +130,7 @@ class Decision(Record):
     cost_after: float
 
 
-class Choice(Cost):
+class Choice(PredictedCost):
     """A plan to choose from: none that was seen is faster and smaller at once.
 
     `decisions` make it again, as `decisions` of a request; `chosen` is this very plan.
@@ -148,7 +148,7 @@ class MeshTried(Record):
     """
 
     mesh: str
-    predicted: Cost | None = None
+    predicted: PredictedCost | None = None
     reason: str = ""
     chosen: bool
 
@@ -197,8 +197,8 @@ class Plan(Record):
     groups: list[Group]
     constraints: list[Constraint]
     pins: list[Pin] = Field(default_factory=list)
-    predicted: Cost
-    unsharded: Cost
+    predicted: PredictedCost
+    unsharded: PredictedCost
     baselines: list[Baseline]
     collectives: list[Collective]
     decisions: list[Decision]

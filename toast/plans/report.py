@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
-from toast.plans.argument_groups import merge_siblings
-from toast.plans.plan import Cost, Decision, MeshAxis, Plan, Spec
+from toast.plans.argument_groups import merge_argument_groups
+from toast.plans.plan import Decision, MeshAxis, Plan, PredictedCost, Spec
 
 MIN_WIDTH = 120
 """Tables wrap badly below this; a pipe or a log has no width of its own."""
@@ -80,7 +80,7 @@ def layouts(plan: Plan) -> Table:
     table.add_column("shape per device")
     table.columns[0].overflow = table.columns[4].overflow = "fold"
     sizes = {axis.name: axis.size for axis in plan.mesh.axes}
-    for group in merge_siblings(plan.groups):
+    for group in merge_argument_groups(plan.groups):
         table.add_row(
             Text(group.name),
             str(len(group.arguments)),
@@ -94,7 +94,10 @@ def layouts(plan: Plan) -> Table:
 
 def costs(plan: Plan) -> Table:
     """The plan beside the unsharded module and the reference layouts."""
-    rows: list[tuple[str, Cost]] = [("this plan", plan.predicted), ("unsharded", plan.unsharded)]
+    rows: list[tuple[str, PredictedCost]] = [
+        ("this plan", plan.predicted),
+        ("unsharded", plan.unsharded),
+    ]
     rows += [(baseline.name.replace("_", " "), baseline) for baseline in plan.baselines]
     table = plain_table("Predicted cost of one step", "layout", *_COSTS)
     overlaps = any(cost.overlapped_seconds for _, cost in rows)
@@ -133,7 +136,7 @@ def choices(plan: Plan) -> Table | None:
 _COSTS = (">step", ">compute", ">communication", ">peak", ">of memory", "fits")
 
 
-def _cost_cells(plan: Plan, cost: Cost) -> list[str | Text]:
+def _cost_cells(plan: Plan, cost: PredictedCost) -> list[str | Text]:
     return [
         format_seconds(cost.step_seconds),
         format_seconds(cost.compute_seconds),

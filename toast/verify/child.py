@@ -39,7 +39,7 @@ COLLECTIVE = re.compile(
 )
 
 
-class Stages:
+class VerifyStages:
     """Seconds by stage, announced as they start."""
 
     def __init__(self, emitter: Emitter) -> None:
@@ -173,7 +173,7 @@ def collectives_of(executable: Any) -> dict[str, int]:
 
 def verify_directory(directory: Path, seed: int, emitter: Emitter) -> Verification:
     """Load, compile and run both modules, then compare."""
-    stages = Stages(emitter)
+    stages = VerifyStages(emitter)
     with stages.stage("load"):
         plan = read_plan(directory)
         original = decode(find_module(directory, "original").read_bytes())

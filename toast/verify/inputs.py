@@ -43,7 +43,7 @@ _NAMED_TYPES: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
+class InputArgument:
     """What an argument of `main` needs to be."""
 
     index: int
@@ -73,7 +73,7 @@ def main_of(module: ir.Module) -> Any:
     return next(op for op in module.body.operations if _symbol(op) == "main")
 
 
-def describe_arguments(module: ir.Module) -> list[Argument]:
+def describe_arguments(module: ir.Module) -> list[InputArgument]:
     """The arguments of `main` and what they have to be; reads the module, changes nothing."""
     functions = {_symbol(op): op for op in module.body.operations}
     main = functions["main"]
@@ -83,7 +83,7 @@ def describe_arguments(module: ir.Module) -> list[Argument]:
     for index, value in enumerate(main.arguments):
         kind = ir.RankedTensorType(value.type)
         arguments.append(
-            Argument(
+            InputArgument(
                 index=index,
                 name=_name(value, index),
                 shape=tuple(kind.shape),
@@ -95,14 +95,14 @@ def describe_arguments(module: ir.Module) -> list[Argument]:
     return arguments
 
 
-def make_inputs(arguments: list[Argument], seed: int) -> list[np.ndarray[Any, Any]]:
+def make_inputs(arguments: list[InputArgument], seed: int) -> list[np.ndarray[Any, Any]]:
     """One array for each argument; the same seed makes the same arrays."""
     return [
         _values(a, np.random.default_rng((seed, a.index, zlib.crc32(b"toast")))) for a in arguments
     ]
 
 
-def _values(argument: Argument, random: np.random.Generator) -> np.ndarray[Any, Any]:
+def _values(argument: InputArgument, random: np.random.Generator) -> np.ndarray[Any, Any]:
     shape, dtype = argument.shape, argument.dtype
     if dtype == np.bool_:
         return random.integers(0, 2, shape).astype(np.bool_)

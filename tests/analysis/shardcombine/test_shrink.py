@@ -15,7 +15,7 @@ from toast.analysis.shardcombine.extract import text_of
 from toast.analysis.shardcombine.opcopy import OpCopy, parse
 from toast.analysis.shardcombine.reshapes import shrink_reshape
 from toast.analysis.shardcombine.shrink import MAX_ELEMENTS, shrink, size_map
-from toast.analysis.shardcombine.windows import Window
+from toast.analysis.shardcombine.windows import WindowAttributes
 from toast.analysis.shardcombine.windows import shrink as shrink_window
 
 sizes = st.integers(1, 100_000)
@@ -43,7 +43,7 @@ def test_sizes_stay_equal_ordered_and_one(shapes: tuple[tuple[int, ...], ...], k
 def test_a_window_that_covers_its_dimension_goes_on_taking_as_many_steps(
     size: int, window: int, stride: int, low: int, high: int
 ) -> None:
-    large = Window(size=size, window=window, stride=stride, low=low, high=high)
+    large = WindowAttributes(size=size, window=window, stride=stride, low=low, high=high)
     assume(0 < large.steps < window)
     small = shrink_window(large)
     if small is not None:
@@ -53,7 +53,7 @@ def test_a_window_that_covers_its_dimension_goes_on_taking_as_many_steps(
 
 @given(size=st.integers(32, 300), window=st.integers(1, 9), stride=st.integers(1, 3))
 def test_a_small_window_keeps_its_size(size: int, window: int, stride: int) -> None:
-    large = Window(size=size, window=window, stride=stride)
+    large = WindowAttributes(size=size, window=window, stride=stride)
     assume(large.steps >= window)
     small = shrink_window(large)
     assert small is not None
@@ -62,8 +62,8 @@ def test_a_small_window_keeps_its_size(size: int, window: int, stride: int) -> N
 
 
 def test_a_running_sum_stays_one() -> None:
-    small = shrink_window(Window(size=1024, window=1024, low=1023))
-    assert small == Window(size=8, window=8, low=7)
+    small = shrink_window(WindowAttributes(size=1024, window=1024, low=1023))
+    assert small == WindowAttributes(size=8, window=8, low=7)
 
 
 shapes = st.lists(st.sampled_from([1, 2, 3, 5, 8, 12, 64, 100]), min_size=1, max_size=4)

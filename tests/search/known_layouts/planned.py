@@ -17,7 +17,7 @@ from toast.emit.specs import Specs
 from toast.plans.plan import Spec
 from toast.search.actions import action_space
 from toast.search.planners import PLANNERS
-from toast.search.problem import Found, Problem, Settings
+from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
 
 PRODUCT = "stablehlo.dot_general"
@@ -99,5 +99,5 @@ def problem_of(step: Step, mesh: str, device: str = "tpu-v5e") -> Problem:
 def plan_step(step: Step, mesh: str, device: str = "tpu-v5e", rollouts: int = 4000) -> Planned:
     """Search with the default planner: one thread, seed 0, a count of rollouts."""
     problem = problem_of(step, mesh, device)
-    settings = Settings(rollouts=rollouts, round_rollouts=rollouts // 4)
+    settings = SearchSettings(rollouts=rollouts, round_rollouts=rollouts // 4)
     return Planned(problem=problem, found=PLANNERS["mcts"](problem, settings, Control()))

@@ -10,7 +10,7 @@ from benchmarks.planners.layouts import Choice, named
 from examples.models import itx, unet
 from tests.search.known_layouts.planned import Planned, collectives, plan_step
 from tests.search.known_layouts.steps import attention_forward, mlp_training
-from toast.search.local_search import polish
+from toast.search.local_search import local_search
 from toast.search.progress import Control
 
 
@@ -169,7 +169,7 @@ def test_batch_and_channels_of_a_unet() -> None:
     plan = plan_step(unet.make_step(config), "data=2,model=4", rollouts=1000)
     alone, _ = named(plan.problem, [("batch['images']", 0, "data")])
     cost, _ = plan.problem.cost(alone)
-    by_image = polish(plan.problem, alone, cost, Control())
+    by_image = local_search(plan.problem, alone, cost, Control())
     assert plan.layouts("batch['images']") == {"data,None,None,None"}
     assert plan.found.cost <= by_image.cost
     data, model = range(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.toast.judge.texts import module, text
-from toast.aot.collectives import Found, find_collectives, wire_bytes
+from toast.aot.collectives import FoundCollective, find_collectives, wire_bytes
 from toast.aot.compile import totals
 from toast.aot.cycles import cycles_by_category
 from toast.aot.hlo import parse
@@ -14,7 +14,7 @@ from toast.costmodel.network.mesh import Mesh
 MESH = Mesh.parse("data=2,model=4")
 
 
-def found(name: str) -> dict[str, Found]:
+def found(name: str) -> dict[str, FoundCollective]:
     return {one.kind: one for one in find_collectives(module(name), MESH)}
 
 

@@ -16,7 +16,7 @@ from examples import forms, gemma
 from tests.toast.samples import SHARDED, make_plan
 from toast import plan
 from toast.analysis.errors import InvalidRequest, ToastError
-from toast.aot import Collective, Memory, Refusal, Target, Verdict, child, judge
+from toast.aot import CompiledCollective, Memory, Refusal, Target, Verdict, child, judge
 from toast.aot.child import flags_to_try, refusal_of
 from toast.aot.comparison import render_comparison
 from toast.costmodel.network.mesh import Mesh
@@ -32,7 +32,7 @@ VERDICT = Verdict(
     devices=8,
     memory=Memory(argument=3 * GIB, output=2 * GIB, temp=GIB, alias=2 * GIB, peak=4 * GIB),
     collectives=(
-        Collective(
+        CompiledCollective(
             kind="all_reduce",
             axes=("model",),
             group_size=2,
@@ -40,7 +40,7 @@ VERDICT = Verdict(
             result_bytes=300,
             wire_bytes=300,
         ),
-        Collective(
+        CompiledCollective(
             kind="all_gather", axes=None, group_size=4, count=1, result_bytes=8, wire_bytes=6
         ),
     ),
