@@ -292,8 +292,8 @@ def edges(t: Any, s: Any) -> float:
                 mark(s.journal, s.noted, EDGE, row, k - first)
                 sending = reshard(t, s, source, target, 0, -1, width, weight)
                 spent += sending
+                remember(t, s, move, row, source, target, width, weight)
                 if sending > 0.0:
-                    remember(t, s, move, row, source, target, width, weight)
                     if width < 1.0 and t.edge_given[row] and not rounded:
                         rounded = True
                         _round(t, s, row, k - first, weight)

@@ -12,8 +12,11 @@ from tests.laws.examples import few
 from tests.laws.programs import picks, programs
 from tests.laws.states import state_of
 from tests.laws.written import Written, written
+from tests.laws.xla import Xla
 from toast.analysis.analyse import analyse
 from toast.analysis.load import Source, load
+from toast.aot.collectives import find_collectives
+from toast.aot.hlo import parse
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
@@ -41,7 +44,7 @@ class Plan:
         self.names = [axis.name for axis in evaluator.mesh.axes]
         note(f"{module}\n{state}")
         self.written: Written = written(self.source, self.resolved)
-        note(self.written.text)
+        note(self.written.data.decode())
 
     def spec(self, tensor: int) -> Spec:
         return [[self.names[axis] for axis in axes] for axes in self.resolved.layout(tensor)]
@@ -140,3 +143,20 @@ def test_the_compiler_is_told_what_a_sum_is_made_as_where_the_plan_says_so(plan:
             assert (plan.made(value) in before) == (
                 maker in guarded or plan.resolved.is_told(maker)
             )
+
+
+XLA_MESHES = ("x=2,y=4", "x=2,y=2,z=2")
+
+
+@few(60)
+@given(text=programs(), mesh=st.sampled_from(XLA_MESHES), chosen=picks)
+def test_xla_sends_over_the_axes_that_were_priced_and_no_others(
+    xla: Xla, text: Text, mesh: str, chosen: list[int]
+) -> None:
+    plan = Plan(text, mesh, "cpu", chosen)
+    compiled = find_collectives(parse(xla.hlo(plan.written.data, 8)), Mesh.parse(mesh))
+    priced = {plan.names[axis] for one in plan.resolved.collectives for axis in one.axes}
+    sent = {axis for one in compiled for axis in one.axes or plan.names}
+    note(str([(one.kind, one.axes) for one in compiled]))
+    note(str([(one.kind.name, one.axes, one.reason.name) for one in plan.resolved.collectives]))
+    assert sent <= priced

@@ -27,7 +27,7 @@ class Written:
     `uses[use]` are the layouts that constraints give to the value on its way there, in order.
     """
 
-    text: str
+    data: bytes
     arguments: list[Spec]
     results: list[Spec]
     uses: dict[int, list[Spec]]
@@ -58,7 +58,7 @@ def written(source: Source, resolved: ResolvedPlan) -> Written:
                 for number, value in enumerate(operation.operands):
                     uses[first + number] = _path(value)
         return Written(
-            text=data.decode(),
+            data=data,
             arguments=_annotated(main, "arg_attrs"),
             results=_annotated(main, "res_attrs"),
             uses=uses,
