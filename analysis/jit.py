@@ -1,18 +1,145 @@
 """How kernels are compiled: to run without the GIL, and only once.
 
 What Python calls is an `entry`, kept on disk. What only kernels call is `inner`: it is compiled as
-part of the entries that call it, without the wrappers that Python would need, which take longer
-to compile than most kernels. Neither counts references to its arrays, which would take most of
-the time: so a kernel can neither make an array nor copy one (Numba refuses to compile it), and
-what Python passes in it holds on to until the call returns. `toast.search.kernel_cache` forgets
-entries when any source of theirs changes.
+part of the entries that call it. Numba would make machine code of every function, with all that it
+calls, before it makes that of its callers; here a function is translated for LLVM, and LLVM
+optimises an entry and what it calls once, as one program. Neither counts references to its arrays,
+which would take most of the time: so a kernel can neither make an array nor copy one (Numba refuses
+to compile it), and what Python passes in it holds on to until the call returns.
+`toast.search.kernel_cache` forgets entries when any source of theirs changes.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from llvmlite import binding
+from numba import njit, types
+from numba._dynfunc import make_function
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
+from numba.core.compiler_machinery import register_pass
+from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import NativeLowering
 
-entry: Any = njit(cache=True, nogil=True, _nrt=False)
-inner: Any = njit(nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+class _Translated(JITCodeLibrary):
+    """A function as it is translated, for entries to optimise as part of themselves."""
+
+    def _ensure_finalized(self) -> None:
+        """Nothing: no machine code is made of it."""
+
+    def add_llvm_module(self, module: Any) -> None:
+        self._final_module.link_in(module)
+
+    def get_pointer_to_function(self, _name: str) -> int:
+        return 0
+
+    def alone(self) -> Any:
+        """Its module without what it calls."""
+        return super()._get_module_for_linking()
+
+    def _get_module_for_linking(self) -> Any:
+        """For what Numba compiles by itself: with all that it calls."""
+        module = self.alone().clone()
+        _link(module, self)
+        return module
+
+
+class _Whole(JITCodeLibrary):
+    """An entry with all that it calls, optimised as one program."""
+
+    def add_llvm_module(self, module: Any) -> None:
+        self._final_module.link_in(module)
+
+    def finalize(self) -> None:
+        _link(self._final_module, self)
+        self._linking_libraries: list[Any] = []
+        super().finalize()
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if function.linkage == binding.Linkage.linkonce_odr:
+                function.linkage = binding.Linkage.internal
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+def _link(module: Any, library: Any) -> None:
+    """Link into a module all that its library calls, directly or not.
+
+    Callers come first: of what may be left out LLVM links only what the module already calls.
+    """
+    found: dict[Any, None] = {}
+    _collect(library, found)
+    for each in reversed(found):
+        alone = isinstance(each, _Translated)
+        part = each.alone() if alone else each._get_module_for_linking()
+        module.link_in(part, preserve=True)
+
+
+def _collect(library: Any, found: dict[Any, None]) -> None:
+    """Add the libraries that one calls, each behind those that it calls itself."""
+    for each in library._linking_libraries:
+        if each not in found:
+            if isinstance(each, _Translated):
+                _collect(each, found)
+            found[each] = None
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Translate(NativeLowering):
+    _name = "translate"
+
+    def run_pass(self, state: Any) -> bool:
+        whole = not state.flags.no_cpython_wrapper
+        library = _Whole if whole else _Translated
+        state.library = library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        if whole:
+            return bool(super().run_pass(state))
+        state.flags.no_compile = True
+        super().run_pass(state)
+        lowered = state["cr"]
+        name = lowered.fndesc.qualname.split(".")[-1]
+        module = lowered.fndesc.lookup_module()
+        function = make_function(module, name, "", 0, lowered.env, (state.library,))
+        state.targetctx.insert_user_function(function, lowered.fndesc, [state.library])
+        state["cr"] = _LowerResult(lowered.fndesc, lowered.call_helper, function, lowered.env)
+        return True
+
+
+class _Compiler(CompilerBase):
+    def define_pipelines(self) -> list[Any]:
+        builder = DefaultPassBuilder
+        pipeline = builder.define_nopython_pipeline(self.state)
+        for place, (each, text) in enumerate(pipeline.passes):
+            if each is NativeLowering:
+                pipeline.passes[place] = _Translate, text
+        pipeline._finalized = False
+        pipeline.finalize()
+        return [pipeline]
+
+
+class _Inner(CPUDispatcher):
+    """One version for all numbers of a type, whether or not they are known to the caller."""
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        plain = [types.unliteral(each) for each in args]
+        return super().get_call_template(plain, {k: types.unliteral(v) for k, v in kws.items()})
+
+
+entry: Any = njit(cache=True, nogil=True, _nrt=False, pipeline_class=_Compiler)
+
+
+def inner(function: Any) -> Any:
+    """Decorate a function that only kernels call."""
+    options = {
+        "nopython": True,
+        "nogil": True,
+        "_nrt": False,
+        "no_cpython_wrapper": True,
+        "no_cfunc_wrapper": True,
+        "boundscheck": None,
+    }
+    return _Inner(py_func=function, targetoptions=options, pipeline_class=_Compiler)

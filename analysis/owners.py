@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Ints, Program
+from toast.analysis.records import record
 
 Bools = NDArray[np.bool_]
 
 
+@record
 class Reading(NamedTuple):
     """A program as the kernel reads it.
 

@@ -23,6 +23,7 @@ from rich.table import Table
 from examples import gemma
 from toast.analysis.analyse import analyse
 from toast.analysis.forms import bytecode
+from toast.analysis.jit import inner
 from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
@@ -150,6 +151,11 @@ def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
     return compiled
 
 
+@inner
+def _memory(t: Any, s: Any) -> float:
+    return float(peak_bytes(t, s, 1.0))
+
+
 KERNELS = {
     "reset": _repeated(reset),
     "changes": _repeated(mark_changes),
@@ -159,7 +165,7 @@ KERNELS = {
     "edges": _repeated(edges),
     "halos": _repeated(halos),
     "sums sent together": _repeated(spared),
-    "memory": _repeated(peak_bytes),
+    "memory": _repeated(_memory),
 }
 
 

@@ -13,7 +13,7 @@ from toast.analysis.analyse import Analysis
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.hardware.devices import Device
-from toast.costmodel.kernels.evaluate import evaluate, evaluate_many, step_seconds
+from toast.costmodel.kernels.evaluate import Measured, evaluate_many, step_seconds
 from toast.costmodel.listing import list_rows
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import Fusion, fuse, policy_of
@@ -124,6 +124,14 @@ class Reward:
         return seconds / self.seconds + self.penalty * over / self.peak
 
 
+def measure(tables: Tables, scratch: Scratch, *columns: Ints) -> Measured:
+    """Price one state by its `columns`, as `evaluate_many` takes them."""
+    costs, keys = np.empty((1, 3)), np.empty(1, dtype=np.int64)
+    evaluate_many(tables, scratch, *columns, costs, keys)
+    compute, communication, peak = costs[0].tolist()
+    return Measured(compute, communication, peak, int(keys[0]))
+
+
 class Evaluator:
     """Prices states of one analysed program on one mesh of one device.
 
@@ -196,16 +204,14 @@ class Evaluator:
         Raises IndexError for a state that speaks of another program or mesh.
         """
         arrays = scratch or self._scratches[0]
-        (_, count), *columns = self._columns([state])
-        return self._cost(evaluate(self.folded, arrays, *columns, int(count)))
+        return self._cost(measure(self.folded, arrays, *self._columns([state])))
 
-    def _cost(self, priced: tuple[float, float, float, int]) -> Cost:
-        compute, communication, peak, key = priced
+    def _cost(self, measured: Measured) -> Cost:
         return Cost(
-            compute=compute,
-            communication=communication,
-            peak=peak,
-            key=int(key),
+            compute=measured.compute,
+            communication=measured.communication,
+            peak=measured.peak,
+            key=measured.key,
             overlap=self.overlap,
         )
 
@@ -261,10 +267,9 @@ class Evaluator:
         `resolved.resolve` makes a record of it.
         """
         scratch = new_scratch(self.tables, entries(self.tables))
-        (_, count), *columns = self._columns([state])
-        priced = evaluate(self.tables, scratch, *columns, int(count))
+        measured = measure(self.tables, scratch, *self._columns([state]))
         journal = scratch.journal[: int(scratch.noted[0])]
-        return self._cost(priced), scratch, positioned(journal, self.tables.event_position)
+        return self._cost(measured), scratch, positioned(journal, self.tables.event_position)
 
     def _knows(self, groups: Ints, axes: Ints, bits: Ints) -> bool:
         """The kernels do not check: an action of another program would read past their arrays."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints
+from toast.analysis.records import record
 from toast.costmodel.kernels.journal import COLUMNS, DETAIL, KIND, MEMORY, PLACES, TABLE
 from toast.costmodel.tables import Tables
 
@@ -15,6 +16,7 @@ LINE = 256
 """Bytes after a short array that stay unused: processors fetch lines of 64 or 128 in pairs."""
 
 
+@record
 class Scratch(NamedTuple):
     """Working arrays of one thread.
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from toast.analysis.analyse import Analysis
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.program import Floats, Ints
+from toast.analysis.records import record
 from toast.costmodel.dependencies import dependency_columns
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.listing import Listing
@@ -31,6 +32,7 @@ from toast.costmodel.terms.partial_sum_columns import partial_columns
 from toast.costmodel.terms.rows import EdgeRow, HaloRow, Rows
 
 
+@record
 class Tables(NamedTuple):
     """Arrays for the kernels; `X_start` has one entry more than there are X.
 

@@ -21,7 +21,7 @@ from toast.analysis.analyse import analyse
 from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.evaluate import evaluate
+from toast.costmodel.kernels.evaluate import evaluate_many
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.scratch import Scratch
 from toast.costmodel.tables import Tables
@@ -33,7 +33,7 @@ from toast.search.relaxation import Relaxation
 from toast.search.relaxation_kernels import halos
 from toast.search.tree import grow
 
-_ENTRIES = (evaluate, grow)
+_ENTRIES = (evaluate_many, grow)
 """One of each room: the kernels of a room are kept together."""
 _PREFIX = "toast-kernels-"
 _TAG = f"py{sys.version_info.major}{sys.version_info.minor}"

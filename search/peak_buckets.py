@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from toast.analysis.jit import entry
 from toast.analysis.program import Floats, Ints
+from toast.analysis.records import record
 
 STEPS = 16
 """Bands to each doubling of the peak."""
@@ -20,6 +21,7 @@ BANDS = 48 * STEPS
 """Peaks of 2^48 bytes and more share the last band."""
 
 
+@record
 class PeakBuckets(NamedTuple):
     """The fastest state of each band, as one thread of the tree search keeps them.
 

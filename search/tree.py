@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
+from toast.analysis.records import record
 from toast.costmodel.kernels.evaluate import layout_key, price, reset, shard, step_seconds
 from toast.search.peak_buckets import PeakBuckets, keep
 
@@ -32,6 +33,7 @@ MAX_DEPTH = 128
 PROBES = 64
 
 
+@record
 class Tree(NamedTuple):
     """Nodes: `visits`, `total` and `best` of the rewards below, `children` [node, action + stop].
 
@@ -52,6 +54,7 @@ class Tree(NamedTuple):
     prior: Floats
 
 
+@record
 class Agent(NamedTuple):
     """What one thread owns: its random state, its range of nodes, and the best it has found.
 
@@ -72,6 +75,7 @@ class Agent(NamedTuple):
     bands: PeakBuckets
 
 
+@record
 class Rules(NamedTuple):
     """Numbers of the search: reward and settings, as the kernel reads them.
 

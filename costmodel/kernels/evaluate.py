@@ -177,7 +177,7 @@ def step_seconds(compute: float, communication: float, overlap: float) -> float:
     return compute + communication - overlap * min(compute, communication)
 
 
-@entry
+@inner
 def evaluate(
     t: Any, s: Any, groups: Ints, axes: Ints, bits: Ints, count: int
 ) -> tuple[float, float, float, int]:

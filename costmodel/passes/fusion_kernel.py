@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
+from toast.analysis.records import record
 from toast.costmodel.program.dataflow import Flow
 from toast.costmodel.program.op_traits import Role
 
@@ -22,6 +23,7 @@ NOTHING, FUSIBLE, CONTRACTION, UPDATE, OPAQUE = (
 )
 
 
+@record
 class Graph(NamedTuple):
     """A program as the kernel reads it: its `flow`, and what fusing asks besides.
 
@@ -41,6 +43,7 @@ class Graph(NamedTuple):
     most: int
 
 
+@record
 class Needs(NamedTuple):
     """What the kernel finds: `written` by value, if an op's fusion is a `root`, the rest by op.
 

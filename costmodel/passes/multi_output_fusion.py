@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Ints
+from toast.analysis.records import record
 from toast.costmodel.passes.fusion_kernel import sort_few
 from toast.costmodel.program.dataflow import Bools
 
 
+@record
 class Roots(NamedTuple):
     """Ops that write, in order, with what each has from `X_start` on.
 
@@ -29,6 +31,7 @@ class Roots(NamedTuple):
     number: Ints
 
 
+@record
 class Merging(NamedTuple):
     """Working arrays: groups of roots, and stamps by op (`inside`, `seen`) and value (`read`).
 
@@ -46,6 +49,7 @@ class Merging(NamedTuple):
     read: Ints
 
 
+@record
 class Merged(NamedTuple):
     """The kernels: ops, uses read and contractions of each from `X_start` on."""
 

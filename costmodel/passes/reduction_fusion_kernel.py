@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Ints
+from toast.analysis.records import record
 from toast.costmodel.passes.fusion_kernel import sort_few
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.op_traits import Role
@@ -13,6 +14,7 @@ from toast.costmodel.program.op_traits import Role
 REDUCE = int(Role.REDUCE)
 
 
+@record
 class Launches(NamedTuple):
     """Kernels whose ops and reads are those of a pool from `X_first` to `X_end`, and may move.
 

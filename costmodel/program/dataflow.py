@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints, Program
+from toast.analysis.records import record
 from toast.analysis.types import itemsize
 from toast.costmodel.program.op_traits import LAYOUT, role
 
 Bools = NDArray[np.bool_]
 
 
+@record
 class Flow(NamedTuple):
     """By op `role`, if it is of `LAYOUT`, `trips`, starts of `uses` and of `values`.
 

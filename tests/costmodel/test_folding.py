@@ -17,8 +17,7 @@ from tests.laws.states import every_action
 from tests.modules import evaluator_of
 from toast.analysis.program import Ints
 from toast.costmodel.dependencies import dependency_columns
-from toast.costmodel.evaluator import Action, Evaluator, State
-from toast.costmodel.kernels.evaluate import evaluate
+from toast.costmodel.evaluator import Action, Evaluator, State, measure
 from toast.costmodel.kernels.journal import BRIEF, LASTING
 from toast.costmodel.peak_pruning import _halfway, fold, peak_events
 from toast.costmodel.scratch import new_scratch
@@ -51,7 +50,8 @@ def priced(tables: Tables, state: State) -> tuple[float, float, float, int]:
     """Seconds, bytes and the key of a state by tables, folded or not."""
     names = ("group", "axis", "bits")
     columns = [np.array([getattr(a, name) for a in state], dtype=np.int64) for name in names]
-    return evaluate(tables, new_scratch(tables), *columns, len(state))
+    starts = np.array([0, len(state)])
+    return measure(tables, new_scratch(tables), starts, *columns)
 
 
 def sizes(tables: Tables) -> list[int]:

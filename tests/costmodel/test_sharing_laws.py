@@ -16,8 +16,7 @@ from tests.laws.states import every_action
 from tests.modules import evaluator_of
 from toast.analysis.program import Program
 from toast.analysis.types import itemsize
-from toast.costmodel.evaluator import Evaluator, State
-from toast.costmodel.kernels.evaluate import evaluate
+from toast.costmodel.evaluator import Evaluator, State, measure
 from toast.costmodel.resolved import resolve
 from toast.costmodel.scratch import new_scratch
 from toast.costmodel.tables import Tables
@@ -48,8 +47,9 @@ def priced(evaluator: Evaluator, tables: Tables, state: State) -> tuple[float, f
         np.array([getattr(action, name) for action in state], dtype=np.int64)
         for name in ("group", "axis", "bits")
     )
-    _, communication, peak, _ = evaluate(tables, new_scratch(tables), *columns, len(state))
-    return communication, peak
+    starts = np.array([0, len(state)])
+    measured = measure(tables, new_scratch(tables), starts, *columns)
+    return measured.communication, measured.peak
 
 
 def local_bytes(evaluator: Evaluator, specs: Specs, value: int) -> float:
