@@ -14,7 +14,7 @@ from tests.costmodel.test_explain import assert_adds_up
 from tests.laws.states import every_action
 from tests.modules import analysed
 from toast.costmodel.evaluator import Action, Evaluator, State
-from toast.costmodel.explain import Held, explain
+from toast.costmodel.explain import HeldMemory, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.journal import Entry
 from toast.costmodel.network.mesh import Mesh
@@ -116,7 +116,7 @@ def test_images_take_tiles_and_blocks(
     assert (scratch.stored[kernels] == scratch.local[kernels]).all()
 
 
-def waiting(evaluator: Evaluator, state: State) -> list[Held]:
+def waiting(evaluator: Evaluator, state: State) -> list[HeldMemory]:
     """What is held that waits: gradients whole, or the images that they are made of, again."""
     rows = evaluator.listing.intervals.live
     guarded = rows.guard >= 0

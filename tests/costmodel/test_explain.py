@@ -15,7 +15,7 @@ from tests.laws.programs import picks, programs
 from tests.laws.states import prepared, state_of
 from tests.modules import analysed, argument_group, evaluator_of, text
 from toast.costmodel.evaluator import Action, Cost, Evaluator
-from toast.costmodel.explain import Explanation, explain
+from toast.costmodel.explain import PriceBreakdown, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.evaluate import step_seconds
 from toast.costmodel.kernels.journal import Bound, Entry
@@ -44,7 +44,7 @@ func.func @main(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<64x64xf3
 }"""
 
 
-def assert_adds_up(evaluator: Evaluator, state: tuple[Action, ...]) -> Explanation:
+def assert_adds_up(evaluator: Evaluator, state: tuple[Action, ...]) -> PriceBreakdown:
     """Every sum of terms is the evaluator's own figure: bytes exactly, seconds but for rounding."""
     told, cost = explain(resolve(evaluator, state)), evaluator.cost(state)
     assert told.cost == cost

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from tests.costmodel.texts import GPU, TPU, Dim, Priced, main, maps, product
 from tests.modules import analysed
-from toast.costmodel.evaluator import CollectiveCost
 from toast.costmodel.explain import explain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.passes.all_reduce_combiner import ALONE, sent_together
-from toast.costmodel.resolved import resolve
+from toast.costmodel.resolved import CollectiveTotal, resolve
 
 ROWS, WIDTH = 64, 32
 X, Y = f"x:{ROWS}x{WIDTH}xf32", f"y:{ROWS}x{WIDTH}xf32"
@@ -29,7 +28,7 @@ X_ROWS, X_COLUMNS = (0, 0), (0, 1)
 BYTES = WIDTH * WIDTH * 4
 
 
-def summed(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveCost]:
+def summed(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveTotal]:
     rows = resolve(priced.evaluator, priced.state(*actions)).totals()
     return [row for row in rows if row.kind in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER)]
 

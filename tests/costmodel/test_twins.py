@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from tests.costmodel.texts import GPU, TPU, Dim, Priced, main, maps, moves, product, sums
 from tests.modules import analysed
 from toast.analysis.program import Program
-from toast.costmodel.evaluator import CollectiveCost
 from toast.costmodel.explain import explain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.passes.all_reduce_combiner import loops
 from toast.costmodel.passes.cse import equal_ops, twins
-from toast.costmodel.resolved import resolve
+from toast.costmodel.resolved import CollectiveTotal, resolve
 
 ROWS, WIDTH = 64, 32
 SHAPE = f"{ROWS}x{WIDTH}xf32"
@@ -166,7 +165,7 @@ GATHERED = main(f"{X} {W} {V}", [*TWICE, product(P, A, W), product(Q, B, V)], f"
 ONCE = main(f"{X} {W} {V}", [TWICE[0], product(P, A, W), product(Q, A, V)], f"{P} {Q}")
 
 
-def sent(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveCost]:
+def sent(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveTotal]:
     return resolve(priced.evaluator, priced.state(*actions)).totals()
 
 
