@@ -20,8 +20,15 @@ from toast.costmodel.passes.fusion import Fusion, fuse, policy_of
 from toast.costmodel.peak_pruning import fold
 from toast.costmodel.program.pins import NO_PINS, Pins
 from toast.costmodel.program.sharding_units import Layouts, Marks, lay_out, mark
-from toast.costmodel.scratch import Scratch, entries, new_scratch, positioned
-from toast.costmodel.tables import Tables, build_tables, on_mesh
+from toast.costmodel.tables import (
+    Scratch,
+    Tables,
+    build_tables,
+    entries,
+    new_scratch,
+    on_mesh,
+    positioned,
+)
 
 PENALTY = 10.0
 """C of the reward where nobody says otherwise: an excess as large as the whole unsharded program
@@ -166,9 +173,9 @@ class Evaluator:
     def _lay_out(self, layouts: Layouts) -> None:
         self.layouts = layouts
         self.listing = list_rows(self.analysis.program, layouts, self.fusion, self.device)
-        self.tables: Tables = build_tables(
-            self.analysis, self.mesh, self.device, layouts, self.listing
-        )._replace(floored=self._floored)
+        tables = build_tables(self.analysis, self.mesh, self.device, layouts, self.listing)
+        floors = tables.floors._replace(counted=self._floored)
+        self.tables: Tables = tables._replace(floors=floors)
         self.folded: Tables = fold(self.tables)
         self._scratches = [self.new_scratch()]
 
@@ -262,18 +269,18 @@ class Evaluator:
         return np.array(starts, dtype=np.int64), groups, axes, bits
 
     def journal(self, state: Sequence[Action | Refinement]) -> tuple[Cost, Scratch, Floats]:
-        """What a state costs, its arrays and the entries of its journal; see `kernels.journal`.
+        """What a state costs, its arrays and the entries of its journal; see `terms.journal`.
 
         `resolved.resolve` makes a record of it.
         """
         scratch = new_scratch(self.tables, entries(self.tables))
         measured = measure(self.tables, scratch, *self._columns([state]))
-        journal = scratch.journal[: int(scratch.noted[0])]
-        return self._cost(measured), scratch, positioned(journal, self.tables.event_position)
+        journal = scratch.journal.entries[: int(scratch.journal.noted[0])]
+        return self._cost(measured), scratch, positioned(journal, self.tables.schedule.position)
 
     def _knows(self, groups: Ints, axes: Ints, bits: Ints) -> bool:
         """The kernels do not check: an action of another program would read past their arrays."""
-        starts = self.tables.unit_start
+        starts = self.tables.units.start
         if groups.max() >= self.analysis.groups.colours or groups.min() <= -1 - len(starts):
             return False
         chosen = groups < 0
@@ -288,7 +295,7 @@ class Evaluator:
         """The axes of every item under a state, as bits."""
         scratch = self.new_scratch()
         self.cost(state, scratch)
-        return scratch.mask
+        return scratch.units.mask
 
     def reward(self, memory: float, penalty: float = PENALTY) -> Reward:
         """The reward of states under a limit of `memory` bytes per device."""

@@ -13,7 +13,10 @@ import numpy as np
 
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import Cost, Evaluator, Refined
-from toast.costmodel.kernels.journal import (
+from toast.costmodel.network.collectives import Kind
+from toast.costmodel.program.pins import Axes, Layout
+from toast.costmodel.tables import Scratch
+from toast.costmodel.terms.journal import (
     COMBINED,
     COUNT,
     DETAIL,
@@ -27,9 +30,6 @@ from toast.costmodel.kernels.journal import (
     CollectiveReason,
     Entry,
 )
-from toast.costmodel.network.collectives import Kind
-from toast.costmodel.program.pins import Axes, Layout
-from toast.costmodel.scratch import Scratch
 
 PRODUCT = "stablehlo.dot_general"
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
@@ -102,10 +102,10 @@ class ResolvedPlan:
         if not mask:
             return ()
         t = self.evaluator.tables
-        group = int(t.item_group[item])
+        group = int(t.units.item_group[item])
         if group < 0:
-            first, end = t.fixed_start[item : item + 2].tolist()
-            return tuple(t.fixed_axis[first:end].tolist())
+            first, end = t.units.fixed_start[item : item + 2].tolist()
+            return tuple(t.units.fixed_axis[first:end].tolist())
         return tuple(axis for axis in self.orders[group].tolist() if mask >> axis & 1)
 
     def is_told(self, op: int) -> bool:
@@ -120,9 +120,9 @@ class ResolvedPlan:
             return True
         rows = self._rows(op)
         if (row, rows) not in self._told:
-            first, end = self.evaluator.tables.part_result_start[row : row + 2].tolist()
+            first, end = self.evaluator.tables.partial_sums.result_start[row : row + 2].tolist()
             self._told[row, rows] = bool(
-                self.scratch.sum_told[first:end].all()
+                self.scratch.reduce_scatters.told[first:end].all()
                 and not any(self._scatters_rows(row, result, rows) for result in range(first, end))
             )
         return self._told[row, rows]
@@ -151,13 +151,13 @@ class ResolvedPlan:
 
         Those over several axes the compiler would scatter block by block while it multiplies.
         """
-        summed = int(self.scratch.reduced[row])
+        summed = int(self.scratch.partial_sums.reduced[row])
         if rows < 0 or not summed or summed & (summed - 1):
             return False
-        if self.scratch.sum_reason[result] != CollectiveReason.SCATTERED:
+        if self.scratch.reduce_scatters.reason[result] != CollectiveReason.SCATTERED:
             return False
         t = self.evaluator.tables
-        kept = t.dim_item[t.tensor_start[t.part_defined[result]] + rows]
+        kept = t.tensors.dim_item[t.tensors.start[t.partial_sums.defined[result]] + rows]
         return bool(kept >= 0 and self.masks[kept] & summed)
 
     def totals(self) -> list[CollectiveTotal]:
@@ -185,7 +185,7 @@ def _sent(journal: Floats) -> Floats:
 def resolve(evaluator: Evaluator, state: Refined) -> ResolvedPlan:
     """Evaluate a state once more, with a journal, and keep what was decided."""
     cost, scratch, journal = evaluator.journal(state)
-    masks, places = scratch.mask.copy(), scratch.axis_place
+    masks, places = scratch.units.mask.copy(), scratch.axis_order.place
     return ResolvedPlan(
         evaluator=evaluator,
         state=state,

@@ -13,7 +13,7 @@ import numpy as np
 
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import State
-from toast.costmodel.scratch import Scratch, apart
+from toast.costmodel.tables import Scratch, apart
 from toast.search.beam import beam_over
 from toast.search.local_search import MAX_EVALUATIONS, LocalOptimum, local_search, worth
 from toast.search.pareto import new_buckets

@@ -195,8 +195,8 @@ def meetings(problem: Problem) -> dict[int, tuple[int, ...]]:
     tables = problem.evaluator.tables
     wanted = {action.group for action in problem.actions}
     found: dict[int, set[int]] = {group: set() for group in sorted(wanted)}
-    groups = tables.item_group.tolist()
-    for first, end in pairwise(tables.unit_start.tolist()):
+    groups = tables.units.item_group.tolist()
+    for first, end in pairwise(tables.units.start.tolist()):
         together = wanted.intersection(groups[first:end])
         for group in together:
             found[group] |= together - {group}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from toast.costmodel.evaluator import Action, State
-from toast.costmodel.scratch import apart
+from toast.costmodel.tables import apart
 from toast.search.peak_buckets import BANDS, PeakBuckets, bucket_of
 
 ALIKE = 1e-3

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from toast.costmodel.evaluator import Refined, Refinement
-from toast.costmodel.kernels.journal import ROW, SIZE, TABLE, Entry
 from toast.costmodel.resolved import ResolvedPlan, resolve
+from toast.costmodel.terms.journal import ROW, SIZE, TABLE, Entry
 from toast.search.background_task import in_background
 from toast.search.decision_sites import SiteMembers, Thing, decision_sites, marks
 from toast.search.infeasible import for_the_peak
@@ -114,15 +114,16 @@ def _terms(problem: Problem, resolved: ResolvedPlan) -> Iterator[tuple[Term, flo
     for sent in resolved.collectives:
         cost = sent.seconds / reward.seconds
         if sent.table is Entry.EDGE:
-            target = int(t.edge_to[t.edge_to_start[sent.row] + sent.place])
-            yield (int(t.edge_from[sent.row]), target, False), cost
+            target = int(t.reshards.target[t.reshards.target_start[sent.row] + sent.place])
+            yield (int(t.reshards.source[sent.row]), target, False), cost
         elif sent.table is Entry.PARTIAL:
-            result = int(t.part_result_start[sent.row]) + sent.place
-            yield (int(t.part_computed[result]), int(t.part_defined[result]), True), cost
+            result = int(t.partial_sums.result_start[sent.row]) + sent.place
+            made, kept = t.partial_sums.computed[result], t.partial_sums.defined[result]
+            yield (int(made), int(kept), True), cost
     if not _too_large(problem, resolved):
         return
     for row in journal[np.isin(journal[:, TABLE], (Entry.BASE, Entry.LIVE))]:
-        column = t.base_tensor if row[TABLE] == Entry.BASE else t.live_tensor
+        column = t.arguments.tensor if row[TABLE] == Entry.BASE else t.live_ranges.tensor
         cost = reward.penalty * float(row[SIZE]) / reward.peak
         yield (int(column[int(row[ROW])]), -1, False), cost
 

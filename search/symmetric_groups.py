@@ -54,9 +54,9 @@ def _shapes(problem: Problem) -> dict[int, frozenset[tuple[int, ...]]]:
     """
     t = problem.evaluator.tables
     found: defaultdict[int, set[tuple[int, ...]]] = defaultdict(set)
-    starts = t.unit_start.tolist()
+    starts = t.units.start.tolist()
     for first, end in pairwise(starts):
         for item in range(first, end):
-            place = (end - first, item - first, int(t.item_size[item]))
-            found[int(t.item_group[item])].add(place)
+            place = (end - first, item - first, int(t.units.item_size[item]))
+            found[int(t.units.item_group[item])].add(place)
     return {group: frozenset(places) for group, places in found.items()}

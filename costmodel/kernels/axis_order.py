@@ -13,21 +13,18 @@ a sum that runs over them in another, is all-reduced and cut.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.incremental import axes_on
-from toast.costmodel.kernels.journal import (
-    EDGE,
-    PARTIAL,
-    CollectiveReason,
-    mark,
-    note_collective,
-    replace_collective,
-)
+from toast.costmodel.kernels.journal import mark, note_collective, replace_collective
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.terms.journal import EDGE, PARTIAL, CollectiveReason
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 PERMUTE, ALL_REDUCE = int(Kind.COLLECTIVE_PERMUTE), int(Kind.ALL_REDUCE)
 REDUCE_SCATTER = int(Kind.REDUCE_SCATTER)
@@ -37,84 +34,95 @@ UNKNOWN = -1
 
 
 @inner
-def duration(t: Any, kind: int, axes: int, size: float) -> float:
+def duration(t: Tables, kind: int, axes: int, size: float) -> float:
     """Seconds of one collective by the algorithm that is fastest for its size.
 
     The small kernels that are launched beside it, to cut, pack and put in place, are part of it.
     """
-    seconds = t.axes_alpha[kind, axes, 0] + t.axes_beta[kind, axes, 0] * size
-    for k in range(1, t.axes_alpha.shape[2]):
-        seconds = min(seconds, t.axes_alpha[kind, axes, k] + t.axes_beta[kind, axes, k] * size)
-    return float(seconds + t.launched[kind])
+    seconds = t.mesh.alpha[kind, axes, 0] + t.mesh.beta[kind, axes, 0] * size
+    for k in range(1, t.mesh.alpha.shape[2]):
+        seconds = min(seconds, t.mesh.alpha[kind, axes, k] + t.mesh.beta[kind, axes, k] * size)
+    return float(seconds + t.chip.launched[kind])
 
 
 @inner
 def remember(
-    t: Any, s: Any, move: int, row: int, source: int, target: int, width: float, weight: float
+    t: Tables,
+    s: Scratch,
+    move: int,
+    row: int,
+    source: int,
+    target: int,
+    width: float,
+    weight: float,
 ) -> None:
     """Keep what a move costs where some dimension has not the order that it wants.
 
     Moves are numbered: results of ops that have partial sums, then what uses want. Axes that stay
     on a dimension are to lead those that come or go.
     """
-    s.turn_seconds[move] = 0.0
-    a, b, axes = t.tensor_start[source], t.tensor_start[target], 0
-    for d in range(t.tensor_start[source + 1] - a):
+    s.axis_order.seconds[move] = 0.0
+    a, b, axes = t.tensors.start[source], t.tensors.start[target], 0
+    for d in range(t.tensors.start[source + 1] - a):
         have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
         if _wants_an_order(t, s, a + d, b + d):
             axes |= have | want
     if axes:
-        size = min(s.local[source], s.local[target]) * width
-        seconds = t.axes_alpha[PERMUTE, axes, 0] + t.axes_beta[PERMUTE, axes, 0] * size
-        s.turn_row[move], s.turn_axes[move] = row, axes
-        s.turn_bytes[move], s.turn_count[move] = weight * size, weight
-        s.turn_seconds[move] = weight * seconds
+        size = min(s.tensors.local[source], s.tensors.local[target]) * width
+        seconds = t.mesh.alpha[PERMUTE, axes, 0] + t.mesh.beta[PERMUTE, axes, 0] * size
+        s.axis_order.row[move], s.axis_order.axes[move] = row, axes
+        s.axis_order.bytes[move], s.axis_order.times[move] = weight * size, weight
+        s.axis_order.seconds[move] = weight * seconds
 
 
 @inner
 def remember_scattered(
-    t: Any, s: Any, result: int, row: int, scattered: int, reduced: int, size: float
+    t: Tables, s: Scratch, result: int, row: int, scattered: int, reduced: int, size: float
 ) -> None:
     """Keep what a result of a row is scattered over, if that is all its sums and several axes.
 
     Not where the dimension is sharded before: such sums are left to the compiler as well.
     """
-    s.cut_axes[result] = 0
+    s.reduce_scatters.axes[result] = 0
     if scattered != reduced or scattered & (scattered - 1) == 0:
         return
-    source, target = t.part_computed[result], t.part_defined[result]
-    a, b = t.tensor_start[source], t.tensor_start[target]
-    for d in range(t.tensor_start[source + 1] - a):
+    source, target = t.partial_sums.computed[result], t.partial_sums.defined[result]
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    for d in range(t.tensors.start[source + 1] - a):
         have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
         if want & ~have & scattered:
             if have:
                 return
-            s.cut_item[result] = t.dim_item[b + d]
-    s.cut_axes[result], s.cut_row[result], s.cut_bytes[result] = scattered, row, size
+            s.reduce_scatters.item[result] = t.tensors.dim_item[b + d]
+    (
+        s.reduce_scatters.axes[result],
+        s.reduce_scatters.row[result],
+        s.reduce_scatters.bytes[result],
+    ) = scattered, row, size
 
 
 @inner
-def leads(t: Any, s: Any, item: int, one: int, other: int) -> bool:
+def leads(t: Tables, s: Scratch, item: int, one: int, other: int) -> bool:
     """Whether an item has an axis before another: in its colour's order, or as it is pinned."""
-    group = t.item_group[item]
+    group = t.units.item_group[item]
     if group >= 0:
-        return bool(s.axis_place[group, one] < s.axis_place[group, other])
-    for k in range(t.fixed_start[item], t.fixed_start[item + 1]):
-        if t.fixed_axis[k] == one or t.fixed_axis[k] == other:
-            return bool(t.fixed_axis[k] == one)
+        return bool(s.axis_order.place[group, one] < s.axis_order.place[group, other])
+    for k in range(t.units.fixed_start[item], t.units.fixed_start[item + 1]):
+        if t.units.fixed_axis[k] == one or t.units.fixed_axis[k] == other:
+            return bool(t.units.fixed_axis[k] == one)
     return one < other
 
 
 @inner
-def _settle(t: Any, s: Any, group: int) -> None:
+def _settle(t: Tables, s: Scratch, group: int) -> None:
     """Find the order of a colour's axes, unless it is found.
 
     The next axis is always the one whose place costs moves the least, in the mesh's order where
     several cost nothing. What sums follow counts where no move speaks for two axes.
     """
-    if group < 0 or s.axis_place[group, 0] != UNKNOWN:
+    if group < 0 or s.axis_order.place[group, 0] != UNKNOWN:
         return
-    axes = len(t.axis_size)
+    axes = len(t.mesh.axis_size)
     left = (1 << axes) - 1
     for place in range(axes):
         first, least = -1, np.inf
@@ -125,256 +133,266 @@ def _settle(t: Any, s: Any, group: int) -> None:
                     lost += max(0.0, _worth(s, group, other, one) - _worth(s, group, one, other))
             if left >> one & 1 and lost < least:
                 first, least = one, lost
-        s.axis_place[group, first] = place
+        s.axis_order.place[group, first] = place
         left &= ~(1 << first)
 
 
 @inner
-def _worth(s: Any, group: int, one: int, other: int) -> float:
+def _worth(s: Scratch, group: int, one: int, other: int) -> float:
     """What it is worth to a colour that an axis leads another."""
-    if s.ahead[group, one, other] > 0.0 or s.ahead[group, other, one] > 0.0:
-        return float(s.ahead[group, one, other])
-    return float(s.follows[group, one, other])
+    if s.axis_order.ahead[group, one, other] > 0.0 or s.axis_order.ahead[group, other, one] > 0.0:
+        return float(s.axis_order.ahead[group, one, other])
+    return float(s.axis_order.follows[group, one, other])
 
 
 @inner
-def _clear(t: Any, s: Any, group: int) -> None:
+def _clear(t: Tables, s: Scratch, group: int) -> None:
     """Forget the order of a colour and what it was worth, once in an evaluation."""
-    if group < 0 or s.axis_place[group, 0] == UNKNOWN:
+    if group < 0 or s.axis_order.place[group, 0] == UNKNOWN:
         return
-    s.axis_place[group, 0] = UNKNOWN
-    for one in range(len(t.axis_size)):
-        for other in range(len(t.axis_size)):
-            s.ahead[group, one, other], s.follows[group, one, other] = 0.0, 0.0
+    s.axis_order.place[group, 0] = UNKNOWN
+    for one in range(len(t.mesh.axis_size)):
+        for other in range(len(t.mesh.axis_size)):
+            s.axis_order.ahead[group, one, other], s.axis_order.follows[group, one, other] = (
+                0.0,
+                0.0,
+            )
 
 
 @inner
-def _wants_an_order(t: Any, s: Any, dim: int, other: int) -> bool:
+def _wants_an_order(t: Tables, s: Scratch, dim: int, other: int) -> bool:
     """Whether of the axes on a dimension some stay and others come or go."""
     have, want = axes_on(t, s, dim), axes_on(t, s, other)
     return bool(have & want and have ^ want)
 
 
 @inner
-def _group_of(t: Any, dim: int) -> int:
+def _group_of(t: Tables, dim: int) -> int:
     """The colour of a dimension of a tensor; -1 if it is pinned or never sharded."""
-    item = t.dim_item[dim]
-    return int(t.item_group[item]) if item >= 0 else -1
+    item = t.tensors.dim_item[dim]
+    return int(t.units.item_group[item]) if item >= 0 else -1
 
 
 @inner
-def _start_and_end(t: Any, s: Any, move: int) -> tuple[int, int]:
+def _start_and_end(t: Tables, s: Scratch, move: int) -> tuple[int, int]:
     """The tensors that a move is from and to."""
-    results = len(t.part_computed)
+    results = len(t.partial_sums.computed)
     if move < results:
-        return t.part_computed[move], t.part_defined[move]
-    return t.edge_from[s.turn_row[move]], t.edge_to[move - results]
+        return t.partial_sums.computed[move], t.partial_sums.defined[move]
+    return t.reshards.source[s.axis_order.row[move]], t.reshards.target[move - results]
 
 
 @inner
-def _forget(t: Any, s: Any, move: int) -> None:
+def _forget(t: Tables, s: Scratch, move: int) -> None:
     """Forget the orders of the dimensions that a move is about."""
     source, target = _start_and_end(t, s, move)
-    a, b = t.tensor_start[source], t.tensor_start[target]
-    for d in range(t.tensor_start[source + 1] - a):
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    for d in range(t.tensors.start[source + 1] - a):
         if _wants_an_order(t, s, a + d, b + d):
             _clear(t, s, _group_of(t, a + d))
             _clear(t, s, _group_of(t, b + d))
 
 
 @inner
-def _settle_move(t: Any, s: Any, move: int) -> None:
+def _settle_move(t: Tables, s: Scratch, move: int) -> None:
     """Find the orders of the dimensions that a move is about."""
     source, target = _start_and_end(t, s, move)
-    a, b = t.tensor_start[source], t.tensor_start[target]
-    for d in range(t.tensor_start[source + 1] - a):
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    for d in range(t.tensors.start[source + 1] - a):
         if _wants_an_order(t, s, a + d, b + d):
             _settle(t, s, _group_of(t, a + d))
             _settle(t, s, _group_of(t, b + d))
 
 
 @inner
-def _gather(t: Any, s: Any, move: int) -> None:
+def _gather(t: Tables, s: Scratch, move: int) -> None:
     """Add what a move costs to what the order that it wants is worth."""
     source, target = _start_and_end(t, s, move)
-    a, b = t.tensor_start[source], t.tensor_start[target]
-    for d in range(t.tensor_start[source + 1] - a):
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    for d in range(t.tensors.start[source + 1] - a):
         have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
         if not _wants_an_order(t, s, a + d, b + d):
             continue
-        for one in range(len(t.axis_size)):
-            for other in range(len(t.axis_size)):
+        for one in range(len(t.mesh.axis_size)):
+            for other in range(len(t.mesh.axis_size)):
                 if have & want & (1 << one) and (have ^ want) & (1 << other):
                     group = _group_of(t, a + d if have & (1 << other) else b + d)
                     if group >= 0:
-                        s.ahead[group, one, other] += s.turn_seconds[move]
+                        s.axis_order.ahead[group, one, other] += s.axis_order.seconds[move]
 
 
 @inner
-def _loses(t: Any, s: Any, move: int) -> bool:
+def _loses(t: Tables, s: Scratch, move: int) -> bool:
     """Whether some dimension has not its axes in the order that a move wants."""
     source, target = _start_and_end(t, s, move)
-    a, b = t.tensor_start[source], t.tensor_start[target]
-    for d in range(t.tensor_start[source + 1] - a):
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    for d in range(t.tensors.start[source + 1] - a):
         have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
         if not _wants_an_order(t, s, a + d, b + d):
             continue
-        for one in range(len(t.axis_size)):
-            for other in range(len(t.axis_size)):
+        for one in range(len(t.mesh.axis_size)):
+            for other in range(len(t.mesh.axis_size)):
                 if have & want & (1 << one) and (have ^ want) & (1 << other):
                     dim = a + d if have & (1 << other) else b + d
-                    if not leads(t, s, t.dim_item[dim], one, other):
+                    if not leads(t, s, t.tensors.dim_item[dim], one, other):
                         return True
     return False
 
 
 @inner
-def _forget_sums(t: Any, s: Any, result: int) -> None:
+def _forget_sums(t: Tables, s: Scratch, result: int) -> None:
     """Forget the orders of a scattered result and of what it sums over."""
-    row = s.cut_row[result]
-    _clear(t, s, t.item_group[s.cut_item[result]])
-    for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
-        _clear(t, s, t.item_group[t.part_item[k]])
+    row = s.reduce_scatters.row[result]
+    _clear(t, s, t.units.item_group[s.reduce_scatters.item[result]])
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        _clear(t, s, t.units.item_group[t.partial_sums.item[k]])
 
 
 @inner
-def _follow(t: Any, s: Any, result: int) -> None:
+def _follow(t: Tables, s: Scratch, result: int) -> None:
     """Have what is summed over follow the order of the axes on the scattered result."""
-    row, kept = s.cut_row[result], s.cut_item[result]
-    for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
-        item, size = t.part_item[k], t.part_weight[row] * s.cut_bytes[result]
-        group = t.item_group[item]
+    row, kept = s.reduce_scatters.row[result], s.reduce_scatters.item[result]
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        item, size = (
+            t.partial_sums.item[k],
+            t.partial_sums.weight[row] * s.reduce_scatters.bytes[result],
+        )
+        group = t.units.item_group[item]
         if group < 0:
             continue
-        for one in range(len(t.axis_size)):
-            for other in range(one + 1, len(t.axis_size)):
+        for one in range(len(t.mesh.axis_size)):
+            for other in range(one + 1, len(t.mesh.axis_size)):
                 both = 1 << one | 1 << other
-                if s.mask[item] & s.cut_axes[result] & both == both:
+                if s.units.mask[item] & s.reduce_scatters.axes[result] & both == both:
                     if _is_wanted(t, s, kept, one, other):
-                        s.follows[group, one, other] += size
+                        s.axis_order.follows[group, one, other] += size
                     else:
-                        s.follows[group, other, one] += size
+                        s.axis_order.follows[group, other, one] += size
 
 
 @inner
-def _is_wanted(t: Any, s: Any, item: int, one: int, other: int) -> bool:
+def _is_wanted(t: Tables, s: Scratch, item: int, one: int, other: int) -> bool:
     """Whether moves want an item to have an axis before another; the mesh's order if none does."""
-    group = t.item_group[item]
+    group = t.units.item_group[item]
     if group < 0:
         return leads(t, s, item, one, other)
-    return bool(s.ahead[group, one, other] >= s.ahead[group, other, one])
+    return bool(s.axis_order.ahead[group, one, other] >= s.axis_order.ahead[group, other, one])
 
 
 @inner
-def _settle_orders(t: Any, s: Any) -> None:
+def _settle_orders(t: Tables, s: Scratch) -> None:
     """Find the order of the axes of every colour that a move or a scattered sum is about."""
-    moves, results = len(s.turn_seconds), len(t.part_computed)
+    moves, results = len(s.axis_order.seconds), len(t.partial_sums.computed)
     for result in range(results):
-        if s.cut_axes[result]:
+        if s.reduce_scatters.axes[result]:
             _forget_sums(t, s, result)
     for move in range(moves):
-        if s.turn_seconds[move] > 0.0:
+        if s.axis_order.seconds[move] > 0.0:
             _forget(t, s, move)
     for move in range(moves):
-        if s.turn_seconds[move] > 0.0:
+        if s.axis_order.seconds[move] > 0.0:
             _gather(t, s, move)
     for result in range(results):
-        if s.cut_axes[result]:
+        if s.reduce_scatters.axes[result]:
             _follow(t, s, result)
     for result in range(results):
-        if s.cut_axes[result]:
+        if s.reduce_scatters.axes[result]:
             _settle_sums(t, s, result)
     for move in range(moves):
-        if s.turn_seconds[move] > 0.0:
+        if s.axis_order.seconds[move] > 0.0:
             _settle_move(t, s, move)
 
 
 @inner
-def reorders(t: Any, s: Any) -> float:
+def reorders(t: Tables, s: Scratch) -> float:
     """Seconds of the permutes before moves that do not get the order they want."""
-    moves, results, spent = len(s.turn_seconds), len(t.part_computed), 0.0
+    moves, results, spent = len(s.axis_order.seconds), len(t.partial_sums.computed), 0.0
     _settle_orders(t, s)
     for move in range(moves):
-        if s.turn_seconds[move] > 0.0 and _loses(t, s, move):
-            row = s.turn_row[move]
+        if s.axis_order.seconds[move] > 0.0 and _loses(t, s, move):
+            row = s.axis_order.row[move]
             if move < results:
-                mark(s.journal, s.noted, PARTIAL, row, move - t.part_result_start[row])
+                mark(s.journal, PARTIAL, row, move - t.partial_sums.result_start[row])
             else:
-                mark(s.journal, s.noted, EDGE, row, move - results - t.edge_to_start[row])
-            count, size, seconds = s.turn_count[move], s.turn_bytes[move], s.turn_seconds[move]
-            axes = s.turn_axes[move]
-            note_collective(s.journal, s.noted, PERMUTE, axes, count, size, seconds, REORDERED)
+                mark(s.journal, EDGE, row, move - results - t.reshards.target_start[row])
+            count, size, seconds = (
+                s.axis_order.times[move],
+                s.axis_order.bytes[move],
+                s.axis_order.seconds[move],
+            )
+            axes = s.axis_order.axes[move]
+            note_collective(s.journal, PERMUTE, axes, count, size, seconds, REORDERED)
             spent += seconds
     return spent
 
 
 @inner
-def _place_of(t: Any, s: Any, row: int, axis: int) -> int:
+def _place_of(t: Tables, s: Scratch, row: int, axis: int) -> int:
     """The item that a row sums over and that an axis is on."""
-    for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
-        if s.mask[t.part_item[k]] >> axis & 1:
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        if s.units.mask[t.partial_sums.item[k]] >> axis & 1:
             return k
     return -1
 
 
 @inner
-def _is_summed_whole(t: Any, s: Any, result: int) -> bool:
+def _is_summed_whole(t: Tables, s: Scratch, result: int) -> bool:
     """Whether a result is in the mesh's order and its sums run over the axes in another."""
-    axes, row, turned = s.cut_axes[result], s.cut_row[result], False
-    for one in range(len(t.axis_size)):
-        for other in range(one + 1, len(t.axis_size)):
+    axes, row, turned = s.reduce_scatters.axes[result], s.reduce_scatters.row[result], False
+    for one in range(len(t.mesh.axis_size)):
+        for other in range(one + 1, len(t.mesh.axis_size)):
             if not (axes >> one & 1 and axes >> other & 1):
                 continue
-            if not leads(t, s, s.cut_item[result], one, other):
+            if not leads(t, s, s.reduce_scatters.item[result], one, other):
                 return False
             first, second = _place_of(t, s, row, one), _place_of(t, s, row, other)
             if first == second:
-                turned |= not leads(t, s, t.part_item[first], one, other)
+                turned |= not leads(t, s, t.partial_sums.item[first], one, other)
             else:
-                turned |= t.sums_in_turn and first > second
+                turned |= t.chip.sums_in_turn and first > second
     return turned
 
 
 @inner
-def _settle_sums(t: Any, s: Any, result: int) -> None:
+def _settle_sums(t: Tables, s: Scratch, result: int) -> None:
     """Find the orders of a scattered result and of what it sums over."""
-    row = s.cut_row[result]
-    _settle(t, s, t.item_group[s.cut_item[result]])
-    for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
-        _settle(t, s, t.item_group[t.part_item[k]])
+    row = s.reduce_scatters.row[result]
+    _settle(t, s, t.units.item_group[s.reduce_scatters.item[result]])
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        _settle(t, s, t.units.item_group[t.partial_sums.item[k]])
 
 
 @inner
-def note_told(t: Any, s: Any) -> None:
+def note_told(t: Tables, s: Scratch) -> None:
     """Say of which results the compiler must be told what their sums are made as.
 
     Told, it sums in one piece: it scatters a sum over all of its axes, which come to the result in
     the order of the mesh or in that of what is summed over, and sums any other whole. It is left
     alone with what it would scatter otherwise.
     """
-    if len(s.journal) == 0:
+    if len(s.journal.entries) == 0:
         return
-    for row in range(len(t.part_weight)):
-        for result in range(t.part_result_start[row], t.part_result_start[row + 1]):
-            s.sum_told[result] = _is_told(t, s, row, result)
+    for row in range(len(t.partial_sums.weight)):
+        for result in range(t.partial_sums.result_start[row], t.partial_sums.result_start[row + 1]):
+            s.reduce_scatters.told[result] = _is_told(t, s, row, result)
 
 
 @inner
-def _is_told(t: Any, s: Any, row: int, result: int) -> bool:
-    source, target = t.part_computed[result], t.part_defined[result]
-    a, b, taken, parts = t.tensor_start[source], t.tensor_start[target], 0, 0
-    for d in range(t.tensor_start[source + 1] - a):
-        new = axes_on(t, s, b + d) & s.reduced[row]
+def _is_told(t: Tables, s: Scratch, row: int, result: int) -> bool:
+    source, target = t.partial_sums.computed[result], t.partial_sums.defined[result]
+    a, b, taken, parts = t.tensors.start[source], t.tensors.start[target], 0, 0
+    for d in range(t.tensors.start[source + 1] - a):
+        new = axes_on(t, s, b + d) & s.partial_sums.reduced[row]
         taken |= new
         if new and axes_on(t, s, a + d):
             return False
-    if taken != s.reduced[row]:
+    if taken != s.partial_sums.reduced[row]:
         return taken == 0
-    for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
-        parts += 1 if s.mask[t.part_item[k]] else 0
-    by_mesh, by_sums = True, parts == 1 or t.sums_in_turn
-    for one in range(len(t.axis_size)):
-        for other in range(one + 1, len(t.axis_size)):
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        parts += 1 if s.units.mask[t.partial_sums.item[k]] else 0
+    by_mesh, by_sums = True, parts == 1 or t.chip.sums_in_turn
+    for one in range(len(t.mesh.axis_size)):
+        for other in range(one + 1, len(t.mesh.axis_size)):
             if taken >> one & 1 and taken >> other & 1:
                 first = _leads_on(t, s, target, one, other)
                 by_mesh &= first
@@ -383,43 +401,45 @@ def _is_told(t: Any, s: Any, row: int, result: int) -> bool:
 
 
 @inner
-def _leads_on(t: Any, s: Any, tensor: int, one: int, other: int) -> bool:
+def _leads_on(t: Tables, s: Scratch, tensor: int, one: int, other: int) -> bool:
     """Whether an axis comes before another on the dimensions of a tensor."""
-    for d in range(t.tensor_start[tensor], t.tensor_start[tensor + 1]):
+    for d in range(t.tensors.start[tensor], t.tensors.start[tensor + 1]):
         axes = axes_on(t, s, d)
         if axes >> one & 1 and axes >> other & 1:
-            return leads(t, s, t.dim_item[d], one, other)
+            return leads(t, s, t.tensors.dim_item[d], one, other)
         if axes >> one & 1 or axes >> other & 1:
             return bool(axes >> one & 1)
     return False
 
 
 @inner
-def _leads_in(t: Any, s: Any, row: int, one: int, other: int) -> bool:
+def _leads_in(t: Tables, s: Scratch, row: int, one: int, other: int) -> bool:
     """Whether a row sums over an axis before another."""
     first, second = _place_of(t, s, row, one), _place_of(t, s, row, other)
     if first == second:
-        return leads(t, s, t.part_item[first], one, other)
+        return leads(t, s, t.partial_sums.item[first], one, other)
     return first < second
 
 
 @inner
-def summed_whole(t: Any, s: Any) -> float:
+def summed_whole(t: Tables, s: Scratch) -> float:
     """Seconds that sums take longer which are not scattered for the order of their axes.
 
     After `reorders`, which finds the orders.
     """
     spent = 0.0
-    for result in range(len(t.part_computed)):
-        axes, row = s.cut_axes[result], s.cut_row[result]
-        s.cut_whole[result] = axes and s.reduced[row] and _is_summed_whole(t, s, result)
-        if s.cut_whole[result]:
-            size, weight = s.cut_bytes[result], t.part_weight[row]
+    for result in range(len(t.partial_sums.computed)):
+        axes, row = s.reduce_scatters.axes[result], s.reduce_scatters.row[result]
+        s.reduce_scatters.whole[result] = (
+            axes and s.partial_sums.reduced[row] and _is_summed_whole(t, s, result)
+        )
+        if s.reduce_scatters.whole[result]:
+            size, weight = s.reduce_scatters.bytes[result], t.partial_sums.weight[row]
             whole = weight * duration(t, ALL_REDUCE, axes, size)
-            wire = weight * size * t.axes_wire[ALL_REDUCE, axes]
-            place = result - t.part_result_start[row]
+            wire = weight * size * t.mesh.wire[ALL_REDUCE, axes]
+            place = result - t.partial_sums.result_start[row]
             kinds = (REDUCE_SCATTER, ALL_REDUCE)
-            replace_collective(s.journal, s.noted, row, place, kinds, wire, whole, AXIS_ORDER)
-            s.sum_reason[result] = AXIS_ORDER
+            replace_collective(s.journal, row, place, kinds, wire, whole, AXIS_ORDER)
+            s.reduce_scatters.reason[result] = AXIS_ORDER
             spent += whole - weight * duration(t, REDUCE_SCATTER, axes, size)
     return spent

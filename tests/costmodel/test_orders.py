@@ -11,11 +11,11 @@ from tests.modules import analysed, argument_group
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.journal import CollectiveReason
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program.pins import Pins
 from toast.costmodel.resolved import resolve
+from toast.costmodel.terms.journal import CollectiveReason
 
 ROWS, WIDTH = 64, 32
 X = f"x:{ROWS}x{WIDTH}xf32"

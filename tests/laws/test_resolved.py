@@ -20,9 +20,9 @@ from toast.aot.hlo import parse
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.journal import CollectiveReason, Entry
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import ResolvedPlan, resolve
+from toast.costmodel.terms.journal import CollectiveReason, Entry
 from toast.emit.partitioner_guards import guarded_ops
 from toast.plans.plan import Spec
 
@@ -109,9 +109,10 @@ def test_the_axes_of_a_dimension_are_in_the_order_that_the_price_assumed(plan: P
             _, dims = plan.layouts.tensors[int(tensor)]
             for axes, (_, item) in zip(spec, dims, strict=True):
                 if axes:
-                    group = int(tables.item_group[item])
+                    group = int(tables.units.item_group[item])
                     places = [
-                        int(resolved.scratch.axis_place[group, plan.names.index(a)]) for a in axes
+                        int(resolved.scratch.axis_order.place[group, plan.names.index(a)])
+                        for a in axes
                     ]
                     assert places == sorted(places)
 

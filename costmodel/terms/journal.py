@@ -1,0 +1,122 @@
+"""The journal of one evaluation: every term that the kernels add up, and the row it is of.
+
+A scratch for the search has an empty journal, in which nothing is written; `Evaluator.journal` has
+one that is long enough for all that a state can cost.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from toast.analysis.program import Floats, Ints
+
+
+class Entry(IntEnum):
+    """Which table the row of an entry is of."""
+
+    ROOT = 0
+    """A kernel. `kind` is a `Bound`, `size` the bytes that it moves."""
+    UNFUSED = 1
+    """Partial sums that a kernel writes because a collective comes between (row of partials)."""
+    PARTIAL = 2
+    """A collective at the results of an op (row of partials, place among the results)."""
+    EDGE = 3
+    """A collective between a value and its uses (row of edges, place among `edge_to`)."""
+    HALO = 4
+    """Strips exchanged with neighbours."""
+    BASE = 5
+    """Memory that is held throughout."""
+    LIVE = 6
+    """Memory of a buffer from position `kind` to position `detail`."""
+    COPY = 7
+    """Memory of a resharded copy."""
+    SUM = 8
+    """Memory of partial sums."""
+    LOCAL = 9
+    """A kernel around a gather: one that rounds an argument to 16 bits before it, one that puts in
+    place what came along two dimensions (row of edges, place among `edge_to`)."""
+    FLOOR = 10
+    """What computation lacks of the time that main memory takes for arguments and results, the
+    part of one tensor of them (row of floors)."""
+    SUMMED = 11
+    """Memory of what partial sums add up to, where nothing else stores it (row of sums)."""
+
+
+class Bound(IntEnum):
+    """What the time of a kernel goes by."""
+
+    ARITHMETIC = 0
+    BYTES = 1
+    ELEMENTS = 2
+
+
+class CollectiveReason(IntEnum):
+    """Why the evaluator priced a collective, and no cheaper one."""
+
+    SCATTERED = 0
+    """One dimension of the result takes the axes that are summed over."""
+    UNWANTED = 1
+    """No dimension of the result takes the axes that are summed over."""
+    TWO_DIMENSIONS = 2
+    """Two dimensions of the result take axes that are summed over: it is summed whole, and cut."""
+    ALL_DEVICES = 3
+    """The compiler sums whole what would be scattered over all devices."""
+    BATCH = 4
+    """A dimension of a product's batch that is sharded already takes the axes."""
+    LOOKUP = 5
+    """A lookup in a table that is sharded over several axes leaves the sums."""
+    SLICED = 6
+    """Something cuts a slice of the sum as it is kept."""
+    SHARDED_ALREADY = 7
+    """A dimension that is sharded already takes some of the axes, and not all."""
+    SEGMENTS = 8
+    """A scatter sums over more axes than the result takes."""
+    AXIS_ORDER = 9
+    """The result has the axes in another order than what is summed over."""
+    BEHIND_LOOP = 10
+    """A loop only adds the sums up: they are summed over devices behind it, whole."""
+    REGATHERED = 11
+    """What `BATCH` sums whole is gathered before it is cut."""
+    GATHERED = 12
+    """A use, or the value itself, has fewer axes than what it is made of."""
+    EXCHANGED = 13
+    """Axes move from one dimension to another."""
+    REORDERED = 14
+    """Axes that come or go have to be the last of a dimension, and are not."""
+    NEIGHBOURS = 15
+    """A window reaches into a neighbour's part."""
+    ADDED = 16
+    """The sums are added to others, and summed over devices with these."""
+
+
+TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)
+"""The columns of the journal. `kind` and `detail` are a bound, a collective and its axes, or the
+first and last position of memory; `size` is bytes; all three are counted `count` times. Of a
+collective `why` is its `CollectiveReason`, and `combined` whether it is sent with others."""
+COLUMNS, STAY = 10, PLACE
+BRIEF, LATE, LASTING = 1, 2, 3
+"""Of memory the place tells whether it may be on the chip, for a short time or for longer, and
+`LATE` where it waits if there is room; else it is 0."""
+PLACES = 4
+
+ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED = (
+    int(entry) for entry in Entry
+)
+MEMORY = (BASE, LIVE, COPY, SUM, SUMMED)
+
+SOON = 64
+"""For so many positions of the schedule something small may be on the chip in any step."""
+
+LINE = 256
+"""Bytes after a short array that stay unused: processors fetch lines of 64 or 128 in pairs."""
+
+
+class Journal(NamedTuple):
+    """`entries` [entries, columns], and `noted`: how many are written, and what is marked.
+
+    The fifth of `noted` is 0 before anything is priced.
+    """
+
+    entries: Floats
+    noted: Ints
