@@ -435,11 +435,11 @@ def summed_whole(t: Tables, s: Scratch) -> float:
         )
         if s.reduce_scatters.whole[result]:
             size, weight = s.reduce_scatters.bytes[result], t.partial_sums.weight[row]
-            whole = weight * duration(t, ALL_REDUCE, axes, size)
+            seconds = weight * duration(t, ALL_REDUCE, axes, size)
             wire = weight * size * t.mesh.wire[ALL_REDUCE, axes]
             place = result - t.partial_sums.result_start[row]
             kinds = (REDUCE_SCATTER, ALL_REDUCE)
-            replace_collective(s.journal, row, place, kinds, wire, whole, AXIS_ORDER)
+            replace_collective(s.journal, row, place, kinds, wire, seconds, AXIS_ORDER)
             s.reduce_scatters.reason[result] = AXIS_ORDER
-            spent += whole - weight * duration(t, REDUCE_SCATTER, axes, size)
+            spent += seconds - weight * duration(t, REDUCE_SCATTER, axes, size)
     return spent

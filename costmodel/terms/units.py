@@ -17,9 +17,10 @@ class Units(NamedTuple):
     """Unit n has the items from `start[n]` to `start[n + 1]`.
 
     By item: the axes that are fixed on it (`item_fixed`, in order `fixed_axis` from `fixed_start`
-    on) and their product (`item_shards`, which depends on the mesh), its colour group and size, and where it is in a conflict the bit of its
-    set in the resolution (or -1) and its side. By unit: the axes that are `forbidden` to it. By
-    colour group: the units that have it, `touch_unit` from `touch_start` on.
+    on) and their product (`item_shards`, which depends on the mesh), its colour group and size, and
+    where it is in a conflict the bit of its set in the resolution (or -1) and its side. By unit:
+    the axes that are `forbidden` to it. By colour group: the units that have it, `touch_unit` from
+    `touch_start` on.
     """
 
     start: Ints
