@@ -1,8 +1,8 @@
-"""Local improvement below the colour level: single sites that are laid out otherwise.
+"""Local improvement below the colour level: single sites get a layout of their own.
 
-An action shards all dimensions of a colour group. A refinement moves one axis at one place: a
+An action shards all dimensions of a colour group. A refinement moves one axis at one site: a
 parameter, with or without its moments; a value that is gathered, or kept sharded; an op. Or it
-resolves one compatibility set otherwise than those it is tied to.
+resolves one compatibility set otherwise than the sets it is tied to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a refinement may do at the places of a program: one axis moved, taken away or added.
+"""What a refinement may do at the sites of a program: one axis moved, taken away or added.
 
-At one place; at two that are next to each other and agree on the dimension, an op and what it makes
-or uses; or at all that a compatibility set resolves, which goes to the other side.
+It does so at one site; at two neighbours that agree on the dimension, an op and what it makes or
+uses; or at everything that a compatibility set resolves, which takes the other resolution.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Spot = tuple[tuple[int, int], ...]
 
 
 class Refinements:
-    """The refinements that a finer evaluator leaves open, in the order of its places."""
+    """The refinements that a finer evaluator leaves open, in the order of its sites."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Refinements:
         self._sizes = evaluator.tables.mesh.axis_size.tolist()
 
     def open(self, masks: Ints) -> list[Refinement]:
-        """All refinements where items have the axes `masks`: sets, single places, then pairs."""
+        """All refinements where items have the axes `masks`: sets, single sites, then pairs."""
         single, pairs = [*self._swaps(masks)], []
         for number, place in enumerate(self._places):
             for axis in (axis for axis, size in enumerate(self._sizes) if size > 1):

@@ -5,13 +5,13 @@ every layout that a state may give it, and a node per decision (colour group, ax
 of these layouts go together. Node costs are seconds of computation, edges seconds of resharding,
 pieces bytes over the schedule; all in the units of C(s), by the evaluator's own kernels.
 
-It is a relaxation: every state is a choice, and the choice costs at most what the state does. What
-the choice is let off: the order of decisions; of a kernel that reads tensors of more than two
-units, all but one term of the roofline; operands that a product reads again, and what runs behind a
-product because its sums are partial; of a value gathered for several uses, all but one use;
-partial sums that may be added to others before they are reduced; memory that depends on two units
-(copies, stored sums, operands of block-wise sums), and which of the rest the chip itself can hold:
-it is let off as much as that holds at most.
+It is a relaxation: every state is a choice, and the choice costs at most what the state does. The
+choice does not pay for the order of decisions. Of a fusion that reads tensors of more than two
+units it pays one term of the roofline only. It does not pay for operands that a product reads
+again, nor for what runs after a product because its sums are partial. Of a value gathered for
+several uses it pays for one use. It does not pay for partial sums that may be added to others
+before they are reduced, nor for memory that depends on two units (copies, stored sums, operands of
+block-wise sums). It assumes that the chip itself holds as much of the rest as it can hold at most.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from toast.search.units import allowed, decisions, touching, units_of
 
 
 class Relaxation:
-    """The instance of a problem; `reference` is the state around which it is made tight.
+    """The instance of a problem; it is tight near the state `reference`.
 
-    Nodes are the units in their order, one unit that stands for what has no layout, and the
-    decisions in the order of `decisions`.
+    Nodes are the units in their order, one unit for everything without a layout, and the decisions
+    in the order of `decisions`.
     """
 
     def __init__(self, problem: Problem, reference: State = ()) -> None:
@@ -363,9 +363,10 @@ def _rows(*columns: Ints) -> Iterable[tuple[int, ...]]:
 
 
 def _sending(tables: Tables) -> dict[int, Tables]:
-    """By the loop in which sums are sent together, -1 where they are not, how long one waits.
+    """By the loop in which sums are sent together, -1 where they are not: how long one waits.
 
-    All that may be sent together waits for the network once, so each for its part of that at least.
+    All sums that may be sent together wait for the network once, so each waits at least for its
+    part of that.
     """
     t = tables
     summing = np.diff(t.partial_sums.item_start) > 0
