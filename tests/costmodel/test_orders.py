@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, product
+from tests.costmodel.texts import sums as reduced
 from tests.modules import analysed, argument_group
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
@@ -205,16 +206,22 @@ def test_the_order_of_actions_within_a_colour_does_not_matter(
 
 @pytest.mark.parametrize("widths", [(1, 2, 4), (4, 2, 1), (2, 4, 1)])
 def test_three_axes_are_in_the_order_in_which_moves_lose_most(widths: tuple[int, ...]) -> None:
-    """Each of three products gathers one axis of the rows: the widest has its axis last."""
-    axes = range(3)
-    given = [X, *(f"w{n}:{WIDTH}x{WIDTH * widths[n]}xf32" for n in axes)]
-    made = [f"p{n}:{ROWS}x{WIDTH * widths[n]}xf32" for n in axes]
-    lines = [product(made[n], X, given[n + 1]) for n in axes]
-    priced = Priced(main(" ".join(given), lines, " ".join(made)), "a=2,b=2,c=2", GPU)
-    columns = [((n + 1, 1), n) for n in axes]
+    """Each of three products gathers one axis of its rows: the largest has its axis last.
+
+    Their rows are of one colour, as the sums of each row are added up.
+    """
+    axes, made = range(3), [f"p{n}:{ROWS}x16xf32" for n in range(3)]
+    given = [f"x{n}:{ROWS}x{1024 * widths[n]}xf32" for n in axes]
+    given += [f"w{n}:{1024 * widths[n]}x16xf32" for n in axes]
+    lines = [product(made[n], given[n], given[n + 3]) for n in axes]
+    for n in axes:
+        lines += reduced(f"r{n}:{ROWS}xf32", given[n], 1)
+    lines += [maps("add", f"s:{ROWS}xf32", "r0", "r1"), maps("add", f"t:{ROWS}xf32", "s", "r2")]
+    module = main(" ".join(given), lines, " ".join([*made, f"t:{ROWS}xf32"]))
+    priced = Priced(module, "a=2,b=2,c=2", GPU)
+    columns = [((n + 3, 1), n) for n in axes]
     resolved = resolve(priced.evaluator, priced.state(*columns, *((X_ROWS, n) for n in axes)))
     (group,) = (action.group for action in priced.state((X_ROWS, 0)))
-    # what each product gathers is as large: its own result is moved as well, the wider the dearer
     assert resolved.orders[group].tolist() == sorted(axes, key=lambda n: widths[n])
     reordered = [one for one in resolved.collectives if one.reason is CollectiveReason.REORDERED]
     assert reordered

@@ -103,8 +103,9 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
 if __name__ == "__main__":
     import jax
 
+    from tests.laws import xla_child  # whose classes the pickles name
     from toast.process.messages import take_stdout
 
     stream = take_stdout()
     jax.config.update("jax_enable_x64", True)
-    serve(sys.stdin.buffer, stream.buffer)  # type: ignore[attr-defined]
+    xla_child.serve(sys.stdin.buffer, stream.buffer)  # type: ignore[attr-defined]

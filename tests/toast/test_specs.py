@@ -179,7 +179,8 @@ def test_the_axis_that_stays_leads() -> None:
 def test_pins_are_where_layouts_differ_and_nowhere_else(given: bool) -> None:
     analysis = analysed(gemma.lower(gemma.PRESETS["tiny"]).as_text().encode())
     program = analysis.program
-    value, use = program.sources[0], len(program.users) - 1
+    value = program.arguments[1].value
+    use = next(result.use for result in program.results[::-1] if program.use_names(result.use).size)
     rest = tuple(() for _ in program.shape(value)[1:])
     columns = tuple(() for _ in program.shape(program.sources[use])[1:])
     pinned = Pins(values={value: ((0,), *rest)}, uses={use: ((1,), *columns)})
@@ -361,13 +362,18 @@ def test_a_pin_says_what_its_own_value_and_uses_are_laid_out_as(first: int) -> N
     """What is alike is worked out once, and is what it is for each by itself."""
     config = replace(gemma.PRESETS["tiny"], layers=3)
     analysis = analysed(gemma.lower(config).as_text().encode())
-    given = Pins(values={analysis.program.arguments[0].value: ((1, 0), ())})
+    weight = next(
+        argument.value
+        for argument in analysis.program.arguments
+        if len(analysis.program.shape(argument.value)) == 2
+    )
+    given = Pins(values={weight: ((1, 0), ())})
     for pinned in (NO_PINS, given):
         evaluator = Evaluator(analysis, Mesh.parse(MESH), find("cpu"), pinned)
         state = tuple(action_space(evaluator)[first::3])
         specs = Specs(resolve(evaluator, state))
         if pinned is given:
-            assert specs.value(analysis.program.arguments[0].value) == [["b", "a"], []]
+            assert specs.value(weight) == [["b", "a"], []]
         pins = specs.constraints()
         assert any(pin.uses for pin in pins)
         for pin in pins:
