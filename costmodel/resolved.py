@@ -154,9 +154,12 @@ class ResolvedPlan:
         summed = int(self.scratch.partial_sums.reduced[row])
         if rows < 0 or not summed or summed & (summed - 1):
             return False
-        if self.scratch.reduce_scatters.reason[result] != CollectiveReason.SCATTERED:
+        t, reasons = self.evaluator.tables, self.scratch.reduce_scatters.reason
+        reason = reasons[result]
+        if reason == CollectiveReason.ADDED:
+            reason = reasons[t.partial_sums.result_start[t.partial_sums.added_to[row]]]
+        if reason != CollectiveReason.SCATTERED:
             return False
-        t = self.evaluator.tables
         kept = t.tensors.dim_item[t.tensors.start[t.partial_sums.defined[result]] + rows]
         return bool(kept >= 0 and self.masks[kept] & summed)
 

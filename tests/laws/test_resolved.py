@@ -20,6 +20,7 @@ from toast.aot.hlo import parse
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import ResolvedPlan, resolve
 from toast.costmodel.terms.journal import CollectiveReason, Entry
@@ -156,8 +157,11 @@ def test_xla_sends_over_the_axes_that_were_priced_and_no_others(
 ) -> None:
     plan = Plan(text, mesh, "cpu", chosen)
     compiled = find_collectives(parse(xla.hlo(plan.written.data, 8)), Mesh.parse(mesh))
-    priced = {plan.names[axis] for one in plan.resolved.collectives for axis in one.axes}
-    sent = {axis for one in compiled for axis in one.axes or plan.names}
+    priced = plan.resolved.collectives
     note(str([(one.kind, one.axes) for one in compiled]))
-    note(str([(one.kind.name, one.axes, one.reason.name) for one in plan.resolved.collectives]))
-    assert sent <= priced
+    note(str([(one.kind.name, one.axes, one.reason.name) for one in priced]))
+    sent = {axis for one in compiled for axis in one.axes or plan.names}
+    assert sent <= {plan.names[axis] for one in priced for axis in one.axes}
+    summed = {axis for one in compiled if "reduce" in one.kind for axis in one.axes or plan.names}
+    sums = [one for one in priced if one.kind in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER)]
+    assert summed == {plan.names[axis] for one in sums for axis in one.axes}
