@@ -11,6 +11,7 @@ from tests.laws.chains import Text
 from tests.laws.examples import few
 from tests.laws.programs import picks, programs
 from tests.laws.states import state_of
+from tests.laws.steps import CONTRACTING, ELEMENTWISE, SHAPING
 from tests.laws.written import Written, written
 from tests.laws.xla import Xla
 from toast.analysis.analyse import analyse
@@ -147,14 +148,16 @@ def test_the_compiler_is_told_what_a_sum_is_made_as_where_the_plan_says_so(plan:
             )
 
 
+AS_ELSEWHERE = ELEMENTWISE + SHAPING + CONTRACTING
 XLA_MESHES = ("x=2,y=4", "x=2,y=2,z=2")
 
 
 @few(60)
-@given(text=programs(), mesh=st.sampled_from(XLA_MESHES), chosen=picks)
+@given(text=programs(AS_ELSEWHERE), mesh=st.sampled_from(XLA_MESHES), chosen=picks)
 def test_xla_sends_over_the_axes_that_were_priced_and_no_others(
     xla: Xla, text: Text, mesh: str, chosen: list[int]
 ) -> None:
+    """Of ops that XLA partitions for a processor as it does for the chips that are priced."""
     plan = Plan(text, mesh, "cpu", chosen)
     compiled = find_collectives(parse(xla.hlo(plan.written.data, 8)), Mesh.parse(mesh))
     priced = plan.resolved.collectives
