@@ -30,6 +30,7 @@ from toast.costmodel.terms.journal import (
     CollectiveReason,
     Entry,
 )
+from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
 
 PRODUCT = "stablehlo.dot_general"
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
@@ -115,7 +116,7 @@ class ResolvedPlan:
         not scatter if it were told: some axes of a sum, those that come in another order, those
         that come to a dimension which is sharded already, and the rows of a flattened product.
         """
-        row = self.evaluator.listing.partials.of_op.get(op)
+        row = self.evaluator.listing.of(PARTIAL_SUMS).of_op.get(op)
         if row is None:
             return True
         rows = self._rows(op)
@@ -144,7 +145,7 @@ class ResolvedPlan:
 
     @property
     def _flattens(self) -> bool:
-        return self.evaluator.fusion.policy.around
+        return self.evaluator.profile.reduce_scatter_creator.flattens_unit_dims
 
     def _scatters_rows(self, row: int, result: int, rows: int) -> bool:
         """Whether sums over one axis are scattered over the rows of a flattened product.
