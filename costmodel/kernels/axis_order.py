@@ -280,8 +280,8 @@ def _is_wanted(t: Tables, s: Scratch, item: int, one: int, other: int) -> bool:
 
 
 @inner
-def _settle_orders(t: Tables, s: Scratch) -> None:
-    """Find the order of the axes of every colour that a move or a scattered sum is about."""
+def _gather_orders(t: Tables, s: Scratch) -> None:
+    """Gather what the orders are worth that moves and scattered sums are about."""
     moves, results = len(s.axis_order.seconds), len(t.partial_sums.computed)
     for result in range(results):
         if s.reduce_scatters.axes[result]:
@@ -295,21 +295,18 @@ def _settle_orders(t: Tables, s: Scratch) -> None:
     for result in range(results):
         if s.reduce_scatters.axes[result]:
             _follow(t, s, result)
-    for result in range(results):
-        if s.reduce_scatters.axes[result]:
-            _settle_sums(t, s, result)
-    for move in range(moves):
-        if s.axis_order.seconds[move] > 0.0:
-            _settle_move(t, s, move)
 
 
 @inner
 def reorders(t: Tables, s: Scratch) -> float:
     """Seconds of the permutes before moves that do not get the order they want."""
     moves, results, spent = len(s.axis_order.seconds), len(t.partial_sums.computed), 0.0
-    _settle_orders(t, s)
+    _gather_orders(t, s)
     for move in range(moves):
-        if s.axis_order.seconds[move] > 0.0 and _loses(t, s, move):
+        if s.axis_order.seconds[move] == 0.0:
+            continue
+        _settle_move(t, s, move)
+        if _loses(t, s, move):
             row = s.axis_order.row[move]
             if move < results:
                 mark(s.journal, PARTIAL, row, move - t.partial_sums.result_start[row])
@@ -430,6 +427,8 @@ def summed_whole(t: Tables, s: Scratch) -> float:
     spent = 0.0
     for result in range(len(t.partial_sums.computed)):
         axes, row = s.reduce_scatters.axes[result], s.reduce_scatters.row[result]
+        if axes:
+            _settle_sums(t, s, result)
         s.reduce_scatters.whole[result] = (
             axes and s.partial_sums.reduced[row] and _is_summed_whole(t, s, result)
         )
