@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.all_reduce_reassociate import SCATTER
+from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
 from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.op_traits import Role, role
 
@@ -70,7 +71,6 @@ SLICING = frozenset(
 CUTTING = frozenset({"stablehlo.dynamic_slice", "stablehlo.slice"})
 """Ops that cut a part out of what they read."""
 CONCATENATE = "stablehlo.concatenate"
-UPDATE_SLICE = "stablehlo.dynamic_update_slice"
 UPDATING = {UPDATE_SLICE: 1, SCATTER: 2}
 
 

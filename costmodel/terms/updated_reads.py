@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
 from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
@@ -20,7 +21,7 @@ from toast.costmodel.program.op_traits import Role
 from toast.costmodel.terms.dependents import Pairs, Reach, paired
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.memory_floor import arguments_of, is_partial, read_whole
-from toast.costmodel.terms.rows import CUTTING, UPDATE_SLICE, Rows, of_role
+from toast.costmodel.terms.rows import CUTTING, Rows, of_role
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
