@@ -279,6 +279,6 @@ def test_an_evaluator_with_overlap_prices_the_same_terms_in_less_time() -> None:
 
 
 def test_a_scratch_of_the_search_keeps_no_journal() -> None:
-    assert not len(mlp().new_scratch().journal)
+    assert not len(mlp().new_scratch().journal.entries)
     scratch, entries = mlp().journal(())
     assert len(entries) == scratch.journal.noted[0] > 0

@@ -192,7 +192,7 @@ def spans_by_walking(program: Program, fusion: Fusion) -> tuple[list[int], list[
 @given(module=programs())
 def test_an_op_runs_from_its_first_fusion_to_its_last(module: Text) -> None:
     program = load(module.module().encode()).program
-    fusion = fuse(program)
+    fusion = fuse(program, TPU)
     low, high = positions_of_ops(program, fusion)
     assert (low.tolist(), high.tolist()) == spans_by_walking(program, fusion)
 

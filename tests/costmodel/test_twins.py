@@ -221,7 +221,7 @@ def test_what_is_laid_out_otherwise_is_another() -> None:
         int(found.op_values[op]) for op in found.ops_named("stablehlo.broadcast_in_dim")
     )
     assert equal_ops(found)[0][second] == first
-    value, op = twins(found, layouts, priced.evaluator.fusion.policy)
+    value, op = twins(found, layouts, priced.evaluator.profile.cse)
     assert layouts.value_tensor[first] != layouts.value_tensor[second]
     assert value[second] == second
     assert op[found.value_op[second]] == found.value_op[second]
