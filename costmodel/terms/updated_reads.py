@@ -70,7 +70,7 @@ def updated_read_rows(listing: Listing) -> Rows[UpdatedReadRow]:
     carried = of_role(program, Role.NOTHING)[program.value_op]
     in_memory = carried[origins.whole] & ~program.constant[origins.whole]
     in_memory[read_whole(listing).value] = False
-    use = fusion.kernels.reads
+    use = fusion.launched.reads
     op, value = program.use_op[use], program.use_value[use]
     start = origins.start[value]
     kept = origins.updated[value] & in_memory[start] & ~is_partial(program, use)

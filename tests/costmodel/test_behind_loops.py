@@ -17,7 +17,7 @@ from tests.costmodel.profiles import TPU as PROFILE
 from tests.costmodel.texts import GPU, TPU, Priced
 from tests.modules import analysed
 from toast.costmodel.explain import explain
-from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, summed_behind
+from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, move_sums
 from toast.costmodel.terms.journal import Entry
 
 RUNS, ROWS, LEFT, RIGHT = 5, 64, 32, 16
@@ -107,7 +107,7 @@ def test_sums_leave_one_loop_and_not_the_one_around_it() -> None:
     assert Priced(data, "a=2", TPU).sent((BATCH, 0)) == {("ALL_REDUCE", (0,)): 3 * SUM}
     program = analysed(data).program
     (op,) = program.ops_named("stablehlo.dot_general")
-    assert summed_behind(program, PROFILE.while_loop_all_reduce_motion)[op] == (RUNS, 1.0)
+    assert move_sums(program, PROFILE.while_loop_all_reduce_motion)[op] == (RUNS, 1.0)
 
 
 @pytest.mark.parametrize(("device", "part"), [(TPU, 1.0), (GPU, 0.5)])
@@ -176,7 +176,7 @@ def test_what_no_loop_adds_up_is_summed_where_it_is_made() -> None:
 
     shapes = [jax.ShapeDtypeStruct((RUNS, ROWS, n), jnp.float32) for n in (LEFT, RIGHT)]
     program = analysed(str(jax.jit(step).lower(*shapes).as_text()).encode()).program
-    assert summed_behind(program, PROFILE.while_loop_all_reduce_motion) == {}
+    assert move_sums(program, PROFILE.while_loop_all_reduce_motion) == {}
     assert HERE == (1.0, 1.0)
 
 
