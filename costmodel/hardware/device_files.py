@@ -117,7 +117,7 @@ def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
         found["compiler"] = _COMPILERS.get(data["kind"], "xla_gpu")
     if "name" in data:
         found["generation"] = data["name"]
-    return found | data
+    return {**found, **data}
 
 
 def _merged(

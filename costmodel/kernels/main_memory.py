@@ -19,17 +19,15 @@ BYTES = int(Bound.BYTES)
 def updated_bytes(t: Tables, s: Scratch) -> float:
     """Bytes that fusions fetch of buffers behind updates.
 
-    What a loop carries may wait on the chip from iteration to iteration; an argument may not.
+    What a loop carries may wait on the chip from one iteration to another, once it is there.
     """
     reads = t.updated_reads
     for row in range(len(reads.weight)):
         if s.updated_reads.stale[row]:
-            part = 1.0
-            if not reads.given[row]:
-                whole = s.tensors.local[reads.whole[row]]
-                part = streamed(t.chip.on_chip, t.chip.streamed_from, whole)
-            size = s.tensors.local[reads.tensor[row]]
-            s.updated_reads.bytes[row] = reads.weight[row] * part * size
+            fetched, size = reads.fetched[row], s.tensors.local[reads.tensor[row]]
+            whole = s.tensors.local[reads.whole[row]]
+            again = (1.0 - fetched) * streamed(t.chip.on_chip, t.chip.streamed_from, whole)
+            s.updated_reads.bytes[row] = reads.weight[row] * size * (fetched + again)
     return total(s.updated_reads.bytes)
 
 

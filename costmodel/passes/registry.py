@@ -124,9 +124,9 @@ PASSES: Mapping[str, Pass] = {
         ),
         Pass(
             name="dynamic_update_slice",
-            models="An update of a part along a sharded dimension handles the whole buffer.",
+            models="An update of a part may handle the whole buffer; its readers fetch it.",
             file="costmodel/passes/dynamic_update_slice.py",
-            off={"passes_over_buffer": False},
+            off={"passes_over_buffer": False, "fetches_buffer": False},
         ),
         Pass(
             name="memory_space_assignment",

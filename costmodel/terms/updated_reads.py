@@ -15,13 +15,13 @@ import numpy as np
 from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
 from toast.costmodel.program.arrays import floats, ints
+from toast.costmodel.program.buffers import loop_slots
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
-from toast.costmodel.program.op_traits import Role
 from toast.costmodel.terms.dependents import Pairs, Reach, paired
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.memory_floor import arguments_of, is_partial, read_whole
-from toast.costmodel.terms.rows import CUTTING, Rows, of_role
+from toast.costmodel.terms.rows import CUTTING, Rows
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 RESHAPE = "stablehlo.reshape"
 
-UpdatedReadRow = tuple[int, int, bool]
-"""(tensor that is read, tensor of what it was cut of or itself, if that is an argument)."""
+UpdatedReadRow = tuple[int, int, float]
+"""(tensor that is read, tensor of what it was cut of or itself, the part of its runs that has to
+fetch it whatever stays on the chip)."""
 
 
 class UpdatedReads(NamedTuple):
@@ -40,7 +41,7 @@ class UpdatedReads(NamedTuple):
     weight: Floats
     tensor: Ints
     whole: Ints
-    given: Ints
+    fetched: Floats
 
 
 class UpdatedReadScratch(NamedTuple):
@@ -51,55 +52,74 @@ class UpdatedReadScratch(NamedTuple):
 
 
 class _Origins(NamedTuple):
-    """By value what its buffer began as, if an update comes between, and what that was cut of."""
+    """By value what its buffer began as, and whether an update or a loop comes between.
+
+    `whole` is what that was cut of, as it began, or itself.
+    """
 
     start: Ints
     updated: Bools
+    carried: Bools
     whole: Ints
 
 
 def updated_read_rows(listing: Listing) -> Rows[UpdatedReadRow]:
     """Each buffer once, by what reads it most often behind an update; the sources are those ops.
 
-    The buffer is an argument, what a loop carries, or what is cut of either. Arguments that are
-    read whole without the update count in the memory floor.
+    The buffer began as an argument, or a loop carries it, or it is cut of either. Where the memory
+    floor has the argument, to read it once is not counted again.
     """
-    program, layouts, fusion = listing.program, listing.layouts, listing.fusion
-    origins = _origins(program)
-    given = arguments_of(program)
-    carried = of_role(program, Role.NOTHING)[program.value_op]
-    in_memory = carried[origins.whole] & ~program.constant[origins.whole]
-    in_memory[read_whole(listing).value] = False
-    use = fusion.launched.reads
+    if not listing.fusion.profile.dynamic_update_slice.fetches_buffer:
+        return Rows()
+    program, tensors, flow = listing.program, listing.layouts.value_tensor, listing.fusion.flow
+    origins, given = _origins(program), arguments_of(program)
+    floored = np.zeros(program.values, dtype=np.bool_)
+    floored[read_whole(listing).value] = True
+    use = _first_reads(listing, origins, given)
     op, value = program.use_op[use], program.use_value[use]
     start = origins.start[value]
-    kept = origins.updated[value] & in_memory[start] & ~is_partial(program, use)
-    op, value, start = op[kept], value[kept], start[kept]
-    often = np.lexsort((op, -program.op_trips[op]))
-    first = often[np.sort(np.unique(start[often], return_index=True)[1])]
-    op, value, start = op[first], value[first], start[first]
     whole = origins.whole[start]
-    cut = whole != start
-    tensor = layouts.value_tensor[value]
-    of = np.where(cut, layouts.value_tensor[whole], tensor)
-    number, firsts = distinct_rows(tensor, of, given[whole])
-    columns = (column[firsts].tolist() for column in (tensor, of, given[whole]))
-    return Rows.of(list(zip(*columns, strict=True)), number, program.op_trips[op], op)
+    parts = np.maximum(flow.elements[whole] / np.maximum(flow.elements[start], 1.0), 1.0)
+    once = np.where(given[whole], np.minimum(parts, program.op_trips[op]), 0.0)
+    trips = program.op_trips[op] - once * floored[whole]
+    fetched = np.where(floored[whole], 0.0, once / program.op_trips[op])
+    kept = np.flatnonzero(trips > 0.0)
+    of = np.where(whole == start, tensors[value], tensors[whole])
+    told = [column[kept] for column in (tensors[value], of, fetched)]
+    number, first = distinct_rows(told[0], told[1], told[2].view(np.int64))
+    rows = list(zip(*(column[first].tolist() for column in told), strict=True))
+    return Rows.of(rows, number, trips[kept], op[kept])
+
+
+def _first_reads(listing: Listing, origins: _Origins, given: Bools) -> Ints:
+    """For each buffer behind an update a use that reads all of it, one that runs most often."""
+    program, use = listing.program, listing.fusion.launched.reads
+    value = program.use_value[use]
+    in_memory = given[origins.whole[origins.start[value]]] | origins.carried[value]
+    kept = use[origins.updated[value] & in_memory & ~is_partial(program, use)]
+    kept = kept[np.lexsort((kept, -program.op_trips[program.use_op[kept]]))]
+    start = origins.start[program.use_value[kept]]
+    return np.sort(kept[np.unique(start, return_index=True)[1]])
 
 
 def _origins(program: Program) -> _Origins:
-    """Where the buffer of each value begins, through updates in place and reshapes."""
-    made = program.value_op
-    updates = named(program, frozenset({UPDATE_SLICE}))[made]
-    passing = updates | named(program, frozenset({RESHAPE}))[made]
-    start = np.where(passing, _first_operand(program), np.arange(program.values))
-    updated = updates.copy()
+    """Where the buffer of each value begins, through updates in place, reshapes and loops."""
+    made, itself = program.value_op, np.arange(program.values)
+    first = _first_operand(program)
+    updated = named(program, frozenset({UPDATE_SLICE}))[made]
+    passing = updated | named(program, frozenset({RESHAPE}))[made]
+    start, carried = np.where(passing, first, itself), np.zeros(program.values, dtype=np.bool_)
+    for slot in loop_slots(program):
+        inside = [slot.condition, slot.body, slot.result]
+        start[inside], carried[inside] = slot.init, True
     while (start[start] != start).any():
-        updated |= updated[start]
+        updated = updated | updated[start]
+        carried = carried | carried[start]
         start = start[start]
     cut = named(program, CUTTING)[made]
-    whole = np.where(cut, start[_first_operand(program)], np.arange(program.values))
-    return _Origins(start=start, updated=updated, whole=whole)
+    whole = np.where(cut, start[first], itself)
+    carried = carried | (cut & carried[first])[start]
+    return _Origins(start=start, updated=updated, carried=carried, whole=whole)
 
 
 def _first_operand(program: Program) -> Ints:
@@ -117,7 +137,7 @@ def updated_read_columns(rows: Rows[UpdatedReadRow], _listing: Listing) -> Updat
         weight=floats(list(rows.values())),
         tensor=ints([tensor for tensor, _, _ in rows]),
         whole=ints([whole for _, whole, _ in rows]),
-        given=ints([given for _, _, given in rows]),
+        fetched=floats([fetched for _, _, fetched in rows]),
     )
 
 

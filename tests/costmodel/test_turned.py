@@ -17,11 +17,11 @@ from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.passes.fusion import Fusion, batch_dims, fused_into_update
 from toast.costmodel.passes.layout_assignment import (
-    Beside,
     assign_layouts,
     copied_arguments,
     copied_beside,
 )
+from toast.costmodel.passes.select_and_scatter_expander import Beside
 from toast.costmodel.program.contractions import BATCH, Sides
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.terms.journal import Entry
