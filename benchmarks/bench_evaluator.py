@@ -42,7 +42,7 @@ from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.tables import Scratch, Tables
 from toast.search.actions import action_space
 from toast.search.kernel_cache import warm_kernels
-from toast.search.mcts import _Search
+from toast.search.mcts import TreeSearch
 from toast.search.neighbours import Space
 from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
@@ -120,10 +120,10 @@ def rollouts(problem: Problem, threads: int) -> float:
     settings = replace(
         SearchSettings(), threads=threads, rollouts=ROLLOUTS, round_rollouts=ROLLOUTS
     )
-    tree = _Search(problem, settings, Control())
+    tree = TreeSearch(problem, settings, Control())
     started = time.perf_counter()
-    tree._round()
-    return tree._evaluations() / (time.perf_counter() - started)
+    tree.run_round()
+    return tree.count_evaluations() / (time.perf_counter() - started)
 
 
 def kernels(problem: Problem) -> dict[str, float]:

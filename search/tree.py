@@ -141,7 +141,7 @@ def _cost(t: Tables, s: Scratch, rules: Rules, agent: Agent, length: int) -> flo
 
 
 @entry
-def _reward(rules: Rules, cost: float, length: int) -> float:
+def reward_of(rules: Rules, cost: float, length: int) -> float:
     """What is backed up for a state of cost C(s) after `length` actions, higher is better.
 
     `log`: 0 for the unsharded program or worse, 1 for a perfect division of its work, and equal
@@ -302,12 +302,12 @@ def _score(
 ) -> None:
     """Price the state reached and, from a new node, the end of a random trajectory."""
     cost = _cost(t, s, rules, agent, length)
-    reward = _reward(rules, cost, length)
+    reward = reward_of(rules, cost, length)
     if simulate:
         final = _simulate(t, s, tree, rules, agent, length)
         if final > length:
             cost = _cost(t, s, rules, agent, final)
-            reward = max(reward, _reward(rules, cost, final))
+            reward = max(reward, reward_of(rules, cost, final))
     agent.counts[0] += 1
     _back_up(tree, rules, agent, depth, reward)
 

@@ -13,7 +13,7 @@ from toast.costmodel.passes.memory_space_assignment import assign_memory
 from toast.costmodel.program.arrays import floats
 
 
-class Chip(NamedTuple):
+class ChipColumns(NamedTuple):
     """Figures of a chip and of its compiler that the kernels read.
 
     A matrix unit's tile of `tile_rows` by `tile_columns`; `bandwidth` in bytes, and `element_rate`
@@ -63,13 +63,13 @@ class Chip(NamedTuple):
     streamed_from: float
 
 
-def chip_columns(device: Device, profile: CompilerProfile) -> Chip:
+def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     """All that depends on the chip alone: bytes, seconds, and elements and bytes a second."""
     layout, narrowing = profile.layout_assignment, profile.bf16_narrowing
     blocks, memory = profile.space_to_batch, profile.memory_space_assignment
     fills_memory = profile.deferred_filter_gradients.fills_memory
     on_chip = assign_memory(device, memory)
-    return Chip(
+    return ChipColumns(
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
         in_blocks=blocks.stored_copies if blocks.convolves_in_blocks else 0.0,

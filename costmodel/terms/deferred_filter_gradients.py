@@ -11,7 +11,7 @@ from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.buffer_assignment import LiveRanges
 from toast.costmodel.passes.deferred_filter_gradients import Wait, waiting_gradients
 from toast.costmodel.program.arrays import floats, ints, starts
-from toast.costmodel.terms.dependents import Pairs, Reach, paired, rows_of, through
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of, through
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
 from toast.costmodel.terms.term import Term
 
@@ -104,13 +104,13 @@ def deferred_columns(deferred: Deferred, _listing: Listing) -> DeferredColumns:
     )
 
 
-def deferred_dependencies(deferred: DeferredColumns, reach: Reach) -> Pairs:
+def deferred_dependencies(deferred: DeferredColumns, owners: OwningUnits) -> Pairs:
     """What waits depends on the gradient, on what it is made of and on its partial sums."""
     own = paired(
-        (np.arange(len(deferred.row)), reach.tensor[deferred.tensor]),
-        (rows_of(deferred.operand_start), reach.tensor[deferred.operand]),
+        (np.arange(len(deferred.row)), owners.tensor[deferred.tensor]),
+        (rows_of(deferred.operand_start), owners.tensor[deferred.operand]),
     )
-    return np.concatenate([own, through(deferred.row, reach.terms["partial_sums"])])
+    return np.concatenate([own, through(deferred.row, owners.terms["partial_sums"])])
 
 
 DEFERRED = Term(

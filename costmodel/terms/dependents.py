@@ -29,7 +29,7 @@ class Dependents(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class OwningUnits:
     """What a term's dependencies are made of.
 
     The unit of each `item`; that whose items the dimensions of each `tensor` take their axes from,
@@ -41,22 +41,22 @@ class Reach:
     terms: dict[str, Pairs] = field(default_factory=dict)
 
 
-def reach_of(units: Units, tensors: Tensors) -> Reach:
+def owning_units(units: Units, tensors: Tensors) -> OwningUnits:
     """The units of all items and tensors, and of no term yet."""
     item_unit = np.repeat(np.arange(len(units.start) - 1), np.diff(units.start))
     found = np.full(len(tensors.itemsize), -1, dtype=np.int64)
     laid = tensors.dim_item >= 0
     found[rows_of(tensors.start)[laid]] = item_unit[tensors.dim_item[laid]]
-    return Reach(item=item_unit, tensor=found)
+    return OwningUnits(item=item_unit, tensor=found)
 
 
-def dependents(units: Units, reach: Reach, pairs: Sequence[tuple[int, Pairs]]) -> Dependents:
+def dependents(units: Units, owners: OwningUnits, pairs: Sequence[tuple[int, Pairs]]) -> Dependents:
     """All that depends on each unit; of each term how many rows it has, and its pairs."""
     firsts = np.concatenate([[0], np.cumsum([rows for rows, _ in pairs])])
     rows = np.concatenate(
         [found + np.array([first, 0]) for first, (_, found) in zip(firsts, pairs, strict=False)]
     )
-    tensors = np.stack([np.arange(len(reach.tensor)), reach.tensor], axis=1)
+    tensors = np.stack([np.arange(len(owners.tensor)), owners.tensor], axis=1)
     count = len(units.start) - 1
     return Dependents(*_by_unit(rows, count), *_by_unit(tensors, count))
 

@@ -24,10 +24,10 @@ from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
 from toast.costmodel.program.op_traits import Role, role
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.dependents import Pairs, Reach, paired, rows_of
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.reshards import Edges, Widths, reduced
-from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, Rows, of_role
+from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, WeightedRows, of_role
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
@@ -121,7 +121,7 @@ class FusionScratch(NamedTuple):
     seconds: Floats
 
 
-def fusion_rows(listing: Listing) -> Rows[FusionRow]:
+def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
     """All that is launched; the sources are the numbers of fusions.
 
     The row of one is made of those that do the same to the same tensors, as those of layers do.
@@ -156,7 +156,7 @@ def fusion_rows(listing: Listing) -> Rows[FusionRow]:
     row = flat(made)[spans(starts[number], counts[number])]
     source = np.repeat(kept, counts[number])
     weights = program.op_trips[launched.first_op][source]
-    return Rows.of(list(known), row, weights, source)
+    return WeightedRows.of(list(known), row, weights, source)
 
 
 def _again(program: Program, launched: LaunchedFusions, equal: Ints) -> Bools:
@@ -370,7 +370,7 @@ def _written(
     return found
 
 
-def fusion_columns(rows: Rows[FusionRow], _listing: Listing) -> Fusions:
+def fusion_columns(rows: WeightedRows[FusionRow], _listing: Listing) -> Fusions:
     """The rows as columns."""
     dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]
@@ -432,19 +432,19 @@ def fusion_scratch(fusions: Fusions, stale: Bools) -> FusionScratch:
     return FusionScratch(stale=stale, seconds=np.zeros(len(fusions.weight)))
 
 
-def fusion_dependencies(fusions: Fusions, reach: Reach) -> Pairs:
+def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
     """A fusion depends on what it reads, writes and multiplies."""
     moved, dots = rows_of(fusions.tensor_start), rows_of(fusions.dot_start)
     epilogue = rows_of(fusions.epilogue_start)[rows_of(fusions.epilogue_tensor_start)]
     return paired(
-        (moved, reach.tensor[fusions.tensor]),
-        (moved, reach.tensor[fusions.whole]),
-        (epilogue, reach.tensor[fusions.epilogue_tensor]),
-        (rows_of(fusions.copied_start), reach.tensor[fusions.copied]),
-        (rows_of(fusions.spread_start), reach.tensor[fusions.spread_tensor]),
+        (moved, owners.tensor[fusions.tensor]),
+        (moved, owners.tensor[fusions.whole]),
+        (epilogue, owners.tensor[fusions.epilogue_tensor]),
+        (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
+        (rows_of(fusions.spread_start), owners.tensor[fusions.spread_tensor]),
         (dots, fusions.dot_unit),
-        (dots, reach.tensor[fusions.dot_sums]),
-        (np.repeat(dots, 4), reach.tensor[fusions.dot_operand.ravel()]),
+        (dots, owners.tensor[fusions.dot_sums]),
+        (np.repeat(dots, 4), owners.tensor[fusions.dot_operand.ravel()]),
     )
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from toast.analysis.program import FactorKind, Floats, Ints, Program
 from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.dataflow import Bools
-from toast.costmodel.terms.dependents import Pairs, Reach, paired
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired
 from toast.costmodel.terms.journal import Entry
-from toast.costmodel.terms.rows import Rows
+from toast.costmodel.terms.rows import WeightedRows
 from toast.costmodel.terms.sources import Sent, Sources
 from toast.costmodel.terms.term import Term
 
@@ -39,10 +39,10 @@ class HaloScratch(NamedTuple):
     seconds: Floats
 
 
-def halo_rows(listing: Listing) -> Rows[HaloRow]:
+def halo_rows(listing: Listing) -> WeightedRows[HaloRow]:
     """Operands split along a factor that needs a neighbour's strip; the sources are uses."""
     program, layouts, first = listing.program, listing.layouts, listing.first_op
-    rows: Rows[HaloRow] = Rows()
+    rows: WeightedRows[HaloRow] = WeightedRows()
     for op, names in _factors_by_op(program, FactorKind.HALO).items():
         if first[op] != op:
             continue
@@ -70,7 +70,7 @@ def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
     return found
 
 
-def halo_columns(rows: Rows[HaloRow], _listing: Listing) -> Halos:
+def halo_columns(rows: WeightedRows[HaloRow], _listing: Listing) -> Halos:
     """The rows as columns."""
     return Halos(
         weight=floats(list(rows.values())),
@@ -85,10 +85,10 @@ def halo_scratch(halos: Halos, stale: Bools) -> HaloScratch:
     return HaloScratch(stale=stale, seconds=np.zeros(len(halos.weight)))
 
 
-def halo_dependencies(halos: Halos, reach: Reach) -> Pairs:
+def halo_dependencies(halos: Halos, owners: OwningUnits) -> Pairs:
     """A strip depends on the item that is split and on the tensor."""
     row = np.arange(len(halos.weight))
-    return paired((row, reach.item[halos.item]), (row, reach.tensor[halos.tensor]))
+    return paired((row, owners.item[halos.item]), (row, owners.tensor[halos.tensor]))
 
 
 def _sent(sources: Sources, row: int, _place: int) -> list[Sent]:

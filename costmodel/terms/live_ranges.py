@@ -10,7 +10,7 @@ from toast.analysis.program import Floats, Ints
 from toast.costmodel.passes.buffer_assignment import LiveRanges, joined
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, deferred_ranges
-from toast.costmodel.terms.dependents import Pairs, Reach, paired, through
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import PLACES, Entry
 from toast.costmodel.terms.sources import Sources, Stored
 from toast.costmodel.terms.term import Term
@@ -69,11 +69,11 @@ def live_range_scratch(ranges: LiveRangeColumns, stale: Bools) -> LiveRangeScrat
     return LiveRangeScratch(stale=stale, held=np.zeros((len(ranges.tensor), PLACES)))
 
 
-def live_range_dependencies(ranges: LiveRangeColumns, reach: Reach) -> Pairs:
+def live_range_dependencies(ranges: LiveRangeColumns, owners: OwningUnits) -> Pairs:
     """A buffer depends on its tensor; what waits also on all that its deferred gradient does."""
-    own = paired((np.arange(len(ranges.tensor)), reach.tensor[ranges.tensor]))
+    own = paired((np.arange(len(ranges.tensor)), owners.tensor[ranges.tensor]))
     gradient = np.where(ranges.deferred >= 0, ranges.deferred // 2, -1)
-    return np.concatenate([own, through(gradient, reach.terms["deferred"])])
+    return np.concatenate([own, through(gradient, owners.terms["deferred"])])
 
 
 def _stored(sources: Sources, row: int) -> Stored:

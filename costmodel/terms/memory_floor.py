@@ -16,7 +16,7 @@ from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.terms.journal import Entry
-from toast.costmodel.terms.rows import SLICING, UPDATING, Rows, of_role
+from toast.costmodel.terms.rows import SLICING, UPDATING, WeightedRows, of_role
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
@@ -32,7 +32,7 @@ class Floors(NamedTuple):
     counted: bool
 
 
-def floor_rows(listing: Listing) -> Rows[int]:
+def floor_rows(listing: Listing) -> WeightedRows[int]:
     """Tensors of arguments that a fusion reads whole and of results that one writes whole.
 
     Weights count how many there are; the sources are the ops that read or write them. What is only
@@ -45,7 +45,7 @@ def floor_rows(listing: Listing) -> Rows[int]:
     tensor = layouts.value_tensor[np.concatenate([read.value, made])]
     number, first = distinct_rows(tensor)
     sources = np.concatenate([read.op, program.value_op[made]])
-    return Rows.of(tensor[first].tolist(), number, np.ones(len(number)), sources)
+    return WeightedRows.of(tensor[first].tolist(), number, np.ones(len(number)), sources)
 
 
 class ReadWhole(NamedTuple):
@@ -83,7 +83,7 @@ def _updating(program: Program) -> Bools:
     return named(program, frozenset(UPDATING)) | of_role(program, Role.NOTHING)
 
 
-def floor_columns(rows: Rows[int], _listing: Listing) -> Floors:
+def floor_columns(rows: WeightedRows[int], _listing: Listing) -> Floors:
     """The rows as columns."""
     return Floors(tensor=ints(list(rows)), times=floats(list(rows.values())), counted=True)
 

@@ -20,7 +20,7 @@ from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import Role, role
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.dependents import Pairs, Reach, paired, rows_of, through
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of, through
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.rows import CUTTING
 from toast.costmodel.terms.sources import Runs, Sent, Sources
@@ -361,14 +361,14 @@ def partial_sum_scratch(sums: PartialSums, stale: Bools) -> PartialSumScratch:
     )
 
 
-def partial_sum_dependencies(sums: PartialSums, reach: Reach) -> Pairs:
+def partial_sum_dependencies(sums: PartialSums, owners: OwningUnits) -> Pairs:
     """Sums depend on their items and results, and on those that they are added to."""
     cut, results = sums.cut, rows_of(sums.result_start)
     own = paired(
-        (np.arange(len(cut)), np.where(cut >= 0, reach.tensor[cut], -1)),
-        (rows_of(sums.item_start), reach.item[sums.item]),
-        (results, reach.tensor[sums.computed]),
-        (results, reach.tensor[sums.defined]),
+        (np.arange(len(cut)), np.where(cut >= 0, owners.tensor[cut], -1)),
+        (rows_of(sums.item_start), owners.item[sums.item]),
+        (results, owners.tensor[sums.computed]),
+        (results, owners.tensor[sums.defined]),
     )
     return np.concatenate([own, through(sums.added_to, own)])
 

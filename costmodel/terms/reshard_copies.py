@@ -12,7 +12,7 @@ from toast.analysis.program import Floats, Ints
 from toast.costmodel.program.arrays import spans
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.distinct import distinct, distinct_rows
-from toast.costmodel.terms.dependents import Pairs, Reach, paired, rows_of
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
 from toast.costmodel.terms.journal import PLACES, Entry
 from toast.costmodel.terms.reshards import reduced
 from toast.costmodel.terms.sources import Sources, Stored
@@ -124,12 +124,12 @@ def copy_scratch(copies: CopyColumns, stale: Bools) -> CopyScratch:
     )
 
 
-def copy_dependencies(copies: CopyColumns, reach: Reach) -> Pairs:
+def copy_dependencies(copies: CopyColumns, owners: OwningUnits) -> Pairs:
     """A kind of value depends on its own tensor and on all that is wanted of it."""
     kind = np.arange(len(copies.kind_source))
     return paired(
-        (kind, reach.tensor[copies.kind_source]),
-        (rows_of(copies.kind_start), reach.tensor[copies.kind_tensor]),
+        (kind, owners.tensor[copies.kind_source]),
+        (rows_of(copies.kind_start), owners.tensor[copies.kind_tensor]),
     )
 
 

@@ -19,9 +19,9 @@ from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.dependents import Pairs, Reach, paired, rows_of
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
 from toast.costmodel.terms.journal import Entry
-from toast.costmodel.terms.rows import CONCATENATE, Rows, of_role
+from toast.costmodel.terms.rows import CONCATENATE, WeightedRows, of_role
 from toast.costmodel.terms.sources import Runs, Sent, Sources
 from toast.costmodel.terms.term import Term
 
@@ -188,7 +188,7 @@ def narrowed(program: Program) -> Bools:
     return found
 
 
-def reshard_rows(listing: Listing) -> Rows[ReshardRow]:
+def reshard_rows(listing: Listing) -> WeightedRows[ReshardRow]:
     """Values with uses that may want another layout; the sources are the values.
 
     Not constants that a loop passes on: these are there in every layout.
@@ -208,10 +208,10 @@ def reshard_rows(listing: Listing) -> Rows[ReshardRow]:
         columns = (wanted.tensor[some], wanted.trips[some], widths.of[some])
         row_of = tuple(zip(*(column.tolist() for column in columns), strict=True))
         rows.append((int(source[place]), row_of, bool(given[place])))
-    return Rows.of(rows, number, np.ones(len(number)), wanted.valued[sent])
+    return WeightedRows.of(rows, number, np.ones(len(number)), wanted.valued[sent])
 
 
-def reshard_columns(rows: Rows[ReshardRow], _listing: Listing) -> Reshards:
+def reshard_columns(rows: WeightedRows[ReshardRow], _listing: Listing) -> Reshards:
     """The rows as columns."""
     wanted = [target for row in rows for target in row[1]]
     return Reshards(
@@ -231,12 +231,12 @@ def reshard_scratch(reshards: Reshards, stale: Bools) -> ReshardScratch:
     return ReshardScratch(stale=stale, seconds=np.zeros(rows), local_seconds=np.zeros(rows))
 
 
-def reshard_dependencies(reshards: Reshards, reach: Reach) -> Pairs:
+def reshard_dependencies(reshards: Reshards, owners: OwningUnits) -> Pairs:
     """Resharding depends on the value and on all that is wanted of it."""
     row = np.arange(len(reshards.weight))
     return paired(
-        (row, reach.tensor[reshards.source]),
-        (rows_of(reshards.target_start), reach.tensor[reshards.target]),
+        (row, owners.tensor[reshards.source]),
+        (rows_of(reshards.target_start), owners.tensor[reshards.target]),
     )
 
 

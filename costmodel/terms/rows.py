@@ -19,7 +19,7 @@ Source = tuple[int, float]
 """What a row stands for, by number, and its part of the row's weight."""
 
 
-class Rows(dict[Row, float]):
+class WeightedRows(dict[Row, float]):
     """The weight of each row, in order of appearance; `sources` are what each row is made of."""
 
     def __init__(self) -> None:
@@ -28,7 +28,9 @@ class Rows(dict[Row, float]):
         self._columns: tuple[Ints, Floats, Ints] | None = None
 
     @classmethod
-    def of(cls, rows: Sequence[Row], number: Ints, weights: Floats, sources: Ints) -> Rows[Row]:
+    def of(
+        cls, rows: Sequence[Row], number: Ints, weights: Floats, sources: Ints
+    ) -> WeightedRows[Row]:
         """Distinct rows by number of appearance: what has which, how often, because of what."""
         found = cls()
         totals = np.bincount(number, weights=weights, minlength=len(rows))

@@ -10,7 +10,7 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.passes.buffer_assignment import stored_inside, written_over
 from toast.costmodel.program.dataflow import Bools
-from toast.costmodel.terms.dependents import Pairs, Reach, paired, through
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import PLACES, Entry
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, items_of
 from toast.costmodel.terms.sources import Sources, Stored
@@ -111,10 +111,10 @@ def sum_scratch(sums: SumColumns, stale: Bools) -> SumScratch:
     return SumScratch(stale=stale, held=np.zeros(shape), summed_held=np.zeros(shape))
 
 
-def sum_dependencies(sums: SumColumns, reach: Reach) -> Pairs:
+def sum_dependencies(sums: SumColumns, owners: OwningUnits) -> Pairs:
     """Memory of sums depends on their tensor and on all that their row of partial sums does."""
-    own = paired((np.arange(len(sums.row)), reach.tensor[sums.tensor]))
-    return np.concatenate([own, through(sums.row, reach.terms["partial_sums"])])
+    own = paired((np.arange(len(sums.row)), owners.tensor[sums.tensor]))
+    return np.concatenate([own, through(sums.row, owners.terms["partial_sums"])])
 
 
 def _stored(sources: Sources, row: int) -> Stored:

@@ -14,9 +14,9 @@ from toast.analysis.program import Floats, Ints
 from toast.analysis.records import record
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.terms.arguments import ARGUMENTS, Arguments
-from toast.costmodel.terms.chip_columns import Chip
+from toast.costmodel.terms.chip_columns import ChipColumns
 from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, DeferredColumns
-from toast.costmodel.terms.dependents import Dependents, dependents, reach_of
+from toast.costmodel.terms.dependents import Dependents, dependents, owning_units
 from toast.costmodel.terms.fusions import FUSIONS, Fusions, FusionScratch
 from toast.costmodel.terms.halos import HALOS, Halos, HaloScratch
 from toast.costmodel.terms.journal import COLUMNS, LINE, Journal
@@ -64,7 +64,7 @@ class Tables(NamedTuple):
     units: Units
     tensors: Tensors
     mesh: MeshColumns
-    chip: Chip
+    chip: ChipColumns
     schedule: Schedule
     fusions: Fusions
     partial_sums: PartialSums
@@ -156,13 +156,13 @@ class Scratch(NamedTuple):
 
 def connected(tables: Tables) -> Tables:
     """The tables with what depends on which unit."""
-    reach = reach_of(tables.units, tables.tensors)
+    owners = owning_units(tables.units, tables.tensors)
     for term in TERMS:
         if term.dependencies is not None:
             columns = getattr(tables, term.name)
-            reach.terms[term.name] = term.dependencies(columns, reach)
-    pairs = [(rows, reach.terms[name]) for name, rows in _kept(tables)]
-    return tables._replace(dependents=dependents(tables.units, reach, pairs))
+            owners.terms[term.name] = term.dependencies(columns, owners)
+    pairs = [(rows, owners.terms[name]) for name, rows in _kept(tables)]
+    return tables._replace(dependents=dependents(tables.units, owners, pairs))
 
 
 def _kept(tables: Tables) -> list[tuple[str, int]]:

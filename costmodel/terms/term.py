@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from toast.analysis.program import Ints
 from toast.costmodel.program.dataflow import Bools
-from toast.costmodel.terms.dependents import Pairs, Reach
+from toast.costmodel.terms.dependents import OwningUnits, Pairs
 from toast.costmodel.terms.journal import Entry
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Term(Generic[R, C]):
     list_rows: Callable[[Listing], R]
     columns: Callable[[R, Listing], C]
     rows: Callable[[C], int]
-    dependencies: Callable[[C, Reach], Pairs] | None = None
+    dependencies: Callable[[C, OwningUnits], Pairs] | None = None
     scratch: Callable[[C, Bools], Any] | None = None
     entries: Callable[[C], int] = lambda columns: 0  # noqa: ARG005
     fused: Mapping[Entry, Callable[[Sources, int, int], Runs]] = field(default_factory=dict)

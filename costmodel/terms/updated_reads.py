@@ -18,10 +18,10 @@ from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.buffers import loop_slots
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
-from toast.costmodel.terms.dependents import Pairs, Reach, paired
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.memory_floor import arguments_of, is_partial, read_whole
-from toast.costmodel.terms.rows import CUTTING, Rows
+from toast.costmodel.terms.rows import CUTTING, WeightedRows
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
@@ -63,14 +63,14 @@ class _Origins(NamedTuple):
     whole: Ints
 
 
-def updated_read_rows(listing: Listing) -> Rows[UpdatedReadRow]:
+def updated_read_rows(listing: Listing) -> WeightedRows[UpdatedReadRow]:
     """Each buffer once, by what reads it most often behind an update; the sources are those ops.
 
     The buffer began as an argument, or a loop carries it, or it is cut of either. Where the memory
     floor has the argument, to read it once is not counted again.
     """
     if not listing.fusion.profile.dynamic_update_slice.fetches_buffer:
-        return Rows()
+        return WeightedRows()
     program, tensors, flow = listing.program, listing.layouts.value_tensor, listing.fusion.flow
     origins, given = _origins(program), arguments_of(program)
     floored = np.zeros(program.values, dtype=np.bool_)
@@ -88,7 +88,7 @@ def updated_read_rows(listing: Listing) -> Rows[UpdatedReadRow]:
     told = [column[kept] for column in (tensors[value], of, fetched)]
     number, first = distinct_rows(told[0], told[1], told[2].view(np.int64))
     rows = list(zip(*(column[first].tolist() for column in told), strict=True))
-    return Rows.of(rows, number, trips[kept], op[kept])
+    return WeightedRows.of(rows, number, trips[kept], op[kept])
 
 
 def _first_reads(listing: Listing, origins: _Origins, given: Bools) -> Ints:
@@ -131,7 +131,7 @@ def _first_operand(program: Program) -> Ints:
     return found
 
 
-def updated_read_columns(rows: Rows[UpdatedReadRow], _listing: Listing) -> UpdatedReads:
+def updated_read_columns(rows: WeightedRows[UpdatedReadRow], _listing: Listing) -> UpdatedReads:
     """The rows as columns."""
     return UpdatedReads(
         weight=floats(list(rows.values())),
@@ -141,10 +141,10 @@ def updated_read_columns(rows: Rows[UpdatedReadRow], _listing: Listing) -> Updat
     )
 
 
-def updated_read_dependencies(reads: UpdatedReads, reach: Reach) -> Pairs:
+def updated_read_dependencies(reads: UpdatedReads, owners: OwningUnits) -> Pairs:
     """A read depends on its tensor and on that of the whole."""
     row = np.arange(len(reads.weight))
-    return paired((row, reach.tensor[reads.tensor]), (row, reach.tensor[reads.whole]))
+    return paired((row, owners.tensor[reads.tensor]), (row, owners.tensor[reads.whole]))
 
 
 def updated_read_scratch(reads: UpdatedReads, stale: Bools) -> UpdatedReadScratch:

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.probes.figures import golden
 from tests.costmodel.texts import TPU, maps, moves
 from tests.costmodel.texts import main as module
 from tests.modules import analysed, argument_group
+from toast.aot.target import CHIPS
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
@@ -67,8 +69,10 @@ def test_what_the_largest_leaves_no_room_for_comes_from_memory() -> None:
     sizes = [2 * rows * 128 * 4, 2 * N * 4]
     share = rows * 128 * 4 / BUFFERS
     others = sum(sizes) - rows * 128 * 4
-    waited = share * others * 1.15 / RATE
-    assert high.compute == pytest.approx(max(low.compute + waited, sum(sizes) / RATE))
+    stream = golden("fusion_rates", "product of a stream of 1 GiB")["contraction"]
+    waited = share * others / 2**30 * stream / (CHIPS[TPU].clock or 0.0)
+    assert high.compute > sum(sizes) / RATE
+    assert high.compute - low.compute == pytest.approx(waited, rel=1 / 20)
     assert high.compute > low.compute
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.costmodel.test_laws import gemma_evaluator
+from tests.costmodel.training_steps import gemma_evaluator
 from toast.costmodel.tables import Scratch, Tables
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.tables import TERMS

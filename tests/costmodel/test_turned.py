@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
+from tests.costmodel.updates import ARGUMENTS, GRADIENT, RESULTS, TRANSPOSED, UPDATE, W
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.modules import evaluator_of, value_named
@@ -27,20 +28,6 @@ from toast.costmodel.program.op_traits import Role
 from toast.costmodel.terms.journal import Entry
 
 FEW = settings(deadline=None, max_examples=30)
-
-W = "8x16x4xf32"
-ARGUMENTS = f"x:32x8xf32 d:32x16x4xf32 p:{W} m:{W} n:{W}"
-GRADIENT = product("g:16x4x8xf32", "d:32x16x4xf32", "x:32x8xf32", (0, 0))
-UPDATE = [
-    maps("add", f"m1:{W}", "m", "t"),
-    maps("multiply", f"n1:{W}", "n", "t"),
-    maps("multiply", f"u:{W}", "m1", "n1"),
-    maps("subtract", f"p1:{W}", "p", "u"),
-]
-RESULTS = f"m1:{W} n1:{W} p1:{W}"
-
-
-TRANSPOSED = moves("transpose", f"t:{W}", "g:16x4x8xf32", ", dims = [2, 0, 1]")
 
 
 def update(device: str, lines: list[str] | None = None, results: str = RESULTS) -> Evaluator:

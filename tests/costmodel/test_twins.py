@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.probes.cse import LAYOUTS
+from benchmarks.probes.figures import golden
 from tests.costmodel.texts import GPU, TPU, Dim, Priced, main, maps, moves, product, sums
 from tests.modules import analysed
 from toast.analysis.program import Program
@@ -289,3 +291,26 @@ def test_a_program_without_ops_that_are_equal_is_as_it_was() -> None:
     value, first = equal_ops(found)
     assert value.tolist() == list(range(found.values))
     assert first.tolist() == list(range(found.ops))
+
+
+BARRIERS = pytest.mark.xfail(reason="libtpu merges ops behind barriers on one argument as well")
+
+
+@pytest.mark.parametrize(
+    "case", ["equal", "different", pytest.param("equal behind barriers", marks=BARRIERS)]
+)
+def test_a_tpu_gathers_as_often_as_the_compiled_program(case: str) -> None:
+    layout = LAYOUTS[case]
+    priced = Priced(layout.program(), layout.mesh, TPU)
+    (row,) = priced.evaluator.collectives(priced.state(*layout.choices))
+    compiled = golden("cse", case)
+    assert (row.kind, row.count) == (Kind.ALL_GATHER, compiled["gathers"])
+    assert round(row.bytes / 1e6, 2) == compiled["megabytes"]["all_gather"]
+
+
+@pytest.mark.parametrize("case", LAYOUTS)
+def test_a_gpu_gathers_every_byte(case: str) -> None:
+    layout = LAYOUTS[case]
+    priced = Priced(layout.program(), layout.mesh, GPU)
+    (row,) = priced.evaluator.collectives(priced.state(*layout.choices))
+    assert round(row.bytes / 1e6, 2) == golden("cse", case, GPU)["megabytes"]["all_gather"]

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.costmodel.nets import FORWARD, alone, chain, step
+from benchmarks.probes.convolution_tiling import CONVOLUTIONS
+from benchmarks.probes.nets import chain, step
 from tests.costmodel.profiles import holding
 from tests.costmodel.texts import GPU, TPU, Dim, main, maps, product, sums
 from tests.ground.repository import ROOT
@@ -108,7 +109,7 @@ CASES = {
             f"{X} {W}", [product(f"p:{S}", X, W), *sums("r:64xf32", f"p:{S}", 1)], f"p:{S} r:64xf32"
         )
     ),
-    "convolution_tiling": Case(module=lambda: alone(FORWARD, 64, 160)),
+    "convolution_tiling": Case(module=CONVOLUTIONS["160 to 256"].module),
     "cse": Case(
         module=text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", X, W)], f"p:{S} q:{S}")
     ),
