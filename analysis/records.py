@@ -71,8 +71,28 @@ class _Packed:
     def _address(self) -> int:
         return int(self._block.ctypes.data)
 
+    @cached_property
+    def _handle(self) -> _Handle:
+        return _Handle(self)
+
     def __getstate__(self) -> None:
         """Nothing but the fields: the block holds addresses."""
+
+
+class _Handle:
+    """A record as Numba takes it quickest: of a tuple it would look at all that is in it."""
+
+    __slots__ = ("_address", "_kept", "_numba_type_")
+
+    def __init__(self, fields: Any) -> None:
+        self._numba_type_ = fields._numba_type_
+        self._address = fields._address
+        self._kept = fields._block, tuple(fields)  # and not the record, which holds its handle
+
+
+def by_address(fields: T) -> T:
+    """A record for a kernel that is called often; it stands for the record to kernels alone."""
+    return fields._handle  # type: ignore[attr-defined, no-any-return]
 
 
 def record(fields: type[T]) -> type[T]:
@@ -135,6 +155,7 @@ def _write(fields: Any, record_type: Record, codes: list[str], values: list[Any]
             values.append(int(value))
 
 
+@typeof_impl.register(_Handle)
 @typeof_impl.register(_Packed)
 def _typeof(value: Any, _context: Any) -> Record:
     kind: Record = value._numba_type_

@@ -12,6 +12,7 @@ import numpy as np
 from toast.analysis.analyse import Analysis
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.program import Floats, Ints
+from toast.analysis.records import by_address
 from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.kernels.evaluate import Measured, evaluate_many, step_seconds
@@ -135,7 +136,7 @@ class Reward:
 def measure(tables: Tables, scratch: Scratch, *columns: Ints) -> Measured:
     """Price one state by its `columns`, as `evaluate_many` takes them."""
     costs, keys = np.empty((1, 3)), np.empty(1, dtype=np.int64)
-    evaluate_many(tables, scratch, *columns, costs, keys)
+    evaluate_many(by_address(tables), by_address(scratch), *columns, costs, keys)
     compute, communication, peak = costs[0].tolist()
     return Measured(compute, communication, peak, int(keys[0]))
 
@@ -243,8 +244,8 @@ class Evaluator:
 
         def work(part: int) -> None:
             a, b = bounds[part], bounds[part + 1]
-            scratch = self._scratches[part]
-            evaluate_many(self.folded, scratch, starts[a : b + 1], *columns, costs[a:b], keys[a:b])
+            arrays = by_address(self.folded), by_address(self._scratches[part])
+            evaluate_many(*arrays, starts[a : b + 1], *columns, costs[a:b], keys[a:b])
 
         others = [threading.Thread(target=work, args=(part,)) for part in range(1, threads)]
         for thread in others:

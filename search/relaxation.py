@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
+from toast.analysis.records import by_address
 from toast.costmodel.evaluator import Action, State
 from toast.costmodel.kernels.incremental import streamed
 from toast.costmodel.tables import TERMS, Sum, Tables
@@ -225,9 +226,11 @@ class Relaxation:
         out = np.zeros((len(self._costs[a]), len(self._costs[b])))
         if self._none in (a, b):
             return out
+        combined_in = self._t.partial_sums.combined_in
+        tables = self._t if row < 0 else self._sending[int(combined_in[row])]
         reshards(
-            self._t if row < 0 else self._sending[int(self._t.partial_sums.combined_in[row])],
-            self._scratch,
+            by_address(tables),
+            by_address(self._scratch),
             np.array([source, target]),
             np.array([a, b]),
             (self._units[a].masks, self._units[b].masks),
@@ -270,7 +273,8 @@ class Relaxation:
         axes = self._units[unit].masks[:, place].copy()
         shards = self._units[unit].shards[:, place].copy()
         seconds = np.zeros(len(axes))
-        halos(self._t, self._scratch, row, axes, shards, self._local[tensor], seconds)
+        arrays = by_address(self._t), by_address(self._scratch)
+        halos(*arrays, row, axes, shards, self._local[tensor], seconds)
         return seconds
 
     def hold(self, tensor: int, first: int, end: int, size: Floats) -> None:
