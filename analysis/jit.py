@@ -69,6 +69,9 @@ class _Whole(JITCodeLibrary):
         for function in self._final_module.functions:
             if function.linkage == binding.Linkage.linkonce_odr:
                 function.linkage = binding.Linkage.internal
+                # LLVM may change its arguments, and its linker takes what has a name for the
+                # functions of that name in other libraries.
+                function.name = f"{function.name}.{self.name}"
         passes, builder = self._codegen._module_pass_manager()
         passes.run(self._final_module, builder)
 
