@@ -41,7 +41,7 @@ def test_writing_one_form_changes_no_other() -> None:
     assert forms.serialize(step, "bytecode") == before
 
 
-@pytest.mark.parametrize("script", ["gemma.py", "mlp.py"])
+@pytest.mark.parametrize("script", ["block_sparse.py", "gemma.py", "mlp.py"])
 def test_the_scripts_write_files(tmp_path: Path, script: str) -> None:
     path = Path(forms.__file__).parent / script
     out = tmp_path / "new" / "step.mlirbc"
