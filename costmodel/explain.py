@@ -1,7 +1,7 @@
 """Where the time and the memory of a state go, term by term, from the kernels' own journal.
 
 The terms are what the evaluator added up for `Cost`, so their sums are its figures: those of
-kernels its computation, of collectives its communication, of what is alive at the peak its peak.
+fusions its computation, of collectives its communication, of what is alive at the peak its peak.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _STORED = {entry: told for term in TERMS for entry, told in term.stored.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelTime:
-    """Equal kernels: `sources` are the ops of each one and how often it runs.
+class FusionTime:
+    """Equal fusions: `sources` are the ops of each one and how often it runs.
 
     Its contractions come first, then the ops that write what it computes.
 
-    `unfused` where the time is not of a kernel, but of partial sums that a collective keeps from
+    `unfused` where the time is not of a fusion, but of partial sums that a collective keeps from
     being fused. Where an argument is rounded before it is gathered, or what is gathered along two
     dimensions is put in place, the sources are what needs it; where main memory takes longer for
     arguments and results than all computation, the ops that read or write them have a part of what
@@ -118,7 +118,7 @@ class PriceBreakdown:
     """
 
     cost: Cost
-    kernels: tuple[KernelTime, ...]
+    fusions: tuple[FusionTime, ...]
     collectives: tuple[CollectiveTime, ...]
     all_held: Callable[[], tuple[HeldMemory, ...]]
     alive: tuple[HeldMemory, ...]
@@ -161,7 +161,7 @@ class _Explainer:
         )
         return PriceBreakdown(
             cost=self._cost,
-            kernels=tuple(self._kernel(row) for row in self._of(tuple(_FUSED))),
+            fusions=tuple(self._fusion(row) for row in self._of(tuple(_FUSED))),
             collectives=tuple(self._collective(one) for one in self._resolved.collectives),
             all_held=lambda: self._all_held(memory),
             alive=tuple(
@@ -188,9 +188,9 @@ class _Explainer:
     def _of(self, tables: tuple[int, ...]) -> Floats:
         return self._journal[np.isin(self._journal[:, TABLE], tables)]
 
-    def _kernel(self, row: Floats) -> KernelTime:
+    def _fusion(self, row: Floats) -> FusionTime:
         table, number = Entry(int(row[TABLE])), int(row[ROW])
-        return KernelTime(
+        return FusionTime(
             sources=self._running(table, number, int(row[PLACE])),
             bound=Bound(int(row[KIND])),
             unfused=table == Entry.UNFUSED,

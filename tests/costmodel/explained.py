@@ -14,7 +14,7 @@ def assert_adds_up(evaluator: Evaluator, state: tuple[Action, ...]) -> PriceBrea
     """Every sum of terms is the evaluator's own figure: bytes exactly, seconds but for rounding."""
     told, cost = explain(resolve(evaluator, state)), evaluator.cost(state)
     assert told.cost == cost
-    assert sum(row.seconds for row in told.kernels) == pytest.approx(cost.compute, rel=1e-12)
+    assert sum(row.seconds for row in told.fusions) == pytest.approx(cost.compute, rel=1e-12)
     seconds = sum(row.seconds for row in told.collectives)
     assert seconds == pytest.approx(cost.communication, rel=1e-12, abs=1e-300)
     assert sum(row.bytes for row in told.alive) == cost.peak

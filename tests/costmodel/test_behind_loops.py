@@ -84,8 +84,8 @@ def test_no_time_goes_into_summing_or_keeping_what_is_summed_behind_a_loop() -> 
     other = Priced(module(lambda c, x, w: (c - reduced(x, w), None)), "a=2", TPU)
     here = explain(resolve(added.evaluator, added.state((BATCH, 0))))
     there = explain(resolve(other.evaluator, other.state((BATCH, 0))))
-    assert not [kernel for kernel in here.kernels if kernel.unfused]
-    assert [kernel for kernel in there.kernels if kernel.unfused]
+    assert not [kernel for kernel in here.fusions if kernel.unfused]
+    assert [kernel for kernel in there.fusions if kernel.unfused]
     (told,) = here.collectives
     assert (told.count, told.bytes) == (1.0, SUM)
 

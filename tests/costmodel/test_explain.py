@@ -67,7 +67,7 @@ def test_what_is_held_has_the_size_of_its_local_shape(state: tuple[Action, ...])
 def test_runs_are_those_of_the_ops_behind_them(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
     program, told = evaluator.analysis.program, explain(resolve(evaluator, state))
-    for kernel in told.kernels:
+    for kernel in told.fusions:
         if not kernel.unfused:
             runs = [float(program.op_trips[ops[0]]) for ops, _ in kernel.sources]
             assert sum(runs) == kernel.runs
@@ -101,7 +101,7 @@ def test_a_product_that_sums_over_a_split_dimension_is_a_partial_sum() -> None:
     assert program.shape(value) == (256, 16)
     assert [program.kind(op) for op in ops] == ["stablehlo.dot_general"]
     # the bias is added by what reads the sums: no pass of its own
-    assert not [kernel for kernel in told.kernels if kernel.unfused]
+    assert not [kernel for kernel in told.fusions if kernel.unfused]
 
 
 def test_a_gathered_weight_is_an_edge_from_the_argument_to_its_use() -> None:
@@ -119,7 +119,7 @@ def test_a_gathered_weight_is_an_edge_from_the_argument_to_its_use() -> None:
 
 def test_contractions_lead_the_ops_of_their_kernel() -> None:
     program = mlp().analysis.program
-    kernels = explain(resolve(mlp(), ())).kernels
+    kernels = explain(resolve(mlp(), ())).fusions
     kinds = [program.kind(ops[0]) for row in kernels for ops, _ in row.sources]
     assert kinds.count("stablehlo.dot_general") == 2
 
@@ -141,7 +141,7 @@ def test_what_bounds_a_kernel(body: str, bound: Bound) -> None:
         "func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {"
         f" {body} return %y : tensor<64x64xf32> }}"
     ).replace("64x64", f"{size}x{size}")
-    (kernel,) = explain(resolve(evaluator_of(data.encode(), "a=2"), ())).kernels
+    (kernel,) = explain(resolve(evaluator_of(data.encode(), "a=2"), ())).fusions
     assert kernel.bound is bound
 
 
@@ -149,7 +149,7 @@ def test_loops_are_counted_and_their_carry_is_one_buffer() -> None:
     evaluator = evaluator_of(LOOP, "a=2")
     told = assert_adds_up(evaluator, ())
     program = evaluator.analysis.program
-    dots = [row for row in told.kernels if "dot_general" in program.kind(row.sources[0][0][0])]
+    dots = [row for row in told.fusions if "dot_general" in program.kind(row.sources[0][0][0])]
     assert [row.runs for row in dots] == [5.0]
     group = argument_group(evaluator.analysis, 1, 0)
     reduced = assert_adds_up(evaluator, (Action(group=group, axis=0),))

@@ -127,7 +127,7 @@ def assert_told_alike(program: Program, device: str) -> None:
         assert one.cost == other.cost
         assert one.held == other.held
         assert one.collectives == other.collectives
-        for kernel, same in zip(one.kernels, other.kernels, strict=True):
+        for kernel, same in zip(one.fusions, other.fusions, strict=True):
             assert list(kernel.sources) == list(same.sources)
             assert (kernel.bytes, kernel.seconds) == (same.bytes, same.seconds)
 

@@ -11,7 +11,7 @@ from tests.costmodel.texts import GPU, TPU
 from tests.modules import analysed, argument_group
 from toast.aot.target import CHIPS
 from toast.costmodel.evaluator import Action, Evaluator
-from toast.costmodel.explain import KernelTime, explain
+from toast.costmodel.explain import FusionTime, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.incremental import streamed
 from toast.costmodel.network.mesh import Mesh
@@ -73,12 +73,12 @@ def evaluator(data: bytes, device: str = TPU, mesh: str = "a=2") -> Evaluator:
     return Evaluator(analysed(data), Mesh.parse(mesh), find(device), floored=False)
 
 
-def kernels(found: Evaluator, kind: str, *state: Action) -> list[KernelTime]:
+def kernels(found: Evaluator, kind: str, *state: Action) -> list[FusionTime]:
     """The kernels of which some op is of a kind."""
     program = found.analysis.program
     return [
         row
-        for row in explain(resolve(found, state)).kernels
+        for row in explain(resolve(found, state)).fusions
         if kind in {program.kind(op) for op in row.sources[0][0]}
     ]
 
@@ -125,7 +125,7 @@ def test_a_stack_made_in_a_loop_that_reads_a_donated_one_is_copied_to_its_buffer
     expected = copied if device == TPU else streamed_twice
     assert row.runs == 1.0
     assert row.seconds == pytest.approx(expected + 2 * chip.op_overhead, rel=1 / 10)
-    assert sum(k.seconds for k in explain(resolve(found, ())).kernels) == pytest.approx(
+    assert sum(k.seconds for k in explain(resolve(found, ())).fusions) == pytest.approx(
         found.cost(()).compute
     )
 

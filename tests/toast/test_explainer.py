@@ -169,7 +169,7 @@ def test_kernels_are_summed_as_one_by_one() -> None:
     explainer = tiny().explainer
     terms, say = tiny().terms(state()), explainer.say
     sums: dict[tuple[object, ...], list[float]] = {}
-    for kernel in terms.kernels:
+    for kernel in terms.fusions:
         whole = sum(runs for _, runs in kernel.sources)
         for ops, runs in kernel.sources:
             op, part = ops[0], runs / whole

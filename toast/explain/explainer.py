@@ -11,7 +11,7 @@ import numpy as np
 from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Floats
 from toast.costmodel.evaluator import Evaluator
-from toast.costmodel.explain import CollectiveTime, HeldMemory, KernelTime, PriceBreakdown
+from toast.costmodel.explain import CollectiveTime, FusionTime, HeldMemory, PriceBreakdown
 from toast.costmodel.program.buffers import loop_slots
 from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.terms.journal import CollectiveReason, Entry
@@ -84,7 +84,7 @@ class _Sum:
         self.bytes += size
         self.seconds += seconds
 
-    def add_all(self, kernel: KernelTime, parts: Floats) -> None:
+    def add_all(self, kernel: FusionTime, parts: Floats) -> None:
         """What parts of equal kernels come to, added one after another."""
         whole = (kernel.runs, kernel.bytes, kernel.seconds)
         before = (self.count, self.bytes, self.seconds)
@@ -109,7 +109,7 @@ class Explainer:
 
     def explanation(self, terms: PriceBreakdown, rows: int = MAX_ROWS) -> Explanation:
         """The largest rows of each kind, with the sum of the rest."""
-        kernels, collectives = self._kernels(terms.kernels), self._collectives(terms.collectives)
+        kernels, collectives = self._kernels(terms.fusions), self._collectives(terms.collectives)
         alive = self.alive(terms)
         layers = self._by_layer(kernels, collectives, alive)
         chief, others = layers[:rows], layers[rows:]
@@ -126,7 +126,7 @@ class Explainer:
             timeline=_timeline(terms),
         )
 
-    def _kernels(self, kernels: Iterable[KernelTime]) -> list[KernelRow]:
+    def _kernels(self, kernels: Iterable[FusionTime]) -> list[KernelRow]:
         say, sums = self.say, dict[tuple[str, str, str, Direction, str, str, bool], _Sum]()
         for kernel in kernels:
             sources, bound = kernel.sources, kernel.bound.name.lower()
