@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 PERMUTE, ALL_REDUCE = int(Kind.COLLECTIVE_PERMUTE), int(Kind.ALL_REDUCE)
 REDUCE_SCATTER = int(Kind.REDUCE_SCATTER)
-AXIS_ORDER, REORDERED = int(CollectiveReason.AXIS_ORDER), int(CollectiveReason.REORDERED)
+SCATTERED, AXIS_ORDER = int(CollectiveReason.SCATTERED), int(CollectiveReason.AXIS_ORDER)
+REORDERED = int(CollectiveReason.REORDERED)
 UNKNOWN = -1
 """The place of the first axis of a colour whose order is not found yet."""
 
@@ -76,29 +77,21 @@ def remember(
 
 
 @inner
-def remember_scattered(
-    t: Tables, s: Scratch, result: int, row: int, scattered: int, reduced: int, size: float
-) -> None:
-    """Keep what a result of a row is scattered over, if that is all its sums and several axes.
+def remember_taken(t: Tables, s: Scratch, result: int, row: int, reduced: int, size: float) -> None:
+    """Keep which dimension of a result takes all axes that its row sums over, if these are several.
 
-    Not where the dimension is sharded before: such sums are left to the compiler as well.
+    Not one that is sharded before: such sums are left to the compiler.
     """
     s.reduce_scatters.axes[result] = 0
-    if scattered != reduced or scattered & (scattered - 1) == 0:
+    if reduced & (reduced - 1) == 0:
         return
     source, target = t.partial_sums.computed[result], t.partial_sums.defined[result]
     a, b = t.tensors.start[source], t.tensors.start[target]
     for d in range(t.tensors.start[source + 1] - a):
-        have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
-        if want & ~have & scattered:
-            if have:
-                return
+        if axes_on(t, s, b + d) & reduced == reduced and axes_on(t, s, a + d) == 0:
+            s.reduce_scatters.axes[result], s.reduce_scatters.row[result] = reduced, row
             s.reduce_scatters.item[result] = t.tensors.dim_item[b + d]
-    (
-        s.reduce_scatters.axes[result],
-        s.reduce_scatters.row[result],
-        s.reduce_scatters.bytes[result],
-    ) = scattered, row, size
+            s.reduce_scatters.bytes[result] = size
 
 
 @inner
@@ -241,7 +234,7 @@ def _loses(t: Tables, s: Scratch, move: int) -> bool:
 
 @inner
 def _forget_sums(t: Tables, s: Scratch, result: int) -> None:
-    """Forget the orders of a scattered result and of what it sums over."""
+    """Forget the orders of a result that takes its sums' axes and of what it sums over."""
     row = s.reduce_scatters.row[result]
     _clear(t, s, t.units.item_group[s.reduce_scatters.item[result]])
     for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
@@ -250,7 +243,7 @@ def _forget_sums(t: Tables, s: Scratch, result: int) -> None:
 
 @inner
 def _follow(t: Tables, s: Scratch, result: int) -> None:
-    """Have what is summed over follow the order of the axes on the scattered result."""
+    """Have what is summed over follow the order of the axes on the result that takes them."""
     row, kept = s.reduce_scatters.row[result], s.reduce_scatters.item[result]
     for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
         item, size = (
@@ -281,7 +274,7 @@ def _is_wanted(t: Tables, s: Scratch, item: int, one: int, other: int) -> bool:
 
 @inner
 def _gather_orders(t: Tables, s: Scratch) -> None:
-    """Gather what the orders are worth that moves and scattered sums are about."""
+    """Gather what the orders are worth that moves and sums are about."""
     moves, results = len(s.axis_order.seconds), len(t.partial_sums.computed)
     for result in range(results):
         if s.reduce_scatters.axes[result]:
@@ -334,7 +327,12 @@ def _place_of(t: Tables, s: Scratch, row: int, axis: int) -> int:
 
 @inner
 def _is_summed_whole(t: Tables, s: Scratch, result: int) -> bool:
-    """Whether a result is in the mesh's order and its sums run over the axes in another."""
+    """Whether sums are not scattered, as they run over the axes in another order than the result.
+
+    That is so of a result in the mesh's order.
+    """
+    if s.reduce_scatters.reason[result] not in (SCATTERED, AXIS_ORDER):
+        return False
     axes, row, turned = s.reduce_scatters.axes[result], s.reduce_scatters.row[result], False
     for one in range(len(t.mesh.axis_size)):
         for other in range(one + 1, len(t.mesh.axis_size)):
@@ -352,7 +350,7 @@ def _is_summed_whole(t: Tables, s: Scratch, result: int) -> bool:
 
 @inner
 def _settle_sums(t: Tables, s: Scratch, result: int) -> None:
-    """Find the orders of a scattered result and of what it sums over."""
+    """Find the orders of a result that takes its sums' axes and of what it sums over."""
     row = s.reduce_scatters.row[result]
     _settle(t, s, t.units.item_group[s.reduce_scatters.item[result]])
     for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
@@ -432,6 +430,9 @@ def summed_whole(t: Tables, s: Scratch) -> float:
         s.reduce_scatters.whole[result] = (
             axes and s.partial_sums.reduced[row] and _is_summed_whole(t, s, result)
         )
+        if s.reduce_scatters.reason[result] in (SCATTERED, AXIS_ORDER):
+            whole = s.reduce_scatters.whole[result]
+            s.reduce_scatters.reason[result] = AXIS_ORDER if whole else SCATTERED
         if s.reduce_scatters.whole[result]:
             size, weight = s.reduce_scatters.bytes[result], t.partial_sums.weight[row]
             seconds = weight * duration(t, ALL_REDUCE, axes, size)
@@ -439,6 +440,5 @@ def summed_whole(t: Tables, s: Scratch) -> float:
             place = result - t.partial_sums.result_start[row]
             kinds = (REDUCE_SCATTER, ALL_REDUCE)
             replace_collective(s.journal, row, place, kinds, wire, seconds, AXIS_ORDER)
-            s.reduce_scatters.reason[result] = AXIS_ORDER
             spent += seconds - weight * duration(t, REDUCE_SCATTER, axes, size)
     return spent

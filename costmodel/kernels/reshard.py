@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toast.analysis.jit import inner
-from toast.costmodel.kernels.axis_order import duration, remember, remember_scattered
+from toast.costmodel.kernels.axis_order import duration, remember, remember_taken
 from toast.costmodel.kernels.combiner import SCATTERED, WHOLE, remember_sum
 from toast.costmodel.kernels.incremental import axes_on, total
 from toast.costmodel.kernels.journal import mark, note, note_collective
@@ -251,7 +251,7 @@ def price_partial_sums(t: Tables, s: Scratch) -> float:
                 remember(t, s, k, row, computed, defined, 1.0, weight)
                 scattered, _, why = _taken(t, s, computed, defined, reduced, row)
                 s.reduce_scatters.reason[k] = why
-                remember_scattered(t, s, k, row, scattered, reduced, s.tensors.local[computed])
+                remember_taken(t, s, k, row, reduced, s.tensors.local[computed])
                 if t.partial_sums.combined_in[row] >= 0 and not _is_behind(
                     t, s, computed, defined, reduced, row
                 ):

@@ -108,7 +108,7 @@ class AxisOrderScratch(NamedTuple):
 
 
 class ReduceScatterScratch(NamedTuple):
-    """By result the `axes` over which its sums are scattered, if several.
+    """By result the `axes` that one dimension takes of its sums, if these are all and several.
 
     Of such a result its row, the item that takes the axes, `bytes` of one, and whether it is summed
     `whole` for the order of axes. Of every result the `reason` why its sums are sent as they are
