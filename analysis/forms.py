@@ -1,7 +1,8 @@
-"""The four forms in which a module travels, told apart by content and never by name.
+"""The four forms in which a module travels, recognised by content and never by name.
 
-StableHLO text, MLIR bytecode, a StableHLO portable artifact (VHLO bytecode) and a serialized
-`jax.export.Exported`. `decode` reads any of them; `encode` writes a module in the form wanted.
+They are StableHLO text, MLIR bytecode, a StableHLO portable artifact (VHLO bytecode) and a
+serialized `jax.export.Exported`. `decode` reads any of them; `encode` writes a module in the form
+wanted.
 """
 
 from __future__ import annotations

@@ -15,15 +15,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 def named_parent() -> dict[str, str]:
-    """What the environment of a child of this process has besides."""
+    """The variable that the environment of a child of this process gets in addition."""
     return {PARENT: str(os.getpid())}
 
 
 def end_with_parent() -> None:
-    """From now on the kernel kills this process when the parent that named itself ends.
+    """From now on Linux kills this process when its parent ends.
 
-    Linux counts the end of the thread that started the child: it has to wait for the child. Does
-    nothing on another system, nor in a process that nobody named himself to.
+    Linux counts the end of the thread that started the child, so that thread has to wait for the
+    child. Does nothing on another system, nor in a process whose environment names no parent.
     """
     parent = os.environ.pop(PARENT, None)  # not for what this process starts
     if parent is None or sys.platform != "linux":

@@ -1,4 +1,4 @@
-"""Paths in the dimension graph, to tell compatible boxes from those with a path across."""
+"""Paths in the dimension graph: which boxes have one across, and so are not compatible."""
 
 from __future__ import annotations
 

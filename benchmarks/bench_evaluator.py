@@ -34,8 +34,7 @@ from toast.costmodel.kernels.incremental import mark_changes
 from toast.costmodel.kernels.memory import peak_bytes
 from toast.costmodel.kernels.reshard import edges, halos, partials, unfused_sums
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.scratch import Scratch
-from toast.costmodel.tables import Tables
+from toast.costmodel.tables import Scratch, Tables
 from toast.search.actions import action_space
 from toast.search.kernel_cache import warm_kernels
 from toast.search.mcts import _Search
@@ -95,7 +94,7 @@ def states_per_second(problem: Problem) -> float:
     scratch = problem.evaluator.new_scratch()
     started = time.perf_counter()
     for index in range(STATES):
-        scratch.noted[4] = 0
+        scratch.journal.noted[4] = 0
         problem.evaluator.cost(states[index % len(states)], scratch)
     return STATES / (time.perf_counter() - started)
 
@@ -142,9 +141,9 @@ def _timed(kernel: Callable[..., None], tables: Tables, scratch: Scratch) -> flo
 
 def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
     def run(t: Any, s: Any, times: int) -> None:
-        s.stale[:] = True
+        s.changes.stale[:] = True
         for _ in range(times):
-            s.noted[4] = 0
+            s.journal.noted[4] = 0
             kernel(t, s)
 
     compiled: Callable[..., None] = njit(nogil=True, _nrt=False)(run)

@@ -14,15 +14,6 @@ from toast.analysis.gc_pause import collector_paused
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.kernels.evaluate import Measured, evaluate_many, step_seconds
-from toast.costmodel.kernels.journal import (
-    COUNT,
-    DETAIL,
-    KIND,
-    SECONDS,
-    SIZE,
-    TABLE,
-    Entry,
-)
 from toast.costmodel.listing import list_rows
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
@@ -30,8 +21,16 @@ from toast.costmodel.passes.fusion import Fusion, fuse, policy_of
 from toast.costmodel.peak_pruning import fold
 from toast.costmodel.program.pins import NO_PINS, Pins
 from toast.costmodel.program.sharding_units import Layouts, Marks, lay_out, mark
-from toast.costmodel.scratch import Scratch, entries, new_scratch, positioned
-from toast.costmodel.tables import Tables, build_tables, on_mesh
+from toast.costmodel.tables import (
+    Scratch,
+    Tables,
+    build_tables,
+    entries,
+    new_scratch,
+    on_mesh,
+    positioned,
+)
+from toast.costmodel.terms.journal import COUNT, DETAIL, KIND, SECONDS, SIZE, TABLE, Entry
 
 PENALTY = 10.0
 """C of the reward where nobody says otherwise: an excess as large as the whole unsharded program
@@ -187,9 +186,9 @@ class Evaluator:
     def _lay_out(self, layouts: Layouts) -> None:
         self.layouts = layouts
         self.listing = list_rows(self.analysis.program, layouts, self.fusion, self.device)
-        self.tables: Tables = build_tables(
-            self.analysis, self.mesh, self.device, layouts, self.listing
-        )._replace(floored=self._floored)
+        tables = build_tables(self.analysis, self.mesh, self.device, layouts, self.listing)
+        floors = tables.floors._replace(counted=self._floored)
+        self.tables: Tables = tables._replace(floors=floors)
         self.folded: Tables = fold(self.tables)
         self._scratches = [self.new_scratch()]
 
@@ -284,12 +283,12 @@ class Evaluator:
         """The arrays of a state and the entries of its journal; see `kerneljournal`."""
         scratch = new_scratch(self.tables, entries(self.tables))
         measure(self.tables, scratch, *self._columns([state]))
-        journal = scratch.journal[: int(scratch.noted[0])]
-        return scratch, positioned(journal, self.tables.event_position)
+        journal = scratch.journal.entries[: int(scratch.journal.noted[0])]
+        return scratch, positioned(journal, self.tables.schedule.position)
 
     def _knows(self, groups: Ints, axes: Ints, bits: Ints) -> bool:
         """The kernels do not check: an action of another program would read past their arrays."""
-        starts = self.tables.unit_start
+        starts = self.tables.units.start
         if groups.max() >= self.analysis.groups.colours or groups.min() <= -1 - len(starts):
             return False
         chosen = groups < 0
@@ -304,7 +303,7 @@ class Evaluator:
         """The axes of every item under a state, as bits."""
         scratch = self.new_scratch()
         self.cost(state, scratch)
-        return scratch.mask
+        return scratch.units.mask
 
     def collectives(self, state: Sequence[Action | Refinement]) -> list[CollectiveCost]:
         """The communication of a state by kind and axes, costliest first."""

@@ -14,7 +14,10 @@ import numpy as np
 
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import Action, Cost, Evaluator, Refinement
-from toast.costmodel.kernels.journal import (
+from toast.costmodel.kernels.memory import lasting_share
+from toast.costmodel.network.collectives import Kind
+from toast.costmodel.origins import Origins, trace
+from toast.costmodel.terms.journal import (
     BRIEF,
     COUNT,
     DETAIL,
@@ -31,9 +34,6 @@ from toast.costmodel.kernels.journal import (
     Bound,
     Entry,
 )
-from toast.costmodel.kernels.memory import lasting_share
-from toast.costmodel.network.collectives import Kind
-from toast.costmodel.origins import Origins, trace
 
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
 _KERNELS = (Entry.ROOT, Entry.UNFUSED, Entry.LOCAL, Entry.FLOOR)
@@ -193,7 +193,9 @@ class _Explainer:
             all_held=lambda: self._all_held(memory),
             alive=tuple(
                 sorted(
-                    _with_room(_in_main_memory(there, on_chip), self._tables.crowded),
+                    _with_room(
+                        _in_main_memory(there, on_chip), self._tables.chip.deferral_budget_bytes
+                    ),
                     key=lambda one: -one.bytes,
                 )
             ),
@@ -207,8 +209,8 @@ class _Explainer:
 
     def _on_chip(self, short: Any, lasting: Any) -> Any:
         """How many bytes are on the chip of what is small and short-lived, and of what else is."""
-        share = lasting_share(self._tables.on_chip_seconds, self._cost.compute)
-        return np.minimum(short + share * lasting, self._tables.on_chip_buffers)
+        share = lasting_share(self._tables.chip.on_chip_seconds, self._cost.compute)
+        return np.minimum(short + share * lasting, self._tables.chip.on_chip_buffers)
 
     def _of(self, tables: tuple[int, ...]) -> Floats:
         return self._journal[np.isin(self._journal[:, TABLE], tables)]
@@ -232,7 +234,9 @@ class _Explainer:
         if table is Entry.FLOOR:
             return Behind.listed([((op,), runs) for op, runs in origins.floors[row]])
         if table is Entry.LOCAL:
-            target = int(self._tables.edge_to[self._tables.edge_to_start[row] + place])
+            target = int(
+                self._tables.reshards.target[self._tables.reshards.target_start[row] + place]
+            )
             users = ((self._users(value, target), runs) for value, runs in origins.edges[row])
             return Behind.listed(list(users))
         kernels, (numbers, runs) = self._evaluator.fusion.kernels, origins.roots[row]
@@ -268,8 +272,8 @@ class _Explainer:
                 (program.sources[use], (program.user(use),), runs)
                 for use, runs in origins.halos[row]
             ]
-        target = int(tables.edge_to[tables.edge_to_start[row] + place])
-        trips = float(tables.edge_to_trips[tables.edge_to_start[row] + place])
+        target = int(tables.reshards.target[tables.reshards.target_start[row] + place])
+        trips = float(tables.reshards.target_trips[tables.reshards.target_start[row] + place])
         return [
             (value, self._users(value, target), runs * trips) for value, runs in origins.edges[row]
         ]
@@ -288,17 +292,19 @@ class _Explainer:
         tables, origins = self._tables, self._origins
         uses: tuple[int, ...] = ()
         if why is Entry.BASE:
-            tensor, values = int(tables.base_tensor[number]), origins.base[number]
+            tensor, values = int(tables.arguments.tensor[number]), origins.base[number]
         elif why is Entry.LIVE:
-            tensor, values = int(tables.live_tensor[number]), [origins.live[number]]
+            tensor, values = int(tables.live_ranges.tensor[number]), [origins.live[number]]
         elif why is Entry.COPY:
-            tensor, (value, uses) = int(tables.copy_tensor[number]), origins.copies[number]
+            tensor, (value, uses) = int(tables.copies.tensor[number]), origins.copies[number]
             values = [value]
         else:
-            tensor = int(tables.sum_tensor[number])
+            tensor = int(tables.sums.tensor[number])
             if why is Entry.SUMMED:
-                row_of_sums = int(tables.sum_row[number])
-                tensor = int(tables.part_defined[tables.part_result_start[row_of_sums]])
+                row_of_sums = int(tables.sums.row[number])
+                tensor = int(
+                    tables.partial_sums.defined[tables.partial_sums.result_start[row_of_sums]]
+                )
             values = [self._results(origins.sums[number])[0]]
         return [
             Held(
@@ -320,7 +326,7 @@ class _Explainer:
     def _shape(self, tensor: int) -> tuple[int, ...]:
         """A tensor's dimensions on one device, each rounded up."""
         if tensor not in self._shapes:
-            shards = self._scratch.shards
+            shards = self._scratch.units.shards
             _, dims = self._evaluator.layouts.tensors[tensor]
             self._shapes[tensor] = tuple(
                 -(-size // int(shards[item])) if item >= 0 else size for size, item in dims
@@ -333,15 +339,17 @@ class _Explainer:
         late = memory[:, STAY] == LATE
         short, lasting = (self._alive(memory[memory[:, STAY] == stay]) for stay in (BRIEF, LASTING))
         there = self._alive(memory[~late]) - self._on_chip(short, lasting)
-        full: Floats = np.minimum(there + self._alive(memory[late]), self._tables.crowded)
+        full: Floats = np.minimum(
+            there + self._alive(memory[late]), self._tables.chip.deferral_budget_bytes
+        )
         return np.maximum(there, full)
 
     def _alive(self, memory: Floats) -> Floats:
         """Bytes of these entries of the journal at each position."""
-        change = np.zeros(self._tables.event_position[-1] + 2)
+        change = np.zeros(self._tables.schedule.position[-1] + 2)
         np.add.at(change, memory[:, KIND].astype(np.int64), memory[:, SIZE])
         np.subtract.at(change, memory[:, DETAIL].astype(np.int64) + 1, memory[:, SIZE])
-        found: Floats = np.cumsum(change)[: self._tables.event_position[-1]]
+        found: Floats = np.cumsum(change)[: self._tables.schedule.position[-1]]
         return found
 
 

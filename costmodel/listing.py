@@ -5,6 +5,7 @@ Nothing here depends on a mesh beyond its layouts.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from toast.analysis.program import Floats, Program
@@ -12,34 +13,46 @@ from toast.costmodel.hardware.devices import Device
 from toast.costmodel.passes.cse import twins
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.layout_assignment import turning
+from toast.costmodel.program.buffers import reusing_results
 from toast.costmodel.program.contractions import contraction_seconds
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.buffer_assignment import Intervals, live_intervals
-from toast.costmodel.terms.fusion_rows import RootRow, root_rows
+from toast.costmodel.terms.arguments import argument_rows
+from toast.costmodel.terms.deferred_filter_gradients import Deferred, defer
+from toast.costmodel.terms.fusions import FusionRow, fusion_rows
+from toast.costmodel.terms.halos import HaloRow, halo_rows
+from toast.costmodel.terms.live_ranges import LiveRanges, buffer_ranges
 from toast.costmodel.terms.memory_floor import floor_rows
-from toast.costmodel.terms.partial_sum_rows import Partials, partial_rows
-from toast.costmodel.terms.reshard_rows import Edges, Widths, edge_rows, edges
-from toast.costmodel.terms.rows import EdgeRow, HaloRow, Rows, halo_rows, passes
+from toast.costmodel.terms.partial_sums import Partials, partial_rows
+from toast.costmodel.terms.reshard_copies import Copies, positions_of_ops, reshard_copies
+from toast.costmodel.terms.reshards import Edges, ReshardRow, Widths, edges, reshard_rows
+from toast.costmodel.terms.rows import Rows, passes
+from toast.costmodel.terms.sum_buffers import Sums, sum_buffers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """The weighted rows of each table, as in `rows`, and the live ranges.
+    """The weighted rows of each term, and the live ranges over `positions` of the schedule.
 
     `partials` with the ops that have them; `wanted` what the uses of values want, `sent` the same
-    of values and all that are equal to them, which is sent once (`twins`);
-    `floors` as in that module; `passes` of each op over its sums.
+    of values and all that are equal to them, which is sent once (`cse`); `passes` of each op over
+    its sums; `arguments` by tensor, and how often they are `fetched`.
     """
 
     wanted: Edges
     sent: Edges
-    roots: Rows[RootRow]
+    fusions: Rows[FusionRow]
     partials: Partials
-    edges: Rows[EdgeRow]
+    reshards: Rows[ReshardRow]
     halos: Rows[HaloRow]
     floors: Rows[int]
     passes: Floats
-    intervals: Intervals
+    arguments: Counter[int]
+    fetched: Counter[int]
+    live_ranges: LiveRanges
+    deferred: Deferred
+    copies: Copies
+    sums: Sums
+    positions: int
 
 
 def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device) -> Listing:
@@ -51,14 +64,25 @@ def list_rows(program: Program, layouts: Layouts, fusion: Fusion, device: Device
     equal, first = twins(program, layouts, fusion.policy)
     sent = edges(program, layouts, equal)
     partials = partial_rows(program, layouts, fusion, first)
+    reused = reusing_results(program)
+    arguments, fetched = argument_rows(program, layouts, reused)
+    buffers = buffer_ranges(program, layouts, fusion, reused, turns)
+    live_ranges, deferred = defer(program, layouts, fusion, partials, buffers)
+    low, high = positions_of_ops(program, fusion)
     return Listing(
         wanted=wanted,
         sent=sent,
-        roots=root_rows(program, layouts, fusion, seconds, wanted, widths, turns, first),
+        fusions=fusion_rows(program, layouts, fusion, seconds, wanted, widths, turns, first),
         partials=partials,
-        edges=edge_rows(program, layouts, sent, Widths(program, sent)),
+        reshards=reshard_rows(program, layouts, sent, Widths(program, sent)),
         halos=halo_rows(program, layouts, first),
         floors=floor_rows(program, layouts, fusion),
         passes=passes(program, fusion),
-        intervals=live_intervals(program, layouts, fusion, wanted, widths, partials, turns),
+        arguments=arguments,
+        fetched=fetched,
+        live_ranges=live_ranges,
+        deferred=deferred,
+        copies=reshard_copies(program, layouts, wanted, widths, low, high),
+        sums=sum_buffers(program, layouts, fusion, partials, high, reused),
+        positions=program.ops + 1,
     )

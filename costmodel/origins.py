@@ -37,17 +37,17 @@ class Origins:
 
 def trace(program: Program, layouts: Layouts, listing: Listing) -> Origins:
     """What the rows of a listing are made of."""
-    intervals, uses = listing.intervals, listing.wanted.uses.tolist()
-    base: dict[int, list[int]] = {tensor: [] for tensor in intervals.base}
+    uses = listing.wanted.uses.tolist()
+    base: dict[int, list[int]] = {tensor: [] for tensor in listing.arguments}
     for argument in program.arguments:
         base[int(layouts.value_tensor[argument.value])].append(argument.value)
     return Origins(
-        roots=listing.roots.grouped(),
+        roots=listing.fusions.grouped(),
         partials=_partials(listing),
-        edges=_listed(listing.edges.sources),
+        edges=_listed(listing.reshards.sources),
         halos=_listed(listing.halos.sources),
         base=list(base.values()),
-        live=intervals.live.value.tolist(),
+        live=listing.live_ranges.value.tolist(),
         copies=[
             (value, tuple(uses[first:end]))
             for value, (first, end) in zip(
@@ -56,7 +56,7 @@ def trace(program: Program, layouts: Layouts, listing: Listing) -> Origins:
                 strict=True,
             )
         ],
-        sums=intervals.sums.op.tolist(),
+        sums=listing.sums.op.tolist(),
         floors=_listed(listing.floors.sources),
     )
 

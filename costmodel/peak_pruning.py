@@ -22,10 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.dependencies import dependency_columns
-from toast.costmodel.kernels.memory import SOON
 from toast.costmodel.program.distinct import distinct
-from toast.costmodel.tables import Tables
+from toast.costmodel.terms.journal import SOON
+from toast.costmodel.terms.live_ranges import LiveRangeColumns
+from toast.costmodel.terms.reshard_copies import CopyColumns
+from toast.costmodel.terms.schedule import Schedule
+from toast.costmodel.terms.sum_buffers import SumColumns
+from toast.costmodel.terms.tables import Tables, connected
 
 Words = NDArray[np.uint64]
 """Projections [number, 2]; sums wrap around, which keeps equations between them true."""
@@ -40,18 +43,23 @@ WINDOWS = 7
 def fold(t: Tables) -> Tables:
     """The same tables with the memory rows of the events where a peak can be, and no others."""
     kept = peak_events(t)
-    columns = _live(t, kept) | _sums(t, kept) | _copies(t, kept)
-    columns["event_position"] = np.append(t.event_position[:-1][kept], t.event_position[-1])
-    folded = t._replace(**columns)
-    return folded._replace(**dependency_columns(folded._asdict()))
+    position = np.append(t.schedule.position[:-1][kept], t.schedule.position[-1])
+    return connected(
+        t._replace(
+            schedule=Schedule(position=position),
+            live_ranges=_live(t, kept),
+            sums=_sums(t, kept),
+            copies=_copies(t, kept),
+        )
+    )
 
 
 def peak_events(t: Tables) -> Ints:
     """The events at which the peak of some state may be: where it is for all others as well."""
-    events = len(t.event_position) - 1
+    events = len(t.schedule.position) - 1
     ends = np.zeros(events, dtype=np.bool_)
-    summed = t.sum_to[t.sum_stored == 0]
-    for column in (t.live_to, t.sum_at, summed, t.copy_to):
+    summed = t.sums.until[t.sums.stored == 0]
+    for column in (t.live_ranges.last, t.sums.first, summed, t.copies.last):
         ends[column] = True
     ends[-1] = True  # what nothing ends at holds no more than what follows
     last = np.flatnonzero(ends)
@@ -89,15 +97,21 @@ def _halfway(alive: Words, here: Ints, other: Ints) -> Ints:
 def _alive(t: Tables, events: int) -> Words:
     """The vector of each event, projected."""
     change = np.zeros((events + 1, 2), dtype=np.uint64)
-    live = _mixed(t.live_tensor, _LIVE, _bits(t.live_width), t.live_stay, t.live_guard)
-    _hold(change, t.live_from, t.live_to, live)
-    _hold(change, t.sum_at, t.sum_at, _mixed(t.sum_row, _SUM, t.sum_tensor))
-    summed = t.sum_stored == 0
-    words = _mixed(t.sum_row, _SUMMED, t.sum_stay)[summed]
-    _hold(change, t.sum_at[summed], t.sum_to[summed], words)
+    live = _mixed(
+        t.live_ranges.tensor,
+        _LIVE,
+        _bits(t.live_ranges.width),
+        t.live_ranges.stay,
+        t.live_ranges.deferred,
+    )
+    _hold(change, t.live_ranges.first, t.live_ranges.last, live)
+    _hold(change, t.sums.first, t.sums.first, _mixed(t.sums.row, _SUM, t.sums.tensor))
+    summed = t.sums.stored == 0
+    words = _mixed(t.sums.row, _SUMMED, t.sums.stay)[summed]
+    _hold(change, t.sums.first[summed], t.sums.until[summed], words)
     for groups, rows in _by_count(t):
-        fixed = np.concatenate([t.copy_kind[groups, None], _alike(t, rows)], axis=1)
-        _hold_copies(change, _hashed(fixed), t.copy_from[rows], t.copy_to[rows])
+        fixed = np.concatenate([t.copies.kind[groups, None], _alike(t, rows)], axis=1)
+        _hold_copies(change, _hashed(fixed), t.copies.first[rows], t.copies.last[rows])
     return np.cumsum(change, axis=0, dtype=np.uint64)[:-1]
 
 
@@ -128,9 +142,9 @@ def _alike(t: Tables, rows: Ints) -> Ints:
 
     The width that each travels in, and which of them together are short-lived.
     """
-    begin, end = t.copy_begin[rows], t.copy_end[rows]
+    begin, end = t.copies.begin[rows], t.copies.end[rows]
     short = end[:, :, None] - begin[:, None, :] <= SOON
-    return np.concatenate([t.copy_narrow[rows], short.reshape(len(rows), -1)], axis=1)
+    return np.concatenate([t.copies.narrow[rows], short.reshape(len(rows), -1)], axis=1)
 
 
 def _hashed(rows: Ints) -> Words:
@@ -145,11 +159,11 @@ def _bits(numbers: Floats) -> Ints:
 
 def _by_count(t: Tables) -> list[tuple[Ints, Ints]]:
     """The values with copies, by how many layouts are wanted: numbers, and their rows."""
-    counts = np.diff(t.copy_start)
+    counts = np.diff(t.copies.start)
     found = []
     for count in np.unique(counts).tolist():
         groups = np.flatnonzero(counts == count)
-        found.append((groups, t.copy_start[groups][:, None] + np.arange(count)))
+        found.append((groups, t.copies.start[groups][:, None] + np.arange(count)))
     return found
 
 
@@ -186,60 +200,69 @@ def _counted(
     return list(keys[first[order]].T.copy()), which[first[order]], counts.astype(np.float64)
 
 
-def _live(t: Tables, kept: Ints) -> dict[str, Any]:
+def _live(t: Tables, kept: Ints) -> LiveRangeColumns:
     """Buffers of one layout that are alive over the same events are one, so many times."""
-    low, high = _between(kept, t.live_from, t.live_to)
-    columns = (t.live_tensor, low, high, _bits(t.live_width), t.live_stay, t.live_guard)
+    low, high = _between(kept, t.live_ranges.first, t.live_ranges.last)
+    columns = (
+        t.live_ranges.tensor,
+        low,
+        high,
+        _bits(t.live_ranges.width),
+        t.live_ranges.stay,
+        t.live_ranges.deferred,
+    )
     (tensor, first, last, *_), at, count = _counted(columns, low <= high)
-    return {
-        "live_tensor": tensor,
-        "live_from": first,
-        "live_to": last,
-        "live_width": t.live_width[at],
-        "live_stay": t.live_stay[at],
-        "live_guard": t.live_guard[at],
-        "live_count": count,
-    }
+    return LiveRangeColumns(
+        tensor=tensor,
+        first=first,
+        last=last,
+        width=t.live_ranges.width[at],
+        stay=t.live_ranges.stay[at],
+        deferred=t.live_ranges.deferred[at],
+        times=count,
+    )
 
 
-def _sums(t: Tables, kept: Ints) -> dict[str, Any]:
+def _sums(t: Tables, kept: Ints) -> SumColumns:
     """Partial sums of one row at an event that is kept, or whose total is there at one."""
-    low, last = _between(kept, t.sum_at, t.sum_at)
-    _, high = _between(kept, t.sum_at, np.where(t.sum_stored == 0, t.sum_to, t.sum_at))
-    columns = (t.sum_row, t.sum_tensor, low, last, high, t.sum_stored, t.sum_stay)
+    low, last = _between(kept, t.sums.first, t.sums.first)
+    _, high = _between(kept, t.sums.first, np.where(t.sums.stored == 0, t.sums.until, t.sums.first))
+    columns = (t.sums.row, t.sums.tensor, low, last, high, t.sums.stored, t.sums.stay)
     (row, tensor, first, ends, to, *_), at, count = _counted(columns, low <= high)
-    return {
-        "sum_row": row,
-        "sum_tensor": tensor,
-        "sum_at": first,
-        "sum_last": ends,
-        "sum_to": to,
-        "sum_stored": t.sum_stored[at],
-        "sum_stay": t.sum_stay[at],
-        "sum_count": count,
-    }
+    return SumColumns(
+        row=row,
+        tensor=tensor,
+        first=first,
+        last=ends,
+        until=to,
+        stored=t.sums.stored[at],
+        stay=t.sums.stay[at],
+        times=count,
+    )
 
 
-def _copies(t: Tables, kept: Ints) -> dict[str, Any]:
+def _copies(t: Tables, kept: Ints) -> CopyColumns:
     """Values of one kind whose copies are wanted over the same events are one, so many times."""
     kinds, counts, places = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros(0, np.int64)]
     starts = [0]
-    low, high = _between(kept, t.copy_from, t.copy_to)
+    low, high = _between(kept, t.copies.first, t.copies.last)
     for groups, rows in _by_count(t):
         there = low[rows].min(axis=1) <= high[rows].max(axis=1)
-        keys = (t.copy_kind[groups], *low[rows].T, *high[rows].T, *_alike(t, rows).T)
+        keys = (t.copies.kind[groups], *low[rows].T, *high[rows].T, *_alike(t, rows).T)
         (kind, *_), at, count = _counted(keys, there)
         starts += [starts[-1] + rows.shape[1] * (n + 1) for n in range(len(at))]
         kinds.append(kind)
         counts.append(count)
         places.append(rows[at].ravel())
-    place = np.concatenate(places)
-    names = ("copy_tensor", "copy_narrow", "copy_begin", "copy_end")
-    return {
-        "copy_kind": np.concatenate(kinds),
-        "copy_count": np.concatenate(counts),
-        "copy_start": np.array(starts, dtype=np.int64),
-        "copy_from": low[place],
-        "copy_to": high[place],
-        **{name: getattr(t, name)[place] for name in names},
-    }
+    place, wanted = np.concatenate(places), t.copies
+    return wanted._replace(
+        kind=np.concatenate(kinds),
+        times=np.concatenate(counts),
+        start=np.array(starts, dtype=np.int64),
+        tensor=wanted.tensor[place],
+        first=low[place],
+        last=high[place],
+        begin=wanted.begin[place],
+        end=wanted.end[place],
+        narrow=wanted.narrow[place],
+    )

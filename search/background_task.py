@@ -1,4 +1,4 @@
-"""Long calls that cannot be asked to stop, made beside the thread that listens."""
+"""Long calls that cannot be asked to stop, made in a thread while another one listens."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _left: list[threading.Thread] = []
 
 
 def in_background(work: Callable[[], T], control: Control) -> T | None:
-    """What `work` returns, or raises; None where the search must stop before.
+    """What `work` returns, or raises; None if the search must stop before it is done.
 
-    `work` runs in a thread of its own. Where it is not waited for any longer it is left to end by
-    itself: what it returns is lost, and it may share nothing that changes with its caller.
+    `work` runs in a thread of its own. Once nobody waits for it any longer it goes on until it ends
+    by itself: what it returns is lost, and it may share nothing that changes with its caller.
     """
     results: list[T] = []
     errors: list[BaseException] = []

@@ -1,8 +1,8 @@
 """Choices, not only an answer: the front of time against memory after a search.
 
-The search has priced thousands of states on its way to one answer, and the front of those is there
-for nothing. It is thin where the answer was not sought, so states of it are polished for other
-limits of memory than the one that was asked for.
+The search has priced thousands of states on its way to one answer, and their front costs nothing
+more. It is thin where the search did not look for the answer, so states of it are improved for
+other limits of memory than the one of the request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def choices(
 ) -> tuple[Found, list[Point]]:
     """The states to choose from, by rising peak, and the found one, which is among them.
 
-    Where one of them turns out to be the better answer, it is the found one.
+    If one of them is better than the answer of the search, it becomes the found one.
     """
     spent, allowed = 0, int(SHARE * found.evaluations)
     for number in range(BETWEEN + 2):

@@ -1,8 +1,8 @@
 """Where single decisions can be taken: ops, values and uses that a colour lays out together.
 
-A *place* is what one decision below the colour level moves: an op or a value, mirrored over
-repeated layers, with all that has to be laid out as it is: every end of what a loop carries, and
-the result that takes over an argument's buffer.
+A *site* is what one decision below the colour level moves: an op or a value, mirrored over repeated
+layers, with everything that must have the same layout. That is every end of what a loop carries,
+and the result that takes over an argument's buffer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Thing = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSite:
-    """Things that are laid out alike; `names` are the factors behind the items of the first."""
+    """Things with one layout; `names` are the factors behind the items of the first."""
 
     things: tuple[Thing, ...]
     names: tuple[int, ...]
 
     @property
     def first(self) -> Thing:
-        """The thing that stands for all."""
+        """The thing that represents all."""
         return self.things[0]
 
 
@@ -70,7 +70,7 @@ class SiteMembers:
         return tuple(found.tolist())
 
     def with_ties(self, thing: Thing) -> tuple[Thing, ...]:
-        """A thing with those that have to be laid out as it is, itself first."""
+        """A thing and those that must have its layout, itself first."""
         return (thing, *(other for other in self._ties.get(thing, ()) if other != thing))
 
     def beside(self, thing: Thing) -> Iterator[Thing]:
@@ -94,7 +94,7 @@ class SiteMembers:
         return ("use", use) if self._moves[op] else ("op", op)
 
     def key(self, thing: Thing) -> Hashable:
-        """Equal for things that stand alike in repeated layers."""
+        """Equal for things at the same place of repeated layers."""
         kind, number = thing
         program, layouts = self.program, self.layouts
         if kind == "use":
@@ -126,7 +126,7 @@ class SiteMembers:
         return bool(program.constant[number if kind == "value" else program.use_value[number]])
 
     def joint(self, thing: Thing, item: int, other: Thing) -> int:
-        """The item of an op where a value beside it has `item`, or the reverse; -1 for none."""
+        """The item of an op whose operand or result has `item`, or the reverse; -1 for none."""
         if "op" not in (thing[0], other[0]) or "use" in (thing[0], other[0]):
             return -1
         (_, op), (_, value) = (thing, other) if thing[0] == "op" else (other, thing)
@@ -163,8 +163,8 @@ class SiteMembers:
     def _sharing(self) -> dict[Thing, tuple[Thing, ...]]:
         """Arguments and the results that take over their buffers.
 
-        What is not donated may be fed back all the same: then results that an argument looks like
-        are tied to it.
+        An argument that is not donated may be fed back all the same. Results of its type and shape
+        are then tied to it.
         """
         program, layouts = self.program, self.layouts
         found: dict[Thing, tuple[Thing, ...]] = {}
@@ -194,7 +194,7 @@ class SiteMembers:
 
 
 def decision_sites(things: SiteMembers, seeds: Iterable[Thing], most: int) -> list[DecisionSite]:
-    """The sites of the `seeds`, in their order, and then of what is beside those."""
+    """The sites of the `seeds`, in their order, then those of their neighbours."""
     found: dict[Hashable, dict[Thing, None]] = {}
     placed: set[Thing] = set()
     level = dict.fromkeys(seeds)
@@ -227,7 +227,7 @@ def _can_move(things: SiteMembers, members: Sequence[Thing]) -> bool:
 
 
 def marks(sites: Sequence[Sequence[Thing]], sets: Sequence[Sequence[Thing]] = ()) -> Marks:
-    """A mark for each place, and within a place for each of the `sets` that it has a part in."""
+    """A mark for each site, and within a site for each of the `sets` in which it has a part."""
     within = {thing: number for number, members in enumerate(sets) for thing in members}
     placed = {thing: number for number, members in enumerate(sites) for thing in members}
     found: dict[str, dict[int, int]] = {"op": {}, "value": {}, "use": {}}

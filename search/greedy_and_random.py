@@ -58,7 +58,7 @@ def random_search(problem: Problem, settings: SearchSettings, control: Control) 
 
 
 def report(control: Control, done: int, settings: SearchSettings, cost: float, peak: float) -> None:
-    """Tell how far a search is that counts the states it prices."""
+    """Report how far a search is that counts the states it prices."""
     control.on_progress(
         Progress(
             stage="search",

@@ -1,8 +1,9 @@
 """The ILP planner (MetaDist section 3.4.1): solves the relaxation, and prices what it means.
 
-The answer of the relaxation lays out every unit by itself; the state nearest to it takes its
-decisions, the evaluator prices that state, and single changes of it are tried. What is reported is
-the evaluator's price; the optimum of the relaxation is the bound, and their difference the gap.
+The answer of the relaxation lays out every unit by itself. The state nearest to it takes its
+decisions, the evaluator prices that state, and the local search tries single changes of it. What is
+reported is the evaluator's price. The optimum of the relaxation is the bound, and their difference
+the gap.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from toast.search.proof import bound, relax
 
 
 def ilp(problem: Problem, settings: SearchSettings, control: Control) -> Found:
-    """The better of greedy search and of what the ILP's answer means, each polished."""
+    """The better of greedy search and of what the ILP's answer means, each after a local search."""
     first = greedy(problem, settings, control)
     best = _polished(problem, first, first.state, first.cost, control)
     if not problem.actions or control.stop_reason() is not None:

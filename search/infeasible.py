@@ -16,11 +16,11 @@ NEAR = 0.005
 
 
 def closest_to_fitting(problem: Problem, found: Found, control: Control, threads: int = 1) -> Found:
-    """A state that is above the memory, polished for its peak alone; others are kept as they are.
+    """The closest a state above the memory comes to fitting; a state that fits is kept as it is.
 
-    The reward of TOAST section 4.5 trades time for bytes above the memory, so its best state may be
-    one that a slower one would undercut. What comes closest is then polished for its time, and may
-    take as much memory as `as_close` allows.
+    The reward of TOAST section 4.5 trades time for bytes above the memory, so its best state may
+    need more than a slower one would. The local search therefore runs for the peak alone, and then
+    for the time, with as much memory as `as_close` allows.
     """
     _, cost = problem.cost(found.state)
     if cost.peak <= problem.reward.memory:

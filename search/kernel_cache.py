@@ -13,6 +13,7 @@ import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_type_hints
 
 import numba
 import numpy as np
@@ -23,8 +24,7 @@ from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.evaluate import evaluate_many
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.scratch import Scratch
-from toast.costmodel.tables import Tables
+from toast.costmodel.tables import Scratch, Tables
 from toast.search.actions import action_space
 from toast.search.mcts import search as tree_search
 from toast.search.problem import Problem, SearchSettings
@@ -100,10 +100,18 @@ def _fingerprint() -> str:
     digest = hashlib.sha256()
     digest.update(f"{platform.python_version()} {numba.__version__}".encode())
     for arrays in (Tables, Scratch):
-        digest.update(repr(arrays.__annotations__).encode())
+        digest.update(repr(_fields(arrays)).encode())
     for file in sorted(_sources()):
         digest.update(str(file).encode() + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _fields(arrays: type) -> list[tuple[str, object]]:
+    """The fields of a record and of the records in it, with their types."""
+    return [
+        (name, _fields(kind) if hasattr(kind, "_fields") else str(kind))
+        for name, kind in get_type_hints(arrays).items()
+    ]
 
 
 def _sources() -> set[Path]:

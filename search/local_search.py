@@ -1,4 +1,4 @@
-"""Local improvement of a finished state by changes of one place; see `neighbours`."""
+"""Local improvement of a finished state by changes at one site; see `neighbours`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAST = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalOptimum:
-    """The state after polishing, its C(s), and how many states were priced."""
+    """The state after the local search, its C(s), and how many states were priced."""
 
     state: State
     cost: float
@@ -37,9 +37,9 @@ def local_search(
     threads: int = 1,
     most: int = MAX_EVALUATIONS,
 ) -> LocalOptimum:
-    """Take each change of one place that lowers C(s), over and over, until none does.
+    """Take each change of one site that lowers C(s), over and over, until none does.
 
-    An action that buys nothing is dropped, so that every decision of a plan pays. At most about
+    An action that gains nothing is dropped, so that every decision of a plan pays. At most about
     `most` states are priced.
     """
     space = Space(problem)
@@ -56,11 +56,11 @@ def descend(
     threads: int,
     most: int,
 ) -> LocalOptimum:
-    """The same at some places: the best change of each in turn, if it pays.
+    """The same at some sites: the best change of each in turn, if it pays.
 
-    After a change those near it are looked at again, once the others have had their turn. States
-    are priced by chunks, small ones after a change, as what follows the next change in a chunk is
-    priced for nothing.
+    After a change the sites near it are looked at again, once the others had their turn. States are
+    priced by chunks. Chunks after a change are small, because the rest of a chunk in which a change
+    pays was priced for nothing.
     """
     evaluations, size, waiting = 0, FIRST_CHUNK, dict.fromkeys(range(len(around)))
     while waiting and control.stop_reason() is None and evaluations < most:
@@ -92,7 +92,7 @@ def _touched(around: Sequence[ChangeSite], groups: set[int]) -> list[int]:
 
 
 def worth(priced: tuple[State, float]) -> float:
-    """What is made lower: C(s), dearer for each action so that each has to pay."""
+    """What is minimised: C(s), and a little for each action, so that each has to pay."""
     return priced[1] * (1 + MIN_GAIN) ** len(priced[0])
 
 

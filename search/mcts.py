@@ -13,7 +13,7 @@ import numpy as np
 
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import State
-from toast.costmodel.scratch import Scratch, apart
+from toast.costmodel.tables import Scratch, apart
 from toast.search.beam import beam_over
 from toast.search.local_search import MAX_EVALUATIONS, LocalOptimum, local_search, worth
 from toast.search.pareto import new_buckets
@@ -164,9 +164,9 @@ class _Search:
         self._take(found.state)
 
     def _second_start(self) -> None:
-        """Polish what the round and beams over moves of alike groups found, and take the best.
+        """Improve what the round and beams over symmetric groups found, and take the best.
 
-        The cheapest is polished to its end. The others follow while that is quick: a dearer one
+        The cheapest is improved to its end. The others follow while that is quick, as a dearer one
         may have the better end.
         """
         starts = sorted([(self._cost, self._best), *self._beams()])

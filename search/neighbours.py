@@ -1,8 +1,8 @@
-"""What is one change away from a state: the moves of `polish`, place by place.
+"""What is one change away from a state: the moves of the local search, site by site.
 
-A change is of one colour group over one or several axes, of groups that are alike, or of two axes.
-An order is changed only where it says anything: between two actions on one axis whose groups meet
-in a unit. All others commute, but for sizes that not both axes divide.
+A change is of one colour group over one or several axes, of groups that are symmetric, or of two
+axes. An order is changed only where it matters: between two actions on one axis whose groups meet
+in a unit. All others commute, except where not both axes divide a size.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class ChangeSite:
 class Space:
     """The axes and the groups of a problem's actions.
 
-    `bits` are the resolution orders of each group, `meet` the other groups that stand beside it in
-    some unit, `alike` the sets of several groups that are alike.
+    `bits` are the resolution orders of each group, `meet` the other groups that share a unit with
+    it, `alike` the sets of several groups that are symmetric.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -63,7 +63,7 @@ class Space:
         return found.union(*(self.meet[group] for group in found))
 
     def compete(self, one: Action, other: Action) -> bool:
-        """Whether it says anything which of two actions comes first."""
+        """Whether it matters which of two actions comes first."""
         return one.axis == other.axis and other.group in self.meet[one.group]
 
     def targets(self, axes: set[int]) -> Iterator[set[int]]:
@@ -75,7 +75,7 @@ class Space:
         yield set()
 
     def inserted(self, state: State, action: Action) -> Iterator[State]:
-        """An action at each place among those that it competes with."""
+        """An action before, between and behind those that it competes with."""
         yield (*state, action)
         for index, other in enumerate(state):
             if self.compete(action, other):
@@ -114,7 +114,7 @@ def _laid(space: Space, group: int, state: State) -> Iterator[State]:
 def over(state: State, bits: Mapping[int, int], axes: set[int]) -> Iterator[State]:
     """Groups, each with its resolution order, over these axes and no others.
 
-    Where they are new they come after the rest, or before it.
+    New actions come after the rest, or before it.
     """
     kept = tuple(a for a in state if a.group not in bits or a.axis in axes)
     having = {(a.group, a.axis) for a in kept}
@@ -191,12 +191,12 @@ def replaced(
 
 
 def meetings(problem: Problem) -> dict[int, tuple[int, ...]]:
-    """For each colour group of the actions the others that stand beside it in some unit."""
+    """For each colour group of the actions the others that share a unit with it."""
     tables = problem.evaluator.tables
     wanted = {action.group for action in problem.actions}
     found: dict[int, set[int]] = {group: set() for group in sorted(wanted)}
-    groups = tables.item_group.tolist()
-    for first, end in pairwise(tables.unit_start.tolist()):
+    groups = tables.units.item_group.tolist()
+    for first, end in pairwise(tables.units.start.tolist()):
         together = wanted.intersection(groups[first:end])
         for group in together:
             found[group] |= together - {group}

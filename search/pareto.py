@@ -1,8 +1,8 @@
 """The front of time against memory: of all states that were priced, those worth choosing from.
 
-Only the fastest state of a band of peaks is kept. What no other kept state beats in both time and
-peak is on the front of *all* states that were priced: whatever beat it would be in its band or a
-lower one, and the state kept there would beat it too.
+Only the fastest state of a bucket of peaks is kept. What no other kept state beats in both time and
+peak is on the front of *all* states that were priced: a state that beats it would be in its bucket
+or a lower one, and the state kept there would beat it too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from toast.costmodel.evaluator import Action, State
-from toast.costmodel.scratch import apart
+from toast.costmodel.tables import apart
 from toast.search.peak_buckets import BANDS, PeakBuckets, bucket_of
 
 ALIKE = 1e-3
@@ -23,7 +23,7 @@ MOST = 10
 
 
 def new_buckets(depth: int) -> PeakBuckets:
-    """Bands that hold nothing yet."""
+    """Buckets that hold nothing yet."""
     seconds = apart(BANDS, np.float64)
     seconds[:] = np.inf
     return PeakBuckets(
@@ -44,7 +44,7 @@ class Point:
 
 
 class ParetoFront:
-    """The fastest state of each band, of all states that were priced for one problem."""
+    """The fastest state of each bucket, of all states that were priced for one problem."""
 
     def __init__(self) -> None:
         self._points: dict[int, Point] = {}
@@ -64,7 +64,7 @@ class ParetoFront:
             self.note(float(bands.seconds[band]), float(bands.peak[band]), state)
 
     def points(self) -> list[Point]:
-        """States that none is faster than and smaller than at once, by rising peak."""
+        """States such that none is both faster and smaller, by rising peak."""
         found: list[Point] = []
         for point in sorted(self._points.values(), key=lambda point: (point.peak, point.seconds)):
             if not found or point.seconds < found[-1].seconds:
@@ -75,8 +75,9 @@ class ParetoFront:
 def thinned(points: Sequence[Point], chosen: Point, most: int = MOST) -> list[Point]:
     """At most `most` of a front by rising peak, `chosen` and both ends among them.
 
-    Bytes that buy less than `ALIKE` of the time are left out. Then goes, again and again, the point
-    whose neighbours are nearest to each other; distances are ratios of times and of peaks.
+    Points whose bytes buy less than `ALIKE` of the time are left out. Then, again and again, the
+    point goes whose neighbours are nearest to each other; distances are ratios of times and of
+    peaks.
     """
     kept: list[Point] = []
     others = (point for point in points if point is not chosen)

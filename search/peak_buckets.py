@@ -1,6 +1,6 @@
-"""The fastest states by bands of their peak, as the threads of a search note them.
+"""The fastest states by buckets of their peak, as the threads of a search note them.
 
-Peaks are told apart by bands, 16 to each doubling, so noting a state costs a comparison.
+There are 16 buckets to each doubling of the peak, so noting a state costs one comparison.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class PeakBuckets(NamedTuple):
 
 @entry
 def bucket_of(peak: float) -> int:
-    """The band of a peak in bytes."""
+    """The bucket of a peak in bytes."""
     return min(BANDS - 1, int(STEPS * math.log2(max(peak, 1.0))))
 
 
 @entry
 def keep(bands: Any, seconds: float, peak: float, path: Ints, length: int) -> None:
-    """Note a state: it stays if it is the fastest of its band, of equals the one of lower peak."""
+    """Note a state: it stays if it is the fastest of its bucket, or as fast with a lower peak."""
     band = bucket_of(peak)
     known = bands.seconds[band]
     if seconds > known or (seconds == known and peak >= bands.peak[band]):

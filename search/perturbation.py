@@ -1,9 +1,9 @@
-"""Out of a state that no single change improves: what is forced, and what follows from it.
+"""Out of a state that no single change improves: a forced change, and what follows from it.
 
-Some decisions pay only after others beside them were changed as well: the nodes of a graph are
-split, and then whatever meets them. So a group, or all that are alike, is laid over all axes or
-none though it costs, the groups that it meets are changed as long as that pays, and the outcome is
-kept where it is better.
+Some decisions pay only after others were changed too: the nodes of a graph are split, and then
+whatever meets them. So a group, or all that are symmetric, is laid over all axes or none although
+it costs, the groups that it meets are changed as long as that pays, and the outcome is kept if it
+is better.
 """
 
 from __future__ import annotations

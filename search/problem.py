@@ -33,7 +33,7 @@ class Problem:
         return self.reward.of(cost), cost
 
     def value(self, state: Refined) -> float:
-        """C(s), of a refined state too; the front knows whole colours alone and is not told."""
+        """C(s), of a refined state too; the front holds whole colours only and does not get it."""
         return self.reward.of(self.evaluator.cost(state))
 
     def costs(self, states: Sequence[State], threads: int = 1) -> list[tuple[float, Cost]]:
@@ -54,8 +54,8 @@ class SearchSettings:
     `max_share` the part of a node's best reward in its value, beside the mean. `shaping` makes a
     reward of C(s) (`log` or `inverse`); `stop_chance` ends a random trajectory at each step and
     `discount` favours short ones; `prior_temperature` sharpens the prior over actions taken from
-    their effect alone. Without `helpers` there are only the rounds, no beams and no polish beside
-    them. How these defaults were found: docs/search-settings.md.
+    their effect alone. Without `helpers` there are only the rounds, without beams and local
+    search. How these defaults were found: docs/search-settings.md.
 
     `beam_width` is the K of the beam search, `ilp_seconds` what the ILP may take where no budget
     is given, `proof_seconds` the proof of another planner's plan.

@@ -1,4 +1,4 @@
-"""What a search tells while it runs, and what it is told."""
+"""What a search reports while it runs, and what may stop it."""
 
 from __future__ import annotations
 

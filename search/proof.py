@@ -60,7 +60,7 @@ def prove(problem: Problem, found: Found, settings: SearchSettings, control: Con
 def relax(
     problem: Problem, best: Found, settings: SearchSettings, control: Control
 ) -> tuple[Relaxation, Solution] | None:
-    """The relaxation around the best state and its answer, as good as the time left allows.
+    """The relaxation with the best state as reference, and its answer in the time that is left.
 
     None where the search must stop before there is one.
     """

@@ -1,8 +1,8 @@
-"""Local improvement below the colour level: single sites that are laid out otherwise.
+"""Local improvement below the colour level: single sites get a layout of their own.
 
-An action shards all dimensions of a colour group. A refinement moves one axis at one place: a
+An action shards all dimensions of a colour group. A refinement moves one axis at one site: a
 parameter, with or without its moments; a value that is gathered, or kept sharded; an op. Or it
-resolves one compatibility set otherwise than those it is tied to.
+resolves one compatibility set otherwise than the sets it is tied to.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from toast.costmodel.evaluator import Refined, Refinement, State
-from toast.costmodel.kernels.journal import PLACE, ROW, SECONDS, SIZE, TABLE, Entry
+from toast.costmodel.terms.journal import PLACE, ROW, SECONDS, SIZE, TABLE, Entry
 from toast.search.background_task import in_background
 from toast.search.decision_sites import SiteMembers, Thing, decision_sites, marks
 from toast.search.infeasible import for_the_peak
@@ -113,15 +113,18 @@ def _terms(problem: Problem, state: State) -> Iterator[tuple[Term, float]]:
     for row in journal[np.isin(journal[:, TABLE], (Entry.EDGE, Entry.PARTIAL))]:
         number, place, cost = int(row[ROW]), int(row[PLACE]), float(row[SECONDS]) / reward.seconds
         if row[TABLE] == Entry.EDGE:
-            target = int(t.edge_to[t.edge_to_start[number] + place])
-            yield (int(t.edge_from[number]), target, False), cost
+            target = int(t.reshards.target[t.reshards.target_start[number] + place])
+            yield (int(t.reshards.source[number]), target, False), cost
         else:
-            result = int(t.part_result_start[number]) + place
-            yield (int(t.part_computed[result]), int(t.part_defined[result]), True), cost
+            result = int(t.partial_sums.result_start[number]) + place
+            yield (
+                (int(t.partial_sums.computed[result]), int(t.partial_sums.defined[result]), True),
+                cost,
+            )
     if not _too_large(problem, state):
         return
     for row in journal[np.isin(journal[:, TABLE], (Entry.BASE, Entry.LIVE))]:
-        column = t.base_tensor if row[TABLE] == Entry.BASE else t.live_tensor
+        column = t.arguments.tensor if row[TABLE] == Entry.BASE else t.live_ranges.tensor
         cost = reward.penalty * float(row[SIZE]) / reward.peak
         yield (int(column[int(row[ROW])]), -1, False), cost
 

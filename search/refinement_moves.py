@@ -1,7 +1,7 @@
-"""What a refinement may do at the places of a program: one axis moved, taken away or added.
+"""What a refinement may do at the sites of a program: one axis moved, taken away or added.
 
-At one place; at two that are next to each other and agree on the dimension, an op and what it makes
-or uses; or at all that a compatibility set resolves, which goes to the other side.
+It does so at one site; at two neighbours that agree on the dimension, an op and what it makes or
+uses; or at everything that a compatibility set resolves, which takes the other resolution.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Spot = tuple[tuple[int, int], ...]
 
 
 class Refinements:
-    """The refinements that a finer evaluator leaves open, in the order of its places."""
+    """The refinements that a finer evaluator leaves open, in the order of its sites."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class Refinements:
         self._places = places
         self._units = [units(evaluator, place.things) for place in places]
         self._at = {thing: n for n, place in enumerate(places) for thing in place.things}
-        self._sizes = evaluator.tables.axis_size.tolist()
+        self._sizes = evaluator.tables.mesh.axis_size.tolist()
 
     def open(self, masks: Ints) -> list[Refinement]:
-        """All refinements where items have the axes `masks`: sets, single places, then pairs."""
+        """All refinements where items have the axes `masks`: sets, single sites, then pairs."""
         single, pairs = [*self._swaps(masks)], []
         for number, place in enumerate(self._places):
             for axis in (axis for axis, size in enumerate(self._sizes) if size > 1):
@@ -88,7 +88,7 @@ class Refinements:
 
     def _holder(self, unit: int, axis: int, masks: Ints) -> int:
         """The item of a unit that has an axis, or -1."""
-        first, end = self._tables.unit_start[unit : unit + 2].tolist()
+        first, end = self._tables.units.start[unit : unit + 2].tolist()
         held = (masks[first:end] >> axis & 1).tolist()
         return held.index(1) if 1 in held else -1
 
@@ -101,14 +101,16 @@ class Refinements:
 
     def _may(self, unit: int, axis: int, item: int, masks: Ints) -> bool:
         t = self._tables
-        first, now = int(t.unit_start[unit]), self._holder(unit, axis, masks)
-        if now == item or t.unit_forbidden[unit] >> axis & 1:
+        first, now = int(t.units.start[unit]), self._holder(unit, axis, masks)
+        if now == item or t.units.forbidden[unit] >> axis & 1:
             return False
-        if now >= 0 and t.item_fixed[first + now] >> axis & 1:
+        if now >= 0 and t.units.item_fixed[first + now] >> axis & 1:
             return False
         if item < 0:
             return True
         held = int(masks[first + item])
         shards = math.prod(size for a, size in enumerate(self._sizes) if held >> a & 1)
-        size = int(t.item_size[first + item])
-        return bool(t.item_group[first + item] >= 0 and size % (shards * self._sizes[axis]) == 0)
+        size = int(t.units.item_size[first + item])
+        return bool(
+            t.units.item_group[first + item] >= 0 and size % (shards * self._sizes[axis]) == 0
+        )

@@ -5,13 +5,13 @@ every layout that a state may give it, and a node per decision (colour group, ax
 of these layouts go together. Node costs are seconds of computation, edges seconds of resharding,
 pieces bytes over the schedule; all in the units of C(s), by the evaluator's own kernels.
 
-It is a relaxation: every state is a choice, and the choice costs at most what the state does. What
-the choice is let off: the order of decisions; of a kernel that reads tensors of more than two
-units, all but one term of the roofline; operands that a product reads again, and what runs behind a
-product because its sums are partial; of a value gathered for several uses, all but one use;
-partial sums that may be added to others before they are reduced; memory that depends on two units
-(copies, stored sums, operands of block-wise sums), and which of the rest the chip itself can hold:
-it is let off as much as that holds at most.
+It is a relaxation: every state is a choice, and the choice costs at most what the state does. The
+choice does not pay for the order of decisions. Of a fusion that reads tensors of more than two
+units it pays one term of the roofline only. It does not pay for operands that a product reads
+again, nor for what runs after a product because its sums are partial. Of a value gathered for
+several uses it pays for one use. It does not pay for partial sums that may be added to others
+before they are reduced, nor for memory that depends on two units (copies, stored sums, operands of
+block-wise sums). It assumes that the chip itself holds as much of the rest as it can hold at most.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from toast.search.units import allowed, decisions, touching, units_of
 
 
 class Relaxation:
-    """The instance of a problem; `reference` is the state around which it is made tight.
+    """The instance of a problem; it is tight near the state `reference`.
 
-    Nodes are the units in their order, one unit that stands for what has no layout, and the
-    decisions in the order of `decisions`.
+    Nodes are the units in their order, one unit for everything without a layout, and the decisions
+    in the order of `decisions`.
     """
 
     def __init__(self, problem: Problem, reference: State = ()) -> None:
@@ -46,8 +46,8 @@ class Relaxation:
         self.decisions = decisions(problem.actions)
         self._units = units_of(evaluator, self.decisions)
         self._none = len(self._units)
-        item = np.arange(len(self._t.item_group))
-        self._unit_of_item = np.searchsorted(self._t.unit_start, item, side="right") - 1
+        item = np.arange(len(self._t.units.item_group))
+        self._unit_of_item = np.searchsorted(self._t.units.start, item, side="right") - 1
         self._costs = [np.zeros(len(unit.masks)) for unit in self._units] + [np.zeros(1)]
         self._pairs: dict[tuple[int, int], Floats] = {}
         self._tensor_unit, self._local = self._tensors()
@@ -68,7 +68,7 @@ class Relaxation:
         edges = list(self._pairs)
         for number, ((group, axis), resolutions) in enumerate(self.decisions.items()):
             node = self._none + 1 + number
-            size = int(self._t.axis_size[axis])
+            size = int(self._t.mesh.axis_size[axis])
             for unit in touching(self._units, group):
                 edges.append((node, unit))
                 tables.append(allowed(self._units[unit], group, axis, size, resolutions))
@@ -78,7 +78,7 @@ class Relaxation:
             pieces=(*self._pieces(), *(() for _ in free)),
             edges=tuple(edges),
             tables=tuple(tables),
-            limit=reward.memory + self._t.on_chip_buffers,
+            limit=reward.memory + self._t.chip.on_chip_buffers,
             excess=reward.penalty / reward.peak,
         )
 
@@ -119,23 +119,23 @@ class Relaxation:
         """The strategy of each unit in the layout that the scratch arrays hold."""
         found = []
         for number, unit in enumerate(self._units):
-            first = int(self._t.unit_start[number])
-            mask = self._scratch.mask[first : first + unit.masks.shape[1]]
+            first = int(self._t.units.start[number])
+            mask = self._scratch.units.mask[first : first + unit.masks.shape[1]]
             found.append(int((unit.masks == mask).all(axis=1).argmax()))
         return found
 
     def _tensors(self) -> tuple[list[int], list[Floats]]:
         """The unit of each tensor, and its bytes on one device under each strategy of that."""
         t, units, local = self._t, [], []
-        for tensor in range(len(t.tensor_itemsize)):
-            dims = slice(int(t.tensor_start[tensor]), int(t.tensor_start[tensor + 1]))
-            items, sizes = t.dim_item[dims], t.dim_size[dims]
+        for tensor in range(len(t.tensors.itemsize)):
+            dims = slice(int(t.tensors.start[tensor]), int(t.tensors.start[tensor + 1]))
+            items, sizes = t.tensors.dim_item[dims], t.tensors.dim_size[dims]
             laid = items >= 0
             unit = int(self._unit_of_item[items[laid][0]]) if laid.any() else self._none
-            size = np.full(len(self._costs[unit]), t.tensor_itemsize[tensor])
+            size = np.full(len(self._costs[unit]), t.tensors.itemsize[tensor])
             size *= float(sizes[~laid].prod())
             for item, whole in zip(items[laid].tolist(), sizes[laid].tolist(), strict=True):
-                shards = self._units[unit].shards[:, item - int(t.unit_start[unit])]
+                shards = self._units[unit].shards[:, item - int(t.units.start[unit])]
                 size *= -(-whole // shards)
             units.append(unit)
             local.append(size)
@@ -144,10 +144,10 @@ class Relaxation:
     def _roots(self) -> None:
         """Kernels: exact where they touch one unit or two, else the term that was the largest."""
         t = self._t
-        for root in range(len(t.root_weight)):
+        for root in range(len(t.fusions.weight)):
             terms = self._terms(root)
-            weight = float(t.root_weight[root])
-            self._costs[self._none] += weight * t.overhead
+            weight = float(t.fusions.weight[root])
+            self._costs[self._none] += weight * t.chip.overhead
             touched = {unit for term in terms for unit, _ in term}
             touched = {unit for unit in touched if len(self._costs[unit]) > 1}
             if len(touched) > 2:
@@ -161,30 +161,30 @@ class Relaxation:
     def _terms(self, root: int) -> list[list[tuple[int, Floats]]]:
         """The roofline of a kernel: each term a sum over (unit, seconds by strategy)."""
         t = self._t
-        first, last = int(t.root_tensor_start[root]), int(t.root_tensor_start[root + 1])
-        dots = range(int(t.root_dot_start[root]), int(t.root_dot_start[root + 1]))
-        tensors = [int(tensor) for tensor in t.root_tensor[first:last]]
-        wholes = [int(tensor) for tensor in t.root_whole[first:last]]
-        handled = tensors[: int(t.root_writes[root])] if dots else tensors
-        feeding, beside = (t.feeding, t.beside) if dots else (1.0, 1.0)
+        first, last = int(t.fusions.tensor_start[root]), int(t.fusions.tensor_start[root + 1])
+        dots = range(int(t.fusions.dot_start[root]), int(t.fusions.dot_start[root + 1]))
+        tensors = [int(tensor) for tensor in t.fusions.tensor[first:last]]
+        wholes = [int(tensor) for tensor in t.fusions.whole[first:last]]
+        handled = tensors[: int(t.fusions.writes[root])] if dots else tensors
+        feeding, beside = (t.chip.feeding, t.chip.epilogue_rate) if dots else (1.0, 1.0)
         moved = [
             (self._tensor_unit[x], self._local[x] * self._streamed(x, whole) * feeding)
             for x, whole in zip(tensors, wholes, strict=True)
         ]
         arithmetic = [
-            (unit, t.dot_seconds[dot] / self._units[unit].shards.prod(axis=1))
+            (unit, t.fusions.dot_seconds[dot] / self._units[unit].shards.prod(axis=1))
             for dot in dots
-            for unit in [int(t.dot_unit[dot])]
+            for unit in [int(t.fusions.dot_unit[dot])]
         ]
-        each = {x: beside / max(t.tensor_itemsize[x], 1) / t.element_rate for x in handled}
+        each = {x: beside / max(t.tensors.itemsize[x], 1) / t.chip.element_rate for x in handled}
         elements = [[(self._tensor_unit[x], self._local[x] * each[x])] for x in handled]
         return [moved, arithmetic, *elements]
 
     def _streamed(self, tensor: int, whole: int) -> Floats:
         """Seconds a byte of a part of `whole` under each strategy of its own unit."""
-        parts = np.array([streamed(self._t.on_chip, size) for size in self._local[whole]])
+        parts = np.array([streamed(self._t.chip.on_chip, size) for size in self._local[whole]])
         apart = self._tensor_unit[tensor] != self._tensor_unit[whole]
-        return (parts.min() if apart else parts) / self._t.bandwidth
+        return (parts.min() if apart else parts) / self._t.chip.bandwidth
 
     def _at_reference(self, term: list[tuple[int, Floats]]) -> float:
         reference = [*self._reference, 0]
@@ -202,21 +202,25 @@ class Relaxation:
 
     def _partials(self) -> None:
         t = self._t
-        for row in range(len(t.part_weight)):
-            items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
-            results = range(int(t.part_result_start[row]), int(t.part_result_start[row + 1]))
+        for row in range(len(t.partial_sums.weight)):
+            items = t.partial_sums.item[
+                int(t.partial_sums.item_start[row]) : int(t.partial_sums.item_start[row + 1])
+            ]
+            results = range(
+                int(t.partial_sums.result_start[row]), int(t.partial_sums.result_start[row + 1])
+            )
             for k in results:
-                source, target = int(t.part_computed[k]), int(t.part_defined[k])
+                source, target = int(t.partial_sums.computed[k]), int(t.partial_sums.defined[k])
                 reduced = self._axes(items, self._tensor_unit[source])
                 if reduced is None:
                     continue
                 seconds = self._seconds(source, target, reduced, row=row)
-                if t.part_before[row] >= 0:
+                if t.partial_sums.added_to[row] >= 0:
                     seconds[reduced > 0] = 0.0
-                unfused = t.part_passes[row] * self._local[target] / t.bandwidth
-                if t.part_behind[row] <= 1.0:
+                unfused = t.partial_sums.passes[row] * self._local[target] / t.chip.bandwidth
+                if t.partial_sums.loop_trips[row] <= 1.0:
                     seconds += (reduced > 0)[:, None] * unfused[None, :]
-                self._add_move(source, target, t.part_weight[row] * seconds)
+                self._add_move(source, target, t.partial_sums.weight[row] * seconds)
 
     def _axes(self, items: Ints, unit: int) -> Ints | None:
         """The axes on `items` under each strategy of their unit; None where they have another."""
@@ -224,19 +228,24 @@ class Relaxation:
         for item in items.tolist():
             if int(self._unit_of_item[item]) != unit:
                 return None
-            axes |= self._units[unit].masks[:, item - int(self._t.unit_start[unit])]
+            axes |= self._units[unit].masks[:, item - int(self._t.units.start[unit])]
         return axes
 
     def _edges(self) -> None:
         """Uses that want another layout; two of one value may share it, so that one pays."""
         t = self._t
-        for row in range(len(t.edge_weight)):
-            source = int(t.edge_from[row])
-            targets = range(int(t.edge_to_start[row]), int(t.edge_to_start[row + 1]))
-            trips = float(min((t.edge_to_trips[k] for k in targets), default=0.0))
+        for row in range(len(t.reshards.weight)):
+            source = int(t.reshards.source[row])
+            targets = range(
+                int(t.reshards.target_start[row]), int(t.reshards.target_start[row + 1])
+            )
+            trips = float(min((t.reshards.target_trips[k] for k in targets), default=0.0))
             whole = np.zeros(len(self._local[source]), dtype=np.int64)
             wanted = [
-                (int(t.edge_to[k]), 0.5 if t.edge_to_narrow[k] > (0 if t.narrows else 1) else 1.0)
+                (
+                    int(t.reshards.target[k]),
+                    0.5 if t.reshards.target_narrow[k] > (0 if t.chip.narrows else 1) else 1.0,
+                )
                 for k in targets
             ]
             moves = [
@@ -246,7 +255,7 @@ class Relaxation:
             if not moves:
                 continue
             target, seconds = max(moves, key=lambda move: self._paid(source, *move))
-            self._add_move(source, target, t.edge_weight[row] * trips * seconds)
+            self._add_move(source, target, t.reshards.weight[row] * trips * seconds)
 
     def _paid(self, source: int, target: int, seconds: Floats) -> tuple[float, float]:
         reference = [*self._reference, 0]
@@ -262,7 +271,7 @@ class Relaxation:
         if self._none in (a, b):
             return out
         reshards(
-            self._t if row < 0 else self._sending[int(self._t.part_together[row])],
+            self._t if row < 0 else self._sending[int(self._t.partial_sums.combined_in[row])],
             self._scratch,
             np.array([source, target]),
             np.array([a, b]),
@@ -299,12 +308,12 @@ class Relaxation:
 
     def _halos(self) -> None:
         t = self._t
-        for row in range(len(t.halo_weight)):
-            item, tensor = int(t.halo_item[row]), int(t.halo_tensor[row])
+        for row in range(len(t.halos.weight)):
+            item, tensor = int(t.halos.item[row]), int(t.halos.tensor[row])
             unit = int(self._unit_of_item[item])
             if self._tensor_unit[tensor] != unit:
                 continue
-            place = item - int(t.unit_start[unit])
+            place = item - int(t.units.start[unit])
             axes = self._units[unit].masks[:, place].copy()
             shards = self._units[unit].shards[:, place].copy()
             halos(t, self._scratch, row, axes, shards, self._local[tensor], self._costs[unit])
@@ -317,18 +326,28 @@ class Relaxation:
             known = found[unit].get((low, high))
             found[unit][low, high] = usage if known is None else known + usage
 
-        for tensor, count in zip(t.base_tensor.tolist(), t.base_count.tolist(), strict=True):
+        for tensor, count in zip(
+            t.arguments.tensor.tolist(), t.arguments.times.tolist(), strict=True
+        ):
             usage = count * self._local[tensor]
-            add(self._tensor_unit[tensor], 0, len(t.event_position), usage)
-        live = _rows(t.live_tensor, t.live_from, t.live_to, t.live_guard)
-        for (tensor, low, high, guard), width in zip(live, t.live_width.tolist(), strict=True):
+            add(self._tensor_unit[tensor], 0, len(t.schedule.position), usage)
+        live = _rows(
+            t.live_ranges.tensor, t.live_ranges.first, t.live_ranges.last, t.live_ranges.deferred
+        )
+        for (tensor, low, high, guard), width in zip(
+            live, t.live_ranges.width.tolist(), strict=True
+        ):
             if guard >= 0:  # whether it waits is decided by more than one unit
                 continue
             add(self._tensor_unit[tensor], low, high + 1, width * self._local[tensor])
-        for row, tensor, at, stored in _rows(t.sum_row, t.sum_tensor, t.sum_at, t.sum_stored):
-            if stored or t.part_behind[row] > 1.0:
+        for row, tensor, at, stored in _rows(
+            t.sums.row, t.sums.tensor, t.sums.first, t.sums.stored
+        ):
+            if stored or t.partial_sums.loop_trips[row] > 1.0:
                 continue
-            items = t.part_item[int(t.part_item_start[row]) : int(t.part_item_start[row + 1])]
+            items = t.partial_sums.item[
+                int(t.partial_sums.item_start[row]) : int(t.partial_sums.item_start[row + 1])
+            ]
             reduced = self._axes(items, self._tensor_unit[tensor])
             if reduced is not None:
                 usage = (reduced > 0) * self._local[tensor]
@@ -344,15 +363,19 @@ def _rows(*columns: Ints) -> Iterable[tuple[int, ...]]:
 
 
 def _sending(tables: Tables) -> dict[int, Tables]:
-    """By the loop in which sums are sent together, -1 where they are not, how long one waits.
+    """By the loop in which sums are sent together, -1 where they are not: how long one waits.
 
-    All that may be sent together waits for the network once, so each for its part of that at least.
+    All sums that may be sent together wait for the network once, so each waits at least for its
+    part of that.
     """
     t = tables
-    summing = np.diff(t.part_item_start) > 0
-    many = t.part_weight * np.diff(t.part_result_start) * summing
+    summing = np.diff(t.partial_sums.item_start) > 0
+    many = t.partial_sums.weight * np.diff(t.partial_sums.result_start) * summing
     found = {-1: t}
-    for loop, runs in enumerate(t.loop_runs.tolist()):
-        sums = max(many[t.part_together == loop].sum() / runs, 1.0)
-        found[loop] = t._replace(axes_alpha=t.axes_alpha / sums, launched=t.launched / sums)
+    for loop, runs in enumerate(t.partial_sums.loop_runs.tolist()):
+        sums = max(many[t.partial_sums.combined_in == loop].sum() / runs, 1.0)
+        found[loop] = t._replace(
+            mesh=t.mesh._replace(alpha=t.mesh.alpha / sums),
+            chip=t.chip._replace(launched=t.chip.launched / sums),
+        )
     return found

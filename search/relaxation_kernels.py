@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.kernels.reshard import COLLECTIVE_PERMUTE, collective, reshard, same
 
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
+
 
 @inner
-def _lay(t: Any, s: Any, unit: int, masks: Ints, shards: Ints, pick: int) -> None:
+def _lay(t: Tables, s: Scratch, unit: int, masks: Ints, shards: Ints, pick: int) -> None:
     """Put strategy `pick` of a unit into the scratch arrays; `masks` [strategies, items]."""
-    first = t.unit_start[unit]
-    for k in range(t.unit_start[unit + 1] - first):
-        s.mask[first + k] = masks[pick, k]
-        s.shards[first + k] = shards[pick, k]
+    first = t.units.start[unit]
+    for k in range(t.units.start[unit + 1] - first):
+        s.units.mask[first + k] = masks[pick, k]
+        s.units.shards[first + k] = shards[pick, k]
 
 
 @inner
-def _move(t: Any, s: Any, source: int, target: int, reduced: int, row: int, width: float) -> float:
+def _move(
+    t: Tables, s: Scratch, source: int, target: int, reduced: int, row: int, width: float
+) -> float:
     if reduced == 0 and same(t, s, source, target):
         return 0.0
     return reshard(t, s, source, target, reduced, row, width, 1.0)
@@ -27,8 +32,8 @@ def _move(t: Any, s: Any, source: int, target: int, reduced: int, row: int, widt
 
 @entry
 def reshards(
-    t: Any,
-    s: Any,
+    t: Tables,
+    s: Scratch,
     tensors: Ints,
     units: Ints,
     masks: tuple[Ints, Ints],
@@ -46,7 +51,7 @@ def reshards(
     """
     for a in range(len(masks[0])):
         _lay(t, s, units[0], masks[0], shards[0], a)
-        s.local[tensors[0]] = local[a]
+        s.tensors.local[tensors[0]] = local[a]
         for b in range(len(masks[1])):
             if units[0] != units[1]:
                 _lay(t, s, units[1], masks[1], shards[1], b)
@@ -56,10 +61,12 @@ def reshards(
 
 
 @entry
-def halos(t: Any, s: Any, row: int, axes: Ints, shards: Ints, local: Floats, out: Floats) -> None:
+def halos(
+    t: Tables, s: Scratch, row: int, axes: Ints, shards: Ints, local: Floats, out: Floats
+) -> None:
     """Add seconds of one row of the halos; `axes` and `shards` of its item [strategies]."""
     for pick in range(len(axes)):
         if axes[pick] != 0:
-            strip = min(t.halo_part[row] * shards[pick], 1.0) * local[pick]
-            weight = t.halo_weight[row]
+            strip = min(t.halos.part[row] * shards[pick], 1.0) * local[pick]
+            weight = t.halos.weight[row]
             out[pick] += collective(t, s, COLLECTIVE_PERMUTE, axes[pick], strip, weight)

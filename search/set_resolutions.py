@@ -1,4 +1,4 @@
-"""Compatibility sets that may be resolved otherwise than the isomorphic ones they are tied to."""
+"""Compatibility sets that may get another resolution than the symmetric ones they are tied to."""
 
 from __future__ import annotations
 

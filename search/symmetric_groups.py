@@ -1,7 +1,7 @@
-"""A start for the search from groups that are alike, each class of them moved as one.
+"""A start for the search from symmetric groups, each class of them moved as one.
 
-The layers of a network that are not repeated to the letter have colour groups of their own, and
-what is best for one of them is often best for all, but not for one alone.
+Layers of a network that are not exact repeats have colour groups of their own. What is best for one
+of them is often best for all, but not for one alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def symmetric_start(problem: Problem, settings: SearchSettings, control: Control
 
 
 def moves(problem: Problem) -> list[State]:
-    """The moves of all classes; a group that is like no other is moved by itself."""
+    """The moves of all classes; a group that no other one equals is moved by itself."""
     number = {group: n for n, alike in enumerate(symmetry_classes(problem)) for group in alike}
     found: defaultdict[tuple[int, int, int], list[Action]] = defaultdict(list)
     for action in problem.actions:
@@ -39,7 +39,7 @@ def over_all_axes(single: Sequence[State]) -> list[State]:
 
 
 def symmetry_classes(problem: Problem) -> list[tuple[int, ...]]:
-    """The colour groups of the actions, those that are alike together."""
+    """The colour groups of the actions, symmetric ones together."""
     kinds = _shapes(problem)
     found: defaultdict[frozenset[tuple[int, ...]], dict[int, None]] = defaultdict(dict)
     for action in problem.actions:
@@ -48,15 +48,15 @@ def symmetry_classes(problem: Problem) -> list[tuple[int, ...]]:
 
 
 def _shapes(problem: Problem) -> dict[int, frozenset[tuple[int, ...]]]:
-    """For each colour group where its dimensions stand: in which place of how many, and the size.
+    """For each colour group where its dimensions are: at which position of how many, and the size.
 
-    Groups of equal ones are alike.
+    Groups with equal rows are symmetric.
     """
     t = problem.evaluator.tables
     found: defaultdict[int, set[tuple[int, ...]]] = defaultdict(set)
-    starts = t.unit_start.tolist()
+    starts = t.units.start.tolist()
     for first, end in pairwise(starts):
         for item in range(first, end):
-            place = (end - first, item - first, int(t.item_size[item]))
-            found[int(t.item_group[item])].add(place)
+            place = (end - first, item - first, int(t.units.item_size[item]))
+            found[int(t.units.item_group[item])].add(place)
     return {group: frozenset(places) for group, places in found.items()}

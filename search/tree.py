@@ -79,7 +79,7 @@ class Agent(NamedTuple):
 class Rules(NamedTuple):
     """Numbers of the search: reward and settings, as the kernel reads them.
 
-    `selection` and `shaping` are places in `SELECTIONS` and `SHAPINGS`; `whole` is the log of
+    `selection` and `shaping` are positions in `SELECTIONS` and `SHAPINGS`; `whole` is the log of
     C(s) of the unsharded program and `span` what a perfect division of its work takes off that.
     """
 

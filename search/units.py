@@ -51,18 +51,18 @@ def units_of(evaluator: Evaluator, open_decisions: Decisions) -> list[Unit]:
     """Every unit with its strategies, the one without any action first."""
     tables = evaluator.tables
     return [
-        _unit(evaluator, number, open_decisions) for number in range(len(tables.unit_start) - 1)
+        _unit(evaluator, number, open_decisions) for number in range(len(tables.units.start) - 1)
     ]
 
 
 def _unit(evaluator: Evaluator, number: int, open_decisions: Decisions) -> Unit:
     t = evaluator.tables
-    items = slice(int(t.unit_start[number]), int(t.unit_start[number + 1]))
-    fixed, whole = t.item_fixed[items], t.item_shards[items]
-    groups, sizes = t.item_group[items], t.item_size[items]
+    items = slice(int(t.units.start[number]), int(t.units.start[number + 1]))
+    fixed, whole = t.units.item_fixed[items], t.units.item_shards[items]
+    groups, sizes = t.units.item_group[items], t.units.item_size[items]
     choices = []
-    for axis, size in enumerate(t.axis_size.tolist()):
-        free = not int(t.unit_forbidden[number]) >> axis & 1
+    for axis, size in enumerate(t.mesh.axis_size.tolist()):
+        free = not int(t.units.forbidden[number]) >> axis & 1
         able = [
             item
             for item in range(len(groups))
@@ -75,7 +75,7 @@ def _unit(evaluator: Evaluator, number: int, open_decisions: Decisions) -> Unit:
         for axis, item in enumerate(places):
             if item >= 0:
                 mask[item] |= 1 << axis
-                count[item] *= t.axis_size[axis]
+                count[item] *= t.mesh.axis_size[axis]
         changed = [item for item in places if item >= 0]
         if all(sizes[item] % count[item] == 0 for item in changed):
             masks.append(mask)
@@ -85,9 +85,9 @@ def _unit(evaluator: Evaluator, number: int, open_decisions: Decisions) -> Unit:
         shards=np.array(shards, dtype=np.int64).reshape(len(shards), len(groups)),
         groups=groups,
         sizes=sizes,
-        bits=t.item_bit[items],
-        sides=t.item_side[items],
-        closed=int(t.unit_forbidden[number]),
+        bits=t.units.item_bit[items],
+        sides=t.units.item_side[items],
+        closed=int(t.units.forbidden[number]),
     )
 
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 
 class JobNotifier:
-    """One `asyncio.Event` a waiting request, rung by job id.
+    """One `asyncio.Event` for each waiting request, set by job id.
 
-    A ring is a hint, never the truth: who waits reads the store again, and also without a ring
-    after a second, because another server on the same database rings no bell here.
+    A notification is a hint, never the truth. The request that waits reads the store again, and
+    does so every second without a notification too, because another server on the same database
+    does not notify this one.
     """
 
     def __init__(self) -> None:
@@ -41,7 +42,7 @@ class JobNotifier:
         self._soon(job_id)
 
     def drain(self) -> None:
-        """The service shuts down: everybody who waits looks up and leaves. Signal-safe."""
+        """The service shuts down: every waiting request wakes and leaves. Signal-safe."""
         self.draining = True
         self._soon(None)
 
@@ -58,7 +59,7 @@ class JobNotifier:
 
 
 async def wait_for_ring(event: asyncio.Event, seconds: float) -> None:
-    """Until the bell rings, a second at most, `seconds` if that is less."""
+    """Until the event is set, a second at most, `seconds` if that is less."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), min(1.0, max(0.0, seconds)))
     event.clear()

@@ -1,8 +1,8 @@
 """An op that can be had at other sizes: MetaDist's MetaOp.
 
-StableHLO states the types of results, so a copy of an op at other sizes has to be told them. Where
-MLIR's verifier infers the types itself, its message is asked for them; elsewhere every plausible
-shape is offered and those that verify are taken.
+StableHLO states the types of results, so a copy of an op at other sizes needs new ones. Where
+MLIR's verifier infers the types itself, they are read from its message; elsewhere every plausible
+shape is tried, and those that verify are taken.
 """
 
 from __future__ import annotations

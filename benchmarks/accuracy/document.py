@@ -28,25 +28,25 @@ XLA's CUDA compiler, ahead of time, for eight devices.
 
 A case is one model on one mesh under one plan for one target. Plans are good, bad and random: what
 the tree search and the greedy planner find (`mcts`, `greedy`), data parallelism over all axes,
-nothing sharded, random actions (`random-N`), and states that the cost model puts within
-{CLOSE:.0%} of the best (`near-N`). The cases are in `benchmarks/accuracy/data`, a file a target.
+nothing sharded, random actions (`random-N`), and states that the cost model puts within {CLOSE:.0%}
+of the best (`near-N`). The cases are in `benchmarks/accuracy/data`, one file for each target.
 
 What the figures mean:
 
-- **Memory** is what the compiled program needs on one device: on a TPU what its compiler lays out
-  in the main memory, arguments included; on a GPU arguments, results of their own and
-  temporaries. Errors are (predicted - compiled) / compiled; medians and quantiles are of absolute
-  values.
-- **Wire** is what one device puts on its links in a step, by the ring formula from the collectives
-  of the compiled program, loops counted by trips. Cases that move less than {QUIET // 1024} KiB on
-  both sides are left out, as are those that the compiler refused.
+- **Memory** is what the compiled program needs on one device. On a TPU that is what the compiler
+  lays out in main memory, arguments included; on a GPU it is arguments, temporaries and results
+  with buffers of their own. Errors are (predicted - compiled) / compiled; medians and quantiles are
+  of absolute values.
+- **Wire** is what one device puts on its links in a step, by the ring formula. It is computed from
+  the collectives of the compiled program, and loops count by their trips. Cases that move less than
+  {QUIET // 1024} KiB on both sides are left out, as are those that the compiler refused.
 - **Step time** is the compiler's estimate of cycles at the chip's clock, and its collectives by the
   formula that predictions use. The GPU compiler gives no cycles. Spearman's correlation is over the
   plans of one model on one target, at least {FEW}; beside it that over the most plans whose
   compiled times lie within {CLOSE:.0%} of one another.
-- A plan is **called fitting** where the prediction leaves {MARGIN:.0%} of the usable memory free.
-  A program that was *predicted over {MARGIN:.0%} too low* could be called fitting and be refused
-  if the limit happened to lie between; few of the cases here are close to the limit of their chip.
+- A plan is **called fitting** where the prediction leaves {MARGIN:.0%} of the usable memory free. A
+  program that was *predicted over {MARGIN:.0%} too low* could be called fitting and be refused if
+  the limit happened to lie between; few of the cases here are close to the limit of their chip.
 """
 HELD_OUT = """\
 ## Held-out models

@@ -19,16 +19,16 @@ Made by `python -m benchmarks.planners all`. Every plan is judged by its compile
 by our own cost model: a step takes what the compiler for the chip estimates for its computation,
 and its collectives by the tables of [devices.md](devices.md). Memory is what the compiled program
 needs on a device; a plan that the compiler refuses is too large. The compiler for GPUs gives no
-times, so of those memory alone is compared. The cases are in `benchmarks/planners/data`.
+times, so on GPUs only memory is compared. The cases are in `benchmarks/planners/data`.
 
-Layouts by hand are those of TOAST section 5.1.1 and their parts, each told to the compiler as a
-plan is: arguments, and the places where a parameter is gathered or a sum scattered. Of the axes of
-a mesh the last is the model's and the others are the rows'. XLA's own is the ILP inside libtpu,
-with `{PACKAGE}`, once with {BUDGET_GB} GB for memory and once without (`-unbounded`);
-planner and compiler are one there, so its planner's time is that of both. It is asked for cut
-programs alone, which take it minutes already. Programs with a number in their names are cut to so
-many layers or steps at full width. Planner times are from the bytes of the module to the state, on
-one thread of a machine shared with other work.
+Layouts by hand are those of TOAST section 5.1.1 and their parts. The compiler gets each as it gets
+a plan: layouts of arguments, and of the places where a parameter is gathered or a sum scattered. Of
+the axes of a mesh the last is for the model and the others are for the rows. XLA's own is the ILP
+inside libtpu, with `{PACKAGE}`, once with {BUDGET_GB} GB for memory and once without
+(`-unbounded`). Planner and compiler are one there, so its planner time is that of both. It plans
+cut programs only, which take it minutes already. Programs with a number in their names are cut to
+so many layers or steps at full width. Planner times are from the bytes of the module to the state,
+on one thread of a machine shared with other work.
 """
 
 

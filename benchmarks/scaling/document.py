@@ -19,10 +19,10 @@ PAGE = """\
 
 Made by `python -m benchmarks.scaling all`: the seconds from StableHLO bytes to plan of a training
 step of T2B (Gemma-1 2B of `examples/models`, with Adam), with unrolled and with scanned layers, by
-one search thread and seed 0. Seconds are of the processor: they do not count waiting, but on a busy
-machine, which shares its caches, they are up to twice those of a quiet one. There they are those
-of the clock, and more threads take less. Each is the lowest of a case's runs; the data are
-`benchmarks/scaling/data/stages.jsonl`.
+one search thread and seed 0. Seconds are processor time, which does not count
+waiting. On a quiet machine that is the time of the clock, and more threads take less. On a busy
+one, where others use the caches too, it is up to twice as much. Each figure is the lowest of a
+case's runs; the data are `benchmarks/scaling/data/stages.jsonl`.
 
 *load* is parsing, normalising, sharding rules and the walk; *analyse* names, colours, conflicts and
 groups; *tables* the evaluator's arrays; *search* all planners' work; *write* the sharded module,

@@ -31,20 +31,18 @@ PAGE = f"""\
 
 Made by `python -m benchmarks.search_settings all`; every run is a line of
 `benchmarks/search_settings/data/runs.jsonl`. The settings are the fields of
-`toast.search.problem.Settings`.
+`toast.search.problem.SearchSettings`.
 
-Each value of a setting is tried in one base, on models
-of `examples/models` at the paper's sizes with scanned layers, and modules of libraries, on {DEVICE}
-with its memory. *Regret* is the mean of log(cost / best known cost), as a percentage; the best
-known cost of a problem is the lowest C(s) of any run here. *Found* is the part of the runs that end
-within {NEAR:.0%} of it.
+Each value of a setting is tried in one base, on models of `examples/models` at the paper's sizes
+with scanned layers, and modules of libraries, on {DEVICE} with its memory. *Regret* is the mean of
+log(cost / best known cost), as a percentage; the best known cost of a problem is the lowest C(s) of
+any run here. *Found* is the part of the runs that end within {NEAR:.0%} of it.
 
-**Rounds alone** is the tree search without the beams and the polish that run beside it
-(`helpers=False`), with {ALONE_SEEDS} seeds, stopped at {ALONE_EVALUATIONS:,} priced states; one
-that ends before that by itself keeps its cost. **Helped** is the planner as it runs, until it
-ends.
+**Rounds alone** is the tree search without beams and local search (`helpers=False`), with
+{ALONE_SEEDS} seeds, stopped at {ALONE_EVALUATIONS:,} priced states; a search that ends before that
+keeps its cost. **Helped** is the planner as users run it, until it ends.
 
-The base is in bold; the defaults are the best of the last table, where winners are tried together.
+The base is in bold. The defaults are the best of the last table, which combines the winners.
 """
 
 

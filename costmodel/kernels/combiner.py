@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.axis_order import duration
-from toast.costmodel.kernels.journal import COUNT, DETAIL, KIND, PARTIAL, ROW, SECONDS, TABLE
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.terms.journal import COUNT, DETAIL, KIND, PARTIAL, ROW, SECONDS, TABLE
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 COMBINED = 2.0**27
 """Bytes that XLA combines at most, about: of the programs that were compiled for a TPU none sends
@@ -23,17 +26,21 @@ for itself."""
 
 
 @inner
-def remember_sum(t: Any, s: Any, row: int, result: int, side: int, axes: int, size: float) -> None:
+def remember_sum(
+    t: Tables, s: Scratch, row: int, result: int, side: int, axes: int, size: float
+) -> None:
     """Keep over which axes a result of a row is summed in a run of its loop, and what that takes.
 
     `size` bytes of one sum on a device.
     """
-    s.sum_axes[result, side] = axes
+    s.combiner.axes[result, side] = axes
     if axes:
-        many = t.part_weight[row] / t.loop_runs[t.part_together[row]]
-        s.sum_cost[result, side, MANY] = many
-        s.sum_cost[result, side, BYTES] = many * size
-        s.sum_cost[result, side, SPENT] = many * duration(t, _kind(side), axes, size)
+        many = (
+            t.partial_sums.weight[row] / t.partial_sums.loop_runs[t.partial_sums.combined_in[row]]
+        )
+        s.combiner.cost[result, side, MANY] = many
+        s.combiner.cost[result, side, BYTES] = many * size
+        s.combiner.cost[result, side, SPENT] = many * duration(t, _kind(side), axes, size)
 
 
 @inner
@@ -42,37 +49,42 @@ def _kind(side: int) -> int:
 
 
 @inner
-def _gather(t: Any, s: Any) -> None:
+def _gather(t: Tables, s: Scratch) -> None:
     """Fill the groups: sums of one kind over the same axes in a run of one loop."""
-    for n in range(len(t.together)):
-        k, loop = t.together[n], t.together_loop[n]
+    for n in range(len(t.partial_sums.combined)):
+        k, loop = t.partial_sums.combined[n], t.partial_sums.combined_loop[n]
         for side in range(2):
-            axes = s.sum_axes[k, side]
+            axes = s.combiner.axes[k, side]
             if not axes:
                 continue
-            many, size = s.sum_cost[k, side, MANY], s.sum_cost[k, side, BYTES]
-            alone = s.sum_cost[k, side, SPENT]
+            many, size = s.combiner.cost[k, side, MANY], s.combiner.cost[k, side, BYTES]
+            alone = s.combiner.cost[k, side, SPENT]
             to = side
-            if side == SCATTERED and s.cut_whole[k]:
+            if side == SCATTERED and s.reduce_scatters.whole[k]:
                 to, alone = WHOLE, many * duration(t, ALL_REDUCE, axes, size / many)
-            s.joint[loop, to, axes, MANY] += many
-            s.joint[loop, to, axes, BYTES] += size
-            s.joint[loop, to, axes, SPENT] += alone
+            s.combiner.joint[loop, to, axes, MANY] += many
+            s.combiner.joint[loop, to, axes, BYTES] += size
+            s.combiner.joint[loop, to, axes, SPENT] += alone
 
 
 @inner
-def _write(t: Any, s: Any, loop: int, side: int, axes: int, sent: float, part: float) -> None:
+def _write(
+    t: Tables, s: Scratch, loop: int, side: int, axes: int, sent: float, part: float
+) -> None:
     """Write to the journal that each sum of a group is a part of what is `sent`."""
-    for n in range(min(s.noted[0], len(s.journal))):
-        if s.journal[n, TABLE] != PARTIAL or t.part_together[int(s.journal[n, ROW])] != loop:
+    for n in range(min(s.journal.noted[0], len(s.journal.entries))):
+        if (
+            s.journal.entries[n, TABLE] != PARTIAL
+            or t.partial_sums.combined_in[int(s.journal.entries[n, ROW])] != loop
+        ):
             continue
-        if s.journal[n, KIND] == _kind(side) and s.journal[n, DETAIL] == axes:
-            s.journal[n, COUNT] *= sent / s.joint[loop, side, axes, MANY]
-            s.journal[n, SECONDS] *= part
+        if s.journal.entries[n, KIND] == _kind(side) and s.journal.entries[n, DETAIL] == axes:
+            s.journal.entries[n, COUNT] *= sent / s.combiner.joint[loop, side, axes, MANY]
+            s.journal.entries[n, SECONDS] *= part
 
 
 @inner
-def spared(t: Any, s: Any) -> float:
+def spared(t: Tables, s: Scratch) -> float:
     """Seconds that sums take less because they are sent together.
 
     After `summed_whole`, which says what is not scattered in the end.
@@ -80,25 +92,28 @@ def spared(t: Any, s: Any) -> float:
     found = 0.0
     _clear(s)
     _gather(t, s)
-    for loop in range(s.joint.shape[0]):
+    for loop in range(s.combiner.joint.shape[0]):
         for side in range(2):
-            for axes in range(s.joint.shape[2]):
-                many, alone = s.joint[loop, side, axes, MANY], s.joint[loop, side, axes, SPENT]
+            for axes in range(s.combiner.joint.shape[2]):
+                many, alone = (
+                    s.combiner.joint[loop, side, axes, MANY],
+                    s.combiner.joint[loop, side, axes, SPENT],
+                )
                 if many <= 1.0:
                     continue
-                size = s.joint[loop, side, axes, BYTES]
+                size = s.combiner.joint[loop, side, axes, BYTES]
                 sent = min(many, max(1.0, np.ceil(size / COMBINED)))
                 joint = sent * duration(t, _kind(side), axes, size / sent)
                 if joint < alone:
-                    found += t.loop_runs[loop] * (alone - joint)
+                    found += t.partial_sums.loop_runs[loop] * (alone - joint)
                     _write(t, s, loop, side, axes, sent, joint / alone)
     return found
 
 
 @inner
-def _clear(s: Any) -> None:
-    for loop in range(s.joint.shape[0]):
+def _clear(s: Scratch) -> None:
+    for loop in range(s.combiner.joint.shape[0]):
         for side in range(2):
-            for axes in range(s.joint.shape[2]):
+            for axes in range(s.combiner.joint.shape[2]):
                 for column in range(3):
-                    s.joint[loop, side, axes, column] = 0.0
+                    s.combiner.joint[loop, side, axes, column] = 0.0

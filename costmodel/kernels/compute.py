@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from toast.analysis.jit import inner
-from toast.costmodel.dependencies import ROOTS
 from toast.costmodel.kernels.convolution import ROW, WIDEST, blocking, more_pixels
-from toast.costmodel.kernels.incremental import is_stale, streamed, total
-from toast.costmodel.kernels.journal import ROOT, Bound, note
+from toast.costmodel.kernels.incremental import streamed, total
+from toast.costmodel.kernels.journal import note
 from toast.costmodel.program.contractions import CONTRACTED, LEFT, RIGHT
+from toast.costmodel.terms.journal import ROOT, Bound
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
 BLOCK = 3072.0
@@ -27,36 +30,36 @@ def _tiled(size: float, tile: int) -> float:
 
 
 @inner
-def _product(t: Any, s: Any, dot: int) -> tuple[float, float, bool]:
+def _product(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]:
     """Padding of a product, bytes of its operands that are read again, and if its sums are partial.
 
     Whole tiles: what is contracted fills the columns of the unit, and so does one side of the
     result; the other side streams through it by rows. The better of the two ways round counts. Of
     a convolution pixels stream through, and a row of its window is contracted with the channels.
     """
-    first, last = t.side_start[dot], t.side_start[dot + 1]
+    first, last = t.fusions.side_start[dot], t.fusions.side_start[dot + 1]
     if first == last:
         return 1.0, 0.0, False
-    start = t.unit_start[t.dot_unit[dot]]
+    start = t.units.start[t.fusions.dot_unit[dot]]
     left, right, contracted, batch = 1.0, 1.0, 1.0, 1.0
     partial = False
     for k in range(first, last):
-        shards = s.shards[start + k - first]
-        size = np.ceil(t.side_size[k] / shards)
-        if t.side_of[k] == LEFT:
+        shards = s.units.shards[start + k - first]
+        size = np.ceil(t.fusions.side_size[k] / shards)
+        if t.fusions.side_of[k] == LEFT:
             left *= size
-        elif t.side_of[k] == RIGHT:
+        elif t.fusions.side_of[k] == RIGHT:
             right *= size
-        elif t.side_of[k] == CONTRACTED:
+        elif t.fusions.side_of[k] == CONTRACTED:
             contracted *= size
             partial |= shards > 1
         else:
             batch *= size
-    rows, columns = t.tile_rows, t.tile_columns
+    rows, columns = t.chip.tile_rows, t.chip.tile_columns
     one = _tiled(left, rows) * _tiled(right, columns)
     other = _tiled(left, columns) * _tiled(right, rows)
-    if t.dot_window[dot, WIDEST] > 0:
-        row = t.dot_window[dot, ROW]
+    if t.fusions.dot_window[dot, WIDEST] > 0:
+        row = t.fusions.dot_window[dot, ROW]
         padding = _tiled(contracted * row, columns) * one if row else min(one, other)
         return padding * more_pixels(t, s, dot), 0.0, False
     padding = _tiled(contracted, columns) * min(one, other)
@@ -64,153 +67,159 @@ def _product(t: Any, s: Any, dot: int) -> tuple[float, float, bool]:
 
 
 @inner
-def _again(t: Any, s: Any, dot: int, left: float, right: float, depth: float) -> float:
+def _again(t: Tables, s: Scratch, dot: int, left: float, right: float, depth: float) -> float:
     """Bytes of the operands of a product that are read from memory more than once.
 
     The result is made block by block, each from a strip of both operands. One that waits on the
     chip is read once, and then so is the other. `depth` is what the operands have beside the rows
     and columns of the result.
     """
-    if t.on_chip == 0.0:
+    if t.chip.on_chip == 0.0:
         return 0.0
     one, two = _operand(t, s, dot, 0), _operand(t, s, dot, 1)
     block = BLOCK / max(min(one / left, two / right) / depth, 1.0)
     blocks = one * (np.ceil(right / block) - 1.0) + two * (np.ceil(left / block) - 1.0)
-    part = (min(one, two) / t.on_chip - STAYS) / (1.0 - STAYS)
+    part = (min(one, two) / t.chip.on_chip - STAYS) / (1.0 - STAYS)
     return float(blocks * min(max(part, 0.0), 1.0))
 
 
 @inner
-def _operand(t: Any, s: Any, dot: int, side: int) -> float:
+def _operand(t: Tables, s: Scratch, dot: int, side: int) -> float:
     """Bytes of an operand as a product reads it."""
-    stored, read = s.local[t.dot_operand[dot, side, 0]], s.local[t.dot_operand[dot, side, 1]]
-    return float(read * t.dot_width[dot, side, 1 if read > stored else 0])
+    stored, read = (
+        s.tensors.local[t.fusions.dot_operand[dot, side, 0]],
+        s.tensors.local[t.fusions.dot_operand[dot, side, 1]],
+    )
+    return float(read * t.fusions.dot_width[dot, side, 1 if read > stored else 0])
 
 
 @inner
-def _copying(t: Any, s: Any, root: int) -> float:
+def _copying(t: Tables, s: Scratch, root: int) -> float:
     """Seconds to copy what a kernel needs in another memory layout, and to bring back the rest."""
     spent = 0.0
-    for k in range(t.root_copied_start[root], t.root_copied_start[root + 1]):
-        tensor = t.root_copied[k]
-        size = s.local[tensor]
-        moved = 2.0 * size * streamed(t.on_chip, size) / (t.bandwidth * t.turning)
-        spent += max(moved, _elements(t, s, tensor) / t.element_rate) + t.overhead
+    for k in range(t.fusions.copied_start[root], t.fusions.copied_start[root + 1]):
+        tensor = t.fusions.copied[k]
+        size = s.tensors.local[tensor]
+        moved = 2.0 * size * streamed(t.chip.on_chip, size) / (t.chip.bandwidth * t.chip.turning)
+        spent += max(moved, _elements(t, s, tensor) / t.chip.element_rate) + t.chip.overhead
     return spent
 
 
 @inner
-def _spreading(t: Any, s: Any, root: int) -> float:
+def _spreading(t: Tables, s: Scratch, root: int) -> float:
     """Seconds to update parts of buffers along dimensions that are split over devices.
 
     Only one of these has the place: all bring the buffer to a memory layout in which the place is
     easy to cut out, and keep there what they had.
     """
     handled = 0.0
-    for k in range(t.root_spread_start[root], t.root_spread_start[root + 1]):
-        if s.shards[t.spread_item[k]] > 1:
-            handled += _elements(t, s, t.spread_tensor[k])
-    return handled / t.element_rate
+    for k in range(t.fusions.spread_start[root], t.fusions.spread_start[root + 1]):
+        if s.units.shards[t.fusions.spread_item[k]] > 1:
+            handled += _elements(t, s, t.fusions.spread_tensor[k])
+    return handled / t.chip.element_rate
 
 
 @inner
-def _blocking(t: Any, s: Any, root: int) -> float:
+def _blocking(t: Tables, s: Scratch, root: int) -> float:
     """Seconds to bring what a kernel convolves into blocks of pixels."""
     spent = 0.0
-    for k in range(t.root_dot_start[root], t.root_dot_start[root + 1]):
+    for k in range(t.fusions.dot_start[root], t.fusions.dot_start[root + 1]):
         spent += blocking(t, s, k)
     return spent
 
 
 @inner
-def _beside(t: Any, s: Any, root: int) -> float:
+def _beside(t: Tables, s: Scratch, root: int) -> float:
     """Seconds of the reductions of what a kernel's product makes, run behind it.
 
     Where others want the whole of what they reduce, they reduce that.
     """
     handled = 0.0
-    for reduction in range(t.root_beside_start[root], t.root_beside_start[root + 1]):
+    for reduction in range(t.fusions.epilogue_start[root], t.fusions.epilogue_start[root + 1]):
         most = 0.0
-        for k in range(t.beside_start[reduction], t.beside_start[reduction + 1]):
-            most = max(most, _elements(t, s, t.beside_tensor[k]))
+        for k in range(
+            t.fusions.epilogue_tensor_start[reduction],
+            t.fusions.epilogue_tensor_start[reduction + 1],
+        ):
+            most = max(most, _elements(t, s, t.fusions.epilogue_tensor[k]))
         handled += most
-    return handled / t.element_rate
+    return handled / t.chip.element_rate
 
 
 @inner
-def _arithmetic(t: Any, s: Any, root: int) -> tuple[float, float, float, bool]:
+def _arithmetic(t: Tables, s: Scratch, root: int) -> tuple[float, float, float, bool]:
     """Of a kernel's products: seconds, bytes of partial sums, elements computed for them.
 
     The last tells whether there are partial sums.
     """
     seconds, again, sums, fed, partial = 0.0, 0.0, 0.0, 0.0, False
-    for k in range(t.root_dot_start[root], t.root_dot_start[root + 1]):
+    for k in range(t.fusions.dot_start[root], t.fusions.dot_start[root + 1]):
         shards = 1
-        unit = t.dot_unit[k]
-        for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
-            shards *= s.shards[i]
+        unit = t.fusions.dot_unit[k]
+        for i in range(t.units.start[unit], t.units.start[unit + 1]):
+            shards *= s.units.shards[i]
         padding, reread, summed = _product(t, s, k)
-        seconds += t.dot_seconds[k] / shards * padding
+        seconds += t.fusions.dot_seconds[k] / shards * padding
         again += reread
         if summed:
             partial = True
-            size = s.local[t.dot_sums[k]]
-            sums += size * streamed(t.on_chip, size)
+            size = s.tensors.local[t.fusions.dot_sums[k]]
+            sums += size * streamed(t.chip.on_chip, size)
         for side in range(2):
-            if t.dot_computed[k, side]:
-                fed = max(fed, _elements(t, s, t.dot_operand[k, side, 1]))
-    return seconds + again / t.bandwidth, sums, fed, partial
+            if t.fusions.dot_computed[k, side]:
+                fed = max(fed, _elements(t, s, t.fusions.dot_operand[k, side, 1]))
+    return seconds + again / t.chip.bandwidth, sums, fed, partial
 
 
 @inner
-def _elements(t: Any, s: Any, tensor: int) -> float:
+def _elements(t: Tables, s: Scratch, tensor: int) -> float:
     """Elements of a tensor on one device."""
-    return float(s.local[tensor] / max(t.tensor_itemsize[tensor], 1.0))
+    return float(s.tensors.local[tensor] / max(t.tensors.itemsize[tensor], 1.0))
 
 
 @inner
-def _traffic(t: Any, s: Any, root: int) -> tuple[float, float, float, float]:
+def _traffic(t: Tables, s: Scratch, root: int) -> tuple[float, float, float, float]:
     """Bytes moved and of these written, most elements of a tensor and of one that is written."""
-    first = t.root_tensor_start[root]
+    first = t.fusions.tensor_start[root]
     moved, wrote, elements, made = 0.0, 0.0, 0.0, 0.0
-    for k in range(first, t.root_tensor_start[root + 1]):
-        tensor = t.root_tensor[k]
-        size = s.local[tensor]
+    for k in range(first, t.fusions.tensor_start[root + 1]):
+        tensor = t.fusions.tensor[k]
+        size = s.tensors.local[tensor]
         handled = _elements(t, s, tensor)
-        moved += size * streamed(t.on_chip, s.local[t.root_whole[k]])
+        moved += size * streamed(t.chip.on_chip, s.tensors.local[t.fusions.whole[k]])
         elements = max(elements, handled)
-        if k < first + t.root_writes[root]:
+        if k < first + t.fusions.writes[root]:
             made = max(made, handled)
             wrote = moved
     return moved, wrote, elements, made
 
 
 @inner
-def roots(t: Any, s: Any) -> float:
+def roots(t: Tables, s: Scratch) -> float:
     """Roofline of every kernel: arithmetic, bytes moved, or elements handled.
 
     A product writes its partial sums in place of what it would make of them, and reductions beside
     it run behind it.
     """
-    for root in range(len(t.root_weight)):
-        if not is_stale(t, s, ROOTS, root):
+    for root in range(len(t.fusions.weight)):
+        if not s.fusions.stale[root]:
             continue
         arithmetic, sums, fed, partial = _arithmetic(t, s, root)
         moved, wrote, elements, made = _traffic(t, s, root)
         moved += max(sums - wrote, 0.0)
-        spent = moved / t.bandwidth
-        handling = elements / t.element_rate
-        if t.root_dot_start[root] < t.root_dot_start[root + 1]:
-            spent *= t.feeding
-            handling = max(made, fed) / t.element_rate * t.beside
+        spent = moved / t.chip.bandwidth
+        handling = elements / t.chip.element_rate
+        if t.fusions.dot_start[root] < t.fusions.dot_start[root + 1]:
+            spent *= t.chip.feeding
+            handling = max(made, fed) / t.chip.element_rate * t.chip.epilogue_rate
         seconds = max(arithmetic, spent, handling)
         bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
         bound = BYTES if seconds == spent else bound
         if partial:
             seconds += _beside(t, s, root)
-        weight = t.root_weight[root]
+        weight = t.fusions.weight[root]
         seconds += _copying(t, s, root) + _spreading(t, s, root) + _blocking(t, s, root)
-        spent = weight * (seconds + t.overhead)
-        note(s.journal, s.noted, ROOT, root, 0, bound, 0, weight, weight * moved, spent)
-        s.root_seconds[root] = spent
-    return total(s.root_seconds)
+        spent = weight * (seconds + t.chip.overhead)
+        note(s.journal, ROOT, root, 0, bound, 0, weight, weight * moved, spent)
+        s.fusions.seconds[root] = spent
+    return total(s.fusions.seconds)

@@ -8,7 +8,7 @@ product of its axes divides its size. Bit k of the resolution chooses the side o
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,13 @@ from toast.costmodel.kernels.axis_order import reorders, summed_whole
 from toast.costmodel.kernels.combiner import spared
 from toast.costmodel.kernels.compute import roots
 from toast.costmodel.kernels.incremental import mark_changes, overwrite, total
-from toast.costmodel.kernels.journal import FLOOR, Bound, note
+from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.memory import peak_bytes
 from toast.costmodel.kernels.reshard import edges, halos, partials, unfused_sums
+from toast.costmodel.terms.journal import FLOOR, Bound
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 BYTES = int(Bound.BYTES)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -37,67 +41,70 @@ class Measured(NamedTuple):
 
 
 @inner
-def reset(t: Any, s: Any) -> None:
+def reset(t: Tables, s: Scratch) -> None:
     """Back to the state without actions: unsharded but for what is pinned."""
-    overwrite(s.mask, t.item_fixed)
-    overwrite(s.shards, t.item_shards)
-    overwrite(s.used, t.unit_forbidden)
+    overwrite(s.units.mask, t.units.item_fixed)
+    overwrite(s.units.shards, t.units.item_shards)
+    overwrite(s.units.used, t.units.forbidden)
 
 
 @inner
-def shard(t: Any, s: Any, group: int, axis: int, bits: int) -> int:
+def shard(t: Tables, s: Scratch, group: int, axis: int, bits: int) -> int:
     """Apply one action; returns how many items it sharded."""
     taken = 0
     bit = 1 << axis
-    size = t.axis_size[axis]
-    for k in range(t.touch_start[group], t.touch_start[group + 1]):
-        unit = t.touch_unit[k]
-        if s.used[unit] & bit:
+    size = t.mesh.axis_size[axis]
+    for k in range(t.units.touch_start[group], t.units.touch_start[group + 1]):
+        unit = t.units.touch_unit[k]
+        if s.units.used[unit] & bit:
             continue
-        for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
-            if t.item_group[i] != group:
+        for i in range(t.units.start[unit], t.units.start[unit + 1]):
+            if t.units.item_group[i] != group:
                 continue
-            if t.item_bit[i] >= 0 and ((bits >> t.item_bit[i]) & 1) != t.item_side[i]:
+            if (
+                t.units.item_bit[i] >= 0
+                and ((bits >> t.units.item_bit[i]) & 1) != t.units.item_side[i]
+            ):
                 continue
-            if t.item_size[i] % (s.shards[i] * size) != 0:
+            if t.units.item_size[i] % (s.units.shards[i] * size) != 0:
                 continue
-            s.mask[i] |= bit
-            s.shards[i] *= size
-            s.used[unit] |= bit
+            s.units.mask[i] |= bit
+            s.units.shards[i] *= size
+            s.units.used[unit] |= bit
             taken += 1
             break
     return taken
 
 
 @inner
-def choose(t: Any, s: Any, unit: int, axis: int, item: int) -> None:
+def choose(t: Tables, s: Scratch, unit: int, axis: int, item: int) -> None:
     """Apply one place of a refinement: an axis on one item of a unit only, or on none (-1)."""
     bit = 1 << axis
-    size = t.axis_size[axis]
-    first, end = t.unit_start[unit], t.unit_start[unit + 1]
+    size = t.mesh.axis_size[axis]
+    first, end = t.units.start[unit], t.units.start[unit + 1]
     for i in range(first, end):
-        if s.mask[i] & bit and not t.item_fixed[i] & bit:
-            s.mask[i] &= ~bit
-            s.shards[i] //= size
-            s.used[unit] &= ~bit
+        if s.units.mask[i] & bit and not t.units.item_fixed[i] & bit:
+            s.units.mask[i] &= ~bit
+            s.units.shards[i] //= size
+            s.units.used[unit] &= ~bit
     if (
         item < 0
-        or s.used[unit] & bit
-        or t.item_size[first + item] % (s.shards[first + item] * size)
+        or s.units.used[unit] & bit
+        or t.units.item_size[first + item] % (s.units.shards[first + item] * size)
     ):
         return
-    s.mask[first + item] |= bit
-    s.shards[first + item] *= size
-    s.used[unit] |= bit
+    s.units.mask[first + item] |= bit
+    s.units.shards[first + item] *= size
+    s.units.used[unit] |= bit
 
 
 @inner
-def layout_key(s: Any) -> int:
+def layout_key(s: Scratch) -> int:
     """A 64-bit key of the whole layout: equal for every order of actions that leads to it."""
     key = np.uint64(0)
-    for i in range(len(s.mask)):
-        if s.mask[i]:
-            mixed = (np.uint64(i) << np.uint64(32) ^ np.uint64(s.mask[i])) + GOLDEN
+    for i in range(len(s.units.mask)):
+        if s.units.mask[i]:
+            mixed = (np.uint64(i) << np.uint64(32) ^ np.uint64(s.units.mask[i])) + GOLDEN
             mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             key ^= mixed ^ (mixed >> np.uint64(31))
@@ -105,64 +112,64 @@ def layout_key(s: Any) -> int:
 
 
 @inner
-def _crowding(t: Any, s: Any) -> tuple[float, float]:
+def _crowding(t: Tables, s: Scratch) -> tuple[float, float]:
     """The part of arguments and results that finds no room on the chip, and bytes of what could.
 
     The largest that fits there is fetched long before it is read; the part of the on-chip memory
     that it fills is the part of the others that comes from main memory when it is wanted.
     """
     largest, fitting = 0.0, 0.0
-    for row in range(len(t.floor_tensor)):
-        size = s.local[t.floor_tensor[row]]
-        if size < t.on_chip_buffers:
-            fitting += t.floor_count[row] * size
+    for row in range(len(t.floors.tensor)):
+        size = s.tensors.local[t.floors.tensor[row]]
+        if size < t.chip.on_chip_buffers:
+            fitting += t.floors.times[row] * size
             largest = max(largest, size)
     if fitting == 0.0:
         return 0.0, 0.0
-    return largest / t.on_chip_buffers * (fitting - largest) / fitting, fitting
+    return largest / t.chip.on_chip_buffers * (fitting - largest) / fitting, fitting
 
 
 @inner
-def _main_memory(t: Any, s: Any, compute: float) -> float:
+def _main_memory(t: Tables, s: Scratch, compute: float) -> float:
     """Seconds in which kernels wait for arguments and results, beside the time of `compute`.
 
     They wait for what has no room on the chip, and at least until main memory has had the time to
     fetch all arguments and to store all results.
     """
-    if not t.floored:
+    if not t.floors.counted:
         return 0.0
     least = 0.0
-    for row in range(len(t.floor_tensor)):
-        least += t.floor_count[row] * s.local[t.floor_tensor[row]]
+    for row in range(len(t.floors.tensor)):
+        least += t.floors.times[row] * s.tensors.local[t.floors.tensor[row]]
     part, fitting = _crowding(t, s)
-    waited = part * t.feeding / t.bandwidth
-    short = max(least / t.bandwidth - compute - fitting * waited, 0.0)
-    for row in range(len(t.floor_tensor)):
-        count, each = t.floor_count[row], s.local[t.floor_tensor[row]]
+    waited = part * t.chip.feeding / t.chip.bandwidth
+    short = max(least / t.chip.bandwidth - compute - fitting * waited, 0.0)
+    for row in range(len(t.floors.tensor)):
+        count, each = t.floors.times[row], s.tensors.local[t.floors.tensor[row]]
         size = count * each
-        crowded = size if each < t.on_chip_buffers else 0.0
+        crowded = size if each < t.chip.on_chip_buffers else 0.0
         spent = waited * crowded
         spent += short * (size / least) if short > 0.0 else 0.0
         if spent > 0.0:
             moved = size if short > 0.0 else part * crowded
-            note(s.journal, s.noted, FLOOR, row, 0, BYTES, 0, count, moved, spent)
+            note(s.journal, FLOOR, row, 0, BYTES, 0, count, moved, spent)
     return short + fitting * waited
 
 
 @inner
-def price(t: Any, s: Any) -> tuple[float, float, float]:
+def price(t: Tables, s: Scratch) -> tuple[float, float, float]:
     """Compute seconds, communication seconds and peak bytes of the layout in `s`.
 
     What the layout did not change since the last time is not priced again.
     """
-    s.noted[0] = 0
+    s.journal.noted[0] = 0
     mark_changes(t, s)
     compute = roots(t, s)
     communication = partials(t, s) + edges(t, s) + halos(t, s)
     communication += reorders(t, s)
     communication += summed_whole(t, s)
     communication -= spared(t, s)
-    compute += unfused_sums(t, s) + total(s.local_seconds)
+    compute += unfused_sums(t, s) + total(s.reshards.local_seconds)
     compute += _main_memory(t, s, compute)
     return compute, communication, peak_bytes(t, s, compute)
 
@@ -178,7 +185,7 @@ def step_seconds(compute: float, communication: float, overlap: float) -> float:
 
 @inner
 def evaluate(
-    t: Any, s: Any, groups: Ints, axes: Ints, bits: Ints, count: int
+    t: Tables, s: Scratch, groups: Ints, axes: Ints, bits: Ints, count: int
 ) -> tuple[float, float, float, int]:
     """Price the state that `count` actions lead to; see `Measured` for what comes back.
 
@@ -196,7 +203,14 @@ def evaluate(
 
 @entry
 def evaluate_many(
-    t: Any, s: Any, starts: Ints, groups: Ints, axes: Ints, bits: Ints, costs: Floats, keys: Ints
+    t: Tables,
+    s: Scratch,
+    starts: Ints,
+    groups: Ints,
+    axes: Ints,
+    bits: Ints,
+    costs: Floats,
+    keys: Ints,
 ) -> None:
     """Price states one after another: state n is the actions from `starts[n]` to the next.
 

@@ -8,12 +8,15 @@ state costs the same whatever was priced before it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 
 @inner
@@ -21,12 +24,6 @@ def overwrite(numbers: Ints, others: Ints) -> None:
     """`numbers[:] = others`, for which Numba would allocate a copy in case the two overlap."""
     for k in range(len(numbers)):
         numbers[k] = others[k]
-
-
-@inner
-def is_stale(t: Any, s: Any, table: int, row: int) -> bool:
-    """Whether a row of a table of `dependencies` has to be priced again."""
-    return bool(s.stale[t.term_first[table] + row])
 
 
 @inner
@@ -39,64 +36,66 @@ def total(seconds: Floats) -> float:
 
 
 @inner
-def mark_changes(t: Any, s: Any) -> None:
+def mark_changes(t: Tables, s: Scratch) -> None:
     """Find the units laid out otherwise than when `s` was priced last, and what depends on them.
 
     A journal tells of every row, so with one everything is priced again.
     """
-    if len(s.journal) > 0 or s.noted[4] == 0:
+    if len(s.journal.entries) > 0 or s.journal.noted[4] == 0:
         _forget(t, s)
         return
-    s.stale[:] = False
-    for unit in range(len(t.unit_start) - 1):
+    s.changes.stale[:] = False
+    for unit in range(len(t.units.start) - 1):
         changed = False
-        for i in range(t.unit_start[unit], t.unit_start[unit + 1]):
-            if s.mask[i] != s.priced[i]:
-                s.priced[i] = s.mask[i]
+        for i in range(t.units.start[unit], t.units.start[unit + 1]):
+            if s.units.mask[i] != s.changes.priced[i]:
+                s.changes.priced[i] = s.units.mask[i]
                 changed = True
         if changed:
-            for k in range(t.unit_tensor_start[unit], t.unit_tensor_start[unit + 1]):
-                _measure(t, s, t.unit_tensor[k])
-            for k in range(t.unit_term_start[unit], t.unit_term_start[unit + 1]):
-                s.stale[t.unit_term[k]] = True
+            for k in range(t.dependents.tensor_start[unit], t.dependents.tensor_start[unit + 1]):
+                _measure(t, s, t.dependents.tensor[k])
+            for k in range(t.dependents.row_start[unit], t.dependents.row_start[unit + 1]):
+                s.changes.stale[t.dependents.row[k]] = True
 
 
 @inner
-def _forget(t: Any, s: Any) -> None:
-    s.stale[:] = True
-    overwrite(s.priced, s.mask)
-    s.delta[:] = 0.0
-    s.live_held[:] = 0.0
-    s.copy_held[:] = 0.0
-    s.sum_held[:] = 0.0
-    s.summed_held[:] = 0.0
-    s.noted[4] = 1
-    for tensor in range(len(t.tensor_itemsize)):
+def _forget(t: Tables, s: Scratch) -> None:
+    s.changes.stale[:] = True
+    overwrite(s.changes.priced, s.units.mask)
+    s.schedule.delta[:] = 0.0
+    s.live_ranges.held[:] = 0.0
+    s.copies.held[:] = 0.0
+    s.sums.held[:] = 0.0
+    s.sums.summed_held[:] = 0.0
+    s.journal.noted[4] = 1
+    for tensor in range(len(t.tensors.itemsize)):
         _measure(t, s, tensor)
 
 
 @inner
-def _measure(t: Any, s: Any, tensor: int) -> None:
+def _measure(t: Tables, s: Scratch, tensor: int) -> None:
     """The bytes of a tensor on one device."""
-    size = t.tensor_itemsize[tensor]
-    for d in range(t.tensor_start[tensor], t.tensor_start[tensor + 1]):
-        item = t.dim_item[d]
-        if item >= 0 and s.shards[item] > 1:
-            n = s.shards[item]
-            size *= (t.dim_size[d] + n - 1) // n
+    size = t.tensors.itemsize[tensor]
+    for d in range(t.tensors.start[tensor], t.tensors.start[tensor + 1]):
+        item = t.tensors.dim_item[d]
+        if item >= 0 and s.units.shards[item] > 1:
+            n = s.units.shards[item]
+            size *= (t.tensors.dim_size[d] + n - 1) // n
         else:
-            size *= t.dim_size[d]
-    s.local[tensor] = size
-    s.given[tensor] = _as_given(t, s, tensor, size) if t.tensor_given[tensor] else size
-    s.stored[tensor] = size if t.tensor_image[tensor, 0] < 0 else _in_tiles(t, s, tensor, size)
+            size *= t.tensors.dim_size[d]
+    s.tensors.local[tensor] = size
+    s.tensors.given[tensor] = _as_given(t, s, tensor, size) if t.tensors.given[tensor] else size
+    s.tensors.stored[tensor] = (
+        size if t.tensors.image[tensor, 0] < 0 else _in_tiles(t, s, tensor, size)
+    )
 
 
 @inner
-def side(t: Any, s: Any, tensor: int, dim: int) -> int:
+def side(t: Tables, s: Scratch, tensor: int, dim: int) -> int:
     """A dimension of a tensor on one device."""
-    d = t.tensor_start[tensor] + dim
-    n = s.shards[t.dim_item[d]] if t.dim_item[d] >= 0 else 1
-    return int((t.dim_size[d] + n - 1) // n)
+    d = t.tensors.start[tensor] + dim
+    n = s.units.shards[t.tensors.dim_item[d]] if t.tensors.dim_item[d] >= 0 else 1
+    return int((t.tensors.dim_size[d] + n - 1) // n)
 
 
 @inner
@@ -115,27 +114,29 @@ def _rows(number: int, most: int) -> int:
 
 
 @inner
-def _as_given(t: Any, s: Any, tensor: int, size: float) -> float:
+def _as_given(t: Tables, s: Scratch, tensor: int, size: float) -> float:
     """The bytes of an argument in tiles, of the two dimensions that fill them best."""
-    dims = t.tensor_start[tensor + 1] - t.tensor_start[tensor]
+    dims = t.tensors.start[tensor + 1] - t.tensors.start[tensor]
     if size == 0.0:
         return size
     if dims < 2:
         only = side(t, s, tensor, 0) if dims > 0 else 1
-        return size * _up(only, t.tile_columns) / only
+        return size * _up(only, t.chip.tile_columns) / only
     best = np.inf
     for row in range(dims):
         rows = side(t, s, tensor, row)
-        tall = _rows(rows, t.tile_rows)
+        tall = _rows(rows, t.chip.tile_rows)
         for column in range(dims):
             columns = side(t, s, tensor, column)
             if column != row and best > size:
-                best = min(best, size * (tall * _up(columns, t.tile_columns)) / (rows * columns))
+                best = min(
+                    best, size * (tall * _up(columns, t.chip.tile_columns)) / (rows * columns)
+                )
     return np.ceil(best)
 
 
 @inner
-def _in_tiles(t: Any, s: Any, tensor: int, size: float) -> float:
+def _in_tiles(t: Tables, s: Scratch, tensor: int, size: float) -> float:
     """The bytes of an image in tiles, of channels by batch or of batch by channels.
 
     Fewer than fill the rows of a tile are convolved in as many blocks of pixels as a tile has rows,
@@ -143,27 +144,27 @@ def _in_tiles(t: Any, s: Any, tensor: int, size: float) -> float:
     """
     blocks = in_blocks(t, s, tensor)
     if blocks > 0.0:
-        size *= blocks * (t.in_blocks + t.tensor_image[tensor, 5])
+        size *= blocks * (t.chip.in_blocks + t.tensors.image[tensor, 5])
     tiled, own = tiles(t, s, tensor, blocks > 0.0)
     return np.ceil(size * tiled / own)
 
 
 @inner
-def in_blocks(t: Any, s: Any, tensor: int) -> float:
+def in_blocks(t: Tables, s: Scratch, tensor: int) -> float:
     """How many times its pixels an image has in blocks; 0 where it is not convolved so."""
-    image = t.tensor_image[tensor]
-    rows, pixels, halo = t.tile_rows, side(t, s, tensor, image[1]), image[4]
+    image = t.tensors.image[tensor]
+    rows, pixels, halo = t.chip.tile_rows, side(t, s, tensor, image[1]), image[4]
     block = (pixels + halo + rows - 1) // rows
-    if side(t, s, tensor, image[0]) < rows and 0 < halo <= block and t.in_blocks > 0.0:
+    if side(t, s, tensor, image[0]) < rows and 0 < halo <= block and t.chip.in_blocks > 0.0:
         return float(rows * block / pixels)
     return 0.0
 
 
 @inner
-def tiles(t: Any, s: Any, tensor: int, blocks: bool) -> tuple[int, int]:
+def tiles(t: Tables, s: Scratch, tensor: int, blocks: bool) -> tuple[int, int]:
     """The room that the batch and the channels of an image take in tiles, and their own."""
-    image = t.tensor_image[tensor]
-    rows, columns = t.tile_rows, t.tile_columns
+    image = t.tensors.image[tensor]
+    rows, columns = t.chip.tile_rows, t.chip.tile_columns
     batch, channels = side(t, s, tensor, image[0]) * (rows if blocks else 1), 1
     for dim in range(image[2], image[3]):
         channels *= side(t, s, tensor, dim)
@@ -185,7 +186,7 @@ def streamed(on_chip: float, size: float) -> float:
 
 
 @inner
-def axes_on(t: Any, s: Any, dim: int) -> int:
+def axes_on(t: Tables, s: Scratch, dim: int) -> int:
     """The axes on a dimension of a tensor, as bits."""
-    item = t.dim_item[dim]
-    return int(s.mask[item]) if item >= 0 else 0
+    item = t.tensors.dim_item[dim]
+    return int(s.units.mask[item]) if item >= 0 else 0

@@ -1,115 +1,84 @@
-"""The journal of one evaluation: every term that the kernels add up, and the row it is of.
-
-A scratch for the search has an empty journal, in which nothing is written; `Evaluator.journal` has
-one that is long enough for all that a state can cost.
-"""
+"""Kernels that write the journal of an evaluation; `terms.journal` says what is in it."""
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Any
-
 from toast.analysis.jit import inner
-
-
-class Entry(IntEnum):
-    """Which table the row of an entry is of."""
-
-    ROOT = 0
-    """A kernel. `kind` is a `Bound`, `size` the bytes that it moves."""
-    UNFUSED = 1
-    """Partial sums that a kernel writes because a collective comes between (row of partials)."""
-    PARTIAL = 2
-    """A collective at the results of an op (row of partials, place among the results)."""
-    EDGE = 3
-    """A collective between a value and its uses (row of edges, place among `edge_to`)."""
-    HALO = 4
-    """Strips exchanged with neighbours."""
-    BASE = 5
-    """Memory that is held throughout."""
-    LIVE = 6
-    """Memory of a buffer from position `kind` to position `detail`."""
-    COPY = 7
-    """Memory of a resharded copy."""
-    SUM = 8
-    """Memory of partial sums."""
-    LOCAL = 9
-    """A kernel around a gather: one that rounds an argument to 16 bits before it, one that puts in
-    place what came along two dimensions (row of edges, place among `edge_to`)."""
-    FLOOR = 10
-    """What computation lacks of the time that main memory takes for arguments and results, the
-    part of one tensor of them (row of floors)."""
-    SUMMED = 11
-    """Memory of what partial sums add up to, where nothing else stores it (row of sums)."""
-
-
-class Bound(IntEnum):
-    """What the time of a kernel goes by."""
-
-    ARITHMETIC = 0
-    BYTES = 1
-    ELEMENTS = 2
-
-
-TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS = range(8)
-"""The columns of the journal. `kind` and `detail` are a bound, a collective and its axes, or the
-first and last position of memory; `size` is bytes; all three are counted `count` times."""
-COLUMNS, STAY = 8, PLACE
-BRIEF, LATE, LASTING = 1, 2, 3
-"""Of memory the place tells whether it may be on the chip, for a short time or for longer, and
-`LATE` where it waits if there is room; else it is 0."""
-PLACES = 4
-
-ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED = (
-    int(entry) for entry in Entry
+from toast.costmodel.terms.journal import (
+    COUNT,
+    DETAIL,
+    KIND,
+    PARTIAL,
+    PLACE,
+    ROW,
+    SECONDS,
+    SIZE,
+    TABLE,
+    Journal,
 )
-MEMORY = (BASE, LIVE, COPY, SUM, SUMMED)
 
 
 @inner
-def mark(journal: Any, noted: Any, table: int, row: int, place: int) -> None:
+def mark(journal: Journal, table: int, row: int, place: int) -> None:
     """Say what the collectives that are priced next are of."""
-    if len(journal) > 0:
-        noted[1] = table
-        noted[2] = row
-        noted[3] = place
+    if len(journal.entries) > 0:
+        journal.noted[1] = table
+        journal.noted[2] = row
+        journal.noted[3] = place
 
 
 @inner
 def note(
-    journal: Any, noted: Any, table: int, row: int, place: int, kind: int, detail: int,
+    journal: Journal, table: int, row: int, place: int, kind: int, detail: int,
     count: float, size: float, seconds: float,
 ) -> None:  # fmt: skip
     """Write one entry, where there is room."""
-    if noted[0] < len(journal):
-        n = noted[0]
-        noted[0] = n + 1
-        journal[n, TABLE] = table
-        journal[n, ROW] = row
-        journal[n, PLACE] = place
-        journal[n, KIND] = kind
-        journal[n, DETAIL] = detail
-        journal[n, COUNT] = count
-        journal[n, SIZE] = size
-        journal[n, SECONDS] = seconds
+    if journal.noted[0] < len(journal.entries):
+        n = journal.noted[0]
+        journal.noted[0] = n + 1
+        journal.entries[n, TABLE] = table
+        journal.entries[n, ROW] = row
+        journal.entries[n, PLACE] = place
+        journal.entries[n, KIND] = kind
+        journal.entries[n, DETAIL] = detail
+        journal.entries[n, COUNT] = count
+        journal.entries[n, SIZE] = size
+        journal.entries[n, SECONDS] = seconds
 
 
 @inner
 def replace_collective(
-    journal: Any, noted: Any, row: int, place: int, kinds: tuple[int, int], size: float,
+    journal: Journal, row: int, place: int, kinds: tuple[int, int], size: float,
     seconds: float,
 ) -> None:  # fmt: skip
     """Write the second kind of collective over the first (row of partials, place in it)."""
-    for n in range(min(noted[0], len(journal))):
-        of = journal[n, TABLE] == PARTIAL and journal[n, ROW] == row and journal[n, PLACE] == place
-        if of and journal[n, KIND] == kinds[0]:
-            journal[n, KIND], journal[n, SIZE], journal[n, SECONDS] = kinds[1], size, seconds
+    for n in range(min(journal.noted[0], len(journal.entries))):
+        of = (
+            journal.entries[n, TABLE] == PARTIAL
+            and journal.entries[n, ROW] == row
+            and journal.entries[n, PLACE] == place
+        )
+        if of and journal.entries[n, KIND] == kinds[0]:
+            journal.entries[n, KIND], journal.entries[n, SIZE], journal.entries[n, SECONDS] = (
+                kinds[1],
+                size,
+                seconds,
+            )
 
 
 @inner
 def note_collective(
-    journal: Any, noted: Any, kind: int, axes: int, count: float, size: float, seconds: float
+    journal: Journal, kind: int, axes: int, count: float, size: float, seconds: float
 ) -> None:
     """Write an entry for a collective of what was marked."""
-    if len(journal) > 0:
-        note(journal, noted, noted[1], noted[2], noted[3], kind, axes, count, size, seconds)
+    if len(journal.entries) > 0:
+        note(
+            journal,
+            journal.noted[1],
+            journal.noted[2],
+            journal.noted[3],
+            kind,
+            axes,
+            count,
+            size,
+            seconds,
+        )

@@ -2,58 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toast.analysis.jit import inner
-from toast.costmodel.dependencies import EDGES, HALOS, PARTIALS
 from toast.costmodel.kernels.axis_order import duration, remember, remember_scattered
 from toast.costmodel.kernels.combiner import SCATTERED, WHOLE, remember_sum
-from toast.costmodel.kernels.incremental import axes_on, is_stale, total
-from toast.costmodel.kernels.journal import (
-    EDGE,
-    HALO,
-    LOCAL,
-    PARTIAL,
-    UNFUSED,
-    Bound,
-    mark,
-    note,
-    note_collective,
-)
+from toast.costmodel.kernels.incremental import axes_on, total
+from toast.costmodel.kernels.journal import mark, note, note_collective
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.terms.journal import EDGE, HALO, LOCAL, PARTIAL, UNFUSED, Bound
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = map(int, Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 
 
 @inner
-def collective(t: Any, s: Any, kind: int, axes: int, size: float, weight: float) -> float:
+def collective(t: Tables, s: Scratch, kind: int, axes: int, size: float, weight: float) -> float:
     """Seconds of one collective over `axes`, counted `weight` times.
 
     `size` is the larger of what goes in and comes out on one device, in bytes.
     """
-    wire = size * t.axes_wire[kind, axes]
+    wire = size * t.mesh.wire[kind, axes]
     seconds = weight * duration(t, kind, axes, size)
-    note_collective(s.journal, s.noted, kind, axes, weight, weight * wire, seconds)
+    note_collective(s.journal, kind, axes, weight, weight * wire, seconds)
     return seconds
 
 
 @inner
-def same(t: Any, s: Any, source: int, target: int) -> bool:
+def same(t: Tables, s: Scratch, source: int, target: int) -> bool:
     """Whether two tensors of one shape are laid out alike."""
-    a, b = t.tensor_start[source], t.tensor_start[target]
-    for d in range(t.tensor_start[source + 1] - a):
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    for d in range(t.tensors.start[source + 1] - a):
         if axes_on(t, s, a + d) != axes_on(t, s, b + d):
             return False
     return True
 
 
 @inner
-def _changes(t: Any, s: Any, source: int, target: int) -> tuple[int, int, int]:
+def _changes(t: Tables, s: Scratch, source: int, target: int) -> tuple[int, int, int]:
     """Axes that vanish, that move from one dimension to another, and that come."""
-    a, b = t.tensor_start[source], t.tensor_start[target]
+    a, b = t.tensors.start[source], t.tensors.start[target]
     lost, before, after, come = 0, 0, 0, 0
-    for d in range(t.tensor_start[source + 1] - a):
+    for d in range(t.tensors.start[source + 1] - a):
         have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
         lost |= have & ~want
         come |= want & ~have
@@ -63,7 +56,9 @@ def _changes(t: Any, s: Any, source: int, target: int) -> tuple[int, int, int]:
 
 
 @inner
-def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> tuple[int, int]:
+def _taken(
+    t: Tables, s: Scratch, source: int, target: int, reduced: int, row: int
+) -> tuple[int, int]:
     """Axes of the partial sums of a row that are scattered, and axes that are gathered in between.
 
     Nothing is scattered where two dimensions want it, over all axes of chips that do not, of a
@@ -71,10 +66,10 @@ def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> 
     where a scatter makes the sums or a dimension that is sharded already takes them. A product's
     batch that is sharded already is gathered whole, and cut again.
     """
-    a, b = t.tensor_start[source], t.tensor_start[target]
+    a, b = t.tensors.start[source], t.tensors.start[target]
     scattered, wanting, grown, again = 0, 0, 0, 0
-    batch = t.part_batch[row] if row >= 0 else 0
-    for d in range(t.tensor_start[source + 1] - a):
+    batch = t.partial_sums.batch[row] if row >= 0 else 0
+    for d in range(t.tensors.start[source + 1] - a):
         have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
         taken = want & ~have & reduced
         if taken:
@@ -82,30 +77,35 @@ def _taken(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> 
             wanting += 1
             grown |= taken if have & want else 0
             again |= have if d < batch else 0
-    if wanting > 1 or scattered == t.summed_whole or again or _stays(t, s, target, row, scattered):
+    if (
+        wanting > 1
+        or scattered == t.mesh.summed_whole
+        or again
+        or _stays(t, s, target, row, scattered)
+    ):
         scattered = 0
-    if scattered != reduced and (grown or (row >= 0 and t.part_segments[row])):
+    if scattered != reduced and (grown or (row >= 0 and t.partial_sums.segments[row])):
         scattered = 0
     return scattered, again
 
 
 @inner
-def _stays(t: Any, s: Any, target: int, row: int, scattered: int) -> bool:
+def _stays(t: Tables, s: Scratch, target: int, row: int, scattered: int) -> bool:
     """Whether what makes the sums of a row, or reads what they add up to, keeps them together."""
     if row < 0:
         return False
-    lookup = t.part_lookup[row] and scattered & (scattered - 1)
-    cut = t.part_cut[row] >= 0 and same(t, s, target, t.part_cut[row])
+    lookup = t.partial_sums.lookup[row] and scattered & (scattered - 1)
+    cut = t.partial_sums.cut[row] >= 0 and same(t, s, target, t.partial_sums.cut[row])
     return bool(lookup or cut)
 
 
 @inner
-def _is_behind(t: Any, s: Any, source: int, target: int, reduced: int, row: int) -> bool:
+def _is_behind(t: Tables, s: Scratch, source: int, target: int, reduced: int, row: int) -> bool:
     """Whether what of a row's sums is not scattered is summed behind the loop that adds them up.
 
     Not where it is cut afterwards, or moved: the loop would add something else.
     """
-    if row < 0 or t.part_behind[row] <= 1.0:
+    if row < 0 or t.partial_sums.loop_trips[row] <= 1.0:
         return False
     gathered, moved, sliced = _changes(t, s, source, target)
     scattered, again = _taken(t, s, source, target, reduced, row)
@@ -115,7 +115,14 @@ def _is_behind(t: Any, s: Any, source: int, target: int, reduced: int, row: int)
 
 @inner
 def reshard(
-    t: Any, s: Any, source: int, target: int, reduced: int, row: int, width: float, weight: float
+    t: Tables,
+    s: Scratch,
+    source: int,
+    target: int,
+    reduced: int,
+    row: int,
+    width: float,
+    weight: float,
 ) -> float:
     """Seconds to bring `source` to the layout of `target`.
 
@@ -126,213 +133,238 @@ def reshard(
     """
     gathered, moved, sliced = _changes(t, s, source, target)
     scattered, again = _taken(t, s, source, target, reduced, row)
-    size = s.local[source] * width
+    size = s.tensors.local[source] * width
     seconds = 0.0
     if scattered:
         seconds += collective(t, s, REDUCE_SCATTER, scattered, size, weight)
-        size /= t.axes_shards[scattered]
+        size /= t.mesh.shards[scattered]
     summed = reduced & ~scattered
     sliced &= ~scattered
     if sliced & ~summed:
-        size /= t.axes_shards[sliced & ~summed]
+        size /= t.mesh.shards[sliced & ~summed]
     if summed:
         times = weight
         if _is_behind(t, s, source, target, reduced, row):
-            times, size = weight / t.part_behind[row], size * t.part_widened[row]
+            times, size = (
+                weight / t.partial_sums.loop_trips[row],
+                size * t.partial_sums.loop_width[row],
+            )
         seconds += collective(t, s, ALL_REDUCE, summed, size, times)
     if again:
-        seconds += collective(t, s, ALL_GATHER, again, size * t.axes_shards[again], weight)
+        seconds += collective(t, s, ALL_GATHER, again, size * t.mesh.shards[again], weight)
     if sliced & summed:
-        size /= t.axes_shards[sliced & summed]
+        size /= t.mesh.shards[sliced & summed]
     if moved:
         seconds += collective(t, s, ALL_TO_ALL, moved, size, weight)
     if gathered:
-        size *= t.axes_shards[gathered]
+        size *= t.mesh.shards[gathered]
         seconds += collective(t, s, ALL_GATHER, gathered, size, weight)
     return seconds
 
 
 @inner
-def _is_added(t: Any, s: Any, row: int) -> bool:
+def _is_added(t: Tables, s: Scratch, row: int) -> bool:
     """Whether a row's partial sums are added to those of an earlier row, and summed there.
 
     A product's join those of a scatter only where the sum is scattered over devices, two scatters'
     only where it is not. Sums over the same axes with as many bytes on a device are taken to be
     laid out alike.
     """
-    other = t.part_before[row]
-    if other < 0 or s.reduced[other] != s.reduced[row]:
+    other = t.partial_sums.added_to[row]
+    if other < 0 or s.partial_sums.reduced[other] != s.partial_sums.reduced[row]:
         return False
-    one, two = t.part_result_start[row], t.part_result_start[other]
-    products = t.part_product[row] + t.part_product[other]
-    whole = s.local[t.part_defined[one]] == s.local[t.part_computed[one]]
+    one, two = t.partial_sums.result_start[row], t.partial_sums.result_start[other]
+    products = t.partial_sums.product[row] + t.partial_sums.product[other]
+    whole = (
+        s.tensors.local[t.partial_sums.defined[one]]
+        == s.tensors.local[t.partial_sums.computed[one]]
+    )
     if (products == 0 and not whole) or (products == 1 and whole):
         return False
-    alike = s.local[t.part_computed[one]] == s.local[t.part_computed[two]]
-    return bool(alike and s.local[t.part_defined[one]] == s.local[t.part_defined[two]])
+    alike = (
+        s.tensors.local[t.partial_sums.computed[one]]
+        == s.tensors.local[t.partial_sums.computed[two]]
+    )
+    return bool(
+        alike
+        and s.tensors.local[t.partial_sums.defined[one]]
+        == s.tensors.local[t.partial_sums.defined[two]]
+    )
 
 
 @inner
-def _remember_sums(t: Any, s: Any, row: int, result: int, scattered: int, summed: int) -> None:
+def _remember_sums(
+    t: Tables, s: Scratch, row: int, result: int, scattered: int, summed: int
+) -> None:
     """Keep what `reshard` prices of a result's sums."""
-    source, target = t.part_computed[result], t.part_defined[result]
+    source, target = t.partial_sums.computed[result], t.partial_sums.defined[result]
     _, _, sliced = _changes(t, s, source, target)
-    size = s.local[source]
+    size = s.tensors.local[source]
     remember_sum(t, s, row, result, SCATTERED, scattered, size)
     if scattered:
-        size /= t.axes_shards[scattered]
+        size /= t.mesh.shards[scattered]
     if sliced & ~scattered & ~summed:
-        size /= t.axes_shards[sliced & ~scattered & ~summed]
+        size /= t.mesh.shards[sliced & ~scattered & ~summed]
     remember_sum(t, s, row, result, WHOLE, summed, size)
 
 
 @inner
-def partials(t: Any, s: Any) -> float:
+def partials(t: Tables, s: Scratch) -> float:
     """Seconds of the collectives at the results of ops; keeps the axes of partial sums."""
-    for row in range(len(t.part_weight)):
-        if not is_stale(t, s, PARTIALS, row):
+    for row in range(len(t.partial_sums.weight)):
+        if not s.partial_sums.stale[row]:
             continue
         reduced, spent = 0, 0.0
-        for k in range(t.part_item_start[row], t.part_item_start[row + 1]):
-            reduced |= s.mask[t.part_item[k]]
-        s.reduced[row], s.behind[row] = reduced, False
-        for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
-            computed, defined = t.part_computed[k], t.part_defined[k]
-            s.turn_seconds[k], s.cut_axes[k] = 0.0, 0
-            s.sum_axes[k, 0], s.sum_axes[k, 1] = 0, 0
+        for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+            reduced |= s.units.mask[t.partial_sums.item[k]]
+        s.partial_sums.reduced[row], s.partial_sums.behind_loop[row] = reduced, False
+        for k in range(t.partial_sums.result_start[row], t.partial_sums.result_start[row + 1]):
+            computed, defined = t.partial_sums.computed[k], t.partial_sums.defined[k]
+            s.axis_order.seconds[k], s.reduce_scatters.axes[k] = 0.0, 0
+            s.combiner.axes[k, 0], s.combiner.axes[k, 1] = 0, 0
             if reduced and _is_added(t, s, row):
                 continue
             if reduced or not same(t, s, computed, defined):
-                mark(s.journal, s.noted, PARTIAL, row, k - t.part_result_start[row])
-                weight = t.part_weight[row]
+                mark(s.journal, PARTIAL, row, k - t.partial_sums.result_start[row])
+                weight = t.partial_sums.weight[row]
                 spent += reshard(t, s, computed, defined, reduced, row, 1.0, weight)
-                whole = s.local[computed] == s.local[defined]
-                s.behind[row] = whole and _is_behind(t, s, computed, defined, reduced, row)
+                whole = s.tensors.local[computed] == s.tensors.local[defined]
+                s.partial_sums.behind_loop[row] = whole and _is_behind(
+                    t, s, computed, defined, reduced, row
+                )
                 remember(t, s, k, row, computed, defined, 1.0, weight)
                 scattered, _ = _taken(t, s, computed, defined, reduced, row)
-                remember_scattered(t, s, k, row, scattered, reduced, s.local[computed])
-                if t.part_together[row] >= 0 and not _is_behind(
+                remember_scattered(t, s, k, row, scattered, reduced, s.tensors.local[computed])
+                if t.partial_sums.combined_in[row] >= 0 and not _is_behind(
                     t, s, computed, defined, reduced, row
                 ):
                     _remember_sums(t, s, row, k, scattered, reduced & ~scattered)
-        s.part_seconds[row] = spent
-    return total(s.part_seconds)
+        s.partial_sums.seconds[row] = spent
+    return total(s.partial_sums.seconds)
 
 
 @inner
-def unfused_sums(t: Any, s: Any) -> float:
+def unfused_sums(t: Tables, s: Scratch) -> float:
     """Seconds to compute from sums over devices what a product would have made inside.
 
     A product writes its sums as it writes any result; a pass of its own reads what the collective
     made of them, where no other does.
     """
-    for row in range(len(t.part_weight)):
-        if not is_stale(t, s, PARTIALS, row):
+    for row in range(len(t.partial_sums.weight)):
+        if not s.partial_sums.stale[row]:
             continue
-        s.stored_seconds[row] = 0.0
-        if s.reduced[row] and not s.behind[row]:
-            for k in range(t.part_result_start[row], t.part_result_start[row + 1]):
-                weight, place = t.part_weight[row], k - t.part_result_start[row]
-                moved = weight * t.part_passes[row] * s.local[t.part_defined[k]]
+        s.partial_sums.unfused_seconds[row] = 0.0
+        if s.partial_sums.reduced[row] and not s.partial_sums.behind_loop[row]:
+            for k in range(t.partial_sums.result_start[row], t.partial_sums.result_start[row + 1]):
+                weight, place = t.partial_sums.weight[row], k - t.partial_sums.result_start[row]
+                moved = (
+                    weight * t.partial_sums.passes[row] * s.tensors.local[t.partial_sums.defined[k]]
+                )
                 if moved == 0.0:
                     continue
-                spent = moved / t.bandwidth
-                note(s.journal, s.noted, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
-                s.stored_seconds[row] += spent
-    return total(s.stored_seconds)
+                spent = moved / t.chip.bandwidth
+                note(s.journal, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
+                s.partial_sums.unfused_seconds[row] += spent
+    return total(s.partial_sums.unfused_seconds)
 
 
 @inner
-def is_narrow(t: Any, width: int) -> bool:
+def is_narrow(t: Tables, width: int) -> bool:
     """Whether what a use wants in this width travels in 16 bits."""
-    return bool(width > (0 if t.narrows else 1))
+    return bool(width > (0 if t.chip.narrows else 1))
 
 
 @inner
-def edges(t: Any, s: Any) -> float:
+def edges(t: Tables, s: Scratch) -> float:
     """Seconds to bring values to the layouts that their uses want, each layout once.
 
     An f32 that only products read so, a TPU sends in the 16 bits that its matrix unit takes.
     What is narrowed once it is joined with others is sent in 16 bits by all.
     """
-    for row in range(len(t.edge_weight)):
-        if not is_stale(t, s, EDGES, row):
+    for row in range(len(t.reshards.weight)):
+        if not s.reshards.stale[row]:
             continue
-        spent, source = 0.0, t.edge_from[row]
-        first, last = t.edge_to_start[row], t.edge_to_start[row + 1]
-        s.local_seconds[row], rounded = 0.0, False
+        spent, source = 0.0, t.reshards.source[row]
+        first, last = t.reshards.target_start[row], t.reshards.target_start[row + 1]
+        s.reshards.local_seconds[row], rounded = 0.0, False
         for k in range(first, last):
-            target, move = t.edge_to[k], len(t.part_computed) + k
-            s.turn_seconds[move] = 0.0
+            target, move = t.reshards.target[k], len(t.partial_sums.computed) + k
+            s.axis_order.seconds[move] = 0.0
             if same(t, s, source, target):
                 continue
             known = False
-            narrow = is_narrow(t, t.edge_to_narrow[k])
+            narrow = is_narrow(t, t.reshards.target_narrow[k])
             for j in range(first, last):
-                if j != k and same(t, s, t.edge_to[j], target):
-                    known, narrow = known or j < k, narrow and is_narrow(t, t.edge_to_narrow[j])
+                if j != k and same(t, s, t.reshards.target[j], target):
+                    known, narrow = (
+                        known or j < k,
+                        narrow and is_narrow(t, t.reshards.target_narrow[j]),
+                    )
             if not known:
-                weight = t.edge_weight[row] * t.edge_to_trips[k]
+                weight = t.reshards.weight[row] * t.reshards.target_trips[k]
                 width = 0.5 if narrow else 1.0
-                mark(s.journal, s.noted, EDGE, row, k - first)
+                mark(s.journal, EDGE, row, k - first)
                 sending = reshard(t, s, source, target, 0, -1, width, weight)
                 spent += sending
                 if sending > 0.0:
                     remember(t, s, move, row, source, target, width, weight)
-                    if width < 1.0 and t.edge_given[row] and not rounded:
+                    if width < 1.0 and t.reshards.given[row] and not rounded:
                         rounded = True
                         _round(t, s, row, k - first, weight)
-                    if t.narrows and _gathered(t, s, source, target) > 1:
+                    if t.chip.narrows and _gathered(t, s, source, target) > 1:
                         _place(t, s, row, k - first, weight)
-        s.edge_seconds[row] = spent
-    return total(s.edge_seconds)
+        s.reshards.seconds[row] = spent
+    return total(s.reshards.seconds)
 
 
 @inner
-def _gathered(t: Any, s: Any, source: int, target: int) -> int:
+def _gathered(t: Tables, s: Scratch, source: int, target: int) -> int:
     """Along how many dimensions `target` has less axes than `source`."""
-    a, b, found = t.tensor_start[source], t.tensor_start[target], 0
-    for d in range(t.tensor_start[source + 1] - a):
+    a, b, found = t.tensors.start[source], t.tensors.start[target], 0
+    for d in range(t.tensors.start[source + 1] - a):
         found += 1 if axes_on(t, s, a + d) & ~axes_on(t, s, b + d) else 0
     return found
 
 
 @inner
-def _round(t: Any, s: Any, row: int, place: int, weight: float) -> None:
+def _round(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
     """Price the kernel that rounds an argument to what travels of it; others round what they make.
 
     It runs once, whatever is made of its result.
     """
-    source = t.edge_from[row]
-    handled = s.local[source] / t.tensor_itemsize[source]
-    spent = weight * (handled / t.rounding + t.overhead)
-    moved = 1.5 * weight * s.local[source]
-    note(s.journal, s.noted, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
-    s.local_seconds[row] += spent
+    source = t.reshards.source[row]
+    handled = s.tensors.local[source] / t.tensors.itemsize[source]
+    spent = weight * (handled / t.chip.rounding + t.chip.overhead)
+    moved = 1.5 * weight * s.tensors.local[source]
+    note(s.journal, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
+    s.reshards.local_seconds[row] += spent
 
 
 @inner
-def _place(t: Any, s: Any, row: int, place: int, weight: float) -> None:
+def _place(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
     """Price the copies that put in place what was gathered along two dimensions at once."""
-    target = t.edge_to[t.edge_to_start[row] + place]
-    handled = s.local[target] / t.tensor_itemsize[target]
-    spent = weight * handled / t.placing
-    moved = 4.0 * weight * s.local[target]
-    note(s.journal, s.noted, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
-    s.local_seconds[row] += spent
+    target = t.reshards.target[t.reshards.target_start[row] + place]
+    handled = s.tensors.local[target] / t.tensors.itemsize[target]
+    spent = weight * handled / t.chip.placing
+    moved = 4.0 * weight * s.tensors.local[target]
+    note(s.journal, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
+    s.reshards.local_seconds[row] += spent
 
 
 @inner
-def halos(t: Any, s: Any) -> float:
+def halos(t: Tables, s: Scratch) -> float:
     """Seconds to exchange strips with neighbours."""
-    for row in range(len(t.halo_weight)):
-        if not is_stale(t, s, HALOS, row):
+    for row in range(len(t.halos.weight)):
+        if not s.halos.stale[row]:
             continue
-        spent, item = 0.0, t.halo_item[row]
-        axes = s.mask[item]
+        spent, item = 0.0, t.halos.item[row]
+        axes = s.units.mask[item]
         if axes:
-            strip = min(t.halo_part[row] * s.shards[item], 1.0) * s.local[t.halo_tensor[row]]
-            mark(s.journal, s.noted, HALO, row, 0)
-            spent = collective(t, s, COLLECTIVE_PERMUTE, axes, strip, t.halo_weight[row])
-        s.halo_seconds[row] = spent
-    return total(s.halo_seconds)
+            strip = (
+                min(t.halos.part[row] * s.units.shards[item], 1.0)
+                * s.tensors.local[t.halos.tensor[row]]
+            )
+            mark(s.journal, HALO, row, 0)
+            spent = collective(t, s, COLLECTIVE_PERMUTE, axes, strip, t.halos.weight[row])
+        s.halos.seconds[row] = spent
+    return total(s.halos.seconds)

@@ -9,16 +9,18 @@ the gradient at once where that is the smaller of the two.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Ints, Program
+from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.space_to_batch import CONVOLUTION, kernel_gradients
-from toast.costmodel.program.arrays import floats, ints
+from toast.costmodel.program.arrays import floats, ints, starts
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.live_ranges import Guards, Held
-from toast.costmodel.terms.partial_sum_rows import Partials
+from toast.costmodel.terms.dependents import Owners, Pairs, paired, rows_of, through
+from toast.costmodel.terms.live_ranges import LiveRanges, joined
+from toast.costmodel.terms.partial_sums import Partials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,48 @@ class Wait:
     operands: tuple[tuple[int, int], ...]
 
 
-def waits(program: Program, fusion: Fusion, owner: Ints, ends: Ints) -> list[Wait]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deferred:
+    """Deferred gradients: the row of partials, the tensor that each is computed as.
+
+    And `kept`, the tensors that it is made of which nothing else keeps, with their widths. Equal
+    ones are one; `of` is that of each gradient.
+    """
+
+    row: Ints
+    tensor: Ints
+    kept: tuple[tuple[tuple[int, float], ...], ...]
+    of: Ints
+
+
+class DeferredColumns(NamedTuple):
+    """By gradient the row of its partial sums, and the tensor that it is computed as.
+
+    From `operand_start` on what it is made of which nothing else keeps, and the width of that.
+    """
+
+    row: Ints
+    tensor: Ints
+    operand_start: Ints
+    operand: Ints
+    operand_width: Floats
+
+
+def defer(
+    program: Program,
+    layouts: Layouts,
+    fusion: Fusion,
+    partials: Partials,
+    buffers: tuple[LiveRanges, Ints, Ints],
+) -> tuple[LiveRanges, Deferred]:
+    """The live ranges with what deferred gradients keep besides; `buffers` as `buffer_ranges`."""
+    live, owner, ends = buffers
+    found = _waits(program, fusion, owner, ends)
+    deferred = _deferred_rows(program, layouts, fusion, partials, found)
+    return joined(live, _ranges(program, found, deferred)), deferred
+
+
+def _waits(program: Program, fusion: Fusion, owner: Ints, ends: Ints) -> list[Wait]:
     """All gradients that wait, in program order.
 
     `owner` is by value what stands for its buffer, `ends` by buffer its last position, -1 for what
@@ -65,9 +108,9 @@ def waits(program: Program, fusion: Fusion, owner: Ints, ends: Ints) -> list[Wai
     return found[::-1]
 
 
-def guards_of(
+def _deferred_rows(
     program: Program, layouts: Layouts, fusion: Fusion, partials: Partials, found: list[Wait]
-) -> Guards:
+) -> Deferred:
     """The gradients that wait, equal ones once."""
     tensors, narrow = layouts.value_tensor, fusion.narrow
     each = [
@@ -79,7 +122,7 @@ def guards_of(
         for wait in found
     ]
     number = {key: n for n, key in enumerate(dict.fromkeys(each))}
-    return Guards(
+    return Deferred(
         row=ints([row for row, _, _ in number]),
         tensor=ints([tensor for _, tensor, _ in number]),
         kept=tuple(kept for _, _, kept in number),
@@ -87,25 +130,25 @@ def guards_of(
     )
 
 
-def waiting(program: Program, found: list[Wait], guards: Guards) -> Held:
+def _ranges(program: Program, found: list[Wait], deferred: Deferred) -> LiveRanges:
     """What waits: a gradient, or what it is made of until it is there for a moment."""
     rows: list[tuple[int, int, int, int, float, int]] = []
-    for wait, number in zip(found, guards.of.tolist(), strict=True):
-        made, tensor = int(program.op_values[wait.op]), int(guards.tensor[number])
+    for wait, number in zip(found, deferred.of.tolist(), strict=True):
+        made, tensor = int(program.op_values[wait.op]), int(deferred.tensor[number])
         itself, instead = 2 * number, 2 * number + 1
         if wait.at < wait.until:
             rows.append((made, tensor, wait.at + 1, wait.until, 1.0, itself))
         rows.append((made, tensor, wait.until, wait.until, 1.0, instead))
-        for (value, last), (kept, width) in zip(wait.operands, guards.kept[number], strict=True):
+        for (value, last), (kept, width) in zip(wait.operands, deferred.kept[number], strict=True):
             rows.append((value, kept, last + 1, wait.until, width, instead))
-    return Held(
+    return LiveRanges(
         value=ints([row[0] for row in rows]),
         tensor=ints([row[1] for row in rows]),
         first=ints([row[2] for row in rows]),
         last=ints([row[3] for row in rows]),
         width=floats([row[4] for row in rows]),
         inner=np.zeros(len(rows), dtype=np.bool_),
-        guard=ints([row[5] for row in rows]),
+        deferred=ints([row[5] for row in rows]),
     )
 
 
@@ -121,3 +164,24 @@ def _reads(program: Program, fusion: Fusion, gradients: Ints) -> list[tuple[int,
         for op in gradients.tolist()
         if op in of
     ]
+
+
+def deferred_columns(deferred: Deferred) -> DeferredColumns:
+    """The rows as columns."""
+    kept = [pair for row in deferred.kept for pair in row]
+    return DeferredColumns(
+        row=deferred.row,
+        tensor=deferred.tensor,
+        operand_start=starts(deferred.kept),
+        operand=ints([tensor for tensor, _ in kept]),
+        operand_width=floats([width for _, width in kept]),
+    )
+
+
+def deferred_dependencies(deferred: DeferredColumns, owner: Owners, partial_sums: Pairs) -> Pairs:
+    """What waits depends on the gradient, on what it is made of and on its partial sums."""
+    own = paired(
+        (np.arange(len(deferred.row)), owner.tensor[deferred.tensor]),
+        (rows_of(deferred.operand_start), owner.tensor[deferred.operand]),
+    )
+    return np.concatenate([own, through(deferred.row, partial_sums)])

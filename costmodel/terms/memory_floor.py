@@ -6,15 +6,26 @@ fits on the chip wait there for nothing; a chip has to fetch it once, and to sto
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from toast.analysis.program import Program
+from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.dataflow import named
 from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.rows import SLICING, UPDATING, Rows, of_role
+
+
+class Floors(NamedTuple):
+    """`times` arguments and results of a `tensor` that pass through main memory, if `counted`."""
+
+    tensor: Ints
+    times: Floats
+    counted: bool
 
 
 def floor_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Rows[int]:
@@ -38,3 +49,8 @@ def floor_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Rows[int]:
     number, first = distinct_rows(tensor)
     sources = np.concatenate([op[read], program.value_op[made]])
     return Rows.of(tensor[first].tolist(), number, np.ones(len(number)), sources)
+
+
+def floor_columns(rows: Rows[int]) -> Floors:
+    """The rows as columns."""
+    return Floors(tensor=ints(list(rows)), times=floats(list(rows.values())), counted=True)

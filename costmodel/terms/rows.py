@@ -8,18 +8,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from toast.analysis.program import FactorKind, Floats, Ints, Program
+from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.all_reduce_reassociate import SCATTER
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.op_traits import Role, role
-from toast.costmodel.program.sharding_units import Layouts
-
-EdgeRow = tuple[int, tuple[tuple[int, float, int], ...], bool]
-"""(tensor of a value, (tensor wanted, trips, in what width it travels) of its uses, if no kernel
-makes it)."""
-HaloRow = tuple[int, int, float]
-"""(item, tensor, the strip's part of the whole dimension)."""
 
 Row = TypeVar("Row")
 Source = tuple[int, float]
@@ -110,40 +103,7 @@ def passes(program: Program, fusion: Fusion) -> Floats:
     return found
 
 
-def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
-    """The factors of one kind, by op."""
-    names = np.flatnonzero(program.factor_kind == kind)
-    ops = np.searchsorted(program.op_factors, names, side="right") - 1
-    found: dict[int, list[int]] = {}
-    for op, name in zip(ops.tolist(), names.tolist(), strict=True):
-        found.setdefault(op, []).append(name)
-    return found
-
-
 def of_role(program: Program, wanted: Role) -> NDArray[np.bool_]:
     """For each op whether it is of a role."""
     named = np.array([role(name) is wanted for name in program.names], dtype=np.bool_)
     return named[program.op_name]
-
-
-def halo_rows(program: Program, layouts: Layouts, first: Ints) -> Rows[HaloRow]:
-    """Operands split along a factor that needs a neighbour's strip; `first` as in `twins`.
-
-    The sources are uses.
-    """
-    rows: Rows[HaloRow] = Rows()
-    for op, names in _factors_by_op(program, FactorKind.HALO).items():
-        if first[op] != op:
-            continue
-        start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
-        for name in names:
-            if not program.factor_halo[name]:
-                continue
-            for use in program.uses_of(op):
-                dims = program.use_names(use).tolist()
-                if name in dims:
-                    shape = program.shape(program.sources[use])
-                    part = int(program.factor_halo[name]) / shape[dims.index(name)]
-                    row = (start + name, int(layouts.use_tensor[use]), part)
-                    rows.add(row, float(program.op_trips[op]), use)
-    return rows

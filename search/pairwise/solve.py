@@ -2,9 +2,9 @@
 
 Reductions come first (`reduce.py`); they leave a few hundred nodes of instances with tens of
 thousands. What is left goes to HiGHS: its linear relaxation is a bound, branch and bound the
-answer. Where the edges have too many cells for that, the costliest are left out at first: the
-strategies that the relaxation of this narrower instance uses make a small integer program, whose
-answer is improved window by window over all cells that a better answer could use.
+answer. Where the edges have too many cells for that, the costliest are left out at first. The
+strategies that the relaxation of this narrower instance uses make a small integer program. Its
+answer is improved window by window, over all cells that a better answer could use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Improves a choice a window at a time: some nodes are free, the rest is held, HiGHS is exact."""
+"""Improves a choice a window at a time: some nodes are free, the rest is fixed, HiGHS is exact."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _solve(
 
 
 def _part(c: Compact, choice: Ints, window: Ints, price: float) -> Instance:
-    """The window as an instance; its last node is the memory that the held nodes take."""
+    """The window as an instance; its last node is the memory that the fixed nodes take."""
     place = {int(node): number for number, node in enumerate(window)}
     costs: list[Floats] = []
     edges: dict[tuple[int, int], Floats] = {}
@@ -157,7 +157,7 @@ def _cost(
     place: dict[int, int],
     edges: dict[tuple[int, int], Floats],
 ) -> Floats:
-    """What each strategy of `node` costs beside the nodes held; its edges go to `edges`."""
+    """What each strategy of `node` costs with the fixed nodes; its edges go to `edges`."""
     count = c.strategies(node)
     cost = c.cost[c.start[node] : c.start[node + 1]].copy()
     for k in range(int(c.link_start[node]), int(c.link_start[node + 1])):

@@ -16,8 +16,8 @@ import pytest
 from tests.costmodel.texts import GPU, TPU, Priced
 from tests.modules import analysed
 from toast.costmodel.explain import explain
-from toast.costmodel.kernels.journal import Entry
 from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, summed_behind
+from toast.costmodel.terms.journal import Entry
 
 RUNS, ROWS, LEFT, RIGHT = 5, 64, 32, 16
 WHOLE = LEFT * RIGHT * 4

@@ -11,11 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import gemma
+from tests.costmodel.records import assert_equal_columns
 from tests.costmodel.texts import GPU, TPU, main, maps, product
 from tests.modules import argument_group, evaluator_of
-from toast.costmodel.dependencies import EDGES, LIVES, PARTIALS, ROOTS, dependency_columns
+from toast.analysis.program import Ints
 from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
-from toast.costmodel.tables import Tables
+from toast.costmodel.terms.dependents import Owners, Pairs, dependents, owners
+from toast.costmodel.terms.partial_sums import partial_sum_dependencies
+from toast.costmodel.terms.reshards import Reshards, reshard_dependencies
+from toast.costmodel.terms.units import Units
 from toast.search.actions import action_space
 
 DEVICES = (TPU, GPU)
@@ -67,10 +71,15 @@ def test_a_scratch_holds_what_one_priced_from_scratch_holds(picks: list[list[int
     for state in states:
         evaluator.cost(state, used)
     evaluator.cost(states[-1], fresh)
-    for name in ("mask", "shards", "local", "reduced", "delta", "root_seconds", "part_seconds"):
-        assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
-    for name in ("edge_seconds", "live_held", "copy_held", "sum_held"):
-        assert np.array_equal(getattr(used, name), getattr(fresh, name)), name
+    for name in ("units", "tensors", "schedule", "fusions", "partial_sums", "reshards"):
+        part, same = getattr(used, name), getattr(fresh, name)
+        assert_equal_columns(part, same, but=frozenset({"stale"}))
+    for part, same in (
+        (used.live_ranges.held, fresh.live_ranges.held),
+        (used.copies.held, fresh.copies.held),
+        (used.sums.held, fresh.sums.held),
+    ):
+        assert np.array_equal(part, same)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -93,9 +102,9 @@ def test_states_of_another_program_are_refused() -> None:
 def test_the_same_layout_again_prices_nothing() -> None:
     evaluator, scratch = training_step(TPU), training_step(TPU).new_scratch()
     evaluator.cost(actions(TPU)[:3], scratch)
-    assert scratch.stale.all()
+    assert scratch.changes.stale.all()
     evaluator.cost(actions(TPU)[:3], scratch)
-    assert not scratch.stale.any()
+    assert not scratch.changes.stale.any()
 
 
 def test_a_journal_tells_of_all_rows_each_time() -> None:
@@ -103,7 +112,7 @@ def test_a_journal_tells_of_all_rows_each_time() -> None:
     evaluator.cost(actions(TPU)[:3])
     first, second = (evaluator.journal(actions(TPU)[:3])[1] for _ in range(2))
     assert np.array_equal(first, second)
-    assert len(first) > len(evaluator.tables.root_weight)
+    assert len(first) > len(evaluator.tables.fusions.weight)
 
 
 def two_products() -> Evaluator:
@@ -120,72 +129,83 @@ def test_only_rows_of_changed_units_are_priced_again() -> None:
     analysis, tables = evaluator.analysis, evaluator.folded
     evaluator.cost((), scratch)
     evaluator.cost((Action(group=argument_group(analysis, 2, 0), axis=0),), scratch)
-    first = tables.term_first
-    stale = [scratch.stale[first[k] : first[k + 1]] for k in range(len(first) - 1)]
-    assert 0 < stale[ROOTS].sum() < len(stale[ROOTS])
-    assert 0 < stale[LIVES].sum() < len(stale[LIVES])
+    fusions, ranges = scratch.fusions.stale, scratch.live_ranges.stale
+    assert 0 < fusions.sum() < len(fusions)
+    assert 0 < ranges.sum() < len(ranges)
     names = [dims for _, dims in evaluator.layouts.tensors]
-    for row in np.flatnonzero(stale[ROOTS]):
-        a, b = tables.root_tensor_start[row], tables.root_tensor_start[row + 1]
-        shapes = [tuple(size for size, _ in names[k]) for k in tables.root_tensor[a:b]]
+    for row in np.flatnonzero(fusions):
+        a, b = tables.fusions.tensor_start[row], tables.fusions.tensor_start[row + 1]
+        shapes = [tuple(size for size, _ in names[k]) for k in tables.fusions.tensor[a:b]]
         assert (4, 4) in shapes
 
 
-def columns_of_nothing() -> dict[str, np.ndarray]:
-    """The columns of tables without rows, over three units of one item and a tensor each."""
-    layouts = {"unit_start", "tensor_itemsize", "tensor_start", "dim_item"}
-    columns = {name for name in Tables._fields if name not in layouts}
-    return {
-        "unit_start": np.arange(4),
-        "tensor_itemsize": np.ones(3),
-        "tensor_start": np.arange(4),
-        "dim_item": np.arange(3),
-        **{name: np.zeros(int(name.endswith("_start")), dtype=np.int64) for name in columns},
-    }
+def owners_of_three() -> Owners:
+    """Three units of one item and a tensor each."""
+    return Owners(item=np.arange(3), tensor=np.arange(3))
 
 
-def terms_of(columns: dict[str, np.ndarray], unit: int) -> list[tuple[int, int]]:
-    """(table, row) of what depends on a unit."""
-    found = dependency_columns(columns)
-    a, b = found["unit_term_start"][unit : unit + 2]
-    first = found["term_first"]
-    tables = np.searchsorted(first, found["unit_term"][a:b], side="right") - 1
-    rows = found["unit_term"][a:b] - first[tables]
-    return list(zip(tables.tolist(), rows.tolist(), strict=True))
+def rows_of_unit(pairs: Pairs, unit: int) -> list[int]:
+    return sorted(set(pairs[pairs[:, 1] == unit, 0].tolist()))
+
+
+def some(*numbers: int) -> Ints:
+    return np.array(numbers, dtype=np.int64)
 
 
 def test_a_program_without_rows_has_no_dependencies() -> None:
-    found = dependency_columns(columns_of_nothing())
-    assert found["term_first"].tolist() == [0] * 8
-    assert found["unit_term"].tolist() == []
-    assert found["unit_tensor"].tolist() == [0, 1, 2]
-    assert found["unit_tensor_start"].tolist() == [0, 1, 2, 3]
+    units = unit_of_items(3)
+    found = dependents(units, owners_of_three(), [(0, np.zeros((0, 2), dtype=np.int64))])
+    assert found.row_start.tolist() == [0] * 4
+    assert found.row.tolist() == []
+    assert found.tensor.tolist() == [0, 1, 2]
+    assert found.tensor_start.tolist() == [0, 1, 2, 3]
 
 
-def test_an_edge_depends_on_both_of_its_ends() -> None:
-    ends = {"edge_weight": np.ones(1), "edge_from": np.array([0]), "edge_to": np.array([2])}
-    columns = columns_of_nothing() | ends | {"edge_to_start": np.array([0, 1])}
-    assert [terms_of(columns, unit) for unit in range(3)] == [[(EDGES, 0)], [], [(EDGES, 0)]]
+def unit_of_items(count: int) -> Units:
+    """As many units of one item each."""
+    start, none = np.arange(count + 1), np.zeros(count, dtype=np.int64)
+    return Units(start, *[none] * 9)
+
+
+def test_rows_of_all_terms_have_one_numbering() -> None:
+    pairs = [(2, np.array([[1, 0]])), (3, np.array([[0, 0], [2, 1], [2, -1]]))]
+    found = dependents(unit_of_items(3), owners_of_three(), pairs)
+    assert found.row.tolist() == [1, 2, 4]
+    assert found.row_start.tolist() == [0, 2, 3, 3]
+
+
+def test_resharding_depends_on_both_of_its_ends() -> None:
+    rows = Reshards(
+        weight=np.ones(1),
+        source=some(0),
+        given=some(0),
+        target_start=some(0, 1),
+        target=some(2),
+        target_trips=np.ones(1),
+        target_narrow=some(0),
+    )
+    pairs = reshard_dependencies(rows, owners_of_three())
+    assert [rows_of_unit(pairs, unit) for unit in range(3)] == [[0], [], [0]]
 
 
 def test_sums_that_are_added_to_others_depend_on_those() -> None:
     """The second row looks at the first one's axes; its own are of unit 2."""
-    rows = {
-        "part_weight": np.ones(2),
-        "part_item_start": np.array([0, 1, 2]),
-        "part_item": np.array([0, 2]),
-        "part_result_start": np.array([0, 1, 2]),
-        "part_computed": np.array([1, 2]),
-        "part_defined": np.array([1, 2]),
-        "part_before": np.array([-1, 0]),
-    }
-    columns = columns_of_nothing() | rows
-    assert terms_of(columns, 0) == [(PARTIALS, 0), (PARTIALS, 1)]
-    assert terms_of(columns, 1) == [(PARTIALS, 0), (PARTIALS, 1)]
-    assert terms_of(columns, 2) == [(PARTIALS, 1)]
+    sums = training_step(TPU).tables.partial_sums._replace(
+        weight=np.ones(2),
+        item_start=some(0, 1, 2),
+        item=some(0, 2),
+        result_start=some(0, 1, 2),
+        computed=some(1, 2),
+        defined=some(1, 2),
+        added_to=some(-1, 0),
+        cut=some(-1, -1),
+    )
+    pairs = partial_sum_dependencies(sums, owners_of_three())
+    assert [rows_of_unit(pairs, unit) for unit in range(3)] == [[0, 1], [0, 1], [1]]
 
 
 def test_a_tensor_without_items_depends_on_no_unit() -> None:
-    scalar = {"tensor_start": np.array([0, 1, 2, 2]), "dim_item": np.array([0, -1])}
-    found = dependency_columns(columns_of_nothing() | scalar)
-    assert found["unit_tensor"].tolist() == [0]
+    tensors = training_step(TPU).tables.tensors._replace(
+        itemsize=np.ones(3), start=some(0, 1, 2, 2), dim_item=some(0, -1)
+    )
+    assert owners(unit_of_items(3), tensors).tensor.tolist() == [0, -1, -1]

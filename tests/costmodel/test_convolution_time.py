@@ -45,11 +45,11 @@ def convolving(evaluator: Evaluator, *state: Action) -> float:
     """Seconds on the matrix unit of the only convolution there is."""
     scratch = evaluator.new_scratch()
     evaluator.cost(state, scratch)
-    (seconds,) = evaluator.tables.dot_seconds.tolist()
-    unit = evaluator.tables.dot_unit[0]
-    first, last = evaluator.tables.unit_start[unit : unit + 2]
+    (seconds,) = evaluator.tables.fusions.dot_seconds.tolist()
+    unit = evaluator.tables.fusions.dot_unit[0]
+    first, last = evaluator.tables.units.start[unit : unit + 2]
     return float(seconds * padding_of(evaluator.tables, scratch, 0)) / float(
-        scratch.shards[first:last].prod()
+        scratch.units.shards[first:last].prod()
     )
 
 
@@ -122,7 +122,7 @@ def blocks(evaluator: Evaluator) -> list[float]:
     scratch = evaluator.new_scratch()
     evaluator.cost((), scratch)
     tables = evaluator.tables
-    return [blocking_of(tables, scratch, dot) for dot in range(len(tables.dot_sums))]
+    return [blocking_of(tables, scratch, dot) for dot in range(len(tables.fusions.dot_sums))]
 
 
 def test_blocks_are_made_of_few_images_with_wide_windows_on_some_chips() -> None:
@@ -172,15 +172,15 @@ def test_groups_are_taken_to_fill_tiles() -> None:
     (window,) = windows(program).values()
     assert window.widest == 3
     assert convolving(priced(alone(FORWARD, 64, 64, 3, 1, 4))) == pytest.approx(
-        priced(alone(FORWARD, 64, 64, 3, 1, 4)).tables.dot_seconds[0]
+        priced(alone(FORWARD, 64, 64, 3, 1, 4)).tables.fusions.dot_seconds[0]
     )
 
 
 def test_other_devices_take_a_convolution_as_it_is() -> None:
     for device in ("a100-40gb", "cpu"):
         evaluator = priced(alone(FORWARD, 64, 64), device)
-        assert evaluator.tables.dot_window.tolist() == [list(NO_WINDOW)]
-        assert convolving(evaluator) == evaluator.tables.dot_seconds[0]
+        assert evaluator.tables.fusions.dot_window.tolist() == [list(NO_WINDOW)]
+        assert convolving(evaluator) == evaluator.tables.fusions.dot_seconds[0]
 
 
 @given(picks=st.lists(st.lists(st.integers(0, 10_000), max_size=5), min_size=1, max_size=5))

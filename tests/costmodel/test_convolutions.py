@@ -16,9 +16,9 @@ from tests.modules import analysed
 from toast.costmodel.evaluator import Action, Evaluator, State
 from toast.costmodel.explain import Held, explain
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.journal import Entry
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.space_to_batch import NO_IMAGE, image_rows, images, kernel_gradients
+from toast.costmodel.terms.journal import Entry
 
 MIB = 2**20
 GRADIENT = (3, 3, 2048, 2048)
@@ -109,18 +109,18 @@ def test_images_take_tiles_and_blocks(
     scratch, _ = evaluator.journal(batch_over(evaluator, 0))
     shapes = [tuple(size for size, _ in dims) for _, dims in evaluator.layouts.tensors]
     local, shape = batch // 8 * pixels**2 * channels * 4, (batch, pixels, pixels, channels)
-    sizes = [s for s, is_of in zip(scratch.stored, shapes, strict=True) if is_of == shape]
+    sizes = [s for s, is_of in zip(scratch.tensors.stored, shapes, strict=True) if is_of == shape]
     assert pytest.approx(local * of, abs=1) in sizes
     kernels = [len(shape) == 4 and shape[0] == 3 for shape in shapes]
-    assert (scratch.stored[kernels] == scratch.local[kernels]).all()
+    assert (scratch.tensors.stored[kernels] == scratch.tensors.local[kernels]).all()
 
 
 def waiting(evaluator: Evaluator, state: State) -> list[Held]:
     """What is held that waits: gradients whole, or the images that they are made of, again."""
-    rows = evaluator.listing.intervals.live
-    guarded = rows.guard >= 0
+    rows = evaluator.listing.live_ranges
+    guarded = rows.deferred >= 0
     known = set(zip(rows.value[guarded].tolist(), rows.first[guarded].tolist(), strict=True))
-    events = evaluator.tables.event_position
+    events = evaluator.tables.schedule.position
     starts = {(v, int(events[events <= first][-1])) for v, first in known}
     held = (one for one in explain(evaluator, state).held if one.why is Entry.LIVE)
     return [one for one in held if (one.value, one.first) in starts]
@@ -146,8 +146,8 @@ def test_nothing_waits_that_is_not_summed_nor_on_a_gpu() -> None:
     alone = priced(step(64, 16, 2048, 4), "tpu-v5p")
     assert not waiting(alone, ())
     gpu = priced(step(64, 16, 2048, 4), "a100-40gb")
-    assert not len(gpu.tables.guard_row)
-    assert (gpu.tables.tensor_image[:, 0] < 0).all()
+    assert not len(gpu.tables.deferred.row)
+    assert (gpu.tables.tensors.image[:, 0] < 0).all()
 
 
 def scattered(evaluator: Evaluator) -> State:

@@ -18,10 +18,10 @@ from toast.costmodel.evaluator import Action, Cost, Evaluator
 from toast.costmodel.explain import Explanation, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.evaluate import step_seconds
-from toast.costmodel.kernels.journal import Bound, Entry
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.origins import trace
+from toast.costmodel.terms.journal import Bound, Entry
 
 LOOP = b"""
 func.func @main(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<64x64xf32> {
@@ -190,20 +190,20 @@ def test_origins_have_a_row_for_each_of_the_tables() -> None:
     tables = evaluator.tables
     program = evaluator.analysis.program
     found = trace(program, evaluator.layouts, evaluator.listing)
-    assert len(found.roots) == len(tables.root_weight)
-    assert len(found.partials) == len(tables.part_weight)
-    assert len(found.edges) == len(tables.edge_weight)
-    assert len(found.halos) == len(tables.halo_weight)
-    assert len(found.live) == len(tables.live_tensor)
-    assert len(found.copies) == len(tables.copy_tensor)
-    assert len(found.sums) == len(tables.sum_row)
+    assert len(found.roots) == len(tables.fusions.weight)
+    assert len(found.partials) == len(tables.partial_sums.weight)
+    assert len(found.edges) == len(tables.reshards.weight)
+    assert len(found.halos) == len(tables.halos.weight)
+    assert len(found.live) == len(tables.live_ranges.tensor)
+    assert len(found.copies) == len(tables.copies.tensor)
+    assert len(found.sums) == len(tables.sums.row)
     for row, (value, uses) in enumerate(found.copies):
         assert {int(program.use_value[use]) for use in uses} == {value}
         assert {int(evaluator.layouts.use_tensor[use]) for use in uses} == {
-            int(tables.copy_tensor[row])
+            int(tables.copies.tensor[row])
         }
     weights = [float(runs.sum()) for _, runs in found.roots]
-    assert weights == tables.root_weight.tolist()
+    assert weights == tables.fusions.weight.tolist()
 
 
 def test_equal_products_that_run_together_are_told_apart() -> None:
@@ -219,7 +219,7 @@ def test_equal_products_that_run_together_are_told_apart() -> None:
     ]
     priced = Priced(main(f"x:{f} w:{f}", lines, f"p:{f} q:{f}"), "a=8", "tpu-v5e")
     evaluator, program = priced.evaluator, priced.evaluator.analysis.program
-    assert evaluator.tables.sum_row.tolist() == [0, 0]
+    assert evaluator.tables.sums.row.tolist() == [0, 0]
     found = trace(program, evaluator.layouts, evaluator.listing)
     first, second = (op for op in range(program.ops) if program.kind(op).endswith("dot_general"))
     assert found.sums == [first, second]
@@ -257,4 +257,4 @@ def test_an_evaluator_with_overlap_prices_the_same_terms_in_less_time() -> None:
 def test_a_scratch_of_the_search_keeps_no_journal() -> None:
     assert not len(mlp().new_scratch().journal)
     scratch, entries = mlp().journal(())
-    assert len(entries) == scratch.noted[0] > 0
+    assert len(entries) == scratch.journal.noted[0] > 0

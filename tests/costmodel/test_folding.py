@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,17 +15,19 @@ from tests.costmodel.texts import GPU, TPU
 from tests.laws.states import every_action
 from tests.modules import evaluator_of
 from toast.analysis.program import Ints
-from toast.costmodel.dependencies import dependency_columns
 from toast.costmodel.evaluator import Action, Evaluator, State, measure
-from toast.costmodel.kernels.journal import BRIEF, LASTING
 from toast.costmodel.peak_pruning import _halfway, fold, peak_events
-from toast.costmodel.scratch import new_scratch
-from toast.costmodel.tables import Tables
+from toast.costmodel.tables import Tables, new_scratch
+from toast.costmodel.terms.deferred_filter_gradients import DeferredColumns
+from toast.costmodel.terms.journal import BRIEF, LASTING
+from toast.costmodel.terms.live_ranges import LiveRangeColumns
+from toast.costmodel.terms.schedule import Schedule
+from toast.costmodel.terms.sum_buffers import SumColumns
+from toast.costmodel.terms.tables import connected
 
 FEW = settings(deadline=None, max_examples=40)
 DEVICES = st.sampled_from([TPU, GPU])
 PICKS = st.lists(st.integers(0, 10_000), max_size=8).map(tuple)
-MEMORY = ("live_tensor", "sum_row", "copy_kind", "copy_tensor", "event_position")
 
 
 @cache
@@ -55,7 +56,9 @@ def priced(tables: Tables, state: State) -> tuple[float, float, float, int]:
 
 
 def sizes(tables: Tables) -> list[int]:
-    return [len(getattr(tables, name)) for name in MEMORY]
+    copies = tables.copies
+    columns = (tables.live_ranges.tensor, tables.sums.row, copies.kind, copies.tensor)
+    return [len(column) for column in (*columns, tables.schedule.position)]
 
 
 @given(DEVICES, PICKS)
@@ -100,22 +103,23 @@ def test_any_rows_give_the_same_peak(
     A chip keeps some of them, and of those that last a part.
     """
     tables = repeated(step_of(TPU).tables, live, sums, copies, times)
-    tables = tables._replace(on_chip_buffers=chip[0], on_chip_seconds=chip[1])
+    tables = tables._replace(
+        chip=tables.chip._replace(on_chip_buffers=chip[0], on_chip_seconds=chip[1])
+    )
     state = state_of(TPU, picks)
     assert priced(fold(tables), state)[2] == priced(tables, state)[2]
 
 
-def guards(t: Tables) -> dict[str, Any]:
-    """Two gradients that wait if the first and the last partial sums are any; memory is short."""
-    rows = np.array([0, len(t.part_weight) - 1])
-    return {
-        "guard_row": rows,
-        "guard_tensor": t.part_computed[t.part_result_start[rows]],
-        "guard_start": np.array([0, 2, 3]),
-        "guard_kept": np.array([1, 2, 3]),
-        "guard_width": np.array([1.0, 0.5, 1.0]),
-        "crowded": 2.0**17,
-    }
+def deferred(t: Tables) -> DeferredColumns:
+    """Two gradients that wait if the first and the last partial sums are any."""
+    rows = np.array([0, len(t.partial_sums.weight) - 1])
+    return DeferredColumns(
+        row=rows,
+        tensor=t.partial_sums.computed[t.partial_sums.result_start[rows]],
+        operand_start=np.array([0, 2, 3]),
+        operand=np.array([1, 2, 3]),
+        operand_width=np.array([1.0, 0.5, 1.0]),
+    )
 
 
 def repeated(
@@ -135,13 +139,15 @@ def repeated(
         for tensor, first, length in live:
             at = turn * 12 + first
             buffers.append((tensor, at, end if tensor % 2 else min(at + length, end)))
-        moments += [(row % len(t.part_weight), turn * 12 + at) for row, at in sums]
+        moments += [(row % len(t.partial_sums.weight), turn * 12 + at) for row, at in sums]
         for pick, some in copies:
-            kind = pick % len(t.kind_source)
-            width = int(t.kind_start[kind + 1] - t.kind_start[kind])
+            kind = pick % len(t.copies.kind_source)
+            width = int(t.copies.kind_start[kind + 1] - t.copies.kind_start[kind])
             wanted = (some + [(0, 0)] * width)[:width]
             ats = [(turn * 12 + at, min(turn * 12 + at + n, end)) for at, n in wanted]
-            tensors = t.kind_tensor[t.kind_start[kind] : t.kind_start[kind + 1]].tolist()
+            tensors = t.copies.kind_tensor[
+                t.copies.kind_start[kind] : t.copies.kind_start[kind + 1]
+            ].tolist()
             kinds.append(kind)
             spans += [(tensor, *span) for tensor, span in zip(tensors, ats, strict=True)]
             counts.append(counts[-1] + width)
@@ -149,42 +155,50 @@ def repeated(
         np.array(rows, dtype=np.int64).reshape(-1, width).T
         for rows, width in ((buffers, 3), (moments, 2), (spans, 3))
     )
-    changed = t._replace(
-        live_tensor=held[0].copy(),
-        live_from=held[1].copy(),
-        live_to=held[2].copy(),
-        live_width=np.where(held[0] % 3 == 0, 0.5, 1.0),
-        live_stay=np.array([0, BRIEF, LASTING])[held[0] % 3],
-        live_count=np.ones(len(held[0])),
-        live_guard=np.where(held[0] % 5 == 3, held[0] % 4, -1),
-        **guards(t),
-        **summed(t, added[0], added[1], end),
-        copy_kind=np.array(kinds, dtype=np.int64),
-        copy_count=np.ones(len(kinds)),
-        copy_start=np.array(counts, dtype=np.int64),
-        copy_tensor=copied[0].copy(),
-        copy_from=copied[1].copy(),
-        copy_to=copied[2].copy(),
-        copy_begin=20 * copied[1],
-        copy_end=20 * copied[2] + 20,
-        copy_narrow=copied[0] % 3,
-        event_position=np.arange(end + 2),
+    ranges = LiveRangeColumns(
+        tensor=held[0].copy(),
+        first=held[1].copy(),
+        last=held[2].copy(),
+        width=np.where(held[0] % 3 == 0, 0.5, 1.0),
+        stay=np.array([0, BRIEF, LASTING])[held[0] % 3],
+        times=np.ones(len(held[0])),
+        deferred=np.where(held[0] % 5 == 3, held[0] % 4, -1),
     )
-    return changed._replace(**dependency_columns(changed._asdict()))
+    many = t.copies._replace(
+        kind=np.array(kinds, dtype=np.int64),
+        times=np.ones(len(kinds)),
+        start=np.array(counts, dtype=np.int64),
+        tensor=copied[0].copy(),
+        first=copied[1].copy(),
+        last=copied[2].copy(),
+        begin=20 * copied[1],
+        end=20 * copied[2] + 20,
+        narrow=copied[0] % 3,
+    )
+    return connected(
+        t._replace(
+            chip=t.chip._replace(deferral_budget_bytes=2.0**17),
+            live_ranges=ranges,
+            deferred=deferred(t),
+            sums=summed(t, added[0], added[1], end),
+            copies=many,
+            schedule=Schedule(position=np.arange(end + 2)),
+        )
+    )
 
 
-def summed(t: Tables, rows: Ints, at: Ints, end: int) -> dict[str, Any]:
+def summed(t: Tables, rows: Ints, at: Ints, end: int) -> SumColumns:
     """Partial sums of these rows of partials, made at these events."""
-    return {
-        "sum_row": rows.copy(),
-        "sum_tensor": t.part_computed[t.part_result_start[rows]],
-        "sum_at": at.copy(),
-        "sum_last": at.copy(),
-        "sum_to": np.minimum(at + rows % 5, end),
-        "sum_stay": np.array([BRIEF, LASTING])[rows % 2],
-        "sum_count": np.ones(len(rows)),
-        "sum_stored": rows % 2,
-    }
+    return SumColumns(
+        row=rows.copy(),
+        tensor=t.partial_sums.computed[t.partial_sums.result_start[rows]],
+        first=at.copy(),
+        last=at.copy(),
+        until=np.minimum(at + rows % 5, end),
+        stay=np.array([BRIEF, LASTING])[rows % 2],
+        times=np.ones(len(rows)),
+        stored=rows % 2,
+    )
 
 
 def test_what_never_ends_is_counted_at_the_last_event() -> None:

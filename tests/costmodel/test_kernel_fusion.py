@@ -25,7 +25,7 @@ from toast.costmodel.passes.fusion import EARLY_TPU, GPU, MAX_SOURCES, TPU, Fusi
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
 from toast.costmodel.program.dataflow import flow_of
 from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role, role
-from toast.costmodel.terms.buffer_assignment import _roots_of_ops
+from toast.costmodel.terms.reshard_copies import positions_of_ops
 
 POLICIES = (TPU, EARLY_TPU, GPU)
 
@@ -190,7 +190,7 @@ def spans_by_walking(program: Program, fusion: Fusion) -> tuple[list[int], list[
 def test_an_op_runs_from_its_first_fusion_to_its_last(module: Text) -> None:
     program = load(module.module().encode()).program
     fusion = fuse(program)
-    low, high = _roots_of_ops(program, fusion)
+    low, high = positions_of_ops(program, fusion)
     assert (low.tolist(), high.tolist()) == spans_by_walking(program, fusion)
 
 
@@ -216,7 +216,7 @@ def test_operands_are_read_with_all_that_they_are_computed_of() -> None:
     evaluator = Evaluator(analysed(data), Mesh.parse("a=2"), find("tpu-v5e"))
     program, fusion = evaluator.analysis.program, evaluator.fusion
     unequal = 0
-    for row, numbers in evaluator.listing.roots.sources.items():
+    for row, numbers in evaluator.listing.fusions.sources.items():
         dots = [dot for number, _ in numbers for dot in fusion.kernels[number].contractions]
         for dot, op in zip(row[2], dots, strict=False):
             for operand, use in zip(dot.operands, program.uses_of(op), strict=True):

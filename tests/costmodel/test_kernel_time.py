@@ -10,9 +10,9 @@ from tests.modules import analysed, argument_group
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import KernelTime, explain
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.journal import Bound
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.terms.chip_columns import BESIDE, PLACING, ROUNDING, TURNING
+from toast.costmodel.terms.journal import Bound
 from toast.costmodel.terms.rows import passes
 
 DEVICE = find(TPU)
@@ -67,11 +67,11 @@ def test_copies_of_what_does_not_fit_on_the_chip_go_by_bytes() -> None:
     found = evaluator(main(f"x:8x{n}xf32 d:8x64x16xf32 m:{w}", lines, f"m1:{w}"))
     size = n * 64 * 16 * 4
     rows = found.tables
-    assert len(rows.root_copied) == 2
+    assert len(rows.fusions.copied) == 2
     ratio = 2 * 2 * size / (RATE * TURNING)
     assert found.cost(()).compute > ratio
     other = evaluator(main(f"x:8x{n}xf32 d:8x64x16xf32 m:{w}", lines, f"m1:{w}"), GPU)
-    assert len(other.tables.root_copied) == 0
+    assert len(other.tables.fusions.copied) == 0
 
 
 ROWS, WIDTH = 4096, 1024
@@ -143,8 +143,8 @@ def test_an_operand_is_read_with_all_that_it_is_computed_of() -> None:
     a = "512x512xf32"
     lines = [maps("add", f"e:{a}", "x", "z"), product(f"y:{a}", f"e:{a}", f"w:{a}")]
     found = evaluator(main(f"x:{a} z:{a} w:{a}", lines, f"y:{a}"))
-    assert found.tables.dot_width[0, :, 0].tolist() == [2.0, 1.0]
-    assert found.tables.dot_computed[0].tolist() == [1, 0]
+    assert found.tables.fusions.dot_width[0, :, 0].tolist() == [2.0, 1.0]
+    assert found.tables.fusions.dot_computed[0].tolist() == [1, 0]
 
 
 def test_a_product_writes_its_partial_sums_and_an_update_reads_them() -> None:
@@ -192,5 +192,5 @@ def test_a_reduction_of_sums_reads_what_others_gather() -> None:
     tables = found.tables
     scratch = found.new_scratch()
     found.cost((), scratch)
-    assert len(tables.beside_start) - 1 == 1
-    assert {float(scratch.local[k]) for k in tables.beside_tensor} == {4.0 * n}
+    assert len(tables.fusions.epilogue_tensor_start) - 1 == 1
+    assert {float(scratch.tensors.local[k]) for k in tables.fusions.epilogue_tensor} == {4.0 * n}

@@ -157,7 +157,7 @@ def test_partial_sums_take_memory_and_traffic_until_they_are_scattered() -> None
     evaluator, batch, _, inner = mlp()
     summed = evaluator.cost((Action(group=inner, axis=0),))
     hidden = 4 * 256 * 64
-    assert len(evaluator.tables.sum_row) >= 2
+    assert len(evaluator.tables.sums.row) >= 2
     # y is written as partial sums and read again after the all-reduce, besides all other traffic
     assert summed.compute >= 2 * hidden / (CPU.bandwidth * CPU.stream_efficiency)
     both = evaluator.cost((Action(group=batch, axis=0), Action(group=inner, axis=1)))
@@ -179,7 +179,7 @@ def test_the_kernel_looks_collectives_up_in_the_tables(device: str) -> None:
         for row in evaluator.collectives(state):
             axes = sum(1 << axis for axis in row.axes)
             size = row.bytes / row.count / found.wire[row.kind, axes]
-            sent = found.seconds(row.kind, axes, size) + evaluator.tables.launched[row.kind]
+            sent = found.seconds(row.kind, axes, size) + evaluator.tables.chip.launched[row.kind]
             assert row.seconds == pytest.approx(row.count * sent)
             seen.add((row.kind, axes))
     assert {(Kind.ALL_REDUCE, 1), (Kind.ALL_REDUCE, 3), (Kind.ALL_GATHER, 1)} <= seen
@@ -190,7 +190,7 @@ def test_a_tpu_launches_kernels_beside_collectives(device: str, kernels: tuple[f
     """An exchange of all with all takes four, to cut, pack and put in place."""
     evaluator = evaluator_of(text("mlp"), "b=8,m=4", device)
     overhead = evaluator.device.op_overhead
-    assert evaluator.tables.launched.tolist() == pytest.approx([n * overhead for n in kernels])
+    assert evaluator.tables.chip.launched.tolist() == pytest.approx([n * overhead for n in kernels])
     assert max(Kind, key=lambda kind: LAUNCHED[kind]) is Kind.ALL_TO_ALL
 
 

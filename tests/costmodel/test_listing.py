@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from examples import gemma
+from tests.costmodel.records import assert_equal_columns
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.laws.states import single_states
@@ -26,7 +27,6 @@ from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program import sharding_units as rooms
 from toast.costmodel.program.pins import NO_PINS, Pins
 from toast.costmodel.program.sharding_units import Layouts, first_alike, lay_out
-from toast.costmodel.tables import Tables
 
 
 @cache
@@ -124,11 +124,6 @@ def test_ops_whose_conflicts_are_resolved_otherwise_are_not_alike() -> None:
         assert first_alike(program, group, resolved, starts[:0])[one] == expected
 
 
-def assert_equal_tables(one: Tables, other: Tables) -> None:
-    for name in Tables._fields:
-        assert np.array_equal(getattr(one, name), getattr(other, name)), name
-
-
 @pytest.mark.parametrize("name", ["attention", "mlp"])
 @pytest.mark.parametrize("pins", [NO_PINS, Pins(forbidden={0: 1})])
 def test_tables_of_the_next_mesh_are_those_made_anew(name: str, pins: Pins) -> None:
@@ -138,7 +133,7 @@ def test_tables_of_the_next_mesh_are_those_made_anew(name: str, pins: Pins) -> N
     for mesh in meshes[1:]:
         evaluator, fresh = evaluator.on(mesh, pins), Evaluator(analysis, mesh, device, pins)
         assert evaluator.mesh == mesh
-        assert_equal_tables(evaluator.tables, fresh.tables)
+        assert_equal_columns(evaluator.tables, fresh.tables)
         for state in single_states(fresh)[:20]:
             assert evaluator.cost(state) == fresh.cost(state)
 
@@ -156,7 +151,7 @@ def test_an_evaluator_stays_on_its_mesh_when_another_is_made_of_it() -> None:
 
 def test_an_explanation_makes_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = Evaluator(layered(), Mesh.parse("data=2,model=4"), find("tpu-v5e"))
-    for name in ("edges", "edge_rows", "partial_rows", "root_rows", "halo_rows", "live_intervals"):
+    for name in ("edges", "reshard_rows", "partial_rows", "fusion_rows", "halo_rows", "defer"):
         monkeypatch.delattr(f"toast.costmodel.listing.{name}")
     state = single_states(evaluator)[0]
     assert explain(evaluator, state).cost == evaluator.cost(state)

@@ -100,7 +100,7 @@ def test_a_kernel_writes_over_one_of_its_inputs_only() -> None:
     priced = Priced(main(f"x:{S} w:{S} v:{V}", [*lines, column("r", "z")], f"r:{V}"), "a=2", GPU)
     evaluator = priced.evaluator
     program, fusion = evaluator.analysis.program, evaluator.fusion
-    live = evaluator.listing.intervals.live
+    live = evaluator.listing.live_ranges
     y, u, z = (
         int(fusion.position[program.value_op[value_named(program, f"stablehlo.{kind}", nth)]])
         for kind, nth in (("dot_general", 0), ("dot_general", 1), ("atan2", 0))

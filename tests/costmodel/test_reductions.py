@@ -116,7 +116,7 @@ def test_partial_sums_are_reduced_behind_their_product() -> None:
     tpu = find("tpu-v5e")
     evaluator = Evaluator(analyse(program), Mesh.parse("x=2"), tpu)
     tables = evaluator.tables
-    rows = zip(tables.item_size.tolist(), tables.item_group.tolist(), strict=True)
+    rows = zip(tables.units.item_size.tolist(), tables.units.item_group.tolist(), strict=True)
     groups = {size: group for size, group in rows if group >= 0}
     scores = 4 * 256 * 512
     costs = {size: evaluator.cost((Action(group=groups[size], axis=0),)) for size in (4, 64)}

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from examples import gemma
 from tests.costmodel import walks
+from tests.costmodel.records import assert_equal_columns
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.laws.states import single_states
@@ -32,9 +33,8 @@ from toast.costmodel.program import sharding_units as layouts_room
 from toast.costmodel.program.dataflow import flow_of
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import role
-from toast.costmodel.tables import Tables
-from toast.costmodel.terms import fusion_rows as rows_room
-from toast.costmodel.terms.buffer_assignment import _handed_over, _spans
+from toast.costmodel.terms import fusions as rows_room
+from toast.costmodel.terms.live_ranges import _handed_over, _spans
 
 WIDTH = 16
 Weights = list[tuple[jax.Array, jax.Array]]
@@ -109,11 +109,6 @@ def each_by_itself() -> Iterator[None]:
         yield
 
 
-def assert_equal_columns(one: Tables, other: Tables) -> None:
-    for name in Tables._fields:
-        assert np.array_equal(getattr(one, name), getattr(other, name)), name
-
-
 def assert_told_alike(program: Program, device: str) -> None:
     analysis = analyse(program)
     mesh, chip = Mesh.parse("a=2,b=2"), find(device)
@@ -122,7 +117,7 @@ def assert_told_alike(program: Program, device: str) -> None:
         apart = Evaluator(analysis, mesh, chip)
     assert_equal_columns(together.tables, apart.tables)
     assert_equal_columns(together.folded, apart.folded)
-    assert together.listing.roots.sources == apart.listing.roots.sources
+    assert together.listing.fusions.sources == apart.listing.fusions.sources
     for state in [(), *single_states(together)[:2]]:
         one, other = explain(together, state), explain(apart, state)
         assert one.cost == other.cost
@@ -152,7 +147,7 @@ def test_layers_share_their_rows() -> None:
     rows = []
     for count in (6, 12):
         analysis = analyse(stacked(("mlp",) * count, False, False))
-        rows.append(len(Evaluator(analysis, Mesh.parse("a=2"), find("tpu-v5e")).listing.roots))
+        rows.append(len(Evaluator(analysis, Mesh.parse("a=2"), find("tpu-v5e")).listing.fusions))
     assert rows[0] == rows[1]
 
 

@@ -17,8 +17,7 @@ from tests.modules import evaluator_of
 from toast.analysis.program import Program
 from toast.analysis.types import itemsize
 from toast.costmodel.evaluator import Evaluator, State, measure
-from toast.costmodel.scratch import new_scratch
-from toast.costmodel.tables import Tables
+from toast.costmodel.tables import Tables, new_scratch
 from toast.emit.specs import Specs
 
 FEW = settings(deadline=None, max_examples=30)
@@ -49,6 +48,12 @@ def priced(evaluator: Evaluator, tables: Tables, state: State) -> tuple[float, f
     starts = np.array([0, len(state)])
     measured = measure(tables, new_scratch(tables), starts, *columns)
     return measured.communication, measured.peak
+
+
+def each_by_itself(tables: Tables) -> Tables:
+    """No sum is added to another before it is sent."""
+    sums = tables.partial_sums
+    return tables._replace(partial_sums=sums._replace(added_to=np.full_like(sums.added_to, -1)))
 
 
 def local_bytes(evaluator: Evaluator, specs: Specs, value: int) -> float:
@@ -82,21 +87,22 @@ def test_a_shared_copy_is_at_most_one_for_each_use(device: str, picks: tuple[int
     """Without copies <= with those of one layout shared <= with each use's own all the while."""
     evaluator, state = training_step(device), state_of(device, picks)
     tables = evaluator.tables
-    starts, each = tables.copy_start[:-1], np.diff(tables.copy_start)
-    count = np.arange(len(tables.copy_tensor) + 1, dtype=np.int64)
-    apart = tables._replace(
-        kind_source=np.repeat(tables.kind_source[tables.copy_kind], each),
+    starts, each = tables.copies.start[:-1], np.diff(tables.copies.start)
+    count = np.arange(len(tables.copies.tensor) + 1, dtype=np.int64)
+    copies = tables.copies._replace(
+        kind_source=np.repeat(tables.copies.kind_source[tables.copies.kind], each),
         kind_start=count,
-        kind_tensor=tables.copy_tensor,
-        copy_kind=count[:-1],
-        copy_count=np.ones(len(tables.copy_tensor)),
-        copy_start=count,
-        copy_from=np.repeat(np.minimum.reduceat(tables.copy_from, starts), each),
-        copy_to=np.repeat(np.maximum.reduceat(tables.copy_to, starts), each),
-        copy_begin=np.repeat(np.minimum.reduceat(tables.copy_begin, starts), each),
-        copy_end=np.repeat(np.maximum.reduceat(tables.copy_end, starts), each),
+        kind_tensor=tables.copies.tensor,
+        kind=count[:-1],
+        times=np.ones(len(tables.copies.tensor)),
+        start=count,
+        first=np.repeat(np.minimum.reduceat(tables.copies.first, starts), each),
+        last=np.repeat(np.maximum.reduceat(tables.copies.last, starts), each),
+        begin=np.repeat(np.minimum.reduceat(tables.copies.begin, starts), each),
+        end=np.repeat(np.maximum.reduceat(tables.copies.end, starts), each),
     )
-    none = tables._replace(copy_kind=count[:0], copy_start=count[:1])
+    apart = tables._replace(copies=copies)
+    none = tables._replace(copies=tables.copies._replace(kind=count[:0], start=count[:1]))
     _, shared = priced(evaluator, tables, state)
     assert shared == evaluator.cost(state).peak
     assert priced(evaluator, none, state)[1] <= shared <= priced(evaluator, apart, state)[1]
@@ -137,7 +143,7 @@ def test_sums_that_are_added_up_send_at_most_what_each_would(
 ) -> None:
     evaluator, state = training_step(device), state_of(device, picks)
     tables = evaluator.tables
-    apart = tables._replace(part_before=np.full_like(tables.part_before, -1))
+    apart = each_by_itself(tables)
     together, _ = priced(evaluator, tables, state)
     assert together == evaluator.cost(state).communication
     assert together <= priced(evaluator, apart, state)[0]
@@ -149,7 +155,9 @@ def test_wide_gathers_bound_the_tpus(picks: tuple[int, ...]) -> None:
     """Narrow gathers send less than wide ones."""
     evaluator, state = training_step(TPU), state_of(TPU, picks)
     communication = evaluator.cost(state).communication
-    wide, _ = priced(evaluator, evaluator.tables._replace(narrows=False), state)
+    tables = evaluator.tables
+    wide_tables = tables._replace(chip=tables.chip._replace(narrows=False))
+    wide, _ = priced(evaluator, wide_tables, state)
     assert communication <= wide
 
 
@@ -191,8 +199,8 @@ def test_all_memory_of_an_elementwise_program_is_divided(data: st.DataObject, si
 def test_the_laws_of_the_training_step_are_not_empty(device: str) -> None:
     """There are copies that are shared and sums that are added up, and states that gain by it."""
     evaluator, tables = training_step(device), training_step(device).tables
-    assert (np.diff(tables.copy_start) > 1).any()
-    apart = tables._replace(part_before=np.full_like(tables.part_before, -1))
+    assert (np.diff(tables.copies.start) > 1).any()
+    apart = each_by_itself(tables)
     states = [(action,) for action in every_action(evaluator)]
     pairs = [(priced(evaluator, tables, s)[0], priced(evaluator, apart, s)[0]) for s in states]
     assert any(together < separate for together, separate in pairs)

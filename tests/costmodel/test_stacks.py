@@ -12,10 +12,10 @@ from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import KernelTime, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.incremental import streamed
-from toast.costmodel.kernels.journal import Bound
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program.buffers import loop_copies
 from toast.costmodel.terms.chip_columns import FEEDING, TURNING
+from toast.costmodel.terms.journal import Bound
 
 DEVICE = find(TPU)
 RATE = DEVICE.bandwidth * DEVICE.stream_efficiency
@@ -96,7 +96,7 @@ def test_a_slice_of_a_stack_that_waits_on_the_chip_costs_no_bytes() -> None:
     assert row.bytes == 0.0
     # nor does cutting it cost what arithmetic on its elements would
     assert row.seconds < 2 * 2048 * 2048 / DEVICE.element_rate
-    assert not found.tables.dot_computed.any()
+    assert not found.tables.fusions.dot_computed.any()
 
 
 def test_a_stack_that_the_mesh_splits_may_wait_on_the_chip() -> None:

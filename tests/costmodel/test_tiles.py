@@ -71,7 +71,7 @@ def test_the_local_size_counts() -> None:
     """192 are one and a half tiles; split in two they are 96 on each device, of a tile each."""
     evaluator = _product(64, 2048, 192, 2048)
     tables = evaluator.tables
-    rows = zip(tables.item_size.tolist(), tables.item_group.tolist(), strict=True)
+    rows = zip(tables.units.item_size.tolist(), tables.units.item_group.tolist(), strict=True)
     groups = {size: group for size, group in rows if group >= 0}
     assert _padding_of(evaluator) == pytest.approx(256 / 192)
     assert _padding_of(evaluator, Action(group=groups[192], axis=0)) == pytest.approx(128 / 96)
@@ -117,7 +117,7 @@ def test_an_operand_that_stays_on_the_chip_is_read_once(rows: int) -> None:
 def test_a_split_operand_may_stay_on_the_chip() -> None:
     evaluator = _product(1, 6144, 10240, 32768)
     tables = evaluator.tables
-    rows = zip(tables.item_size.tolist(), tables.item_group.tolist(), strict=True)
+    rows = zip(tables.units.item_size.tolist(), tables.units.item_group.tolist(), strict=True)
     groups = {size: group for size, group in rows if group >= 0}
     assert _again_of(evaluator) > 0.0
     assert _again_of(evaluator, Action(group=groups[10240], axis=0)) < 0.5 * _again_of(evaluator)

@@ -36,8 +36,8 @@ def summed(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveCost]:
 def alone(priced: Priced, size: float) -> float:
     """Seconds of one all-reduce over the first axis."""
     t = priced.evaluator.tables
-    lines = t.axes_alpha[Kind.ALL_REDUCE, 1] + t.axes_beta[Kind.ALL_REDUCE, 1] * size
-    return float(lines.min() + t.launched[Kind.ALL_REDUCE])
+    lines = t.mesh.alpha[Kind.ALL_REDUCE, 1] + t.mesh.beta[Kind.ALL_REDUCE, 1] * size
+    return float(lines.min() + t.chip.launched[Kind.ALL_REDUCE])
 
 
 @pytest.mark.parametrize("device", [TPU, GPU])
@@ -149,9 +149,9 @@ def test_sending_together_never_takes_longer_and_sends_as_much(
     assert sum(row.seconds for row in together) == pytest.approx(cost.communication)
     told = explain(evaluator, state).collectives
     assert sum(row.seconds for row in told) == pytest.approx(cost.communication)
-    apart = evaluator.tables._replace(
-        together=np.zeros(0, dtype=np.int64), together_loop=np.zeros(0, dtype=np.int64)
-    )
+    none = np.zeros(0, dtype=np.int64)
+    sums = evaluator.tables.partial_sums._replace(combined=none, combined_loop=none)
+    apart = evaluator.tables._replace(partial_sums=sums)
     evaluator.tables = evaluator.folded = apart
     alone = evaluator.cost(state)
     assert cost.communication <= alone.communication * (1 + 1e-12)

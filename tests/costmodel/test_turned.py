@@ -15,7 +15,6 @@ from tests.modules import evaluator_of, value_named
 from toast.analysis.program import Program
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
-from toast.costmodel.kernels.journal import Entry
 from toast.costmodel.passes.fusion import Fusion, batch_dims
 from toast.costmodel.passes.layout_assignment import (
     Beside,
@@ -26,6 +25,7 @@ from toast.costmodel.passes.layout_assignment import (
 )
 from toast.costmodel.program.contractions import BATCH, Sides
 from toast.costmodel.program.op_traits import Role
+from toast.costmodel.terms.journal import Entry
 
 FEW = settings(deadline=None, max_examples=30)
 

@@ -182,7 +182,7 @@ def test_what_is_computed_twice_costs_what_it_does_computed_once(
 def test_a_gpu_sends_each_for_itself() -> None:
     actions: tuple[tuple[Dim, int], ...] = (((1, 1), 0), (COLUMNS, 0))
     twice, once = (Priced(body, "a=4", GPU) for body in (GATHERED, ONCE))
-    assert twice.evaluator.listing.edges != once.evaluator.listing.edges
+    assert twice.evaluator.listing.reshards != once.evaluator.listing.reshards
     assert sum(row.count for row in sent(twice, *actions)) > sum(
         row.count for row in sent(once, *actions)
     )
@@ -193,7 +193,7 @@ def test_the_second_kernel_is_not_launched() -> None:
     twice = Priced(main(X, lines, f"{A} {B}"), "a=4", TPU).evaluator
     once = Priced(main(X, lines[:1], A), "a=4", TPU).evaluator
     assert len(twice.fusion.kernels) > len(once.fusion.kernels)
-    assert sum(twice.listing.roots.values()) == sum(once.listing.roots.values())
+    assert sum(twice.listing.fusions.values()) == sum(once.listing.fusions.values())
 
 
 def test_a_sum_over_devices_of_the_same_is_made_once() -> None:

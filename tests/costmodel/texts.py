@@ -8,8 +8,8 @@ from tests.modules import analysed, argument_group
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.journal import Entry
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.terms.journal import Entry
 
 TPU, GPU = "tpu-v5e", "a100-40gb"
 

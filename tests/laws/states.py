@@ -21,7 +21,9 @@ def every_action(evaluator: Evaluator) -> list[Action]:
     sets = Counter(analysis.groups.set_colour.tolist())
     divisible: dict[int, set[int]] = {}
     tables = evaluator.tables
-    for group, size in zip(tables.item_group.tolist(), tables.item_size.tolist(), strict=True):
+    for group, size in zip(
+        tables.units.item_group.tolist(), tables.units.item_size.tolist(), strict=True
+    ):
         if group >= 0:
             divisible.setdefault(group, set()).add(size)
     found = []

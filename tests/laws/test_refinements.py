@@ -93,7 +93,7 @@ def test_every_refinement_that_is_open_moves_its_axis_and_nothing_else(
 ) -> None:
     _, evaluator = prepared(text.module(), mesh)
     finer, decisions, _ = refined(evaluator, state_of(evaluator, chosen), picked)
-    starts = finer.tables.unit_start
+    starts = finer.tables.units.start
     for count, refinement in enumerate(decisions):
         if not isinstance(refinement, Refinement):
             continue

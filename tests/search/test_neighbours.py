@@ -44,8 +44,8 @@ def test_groups_that_meet_stand_in_one_unit() -> None:
     assert hidden in meet[rows]
     assert rows in meet[hidden]
     tables = mlp().evaluator.tables
-    items = tables.item_group.tolist()
-    units = [set(items[a:b]) for a, b in pairwise(tables.unit_start.tolist())]
+    items = tables.units.item_group.tolist()
+    units = [set(items[a:b]) for a, b in pairwise(tables.units.start.tolist())]
     for one, others in meet.items():
         for other in meet:
             together = one != other and any({one, other} <= unit for unit in units)

@@ -64,7 +64,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("name", "compiled"),
     [
         (kernelmoves.__name__, True),
-        ("toast.costmodel.dependencies", True),  # kernels read its constants
+        ("toast.costmodel.terms.journal", True),  # kernels read its constants
         (listing.__name__, False),
         ("toast.search.mcts", False),
     ],

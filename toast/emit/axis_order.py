@@ -15,7 +15,7 @@ import numpy as np
 
 from toast.analysis.program import Program
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.partial_sum_rows import PartialRow
+from toast.costmodel.terms.partial_sums import PartialRow
 
 Precedences = dict[tuple[int, int, int], float]
 """(colour group, axis that stays, axis that comes or goes) -> bytes of what is moved so."""

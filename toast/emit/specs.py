@@ -69,9 +69,9 @@ class Specs:
         self._program = evaluator.analysis.program
         self._layouts = evaluator.layouts
         self._listing = evaluator.listing
-        self._in_turn = evaluator.tables.sums_in_turn
+        self._in_turn = evaluator.tables.chip.sums_in_turn
         self._flattens = evaluator.fusion.policy.around
-        self._whole = evaluator.tables.summed_whole
+        self._whole = evaluator.tables.mesh.summed_whole
         self._reduced = [items for items, *_ in evaluator.listing.partials.rows]
         self._masks = evaluator.masks(state).tolist()
         self._names = [axis.name for axis in evaluator.mesh.axes]

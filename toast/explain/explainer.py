@@ -13,9 +13,9 @@ from toast.analysis.program import PSEUDO, Floats
 from toast.costmodel.evaluator import Evaluator, Refined
 from toast.costmodel.explain import CollectiveTime, Held, KernelTime, explain
 from toast.costmodel.explain import Explanation as Terms
-from toast.costmodel.kernels.journal import Entry
 from toast.costmodel.program.buffers import loop_slots
 from toast.costmodel.program.distinct import distinct_rows
+from toast.costmodel.terms.journal import Entry
 from toast.labels.labels import Labels
 from toast.plans.explanation import (
     AliveRow,

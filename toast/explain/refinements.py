@@ -39,11 +39,11 @@ def _group(problem: Problem, before: Refined, refinement: Refinement) -> int:
     """The colour group of the dimension that a refinement gives its axis to, or takes it from."""
     tables = problem.evaluator.tables
     unit, item = refinement.places[0]
-    first, end = tables.unit_start[unit : unit + 2].tolist()
+    first, end = tables.units.start[unit : unit + 2].tolist()
     if item < 0:
         masks = problem.evaluator.masks(before)[first:end]
         item = int(np.argmax(masks >> refinement.axis & 1))
-    return int(tables.item_group[first + item])
+    return int(tables.units.item_group[first + item])
 
 
 def _places(problem: Problem, refinement: Refinement, say: Labels) -> Iterator[str]:

@@ -12,7 +12,7 @@ from toast.costmodel.evaluator import Action, Cost, Refined
 from toast.costmodel.explain import Explanation as Terms
 from toast.costmodel.explain import Held
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
-from toast.costmodel.scratch import Scratch
+from toast.costmodel.tables import Scratch
 from toast.explain.explainer import Explainer
 from toast.pipeline.user_constraints import Demands
 from toast.plans.explanation import BlockedTensor, Obstacle, Shortfall, SplitRow
@@ -94,7 +94,7 @@ class _Obstacles:
     def shards(self, held: Held) -> int:
         """How many ways a tensor is split already."""
         _, dims = self._evaluator.layouts.tensors[held.tensor]
-        return math.prod(int(self._scratch.shards[item]) for _, item in dims if item >= 0)
+        return math.prod(int(self._scratch.units.shards[item]) for _, item in dims if item >= 0)
 
     def splits(self, held: Held) -> list[SplitRow]:
         """Every further split of a tensor, those that would help first."""
@@ -106,7 +106,7 @@ class _Obstacles:
         """Splits over axes that the dimension does not have yet."""
         _, dims = self._evaluator.layouts.tensors[held.tensor]
         for dimension, (size, item) in enumerate(dims):
-            mask = int(self._scratch.mask[item]) if item >= 0 else 0
+            mask = int(self._scratch.units.mask[item]) if item >= 0 else 0
             for axis, n in enumerate(self._sizes):
                 if size > 1 and n > 1 and not mask >> axis & 1:
                     yield _Split(dimension=dimension, size=size, item=item, axis=axis)
@@ -142,14 +142,14 @@ class _Obstacles:
         """Where no action can split the dimension over the axis."""
         tables, item, axis = self._tables, split.item, split.axis
         name, n = self._names[axis], self._sizes[axis]
-        if item < 0 or tables.item_group[item] < 0:
+        if item < 0 or tables.units.item_group[item] < 0:
             return "no_name", f"the ops around it cannot be split along dimension {split.dimension}"
-        unit = int(np.searchsorted(tables.unit_start, item, side="right")) - 1
-        if int(tables.unit_forbidden[unit]) >> axis & 1:
+        unit = int(np.searchsorted(tables.units.start, item, side="right")) - 1
+        if int(tables.units.forbidden[unit]) >> axis & 1:
             return "forbidden", f"the request forbids {name!r}"
-        if int(self._scratch.used[unit]) >> axis & 1:
+        if int(self._scratch.units.used[unit]) >> axis & 1:
             return "axis_taken", f"{name!r} already splits {self._holder(held, split, unit)}"
-        shards = int(self._scratch.shards[item])
+        shards = int(self._scratch.units.shards[item])
         if split.size % (shards * n):
             split_already = f" (split {shards} ways already)" if shards > 1 else ""
             return "indivisible", f"{split.size:,}{split_already} is not divisible by {shards * n}"
@@ -157,20 +157,22 @@ class _Obstacles:
 
     def _holder(self, held: Held, split: _Split, unit: int) -> str:
         """What has the axis, among the dimensions that compete for it."""
-        first, last = self._tables.unit_start[unit : unit + 2].tolist()
-        masks = self._scratch.mask[first:last] >> split.axis & 1
+        first, last = self._tables.units.start[unit : unit + 2].tolist()
+        masks = self._scratch.units.mask[first:last] >> split.axis & 1
         holder = first + int(np.argmax(masks))
         _, dims = self._evaluator.layouts.tensors[held.tensor]
         places = [dimension for dimension, (_, item) in enumerate(dims) if item == holder]
         if places:
             return f"dimension {places[0]}"
-        return f"a dimension of {int(self._tables.item_size[holder]):,} that its op has besides"
+        return (
+            f"a dimension of {int(self._tables.units.item_size[holder]):,} that its op has besides"
+        )
 
     def _tried(self, split: _Split) -> SplitRow:
         """The state with the action added, priced."""
         action = self._action(split)
         cost, scratch = self._price(action)
-        if not int(scratch.mask[split.item]) >> split.axis & 1:
+        if not int(scratch.units.mask[split.item]) >> split.axis & 1:
             return self._said(
                 split, "resolution", "another dimension of the same colour is split in its place"
             )
@@ -195,10 +197,10 @@ class _Obstacles:
     def _action(self, split: _Split) -> Action:
         """The action for a split, resolved in its favour and else as the colour is already."""
         tables, item = self._tables, split.item
-        group = int(tables.item_group[item])
+        group = int(tables.units.item_group[item])
         actions = [one for one in self._state if isinstance(one, Action) and one.group == group]
         bits = actions[0].bits if actions else 0
-        place, side = int(tables.item_bit[item]), int(tables.item_side[item])
+        place, side = int(tables.units.item_bit[item]), int(tables.units.item_side[item])
         if place >= 0:
             bits = bits | 1 << place if side else bits & ~(1 << place)
         return Action(group=group, axis=split.axis, bits=bits)

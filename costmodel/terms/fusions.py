@@ -1,8 +1,8 @@
-"""What is launched, as weighted rows: kernels, their products, and all that these move."""
+"""Fusions: what is launched, the products inside, and all that these move."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
 from toast.costmodel.passes.layout_assignment import Turns, copied_values
-from toast.costmodel.program.arrays import flat, ints, spans
+from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
 from toast.costmodel.program.buffers import loop_copies
 from toast.costmodel.program.contractions import Sides
 from toast.costmodel.program.dataflow import Bools, named
@@ -23,7 +23,8 @@ from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import Kernel, Kernels
 from toast.costmodel.program.op_traits import Role, role
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.reshard_rows import Edges, Widths, reduced
+from toast.costmodel.terms.dependents import Owners, Pairs, paired, rows_of
+from toast.costmodel.terms.reshards import Edges, Widths, reduced
 from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, Rows, of_role
 
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
@@ -51,10 +52,10 @@ Moved = tuple[int, int]
 """A tensor that is read or written, and the one that it is a part of in memory, or itself."""
 
 
-class RootRow(NamedTuple):
+class FusionRow(NamedTuple):
     """What a kernel writes, what it reads, and its contractions.
 
-    `beside` are, for reductions beside a contraction, the tensors that each may read; `copied`
+    `epilogue` are, of the reductions behind a contraction, the tensors that each may read; `copied`
     tensors that are copied to another memory layout or buffer, or back; `spread` (item, buffer) of
     each dimension along which a part of a buffer is updated in place.
     """
@@ -62,12 +63,59 @@ class RootRow(NamedTuple):
     written: tuple[Moved, ...] = ()
     read: tuple[Moved, ...] = ()
     dots: tuple[Dot, ...] = ()
-    beside: tuple[tuple[int, ...], ...] = ()
+    epilogue: tuple[tuple[int, ...], ...] = ()
     copied: tuple[int, ...] = ()
     spread: tuple[tuple[int, int], ...] = ()
 
 
-def root_rows(
+class Fusions(NamedTuple):
+    """The rows as columns; `X_start` has one entry more than there are X.
+
+    By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
+    `whole` in memory; `copied` tensors; the (item, tensor) of each dimension that is `spread`; its
+    contractions, from `dot_start` on; its epilogue, reductions of what a product makes, and of each
+    the tensors that it may read, one of which it does.
+    By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
+    device, its `window` (a TPU's convolutions), the sides of its factors from `side_start` on and
+    their sizes; of its operands [contractions, 2] the tensors stored and read, the widths of
+    elements as they are stored and as they are brought from another layout, and whether arithmetic
+    inside the fusion makes them.
+    """
+
+    weight: Floats
+    writes: Ints
+    tensor_start: Ints
+    tensor: Ints
+    whole: Ints
+    dot_start: Ints
+    dot_unit: Ints
+    dot_sums: Ints
+    dot_seconds: Floats
+    dot_operand: Ints
+    dot_width: Floats
+    dot_computed: Ints
+    dot_window: Ints
+    side_start: Ints
+    side_of: Ints
+    side_size: Ints
+    epilogue_start: Ints
+    epilogue_tensor_start: Ints
+    epilogue_tensor: Ints
+    copied_start: Ints
+    copied: Ints
+    spread_start: Ints
+    spread_item: Ints
+    spread_tensor: Ints
+
+
+class FusionScratch(NamedTuple):
+    """`stale` rows are to be priced again; `seconds` of each."""
+
+    stale: Bools
+    seconds: Floats
+
+
+def fusion_rows(
     program: Program,
     layouts: Layouts,
     fusion: Fusion,
@@ -76,7 +124,7 @@ def root_rows(
     widths: Widths,
     turns: Turns,
     equal: Ints,
-) -> Rows[RootRow]:
+) -> Rows[FusionRow]:
     """Kernels; the sources are their numbers. `equal` is by op the first that is, as in `twins`.
 
     The row of one is made of those that do the same to the same tensors, as those of layers do.
@@ -86,7 +134,7 @@ def root_rows(
     working = fusion.flow.role[kernels.first_op] != Role.NOTHING
     turned = copied_values(program, fusion, turns)
     maker = _RowMaker(program, layouts, fusion, seconds, wanted, widths, turned)
-    leaving, known = loop_copies(program), dict[RootRow, int]()
+    leaving, known = loop_copies(program), dict[FusionRow, int]()
     apart = np.isin(kernels.first_op, list(leaving)) & ~working
     told = (*maker.told(), np.where(apart, np.arange(len(apart)), working - 2))
     number, first = distinct_rows(*(column[kept] for column in told))
@@ -96,7 +144,7 @@ def root_rows(
             rows = [maker.row(n)]
         else:
             copied = _tensors(layouts, leaving.get(int(kernels.first_op[n]), ()))
-            rows = [RootRow(copied=(tensor,)) for tensor in copied]
+            rows = [FusionRow(copied=(tensor,)) for tensor in copied]
         made.append([known.setdefault(row, len(known)) for row in rows])
     counts = ints([len(rows) for rows in made])
     starts = np.concatenate([[0], np.cumsum(counts)])
@@ -230,7 +278,7 @@ class _RowMaker:
         number, _ = distinct_rows(self._op_number, distinct(program.op_uses, of_use)[0])
         return number
 
-    def row(self, number: int) -> RootRow:
+    def row(self, number: int) -> FusionRow:
         """The row of a kernel."""
         program, layouts, fusion = self.program, self.layouts, self.fusion
         kernel = fusion.kernels[number]
@@ -245,11 +293,11 @@ class _RowMaker:
             )
             for op in kernel.contractions
         )
-        return RootRow(
+        return FusionRow(
             written=tuple(sorted(_written(program, layouts, fusion, kernel))),
             read=tuple(sorted(_read(program, layouts, kernel))),
             dots=dots,
-            beside=_beside(program, layouts, self.wanted, kernel) if dots else (),
+            epilogue=_epilogue(program, layouts, self.wanted, kernel) if dots else (),
             copied=_tensors(layouts, self.turned.get(number, ())),
             spread=tuple(_spread(program, layouts, kernel)) if fusion.policy.around else (),
         )
@@ -289,7 +337,7 @@ def _bytes_read(program: Program, fusion: Fusion) -> Floats:
     return found
 
 
-def _beside(
+def _epilogue(
     program: Program, layouts: Layouts, wanted: Edges, kernel: Kernel
 ) -> tuple[tuple[int, ...], ...]:
     """For each reduction of a kernel the tensors of its operand, as others want it as well."""
@@ -328,3 +376,81 @@ def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel)
             tensors = (int(layouts.value_tensor[value]) for value in values)
             found += [(tensor, tensor) for tensor in tensors]
     return found
+
+
+def fusion_columns(rows: Rows[FusionRow]) -> Fusions:
+    """The rows as columns."""
+    dots = [row.dots for row in rows]
+    factors = [dot.sides for row in dots for dot in row]
+    moved, epilogue = [row.written + row.read for row in rows], [row.epilogue for row in rows]
+    spread = [row.spread for row in rows]
+    return Fusions(
+        weight=floats(list(rows.values())),
+        writes=ints([len(row.written) for row in rows]),
+        tensor_start=starts(moved),
+        tensor=flat([[tensor for tensor, _ in row] for row in moved]),
+        whole=flat([[whole for _, whole in row] for row in moved]),
+        dot_start=starts(dots),
+        dot_sums=ints([dot.made for row in dots for dot in row]),
+        dot_unit=ints([dot.unit for row in dots for dot in row]),
+        dot_seconds=floats([dot.seconds for row in dots for dot in row]),
+        dot_operand=_pairs([dot.operands for row in dots for dot in row]),
+        dot_computed=_computed([dot.operands for row in dots for dot in row]),
+        dot_window=ints([n for row in dots for dot in row for n in dot.window]).reshape(
+            -1, len(NO_WINDOW)
+        ),
+        dot_width=_widths([dot.operands for row in dots for dot in row]),
+        epilogue_start=starts(epilogue),
+        epilogue_tensor_start=starts([tensors for row in epilogue for tensors in row]),
+        epilogue_tensor=flat([tensors for row in epilogue for tensors in row]),
+        copied_start=starts([row.copied for row in rows]),
+        copied=flat([row.copied for row in rows]),
+        spread_start=starts(spread),
+        spread_item=flat([[item for item, _ in row] for row in spread]),
+        spread_tensor=flat([[tensor for _, tensor in row] for row in spread]),
+        side_start=starts(factors),
+        side_of=ints([side for sides in factors for side, _ in sides]),
+        side_size=ints([size for sides in factors for _, size in sides]),
+    )
+
+
+Operands = Sequence[tuple[Operand, ...]]
+
+
+def _pairs(dots: Operands) -> Ints:
+    """[contractions, operands, (stored, read)] tensors of the first two operands."""
+    found = [[[stored, read] for stored, read, *_ in operands[:2]] for operands in dots]
+    return np.asarray(found, dtype=np.int64).reshape(-1, 2, 2)
+
+
+def _computed(dots: Operands) -> Ints:
+    """[contractions, operands] if arithmetic inside the kernel makes an operand."""
+    found = [[computed for *_, computed in operands[:2]] for operands in dots]
+    return np.asarray(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _widths(dots: Operands) -> Floats:
+    """[contractions, operands, (as stored, brought from another layout)] widths of elements."""
+    found = [[[width, moved] for _, _, width, moved, _ in operands[:2]] for operands in dots]
+    return np.asarray(found, dtype=np.float64).reshape(-1, 2, 2)
+
+
+def fusion_scratch(fusions: Fusions, stale: Bools) -> FusionScratch:
+    """Working arrays for these rows."""
+    return FusionScratch(stale=stale, seconds=np.zeros(len(fusions.weight)))
+
+
+def fusion_dependencies(fusions: Fusions, owner: Owners) -> Pairs:
+    """A fusion depends on what it reads, writes and multiplies."""
+    moved, dots = rows_of(fusions.tensor_start), rows_of(fusions.dot_start)
+    epilogue = rows_of(fusions.epilogue_start)[rows_of(fusions.epilogue_tensor_start)]
+    return paired(
+        (moved, owner.tensor[fusions.tensor]),
+        (moved, owner.tensor[fusions.whole]),
+        (epilogue, owner.tensor[fusions.epilogue_tensor]),
+        (rows_of(fusions.copied_start), owner.tensor[fusions.copied]),
+        (rows_of(fusions.spread_start), owner.tensor[fusions.spread_tensor]),
+        (dots, fusions.dot_unit),
+        (dots, owner.tensor[fusions.dot_sums]),
+        (np.repeat(dots, 4), owner.tensor[fusions.dot_operand.ravel()]),
+    )

@@ -5,26 +5,56 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints, Program
 from toast.analysis.types import itemsize
+from toast.costmodel.program.arrays import floats, ints, starts
 from toast.costmodel.program.buffers import carried_constants
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.rows import CONCATENATE, EdgeRow, Rows, of_role
+from toast.costmodel.terms.dependents import Owners, Pairs, paired, rows_of
+from toast.costmodel.terms.rows import CONCATENATE, Rows, of_role
 
 WIDE, NARROW_WHERE_TOLD, NARROW = range(3)
 """Whether an f32 travels in 32 bits, or in 16: to products on a TPU, or to a concatenation that is
 narrowed anyway."""
 
+ReshardRow = tuple[int, tuple[tuple[int, float, int], ...], bool]
+"""(tensor of a value, (tensor wanted, trips, in what width it travels) of its uses, if no fusion
+makes it)."""
+
 Targets = dict[int, tuple[float, list[int]]]
 """Wanted tensor -> (most trips of a use that wants it, the uses that do)."""
+
+
+class Reshards(NamedTuple):
+    """The rows as columns: the tensor of each value (`source`) and if no fusion makes it (`given`).
+
+    From `target_start` on the tensors that its uses want, the most trips of a use that wants each,
+    and in what width it travels (`WIDE` and those after it).
+    """
+
+    weight: Floats
+    source: Ints
+    given: Ints
+    target_start: Ints
+    target: Ints
+    target_trips: Floats
+    target_narrow: Ints
+
+
+class ReshardScratch(NamedTuple):
+    """By row: if it is `stale`, `seconds` of collectives and of the fusions around them."""
+
+    stale: Bools
+    seconds: Floats
+    local_seconds: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,7 +179,9 @@ def narrowed(program: Program) -> Bools:
     return found
 
 
-def edge_rows(program: Program, layouts: Layouts, wanted: Edges, widths: Widths) -> Rows[EdgeRow]:
+def reshard_rows(
+    program: Program, layouts: Layouts, wanted: Edges, widths: Widths
+) -> Rows[ReshardRow]:
     """Values with uses that may want another layout; the sources are the values.
 
     Not constants that a loop passes on: these are there in every layout.
@@ -168,3 +200,32 @@ def edge_rows(program: Program, layouts: Layouts, wanted: Edges, widths: Widths)
         row_of = tuple(zip(*(column.tolist() for column in columns), strict=True))
         rows.append((int(source[place]), row_of, bool(given[place])))
     return Rows.of(rows, number, np.ones(len(number)), wanted.valued[sent])
+
+
+def reshard_columns(rows: Rows[ReshardRow]) -> Reshards:
+    """The rows as columns."""
+    wanted = [target for row in rows for target in row[1]]
+    return Reshards(
+        weight=floats(list(rows.values())),
+        source=ints([row[0] for row in rows]),
+        given=ints([row[2] for row in rows]),
+        target_start=starts([row[1] for row in rows]),
+        target=ints([tensor for tensor, _, _ in wanted]),
+        target_trips=floats([trips for _, trips, _ in wanted]),
+        target_narrow=ints([narrow for _, _, narrow in wanted]),
+    )
+
+
+def reshard_scratch(reshards: Reshards, stale: Bools) -> ReshardScratch:
+    """Working arrays for these rows."""
+    rows = len(reshards.weight)
+    return ReshardScratch(stale=stale, seconds=np.zeros(rows), local_seconds=np.zeros(rows))
+
+
+def reshard_dependencies(reshards: Reshards, owner: Owners) -> Pairs:
+    """Resharding depends on the value and on all that is wanted of it."""
+    row = np.arange(len(reshards.weight))
+    return paired(
+        (row, owner.tensor[reshards.source]),
+        (rows_of(reshards.target_start), owner.tensor[reshards.target]),
+    )

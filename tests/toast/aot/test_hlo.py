@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.toast.judge.texts import module, text
+from tests.toast.aot.texts import module, text
 from toast.analysis.errors import InvalidModule
 from toast.aot.hlo import Shape, parse, split_top
 from toast.aot.run_counts import runs, trip_count

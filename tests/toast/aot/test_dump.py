@@ -107,7 +107,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str) -> None:
 
 
 DUMPS = """
-from tests.toast.judge.test_dump import dumped
+from tests.toast.aot.test_dump import dumped
 dumped(DIR / "dump")
 """
 

@@ -15,11 +15,12 @@ from toast.costmodel.passes.all_reduce_combiner import sent_together
 from toast.costmodel.passes.all_reduce_reassociate import SCATTER, added_up
 from toast.costmodel.passes.fusion import Fusion, batch_dims
 from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, Behind, summed_behind
-from toast.costmodel.program.arrays import ints, spans
+from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import Role, role
 from toast.costmodel.program.sharding_units import Layouts
+from toast.costmodel.terms.dependents import Owners, Pairs, paired, rows_of, through
 from toast.costmodel.terms.rows import CUTTING
 
 OTHER, PRODUCT, LOOKUP, SEGMENTS = range(4)
@@ -44,6 +45,54 @@ class PartialRow(NamedTuple):
     behind: Behind
     cut: int
     together: int
+
+
+class PartialSums(NamedTuple):
+    """The rows as columns; `X_start` has one entry more than there are X.
+
+    By row: `weight`, the items that it sums over, from `item_start` on, and its results, from
+    `result_start` on, each a tensor as `computed` and as `defined`; whether it is a `product`, a
+    `lookup` or a scatter (`segments`); the tensor that slices of the sum are `cut` of, or -1; the
+    row that it is `added_to` before it is summed, or -1; `passes` over what is made of the sums;
+    dimensions of a `batch`; how often the loop runs behind which it may be summed (`loop_trips`),
+    and how much wider its elements are there (`loop_width`); the loop in whose runs it is
+    `combined_in` one collective with others, or -1.
+    `combined` are the results of which that is so, with their `combined_loop`; `loop_runs` by loop.
+    """
+
+    weight: Floats
+    item_start: Ints
+    item: Ints
+    result_start: Ints
+    computed: Ints
+    defined: Ints
+    product: Ints
+    lookup: Ints
+    segments: Ints
+    cut: Ints
+    added_to: Ints
+    passes: Floats
+    batch: Ints
+    loop_trips: Floats
+    loop_width: Floats
+    combined_in: Ints
+    combined: Ints
+    combined_loop: Ints
+    loop_runs: Floats
+
+
+class PartialSumScratch(NamedTuple):
+    """By row: if it is `stale`, the axes over which it has partial sums (`reduced`).
+
+    And whether they are summed `behind_loop`; `seconds` of its collectives, and of what a product
+    would have computed of its sums (`unfused_seconds`).
+    """
+
+    stale: Bools
+    reduced: Ints
+    behind_loop: Bools
+    seconds: Floats
+    unfused_seconds: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,3 +271,66 @@ def _maker(kind: str) -> int:
     if role(kind) is Role.CONTRACTION:
         return PRODUCT
     return {"stablehlo.gather": LOOKUP, SCATTER: SEGMENTS}.get(kind, OTHER)
+
+
+def partial_sum_columns(partials: Partials, passes: Floats, widened: bool) -> PartialSums:
+    """The rows as columns; `passes` of each op over its sums.
+
+    Sums behind a loop are of what it carries if `widened`, else of what the op makes.
+    """
+    rows = partials.rows
+    results = [row.results for row in rows]
+    together = ints([row.together for row in rows])
+    loops = np.repeat(together, [len(row) for row in results])
+    return PartialSums(
+        weight=floats(list(rows.values())),
+        item_start=starts([row.items for row in rows]),
+        item=flat([row.items for row in rows]),
+        result_start=starts(results),
+        computed=ints([a for row in results for a, _ in row]),
+        defined=ints([b for row in results for _, b in row]),
+        product=ints([row.maker == PRODUCT for row in rows]),
+        lookup=ints([row.maker == LOOKUP for row in rows]),
+        segments=ints([row.maker == SEGMENTS for row in rows]),
+        cut=ints([row.cut for row in rows]),
+        combined_in=together,
+        loop_runs=partials.runs,
+        combined=np.flatnonzero(loops >= 0),
+        combined_loop=loops[loops >= 0],
+        added_to=ints([row.before for row in rows]),
+        batch=ints([row.batch for row in rows]),
+        loop_trips=floats([row.behind[0] for row in rows]),
+        loop_width=floats([row.behind[1] if widened else 1.0 for row in rows]),
+        passes=_mean_passes(partials, passes),
+    )
+
+
+def _mean_passes(partials: Partials, passes: Floats) -> Floats:
+    """The mean over the ops of each row."""
+    spent = passes[partials.ops] * partials.trips
+    whole = np.array(list(partials.rows.values()))
+    return np.bincount(partials.row, weights=spent, minlength=len(whole)) / whole
+
+
+def partial_sum_scratch(sums: PartialSums, stale: Bools) -> PartialSumScratch:
+    """Working arrays for these rows."""
+    rows = len(sums.weight)
+    return PartialSumScratch(
+        stale=stale,
+        reduced=np.zeros(rows, dtype=np.int64),
+        behind_loop=np.zeros(rows, dtype=np.bool_),
+        seconds=np.zeros(rows),
+        unfused_seconds=np.zeros(rows),
+    )
+
+
+def partial_sum_dependencies(sums: PartialSums, owner: Owners) -> Pairs:
+    """Sums depend on their items and results, and on those that they are added to."""
+    cut, results = sums.cut, rows_of(sums.result_start)
+    own = paired(
+        (np.arange(len(cut)), np.where(cut >= 0, owner.tensor[cut], -1)),
+        (rows_of(sums.item_start), owner.item[sums.item]),
+        (results, owner.tensor[sums.computed]),
+        (results, owner.tensor[sums.defined]),
+    )
+    return np.concatenate([own, through(sums.added_to, own)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.toast.judge.texts import module, text
+from tests.toast.aot.texts import module, text
 from toast.aot.collectives import FoundCollective, find_collectives, wire_bytes
 from toast.aot.compile import totals
 from toast.aot.cycles import cycles_by_category

@@ -1,0 +1,43 @@
+"""The schedule of fusions: events, which are the positions where something begins to be alive."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.terms.journal import BRIEF, LASTING, PLACES, SOON
+
+
+class Schedule(NamedTuple):
+    """The `position` of each event, and at last that where the schedule ends."""
+
+    position: Ints
+
+    def event_at(self, positions: Ints) -> Ints:
+        """The last event at or before each position: only where something begins can a peak be."""
+        found = np.searchsorted(self.position[:-1], positions, side="right") - 1
+        return np.asarray(found, dtype=np.int64)
+
+    def stay(self, first: Ints, last: Ints) -> Ints:
+        """How what is there from one event to another may be on the chip."""
+        short = self.position[last + 1] - self.position[first] <= SOON
+        return np.where(short, BRIEF, LASTING)
+
+
+class ScheduleScratch(NamedTuple):
+    """By event and place what changes of the bytes alive (`delta`)."""
+
+    delta: Floats
+
+
+def schedule_of(begins: tuple[Ints, ...], end: int) -> Schedule:
+    """The events at which something begins, in a schedule of so many positions."""
+    events = np.unique(np.concatenate([[0], *begins]))
+    return Schedule(position=np.append(events, end))
+
+
+def schedule_scratch(schedule: Schedule) -> ScheduleScratch:
+    """Working arrays for the timeline."""
+    return ScheduleScratch(delta=np.zeros((len(schedule.position) + 1, PLACES)))
