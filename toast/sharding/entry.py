@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from toast.analysis.errors import InvalidRequest
+from toast.analysis.errors import InvalidMesh, InvalidRequest
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
 from toast.request.devices import device_of
@@ -17,12 +18,13 @@ from toast.request.settings import make_request
 from toast.sharding import graphs
 from toast.sharding.calls import Call, Place, is_array, take_apart
 from toast.sharding.functions import Function, Names, Numbers, describe_function
-from toast.sharding.meshes import automatic, built_mesh, chosen_mesh, devices_of
+from toast.sharding.meshes import automatic, built_mesh, chosen_mesh, devices_of, explicit
 from toast.sharding.planning import planned
 from toast.sharding.running import Planned, place
 from toast.sharding.tracing import Traced, trace
 
 _ABSENT = "There is no plan yet."
+_AXIS_TYPES = re.compile(r"AxisType|context mesh|Auto axes|Explicit")
 _HOW = "Call the function once, or plan with `prepare(*arguments)`: shapes are enough."
 
 
@@ -81,7 +83,7 @@ def autoshard(  # noqa: PLR0913 - what jax.jit takes, and where to plan
 class Sharded:
     """A function with its plan; call it as the function that it was made from."""
 
-    def __init__(  # noqa: PLR0913 - made by `autoshard` alone
+    def __init__(
         self,
         function: Callable[..., Any],
         described: Function,
@@ -123,7 +125,12 @@ class Sharded:
     @property
     def result(self) -> PlanResult:
         """The plan of the first call with its sharded module."""
-        return self._made.result
+        result = self._made.result
+        if result is None:
+            raise InvalidRequest(
+                "There is no plan: the mesh has one device.", "Shard over two devices or more."
+            )
+        return result
 
     @property
     def mesh(self) -> Mesh:
@@ -217,7 +224,9 @@ class Sharded:
         devices = devices_of(mesh)
         device = device_of(devices) if settings["device"] == "auto" else settings["device"]
         on_progress = settings.pop("on_progress", None)
-        traced = trace(call, _traced_under(mesh), devices[0].platform)
+        traced = _traced(call, mesh, devices[0].platform)
+        if len(devices) == 1:
+            return Planned.of(call, traced, None, mesh or _one())
         if first is not None:
             settings["pins"] = (*settings.get("pins", ()), *_as_before(first, traced))
         for name in ("pins", "forbid", "decisions"):
@@ -241,10 +250,20 @@ def _put(leaf: Any, sharding: NamedSharding) -> Any:
     return jax.device_put(leaf, sharding) if is_array(leaf) else leaf
 
 
-def _traced_under(mesh: Mesh | None) -> Mesh:
-    """The mesh whose axes constraints of the function may name; none where it is to be chosen."""
-    if mesh is not None:
-        return automatic(mesh)
+def _traced(call: Call, mesh: Mesh | None, platform: str) -> Traced:
+    """The program of a call, traced where constraints may name the axes of a mesh that is given."""
+    try:
+        return trace(call, None if mesh is None else automatic(mesh), platform)
+    except ValueError as error:
+        if not explicit(mesh) or not _AXIS_TYPES.search(str(error)):
+            raise
+        raise InvalidMesh(
+            f"The function works with explicit axes, which a plan decides: {error}.",
+            "Take jax.sharding.reshard, out_sharding= and meshes with explicit axes out of it.",
+        ) from error
+
+
+def _one() -> Mesh:
     return Mesh(jax.devices()[:1], ("d0",))
 
 
@@ -263,7 +282,8 @@ def _alike(one: Any, other: Any) -> bool:
 
 def _as_before(first: Planned, traced: Traced) -> list[str]:
     """Pins that keep arguments where the first plan has them."""
-    before = {tensor.name: tensor for tensor in first.result.plan.arguments}
+    plan = first.result.plan if first.result is not None else None
+    before = {tensor.name: tensor for tensor in plan.arguments} if plan is not None else {}
     pins = []
     for name, leaf in zip(traced.names, traced.in_containers(), strict=True):
         tensor = before.get(name)

@@ -59,6 +59,11 @@ def automatic(mesh: Mesh) -> Mesh:
     return Mesh(mesh.devices, mesh.axis_names, axis_types=types)
 
 
+def explicit(mesh: Mesh | None) -> bool:
+    """Whether a mesh has axes over which JAX wants every layout said in types."""
+    return mesh is not None and any(kind is not AxisType.Auto for kind in mesh.axis_types)
+
+
 def devices_of(mesh: Mesh | None) -> Sequence[Any]:
     """The devices of a mesh, or those that one is chosen over."""
     return list(mesh.devices.flat) if mesh is not None else jax.devices()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import uuid
 import zipfile
 from functools import cache
 from importlib import metadata
@@ -58,7 +59,7 @@ def read_plan(key: str) -> PlanResult | None:
 def write_plan(key: str, result: PlanResult) -> None:
     """Keep a plan; where that is not possible it is not kept."""
     folder = plans_folder()
-    temporary = folder / f".{key}.{os.getpid()}.tmp"
+    temporary = folder / f".{key}.{uuid.uuid4().hex}.tmp"
     with contextlib.suppress(OSError):
         try:
             folder.mkdir(parents=True, exist_ok=True)

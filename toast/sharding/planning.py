@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any
 
 from toast.analysis.errors import InvalidRequest
 from toast.api import plan_module
 from toast.client import Client
 from toast.costmodel.hardware.quantities import format_bytes
-from toast.plans.notices import DoesNotFit, PlanWarning
+from toast.plans.notices import DoesNotFit, notify
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
@@ -37,17 +36,16 @@ def planned(
 def warn_of(plan: Plan) -> None:
     """Python warnings for what a table would have shown."""
     for text in plan.warnings:
-        warnings.warn(text, PlanWarning, stacklevel=2)
+        notify(text)
     cost = plan.predicted
     if not cost.fits:
         mesh = ",".join(f"{axis.name}={axis.size}" for axis in plan.mesh.axes)
-        warnings.warn(
+        notify(
             f"No plan fits: the best takes {format_bytes(cost.peak_bytes)} on each {plan.device} "
             f"of the mesh {mesh}, which has {format_bytes(plan.memory_bytes)} for it "
             f"({format_bytes(plan.unsharded.peak_bytes)} unsharded). Use more devices, a smaller "
             "batch or recomputation (jax.checkpoint).",
             DoesNotFit,
-            stacklevel=2,
         )
 
 
@@ -61,7 +59,7 @@ def _made(module: bytes, request: PlanRequest, client: Any, on_progress: Any) ->
             return _by_service(service, module, request, on_progress)
     if not hasattr(client, "submit_request"):
         raise InvalidRequest(
-            f"A {type(client).__name__} is no client of a service.",
+            f"{client!r} is no client of a service.",
             "Give a toast.Client, the URL of a service, or nothing to plan on this machine.",
         )
     return _by_service(client, module, request, on_progress)

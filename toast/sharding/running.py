@@ -27,7 +27,7 @@ class Planned:
 
     call: Call
     traced: Traced
-    result: PlanResult
+    result: PlanResult | None
     mesh: Mesh
     inputs: list[NamedSharding]
     outputs: list[NamedSharding]
@@ -36,16 +36,23 @@ class Planned:
     inner: Mesh
 
     @classmethod
-    def of(cls, call: Call, traced: Traced, result: PlanResult, mesh: Mesh) -> Planned:
-        """Make the step that runs the planned program on `mesh`; nothing is compiled yet."""
-        plan, inner = result.plan, automatic(mesh)
-        given = _specs(traced.in_order([one.spec for one in plan.arguments]), traced.inputs)
-        order = traced.outcome.containers
-        made = _specs(order.restore([one.spec for one in plan.results]), traced.outcome.leaves)
+    def of(cls, call: Call, traced: Traced, result: PlanResult | None, mesh: Mesh) -> Planned:
+        """Make the step that runs the planned program on `mesh`; nothing is compiled yet.
+
+        Without a plan, for one device, all is whole.
+        """
+        inner, order = automatic(mesh), traced.outcome.containers
+        exported, given, made = traced.exported, traced.inputs, traced.outcome.leaves
+        if result is None:
+            given, made = [PartitionSpec()] * len(given), [PartitionSpec()] * len(made)
+        else:
+            exported = jax.export.deserialize(bytearray(result.module))
+            plan = result.plan
+            given = _specs(traced.in_order([one.spec for one in plan.arguments]), given)
+            made = _specs(order.restore([one.spec for one in plan.results]), made)
         if call.nodes:
             made = _as_given(made, given, call, traced)
         donated = _donated(call)
-        exported = jax.export.deserialize(bytearray(result.module))
         step = _step(exported, traced, call.function.name, donated)
         outputs = [NamedSharding(mesh, spec) for spec in made]
         return cls(
@@ -69,9 +76,7 @@ class Planned:
         """The results of a call, after its objects of flax.nnx have their new arrays."""
         arrays = [
             place(array, sharding, donate=donated)
-            for array, sharding, donated in zip(
-                call.arrays, self.inputs, self.donated, strict=True
-            )
+            for array, sharding, donated in zip(call.arrays, self.inputs, self.donated, strict=True)
         ]
         ambient = jax.sharding.get_mesh()
         with nullcontext() if ambient.empty else jax.set_mesh(self.inner):
@@ -124,9 +129,7 @@ def _donated(call: Call) -> list[bool]:
 
 def _specs(specs: Sequence[Any], leaves: Sequence[Leaf]) -> list[PartitionSpec]:
     """The layout of a typed key says nothing of its data."""
-    return [
-        partition_spec(spec[: leaf.rank]) for spec, leaf in zip(specs, leaves, strict=True)
-    ]
+    return [partition_spec(spec[: leaf.rank]) for spec, leaf in zip(specs, leaves, strict=True)]
 
 
 def _as_given(

@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 
 from toast.analysis.errors import UnsupportedModule
 from toast.costmodel.hardware.quantities import format_bytes
-from toast.plans.notices import ClosedOverArrays
+from toast.plans.notices import ClosedOverArrays, notify
 from toast.sharding import graphs
 from toast.sharding.calls import SCALARS, Call
 from toast.sharding.containers import Containers
@@ -46,7 +46,7 @@ class Leaf:
         spec = jax.ShapeDtypeStruct(
             leaf.shape, dtype, weak_type=bool(getattr(leaf, "weak_type", False))
         )
-        if not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        if not jax.numpy.issubdtype(dtype, jax.dtypes.prng_key):
             return cls(spec)
         kinds: list[Any] = []
 
@@ -135,7 +135,7 @@ class Traced:
     def in_containers(self) -> list[Leaf]:
         """The inputs in the order of the program's arguments."""
         found: list[Leaf] = []
-        for one, count in zip(self.containers, self.splits, strict=True):
+        for one in self.containers:
             start = len(found)
             found += [self.inputs[start + index] for index in one.order]
         return found
@@ -156,7 +156,7 @@ def _changed(file: str) -> int:
         return 0
 
 
-def trace(call: Call, mesh: Mesh, platform: str) -> Traced:
+def trace(call: Call, mesh: Mesh | None, platform: str) -> Traced:
     """Export what `call` does for devices of `platform`; nothing is run."""
     inputs = [Leaf.of(leaf) for leaf in call.arrays]
     paths = _paths(call)
@@ -192,9 +192,9 @@ def trace(call: Call, mesh: Mesh, platform: str) -> Traced:
     return Traced(exported, inputs, names, containers, counts, made[-1])
 
 
-def _current(mesh: Mesh) -> AbstractContextManager[Any]:
+def _current(mesh: Mesh | None) -> AbstractContextManager[Any]:
     """Constraints of a function may name axes alone: those of the mesh."""
-    return jax.set_mesh(mesh) if mesh.size > 1 else nullcontext()
+    return nullcontext() if mesh is None or mesh.size == 1 else jax.set_mesh(mesh)
 
 
 def _paths(call: Call) -> list[list[Any]]:
@@ -225,10 +225,10 @@ def _outcome(result: Any, call: Call) -> tuple[Outcome, Any]:
     found = jax.tree_util.tree_leaves_with_path(result)
     static: list[tuple[bool, Any]] = []
     paths, arrays, leaves = [], [], []
-    for path, leaf in found:
-        array = isinstance(leaf, jax.Array) or hasattr(leaf, "dtype")
-        if not array and isinstance(leaf, SCALARS) and not call.function.scalars_static:
-            leaf, array = jax.numpy.asarray(leaf), True
+    for path, given in found:
+        counts = isinstance(given, SCALARS) and not call.function.scalars_static
+        leaf = jax.numpy.asarray(given) if counts else given
+        array = hasattr(leaf, "dtype")
         static.append((not array, None if array else leaf))
         if array:
             paths.append(path)
@@ -244,12 +244,11 @@ def _report_closed_over(constants: Sequence[Any], name: str) -> None:
     total = sum(sizes)
     if total < LARGE_BYTES:
         return
-    warnings.warn(
-        f"{name} closes over {len(sizes)} arrays of {format_bytes(total)}, the largest of "
-        f"{format_bytes(sizes[0])}: every device holds all of them. Pass them as arguments, which "
-        "are laid out.",
+    notify(
+        f"{name} closes over {len(sizes)} array{'s' * (len(sizes) > 1)} of {format_bytes(total)}, "
+        f"the largest of {format_bytes(sizes[0])}: every device holds all of it. Pass arrays as "
+        "arguments, which are laid out.",
         ClosedOverArrays,
-        stacklevel=2,
     )
 
 
