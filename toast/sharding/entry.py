@@ -251,7 +251,17 @@ def _put(leaf: Any, sharding: NamedSharding) -> Any:
 
 
 def _traced(call: Call, mesh: Mesh | None, platform: str) -> Traced:
-    """The program of a call, traced where constraints may name the axes of a mesh that is given."""
+    """The program of a call.
+
+    It is traced without a mesh, where JAX says which result takes the memory of which argument; or,
+    where constraints name axes alone, with the mesh that is given.
+    """
+    if jax.sharding.get_mesh().empty:
+        try:
+            return trace(call, None, platform)
+        except (RuntimeError, ValueError):
+            if mesh is None:
+                raise
     try:
         return trace(call, None if mesh is None else automatic(mesh), platform)
     except ValueError as error:
@@ -285,9 +295,9 @@ def _as_before(first: Planned, traced: Traced) -> list[str]:
     plan = first.result.plan if first.result is not None else None
     before = {tensor.name: tensor for tensor in plan.arguments} if plan is not None else {}
     pins = []
-    for name, leaf in zip(traced.names, traced.in_containers(), strict=True):
-        tensor = before.get(name)
-        if tensor is not None and tuple(tensor.shape) == getattr(leaf.spec, "shape", ()):
+    for name, number in zip(traced.names, traced.in_order_of_program(), strict=True):
+        tensor, spec = before.get(name), traced.inputs[number].spec
+        if tensor is not None and tuple(tensor.shape) == getattr(spec, "shape", ()):
             entries = ("+".join(axes) or "None" for axes in tensor.spec)
             pins.append(f"{name}={','.join(entries)}")
     return pins

@@ -50,9 +50,10 @@ class Planned:
             plan = result.plan
             given = _specs(traced.in_order([one.spec for one in plan.arguments]), given)
             made = _specs(order.restore([one.spec for one in plan.results]), made)
+        donated = _donated(call)
+        made = _in_place(made, given, donated, traced)
         if call.nodes:
             made = _as_given(made, given, call, traced)
-        donated = _donated(call)
         step = _step(exported, traced, call.function.name, donated)
         outputs = [NamedSharding(mesh, spec) for spec in made]
         return cls(
@@ -142,10 +143,33 @@ def _as_given(
             call.values_with(given, static=PartitionSpec())
         )
     }
-    outcome = traced.outcome
-    places = outcome.restore(list(range(len(made))))
+    places = jax.tree_util.tree_leaves_with_path(traced.outcome.numbered())
     found = list(made)
-    for path, index in jax.tree_util.tree_leaves_with_path(places[1]):
-        if isinstance(index, int) and not isinstance(index, bool):
-            found[index] = before.get((path[0].key, *map(str, path[1:])), made[index])
+    for path, index in places:
+        if index is not None and path[0].idx == 1:
+            key = (path[1].key, *map(str, path[2:]))
+            found[index] = before.get(key, made[index])
     return found
+
+
+def _in_place(
+    made: list[PartitionSpec], given: list[PartitionSpec], donated: list[bool], traced: Traced
+) -> list[PartitionSpec]:
+    """Results that may take the memory of a donated array, laid out as it is.
+
+    They are paired as JAX pairs them, in order among arrays of one type. Most have that layout: the
+    plan knows of the pair, unless the function was traced under a mesh.
+    """
+    order, found = traced.outcome.containers.order, list(made)
+    waiting: dict[Any, list[int]] = {}
+    for number in order:
+        waiting.setdefault(_type(traced.outcome.leaves[number]), []).append(number)
+    for number in traced.in_order_of_program():
+        alike = waiting.get(_type(traced.inputs[number]))
+        if donated[number] and alike:
+            found[alike.pop(0)] = given[number]
+    return found
+
+
+def _type(leaf: Leaf) -> Any:
+    return (getattr(leaf.spec, "shape", ()), getattr(leaf.spec, "dtype", None), leaf.key)

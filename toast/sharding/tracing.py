@@ -94,6 +94,12 @@ class Outcome:
     leaves: list[Leaf]
     containers: Containers
 
+    def numbered(self) -> Any:
+        """The tree of results with the number of each array, and without what is static."""
+        numbers = iter(range(len(self.leaves)))
+        values = [None if static else next(numbers) for static, _ in self.static]
+        return jax.tree.unflatten(self.tree, values)
+
     def restore(self, arrays: Sequence[Any]) -> Any:
         """The results with these arrays, of which there is one for each leaf that is no static."""
         remaining = iter(arrays)
@@ -132,12 +138,12 @@ class Traced:
         bare = _LOCATION.sub("", text)
         return hashlib.sha256("\n".join([bare, *self.names, *sources]).encode()).digest()
 
-    def in_containers(self) -> list[Leaf]:
-        """The inputs in the order of the program's arguments."""
-        found: list[Leaf] = []
+    def in_order_of_program(self) -> list[int]:
+        """The numbers of the inputs in the order of the program's arguments."""
+        found: list[int] = []
         for one in self.containers:
             start = len(found)
-            found += [self.inputs[start + index] for index in one.order]
+            found += [start + index for index in one.order]
         return found
 
     def in_order(self, items: Sequence[Any]) -> list[Any]:

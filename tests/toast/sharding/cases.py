@@ -195,7 +195,7 @@ def a_registered_dataclass_with_an_unused_leaf() -> dict[str, Any]:
 
 @case
 def static_and_keyword_arguments() -> dict[str, Any]:
-    def apply(power: int, w: jax.Array, x: jax.Array, *, scale: jax.Array, mode: str) -> jax.Array:
+    def apply(power: int, w: jax.Array, x: jax.Array, *, scale: float, mode: str) -> jax.Array:
         return (x @ w) ** power * scale if mode == "product" else x
 
     jitted = jax.jit(apply, static_argnums=0, static_argnames="mode")
@@ -360,7 +360,7 @@ def a_service_plans() -> dict[str, Any]:
     step = toast.autoshard(
         product, W, X, mesh=AUTO, client=given, on_progress=events.append, **QUICK
     )
-    planning.Client = Service  # type: ignore[misc, assignment]
+    vars(planning)["Client"] = Service
     os.environ |= {"TOAST_URL": "http://somewhere", "TOAST_API_KEY": "secret"}
     other = toast.autoshard(product, W, X, mesh=AUTO, **QUICK)
     del os.environ["TOAST_URL"]
@@ -394,7 +394,7 @@ def names_are_those_of_the_parameters() -> dict[str, Any]:
 
 def main() -> None:
     """Run the cases that are named, or all."""
-    planning.plan_module = in_this_process
+    vars(planning)["plan_module"] = in_this_process
     for name in sys.argv[1:] or list(CASES):
         PLANNED.clear()
         try:
