@@ -82,6 +82,10 @@ nightly: setup ## The long tests, then every benchmark
 accuracy: setup ## Predicted against compiled: install the compilers, compile, write the page
 	$(BIN)/python -m benchmarks.accuracy all
 
+.PHONY: probes
+probes: setup ## What the compilers do, asked again with small programs: install them, compile, compare
+	$(BIN)/python -m benchmarks.probes run
+
 .PHONY: planners
 planners: setup ## Our plan against experts and peers: install the compilers, compile, write the page
 	$(BIN)/python -m benchmarks.planners all
@@ -97,5 +101,5 @@ image-test: setup ## Build the image, start it, ask it for a plan, stop it
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated
 	rm -rf $(VENV) .venv-aot .venv-peer build dist demo-out toast-out *.egg-info .pytest_cache .mypy_cache \
-	  .ruff_cache .hypothesis .import_linter_cache
+	  .ruff_cache .hypothesis .import_linter_cache .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

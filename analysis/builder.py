@@ -1,172 +1,97 @@
-"""Appends ops to the lists that become a `Program`."""
+"""From the template of `main` and the prototypes of its ops to the arrays of a `Program`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from toast.analysis.program import Argument, Program, Result
-from toast.analysis.rules import Dims, Rule, major
-from toast.analysis.types import TensorType
+from toast.analysis.program import Argument, Ints, Program, Result
+from toast.analysis.prototypes import Prototypes
+from toast.analysis.template import CONSTANT, Template
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewOp:
-    """An op to append.
-
-    `operands` are value numbers; `key` is equal for ops that are alike; `content` for those of them
-    that make the same of the same operands, None where nobody knows; `constant` says that it makes
-    constants; `halos` has a width for each factor, or is None.
-    """
-
-    name: str
-    rule: Rule
-    operands: list[int]
-    results: list[TensorType]
-    key: Any
-    trips: float
-    handle: Any
-    content: Any = None
-    constant: bool = False
-    halos: tuple[int, ...] | None = None
-
-
-class ProgramBuilder:
-    """Collects ops, uses, values and factors in program order.
-
-    `handles` keeps for each op the MLIR operation behind it (for pseudo ops the one that they
-    stand for), `places` the number of its location among `locations`. They are the only tie between
-    the arrays and the module.
-    """
-
-    def __init__(self) -> None:
-        self._names: dict[str, int] = {}
-        self._dtypes: dict[str, int] = {}
-        self._shapes: dict[tuple[int, ...], int] = {}
-        self._signatures: dict[Any, int] = {}
-        self._contents: dict[Any, int] = {}
-        self.op_name: list[int] = []
-        self.op_signature: list[int] = []
-        self.op_content: list[int] = []
-        self.op_trips: list[float] = []
-        self.op_uses = [0]
-        self.op_values = [0]
-        self.op_factors = [0]
-        self.use_value: list[int] = []
-        self.use_dims = [0]
-        self.use_name: list[int] = []
-        self.value_op: list[int] = []
-        self.value_dims = [0]
-        self.value_type: list[int] = []
-        self.value_shape: list[int] = []
-        self.dim_size: list[int] = []
-        self.dim_name: list[int] = []
-        self.factor_size: list[int] = []
-        self.factor_kind: list[int] = []
-        self.factor_halo: list[int] = []
-        self.links: list[tuple[int, int]] = []
-        self.constant: list[bool] = []
-        self.handles: list[Any] = []
-        self.places: list[int] = []
-        self.locations: dict[Any, int] = {}
-        self.no_rule: dict[str, int] = {}
-        self.warnings: list[str] = []
-
-    def add(self, new: NewOp) -> int:
-        """Append one op; returns its number."""
-        op = len(self.op_name)
-        base = len(self.factor_size)
-        rule, key = new.rule, (new.name, new.key)
-        self.op_name.append(self._names.setdefault(new.name, len(self._names)))
-        self.op_signature.append(self._signatures.setdefault(key, len(self._signatures)))
-        known = (self.op_signature[-1], new.content)
-        number = self._contents.setdefault(known, len(self._contents))
-        self.op_content.append(number if new.content is not None else -1)
-        self.op_trips.append(new.trips)
-        self.handles.append(new.handle)
-        location = new.handle.location.attr
-        self.places.append(self.locations.setdefault(location, len(self.locations)))
-        self.factor_size.extend(rule.sizes)
-        self.factor_kind.extend(rule.kinds)
-        self.factor_halo.extend(new.halos or (0,) * len(rule.sizes))
-        self.op_factors.append(len(self.factor_size))
-        for value, dims in zip(new.operands, rule.operands, strict=True):
-            self._add_use(value, dims, rule, base)
-        self.op_uses.append(len(self.use_value))
-        for tensor, dims in zip(new.results, rule.results, strict=True):
-            self._add_value(op, tensor, dims, rule, base, new.constant)
-        self.op_values.append(len(self.value_op))
-        if not rule.known:
-            self.no_rule[new.name] = self.no_rule.get(new.name, 0) + 1
-        return op
-
-    def _add_use(self, value: int, dims: Dims, rule: Rule, base: int) -> None:
-        self.use_value.append(value)
-        self.use_name.extend(_names(dims, rule, base))
-        self.use_dims.append(len(self.use_name))
-
-    def _add_value(
-        self, op: int, tensor: TensorType, dims: Dims, rule: Rule, base: int, constant: bool
-    ) -> None:
-        self.value_op.append(op)
-        self.value_type.append(self._dtypes.setdefault(tensor.dtype, len(self._dtypes)))
-        self.value_shape.append(self._shapes.setdefault(tensor.shape, len(self._shapes)))
-        self.dim_size.extend(tensor.shape)
-        self.dim_name.extend(_names(dims, rule, base))
-        self.value_dims.append(len(self.dim_size))
-        self.constant.append(constant)
-
-    def shape(self, value: int) -> tuple[int, ...]:
-        """The dimensions of a value added before."""
-        return tuple(self.dim_size[self.value_dims[value] : self.value_dims[value + 1]])
-
-    def link(self, op: int, other: int) -> None:
-        """Join the factors of two ops one by one: the same tensors seen at two places."""
-        first, second = self.op_factors[op], self.op_factors[other]
-        count = self.op_factors[op + 1] - first
-        self.links.extend((first + i, second + i) for i in range(count))
-
-    def build(self, arguments: list[Argument], results: list[Result]) -> Program:
-        """The finished arrays."""
-
-        def ints(values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-            return np.asarray(values, dtype=np.int64)
-
-        return Program(
-            names=tuple(self._names),
-            dtypes=tuple(self._dtypes),
-            known_shapes=tuple(self._shapes),
-            op_name=ints(self.op_name),
-            op_signature=ints(self.op_signature),
-            op_content=ints(self.op_content),
-            op_trips=np.asarray(self.op_trips, dtype=np.float64),
-            op_uses=ints(self.op_uses),
-            op_values=ints(self.op_values),
-            op_factors=ints(self.op_factors),
-            use_value=ints(self.use_value),
-            use_dims=ints(self.use_dims),
-            use_name=ints(self.use_name),
-            value_op=ints(self.value_op),
-            value_dims=ints(self.value_dims),
-            value_type=ints(self.value_type),
-            value_shape=ints(self.value_shape),
-            dim_size=ints(self.dim_size),
-            dim_name=ints(self.dim_name),
-            factor_size=ints(self.factor_size),
-            factor_kind=ints(self.factor_kind),
-            factor_halo=ints(self.factor_halo),
-            links=ints(self.links).reshape(-1, 2),
-            constant=np.asarray(self.constant, dtype=np.bool_),
-            arguments=tuple(arguments),
-            results=tuple(results),
-            no_rule=dict(self.no_rule),
-            warnings=tuple(self.warnings),
-        )
+def build_program(
+    template: Template,
+    prototypes: Prototypes,
+    arguments: Sequence[Argument],
+    results: Sequence[str],
+) -> Program:
+    """The finished arrays. `results` are the names of what the last op, `return`, uses."""
+    of = template.prototype
+    op_uses = _starts(prototypes.use_ranks.counts[of])
+    op_values = _starts(prototypes.value_type.counts[of])
+    op_factors = _starts(prototypes.factor_size.counts[of])
+    assert len(template.source) == op_uses[-1], "an op with other operands than its prototype"
+    value_shape = prototypes.value_shape.of(of)
+    ranks = np.array([len(shape) for shape in prototypes.shapes], dtype=np.int64)
+    dims = prototypes.value_size.at(of)
+    factors = prototypes.factor_size.at(of)
+    op_name = np.array(prototypes.name, dtype=np.int64)[of]
+    return Program(
+        names=tuple(prototypes.names),
+        dtypes=tuple(prototypes.dtypes),
+        known_shapes=tuple(prototypes.shapes),
+        op_name=op_name,
+        op_signature=np.array(prototypes.signature, dtype=np.int64)[of],
+        op_content=template.content.astype(np.int64),
+        op_trips=template.trips,
+        op_uses=op_uses,
+        op_values=op_values,
+        op_factors=op_factors,
+        use_value=template.source.astype(np.int64),
+        use_dims=_starts(prototypes.use_ranks.of(of)),
+        use_name=_names(prototypes.use_factor.of(of), prototypes.use_factor.counts[of], op_factors),
+        value_op=np.repeat(np.arange(len(of)), np.diff(op_values)),
+        value_dims=_starts(ranks[value_shape]),
+        value_type=prototypes.value_type.of(of),
+        value_shape=value_shape,
+        dim_size=prototypes.value_size.read(dims),
+        dim_name=_names(
+            prototypes.value_factor.read(dims), prototypes.value_factor.counts[of], op_factors
+        ),
+        factor_size=prototypes.factor_size.read(factors),
+        factor_kind=prototypes.factor_kind.read(factors),
+        factor_halo=prototypes.factor_halo.read(factors),
+        links=_links(template.links, op_factors),
+        constant=template.constancy == CONSTANT,
+        arguments=tuple(arguments),
+        results=tuple(
+            Result(name=name, use=int(op_uses[-2]) + index) for index, name in enumerate(results)
+        ),
+        no_rule=_unknown(prototypes, of),
+        warnings=template.warnings,
+    )
 
 
-def _names(dims: Dims, rule: Rule, base: int) -> list[int]:
-    """The name of each dimension: its major-most factor above 1, or -1."""
-    found = (major(rule.sizes, factors) for factors in dims)
-    return [base + factor if factor >= 0 else -1 for factor in found]
+def _starts(counts: Ints) -> Ints:
+    """Where each of so many begins, and where the last ends."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+
+
+def _names(factors: Ints, counts: Ints, op_factors: Ints) -> Ints:
+    """Names from factors that are numbered within their op, `counts` of them by op."""
+    base = np.repeat(op_factors[:-1], counts)
+    base += factors
+    base[factors < 0] = -1
+    return base
+
+
+def _links(pairs: Ints, op_factors: Ints) -> Ints:
+    """Pairs of factors, one by one, for pairs of ops."""
+    found = [
+        np.arange(op_factors[op], op_factors[op + 1])[:, None]
+        + [0, op_factors[other] - op_factors[op]]
+        for op, other in pairs.tolist()
+    ]
+    return np.concatenate([np.zeros((0, 2), dtype=np.int64), *found])
+
+
+def _unknown(prototypes: Prototypes, of: Ints) -> dict[str, int]:
+    """How many ops nobody had a rule for, by name, in the order of the first of each."""
+    names = tuple(prototypes.names)
+    unknown = of[np.array(prototypes.unknown, dtype=np.bool_)[of]]
+    numbers = np.array(prototypes.name, dtype=np.int64)[unknown]
+    found, first, counts = np.unique(numbers, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return {names[found[i]]: int(counts[i]) for i in order.tolist()}

@@ -2,6 +2,7 @@
 
 Facts on arguments and results are removed from the module and recorded. A constraint inside stays
 where it is, as an op that passes its operand on, with a placeholder in place of its sharding.
+What is stated within a function holds wherever that is called.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
+from toast.analysis.calls import Calls, callee_of
 from toast.analysis.hlosharding import Tiles, parse_tiles
 
 SDY, MHLO = "sdy.sharding", "mhlo.sharding"
@@ -34,30 +36,49 @@ class Sharding:
     required: bool
 
 
+Stated = dict[ir.Value, Sharding]
+"""The shardings of constraint ops, by what they result in (ops hash by their attributes)."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """Shardings by argument number, by result number, and by the handle of a constraint op.
+    """Shardings by argument number, by result number, and by the number of a constraint op.
 
     `dropped` counts those that are not kept: on plain ops, or in a spelling not understood.
     """
 
     arguments: dict[int, Sharding]
     results: dict[int, Sharding]
-    constraints: dict[Any, Sharding]
+    constraints: dict[int, Sharding]
     dropped: int = 0
 
 
-def take_facts(module: ir.Module, main: ir.Operation) -> Facts:
-    """Read every sharding of `main` and leave the module without meshes and shardings."""
+def take_facts(module: ir.Module, calls: Calls) -> tuple[Facts, Stated]:
+    """Read every sharding of a program and leave the module without meshes and shardings.
+
+    Returns the facts but for those inside, and these by the result of their constraint op.
+    """
     facts = Facts(arguments={}, results={}, constraints={})
+    stated: Stated = {}
     meshes = _meshes(module)
-    _take_dictionaries(main, "arg_attrs", facts.arguments, meshes, facts)
-    _take_dictionaries(main, "res_attrs", facts.results, meshes, facts)
-    _take_ops(main, meshes, facts)
+    _take_dictionaries(calls.main, "arg_attrs", facts.arguments, meshes, facts)
+    _take_dictionaries(calls.main, "res_attrs", facts.results, meshes, facts)
+    for name, function in calls.functions.items():
+        dropped = _take_ops(function, meshes, stated)
+        facts.dropped += dropped * calls.times[name]
+        if name != "main":
+            _forget_dictionaries(function)
     for op in [op.operation for op in module.body.operations]:
         if op.name == "sdy.mesh":
             op.erase()
-    return facts
+    return facts, stated
+
+
+def _forget_dictionaries(function: ir.Operation) -> None:
+    """What a function says of its own arguments and results goes with its calls."""
+    for name in ("arg_attrs", "res_attrs"):
+        if name in function.attributes:
+            del function.attributes[name]
 
 
 def _meshes(module: ir.Module) -> dict[str, Any]:
@@ -92,10 +113,13 @@ def keys(item: Any) -> list[str]:
     return [named.name if hasattr(named, "name") else str(named) for named in item]
 
 
-def _take_ops(main: ir.Operation, meshes: dict[str, Any], facts: Facts) -> None:
+def _take_ops(function: ir.Operation, meshes: dict[str, Any], into: Stated) -> int:
+    """Read the shardings within a function; returns how many are dropped."""
     stated: list[tuple[ir.Operation, Any]] = []
+    dropped = 0
 
     def visit(op: ir.Operation) -> ir.WalkResult:
+        nonlocal dropped
         if op.name == CONSTRAINT:
             stated.append((op, op.attributes["sharding"]))
         elif _is_sharding_call(op):
@@ -104,17 +128,18 @@ def _take_ops(main: ir.Operation, meshes: dict[str, Any], facts: Facts) -> None:
             for name in (SDY, MHLO):
                 if name in op.attributes:
                     del op.attributes[name]
-                    facts.dropped += op.name != "func.func"
+                    dropped += op.name != "func.func" and callee_of(op) is None
         return ir.WalkResult.ADVANCE
 
-    main.walk(visit, ir.WalkOrder.PRE_ORDER)
+    function.walk(visit, ir.WalkOrder.PRE_ORDER)
     for op, attribute in stated:
         found = None if attribute is None else _read(attribute, meshes)
         constraint = _placeholder(op)
         if found is None:
-            facts.dropped += 1
+            dropped += 1
         else:
-            facts.constraints[constraint] = found
+            into[constraint.results[0]] = found
+    return dropped
 
 
 def _is_sharding_call(op: ir.Operation) -> bool:

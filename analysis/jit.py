@@ -11,7 +11,8 @@ to compile it), and what Python passes in it holds on to until the call returns.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from llvmlite import binding
 from numba import njit, types
@@ -21,6 +22,8 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
 from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Translated(JITCodeLibrary):
@@ -132,8 +135,8 @@ class _Inner(CPUDispatcher):
 entry: Any = njit(cache=True, nogil=True, _nrt=False, pipeline_class=_Compiler)
 
 
-def inner(function: Any) -> Any:
-    """Decorate a function that only kernels call."""
+def inner(function: F) -> F:
+    """Decorate a function that only kernels call; to the type checker it stays what it is."""
     options = {
         "nopython": True,
         "nogil": True,
@@ -142,4 +145,5 @@ def inner(function: Any) -> Any:
         "no_cfunc_wrapper": True,
         "boundscheck": None,
     }
-    return _Inner(py_func=function, targetoptions=options, pipeline_class=_Compiler)
+    compiled: Any = _Inner(py_func=function, targetoptions=options, pipeline_class=_Compiler)
+    return cast("F", compiled)

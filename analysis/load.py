@@ -4,37 +4,74 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 from jaxlib.mlir import ir
 
 from toast.analysis import rules
+from toast.analysis.calls import Calls, resolve_calls
 from toast.analysis.facts import Facts, take_facts
-from toast.analysis.flatten import flatten
+from toast.analysis.flatten import flatten_calls, ops_in_order
 from toast.analysis.forms import Loaded, decode
 from toast.analysis.gc_pause import collector_paused
-from toast.analysis.program import Program
+from toast.analysis.program import Ints, Program
+from toast.analysis.template import Place
 from toast.analysis.types import check_static
 from toast.analysis.walk import Walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A loaded module: the arrays, the flattened MLIR behind them, and op number -> operation.
+class Flat:
+    """The MLIR of a program: `main` without calls, and what is behind each op.
 
-    `places[op]` is the number of an op's location among `locations`, which are distinct.
-    `seconds` are the times of the stages `parse`, `flatten`, `rules` and `walk`.
+    That is an operation, for an argument its value, for pseudo ops what they stand for.
+    """
+
+    main: ir.Operation
+    handles: list[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A loaded module: the arrays and the MLIR behind them.
+
+    `places` has for each op the number of its location among `locations`, which are distinct; a
+    location comes with the number of that of the call that it is within, -1 for none. `seconds`
+    are the times of the stages `parse`, `calls`, `rules` and `walk`.
     """
 
     loaded: Loaded
-    main: ir.Operation
     program: Program
-    handles: list[Any]
-    places: list[int]
-    locations: list[Any]
+    places: Ints
+    locations: tuple[Place, ...]
     facts: Facts
-    warnings: tuple[str, ...]
     seconds: dict[str, float]
+    calls: Calls
+
+    @property
+    def main(self) -> ir.Operation:
+        """The operation of `main`; its calls are inlined when it is first asked for."""
+        return self._flat.main
+
+    @property
+    def handles(self) -> list[Any]:
+        """What is behind each op: an operation, or the value of an argument."""
+        return self._flat.handles
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know of how the program was read."""
+        return self.program.warnings
+
+    @cached_property
+    def _flat(self) -> Flat:
+        with collector_paused(), self.loaded.module.context:
+            main = flatten_calls(self.calls)
+            handles = list(ops_in_order(main))
+        assert len(handles) == self.program.ops
+        return Flat(main=main, handles=handles)
 
 
 def load(data: bytes) -> Source:
@@ -56,24 +93,22 @@ def _load(data: bytes) -> Source:
     loaded = decode(data)
     lap("parse")
     with loaded.module.context:
-        main = flatten(loaded.module)
-        check_static(main)
-        facts = take_facts(loaded.module, main)
-        lap("flatten")
+        calls = resolve_calls(loaded.module)
+        check_static(calls)
+        facts, stated = take_facts(loaded.module, calls)
+        lap("calls")
         rules.populate(loaded.module)
         lap("rules")
-        walk = Walk(main, loaded.argument_names)
-        program = walk.run()
+        program, template = Walk(calls, stated, loaded.argument_names).run()
+        facts.constraints.update(template.shardings)
         rules.drop(loaded.module)
         lap("walk")
     return Source(
         loaded=loaded,
-        main=main,
         program=program,
-        handles=walk.builder.handles,
-        places=walk.builder.places,
-        locations=list(walk.builder.locations),
+        places=template.place.astype(np.int64),
+        locations=template.places,
         facts=facts,
-        warnings=program.warnings,
         seconds=seconds,
+        calls=calls,
     )

@@ -19,6 +19,10 @@ class Location:
     `label` is the name stack, such as `jit(step)/jvp(bsd,dnh->bsnh)/dot_general`, `line`
     (`file.py:99`) and `function` (`attention`) those of the innermost frame; '' where there is
     none.
+
+    >>> helper = Location.parse('loc("select_n")')
+    >>> helper.within(Location.parse('loc("jit(f)/jit(_where)"("f"("a.py":3:8)))'))
+    Location(label='jit(f)/jit(_where)/select_n', line='a.py:3', function='f')
     """
 
     label: str
@@ -35,6 +39,17 @@ class Location:
             function=frame[1] if frame else "",
         )
 
+    def within(self, call: Location) -> Location:
+        """What is to be said of an op that is here in a function, and of the call of that.
+
+        The ops of helpers such as `jnp.where` have no line of their own: theirs is the caller's.
+        """
+        return Location(
+            label="/".join(filter(None, (call.label, self.label))),
+            line=self.line or call.line,
+            function=self.function or call.function,
+        )
+
 
 class Locations:
     """The locations of a module's ops by number. Equal ones, as layers have, are read once."""
@@ -45,8 +60,12 @@ class Locations:
 
     def __getitem__(self, op: int) -> Location:
         """The location of an op."""
-        place = self._source.places[op]
+        return self._at(int(self._source.places[op]))
+
+    def _at(self, place: int) -> Location:
         found = self._known.get(place)
         if found is None:
-            found = self._known[place] = Location.parse(str(self._source.locations[place]))
+            location, call = self._source.locations[place]
+            found = Location.parse(str(location))
+            found = self._known[place] = found if call < 0 else found.within(self._at(call))
         return found

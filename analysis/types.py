@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from toast.analysis.calls import Calls, callee_of
 from toast.analysis.errors import UnsupportedModule
 
 _MANUAL = "sdy.manual_computation"
@@ -39,18 +40,28 @@ class TypeReader:
         return known
 
 
-def check_static(main: ir.Operation) -> None:
-    """Raise `UnsupportedModule` where `main` has a dynamic shape or a manual computation.
+def check_static(calls: Calls) -> None:
+    """Raise `UnsupportedModule` where a program has a dynamic shape or a manual computation.
 
     Shardy's passes abort or fail on them, so this runs before them.
     """
-    wrong: list[UnsupportedModule] = []
     reader = TypeReader()
-    for index, argument in enumerate(main.regions[0].blocks[0].arguments):
+    for index, argument in enumerate(calls.main.regions[0].blocks[0].arguments):
         reader.read(argument.type, f"argument {index}")
+    checked: set[str] = set()
+    wrong: list[UnsupportedModule] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        # What is raised in here would come out as MLIR's own error.
+        name = callee_of(op)
+        if name is None:
+            check(op)
+        elif name not in checked:
+            checked.add(name)
+            calls.functions[name].walk(visit, ir.WalkOrder.PRE_ORDER)
+        return ir.WalkResult.INTERRUPT if wrong else ir.WalkResult.ADVANCE
+
+    def check(op: ir.Operation) -> None:
+        # What is raised in a walk would come out as MLIR's own error.
         try:
             for result in op.results:
                 reader.read(result.type, op)
@@ -58,10 +69,8 @@ def check_static(main: ir.Operation) -> None:
                 raise _manual(op)
         except UnsupportedModule as error:
             wrong.append(error)
-            return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
 
-    main.walk(visit, ir.WalkOrder.PRE_ORDER)
+    calls.main.walk(visit, ir.WalkOrder.PRE_ORDER)
     if wrong:
         raise wrong[0]
 

@@ -1,34 +1,36 @@
-"""One walk over the flattened `main` that fills the `Program`."""
+"""Reads the functions of a program into templates, and that of `main` into the `Program`.
+
+A body is read once, at the first call of its function, so that names, types and whatever else is
+numbered comes up in the order in which the program's ops have it. It is read again only where a
+call passes other numbers that say how often its loops run.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.analysis.builder import NewOp, ProgramBuilder
-from toast.analysis.halos import with_halos
+from toast.analysis.builder import build_program
+from toast.analysis.calls import CALLS, Calls, callee_of
+from toast.analysis.facts import CONSTRAINT, Stated
+from toast.analysis.flatten import BRANCHING
 from toast.analysis.program import (
-    ARGUMENT,
     BRANCH_END,
     CASE_END,
     LOOP_BEGIN,
     LOOP_END,
     RETURN,
     Argument,
-    FactorKind,
     Program,
-    Result,
 )
-from toast.analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
+from toast.analysis.reader import CONSTANTS, OpReader
 from toast.analysis.shardcombine import Discoverer
-from toast.analysis.trips import DEFAULT_TRIPS, trip_count
-from toast.analysis.types import TypeReader
+from toast.analysis.template import CONSTANT, VARIES, Template, TemplateBuilder, passed
+from toast.analysis.trips import DEFAULT_TRIPS, TripCounter
 
-_BRANCHING = frozenset({"stablehlo.case", "stablehlo.if"})
-_CONSTANTS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant", "chlo.constant"})
 _SPREADING = frozenset(
     {
         "stablehlo.broadcast_in_dim",
@@ -37,68 +39,57 @@ _SPREADING = frozenset(
         "stablehlo.reshape",
     }
 )
-_PLACES = frozenset({"start_indices", "limit_indices", "edge_padding_low", "edge_padding_high"})
-"""Where a slice or pad stands in the whole tensor; layers that each take their own part of one
-tensor (a mask for each layer, stacked parameters) are alike all the same."""
-_IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"}) | _PLACES
-_FOLDING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter"})
-"""Ops that combine elements by a region, which the name of its one op describes."""
-_EACH_ITS_OWN = frozenset(
-    f"{dialect}.{name}"
-    for dialect, names in {
-        "stablehlo": ("custom_call", "rng", "infeed", "recv", "optimization_barrier"),
-        "sdy": ("sharding_constraint",),
-    }.items()
-    for name in names
-)
-"""Ops of which two may make two things of the same operands, or are to be kept apart."""
+"""Ops of one operand that make a constant of a constant."""
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
+
+Answer = Callable[[int], int | None]
+"""The whole number that an argument of a function is, by its index; None where nobody knows."""
 
 
 class Walk:
-    """Walks one `main`; afterwards `builder.handles` ties op numbers to MLIR operations."""
+    """Reads one program, `stated` are the shardings of its constraints."""
 
-    def __init__(self, main: ir.Operation, argument_names: Sequence[str] | None) -> None:
-        self._main = main
+    def __init__(self, calls: Calls, stated: Stated, argument_names: Sequence[str] | None) -> None:
+        self.calls = calls
+        self.stated = stated
         self._given_names = argument_names
-        self._types = TypeReader()
-        self._rules = RuleReader()
         self._discoverer = Discoverer()
-        self._values: dict[Any, int] = {}
-        self.builder = ProgramBuilder()
+        self.reader = OpReader(self._discoverer)
+        self._templates: dict[str, list[Template]] = {}
 
-    def run(self) -> Program:
-        """The program of `main`."""
-        block = self._main.regions[0].blocks[0]
-        arguments = self._arguments(block)
+    def run(self) -> tuple[Program, Template]:
+        """The program of `main`, and the template that it is made of."""
+        block = self.calls.main.regions[0].blocks[0]
         with self._discoverer:
-            self._block(block, 1.0)
-        results = self._results(block)
-        return self.builder.build(arguments, results)
+            body = _Body(self, block, lambda _: None)
+            values = body.define_arguments()
+            body.read()
+            results = body.end()
+            template = body.template()
+        program = build_program(template, self.reader.prototypes, self._arguments(values), results)
+        return program, template
 
-    def _arguments(self, block: Any) -> list[Argument]:
-        attributes = _dictionaries(self._main, "arg_attrs", len(block.arguments))
-        names = self._argument_names(block, attributes)
+    def template(self, name: str, answer: Answer) -> Template:
+        """The body of a function whose arguments are what `answer` says."""
+        known = self._templates.setdefault(name, [])
+        for template in known:
+            if all(answer(index) == told for index, told in template.asked.items()):
+                return template
+        body = _Body(self, self.calls.functions[name].regions[0].blocks[0], answer)
+        body.pass_arguments()
+        body.read()
+        known.append(body.template())
+        return known[-1]
+
+    def _arguments(self, values: list[int]) -> list[Argument]:
+        main = self.calls.main
+        attributes = _dictionaries(main, "arg_attrs", len(values))
+        names = self._argument_names(main.regions[0].blocks[0], attributes)
         found: list[Argument] = []
-        for index, argument in enumerate(block.arguments):
-            tensor = self._types.read(argument.type, f"argument {index}")
-            rule = pointwise(0, [tensor.shape])
-            key = (tensor.shape, tensor.dtype)
-            new = NewOp(
-                name=ARGUMENT,
-                rule=rule,
-                operands=[],
-                results=[tensor],
-                key=key,
-                trips=1.0,
-                handle=argument,
-            )
-            self._define(new, [argument])
-            given = attributes[index]
+        for name, given, value in zip(names, attributes, values, strict=True):
             aliases = int(given["tf.aliasing_output"]) if "tf.aliasing_output" in given else -1
             donated = aliases >= 0 or "jax.buffer_donor" in given
-            value = self._values[argument]
-            found.append(Argument(name=names[index], value=value, donated=donated, aliases=aliases))
+            found.append(Argument(name=name, value=value, donated=donated, aliases=aliases))
         return found
 
     def _argument_names(self, block: Any, attributes: Sequence[Any]) -> list[str]:
@@ -117,126 +108,121 @@ class Walk:
             names.append(match[1] if match else beside)
         return names
 
-    def _results(self, block: Any) -> list[Result]:
-        op = block.operations[len(block.operations) - 1].operation
-        attributes = _dictionaries(self._main, "res_attrs", len(op.operands))
-        first = self.builder.op_uses[len(self.builder.op_name) - 1]
-        names = [
+
+class _Body:
+    """Reads the body of one function."""
+
+    def __init__(self, walk: Walk, entry: Any, answer: Answer) -> None:
+        self._walk = walk
+        self._reader = walk.reader
+        self._entry = entry
+        self._answer = answer
+        self._asked: dict[int, int | None] = {}
+        self._trips = TripCounter(entry=entry, body_of=walk.calls.body, argument=self._ask)
+        self._values: dict[Any, int] = {}
+        self._builder = TemplateBuilder()
+
+    def define_arguments(self) -> list[int]:
+        """Make each argument an op, as those of `main` are; returns the numbers of their values."""
+        for index, value in enumerate(self._entry.arguments):
+            read = self._reader.argument(value, f"argument {index}")
+            self._add(read, value, 1.0, [], [value])
+        return [self._values[value] for value in self._entry.arguments]
+
+    def pass_arguments(self) -> None:
+        """Let each argument be what a call passes."""
+        for index, value in enumerate(self._entry.arguments):
+            self._values[value] = passed(index)
+
+    def read(self) -> None:
+        """Read all ops of the body."""
+        self._block(self._entry, 1.0)
+
+    def end(self) -> list[str]:
+        """Make returning an op, as that of `main` is; returns the names of the results."""
+        op = _last(self._entry)
+        attributes = _dictionaries(self._walk.calls.main, "res_attrs", len(op.operands))
+        self._transfer(RETURN, op, list(op.operands), [], 1.0)
+        return [
             item["jax.result_info"].value if "jax.result_info" in item else f"result{index}"
             for index, item in enumerate(attributes)
         ]
-        return [Result(name=name, use=first + index) for index, name in enumerate(names)]
+
+    def template(self) -> Template:
+        """The finished template."""
+        returned = [self._values[value] for value in _last(self._entry).operands]
+        return self._builder.build(returned, self._asked)
+
+    def _ask(self, index: int) -> int | None:
+        if index not in self._asked:
+            self._asked[index] = self._answer(index)
+        return self._asked[index]
 
     def _block(self, block: Any, trips: float) -> None:
         for view in block.operations:
             op = view.operation
-            match op.name:
-                case "stablehlo.while":
-                    self._while(op, trips)
-                case name if name in _BRANCHING:
-                    self._case(op, trips)
-                case "func.return":
-                    self._transfer(RETURN, op, list(op.operands), [], trips)
-                case "stablehlo.return":
-                    pass
-                case _:
-                    self._op(op, trips)
+            name = op.name
+            if name == "stablehlo.while":
+                self._while(op, trips)
+            elif name in BRANCHING:
+                self._case(op, trips)
+            elif name in CALLS:
+                self._call(op, trips)
+            elif name not in ("stablehlo.return", "func.return"):
+                self._op(op, name, trips)
 
-    def _op(self, op: ir.Operation, trips: float) -> None:
-        attributes = op.attributes
+    def _op(self, op: ir.Operation, name: str, trips: float) -> None:
+        operands, results = list(op.operands), list(op.results)
+        read = self._reader.op(op, operands, results)
+        sources = [self._values[value] for value in operands]
+        constancy = VARIES
+        if name in CONSTANTS:
+            constancy = CONSTANT
+        elif name in _SPREADING:
+            constancy = self._builder.constancy(sources[0])
+        elif name == CONSTRAINT and results[0] in self._walk.stated:
+            stated = self._walk.stated[results[0]]
+            self._builder.shardings.append((self._builder.ops, stated))
+        self._add(read, op, trips, sources, results, constancy)
+
+    def _call(self, op: ir.Operation, trips: float) -> None:
         operands = list(op.operands)
-        shapes = [self.builder.shape(self._values[value]) for value in operands]
-        results = [self._types.read(value.type, op) for value in op.results]
-        name = op.name
-        if name == "stablehlo.custom_call":
-            name = f"custom_call {attributes['call_target_name'].value}"
-        if RULE in attributes:
-            rule = self._rules.read(attributes[RULE])
-        else:
-            rule = own_rule(op.name, shapes, [tensor.shape for tensor in results])
-            if not rule.known:
-                rule = self._discoverer.rule(op) or rule
-        rule, halos = with_halos(op, rule, shapes, [tensor.shape for tensor in results])
-        key, content = self._key(op, attributes, operands)
-        new = NewOp(
-            name=name,
-            rule=rule,
-            operands=[self._values[value] for value in operands],
-            results=results,
-            key=key,
-            content=content,
-            trips=trips,
-            handle=op,
-            constant=self._is_constant(name, operands),
-            halos=halos,
-        )
-        self._define(new, list(op.results))
-
-    def _is_constant(self, name: str, operands: list[Any]) -> bool:
-        if name in _CONSTANTS:
-            return True
-        known = self.builder.constant
-        return name in _SPREADING and all(known[self._values[value]] for value in operands)
-
-    def _define(self, new: NewOp, values: list[Any]) -> int:
-        """Append an op and remember the numbers of the MLIR values that it defines."""
-        first = len(self.builder.value_op)
-        op = self.builder.add(new)
-        for offset, value in enumerate(values):
-            self._values[value] = first + offset
-        return op
-
-    def _key(self, op: ir.Operation, attributes: Any, operands: list[Any]) -> tuple[Any, Any]:
-        """Equal for ops that do the same to tensors of the same types; what else tells them apart.
-
-        That is None where what they make does not follow from that.
-        """
-        given = [(k, v) for k, v in attributes.items() if k != RULE]
-        items = tuple((k, v) for k, v in given if k not in _IGNORED_ATTRIBUTES)
-        content: Any = tuple((k, v) for k, v in given if k in _IGNORED_ATTRIBUTES)
-        if op.name in _CONSTANTS:
-            content = (*content, *(item for item in items if item[0] == "value"))
-            items = () if any(k == "value" for k, _ in items) else items
-        types = tuple(value.type for value in operands) + tuple(value.type for value in op.results)
-        inner = tuple(
-            view.operation.name
-            for region in op.regions
-            for block in region.blocks
-            for view in block.operations
-        )
-        known = op.name in _FOLDING and len(inner) == 2 if inner else op.name not in _EACH_ITS_OWN
-        return (items, types, inner), content if known else None
+        name = callee_of(op)
+        assert name is not None
+        template = self._walk.template(name, lambda index: self._trips.constant(operands[index]))
+        sources = [self._values[value] for value in operands]
+        made = self._builder.call(template, sources, op.location.attr, trips)
+        self._values.update(zip(op.results, made, strict=True))
 
     def _transfer(
         self, name: str, op: ir.Operation, sources: list[Any], targets: list[Any], trips: float
     ) -> int:
         """A pseudo op that moves `sources` to `targets`, one set of factors per tensor."""
-        tensors = [self._types.read(value.type, op) for value in sources or targets]
-        sizes, dims = identities([tensor.shape for tensor in tensors])
-        copies = len(targets) // len(tensors) if tensors else 0
-        rule = Rule(
-            sizes=sizes,
-            kinds=(FactorKind.PARALLEL,) * len(sizes),
-            operands=dims if sources else (),
-            results=dims * copies,
-        )
-        new = NewOp(
-            name=name,
-            rule=rule,
-            operands=[self._values[value] for value in sources],
-            results=tensors * copies,
-            key=tuple((tensor.shape, tensor.dtype) for tensor in tensors),
-            trips=trips,
-            handle=op,
-        )
-        return self._define(new, targets)
+        read = self._reader.transfer(name, op, sources, targets)
+        return self._add(read, op, trips, [self._values[value] for value in sources], targets)
+
+    def _add(
+        self,
+        read: tuple[int, int],
+        handle: Any,
+        trips: float,
+        sources: list[int],
+        results: list[Any],
+        constancy: int = VARIES,
+    ) -> int:
+        """Append an op and remember the numbers of the MLIR values that it defines."""
+        first = self._builder.values
+        for offset, value in enumerate(results):
+            self._values[value] = first + offset
+        location = handle.location.attr
+        return self._builder.add(read, location, trips, sources, len(results), constancy)
 
     def _while(self, op: ir.Operation, trips: float) -> None:
         condition, body = (region.blocks[0] for region in op.regions)
-        count = trip_count(op)
+        count = self._trips.count(op)
         if count is None:
             count = DEFAULT_TRIPS
-            self.builder.warnings.append(
+            self._builder.warnings.append(
                 f"The trip count of the loop at {_place(op)} is unknown; taken to be {count}."
             )
         inner = trips * count
@@ -244,9 +230,9 @@ class Walk:
         begin = self._transfer(LOOP_BEGIN, op, list(op.operands), arguments, trips)
         self._block(condition, inner)
         self._block(body, inner)
-        yields = list(body.operations[len(body.operations) - 1].operation.operands)
+        yields = list(_last(body).operands)
         end = self._transfer(LOOP_END, op, yields, list(op.results), trips)
-        self.builder.link(begin, end)
+        self._builder.link(begin, end)
 
     def _case(self, op: ir.Operation, trips: float) -> None:
         """Every branch is walked and priced: no branch makes the step look cheaper."""
@@ -254,16 +240,21 @@ class Walk:
         for region in op.regions:
             block = region.blocks[0]
             self._block(block, trips)
-            yields = list(block.operations[len(block.operations) - 1].operation.operands)
+            yields = list(_last(block).operands)
             ends.append(self._transfer(BRANCH_END, op, yields, [], trips))
         end = self._transfer(CASE_END, op, [], list(op.results), trips)
         for branch in ends:
-            self.builder.link(branch, end)
+            self._builder.link(branch, end)
 
 
 def _place(op: ir.Operation) -> str:
     match = _NAME.match(str(op.location))
     return match[1] if match else str(op.location)
+
+
+def _last(block: Any) -> ir.Operation:
+    operations = block.operations
+    return operations[len(operations) - 1].operation
 
 
 def _dictionaries(main: ir.Operation, name: str, count: int) -> list[Any]:

@@ -1,6 +1,6 @@
 """Seconds and memory of the analysis against the size of the module, beside jax's own lowering.
 
-    python -m benchmarks.bench_analysis [--full] [--models] [--constants]
+    python -m benchmarks.bench_analysis [--layers 2,6] [--full] [--models] [--constants]
         [--write] [--records FILE]
 
 Gemma-2B training steps of 2 to 200 layers (`--full`: 320, over 200,000 ops), lowered in one fresh
@@ -37,7 +37,8 @@ def main() -> None:
     """Measure and print."""
     options = _options()
     console = Console(width=140)
-    gemma = [f"gemma:{layers}" for layers in (*LAYERS, *(FULL if options.full else ()))]
+    layers = tuple(map(int, options.layers.split(","))) if options.layers else LAYERS
+    gemma = [f"gemma:{count}" for count in (*layers, *(FULL if options.full else ()))]
     names = gemma + (_models() if options.models else [])
     records = Records(options.records)
     with tempfile.TemporaryDirectory(prefix="toast-bench-") as folder:
@@ -75,6 +76,7 @@ class Records:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--repeats", type=int, default=1, help="the quickest of so many runs")
+    parser.add_argument("--layers", help="only these numbers of layers, separated by commas")
     parser.add_argument("--records", type=Path, help="a file that keeps what was measured")
     for flag in ("full", "models", "constants", "write"):
         parser.add_argument(f"--{flag}", action="store_true")

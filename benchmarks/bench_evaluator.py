@@ -28,16 +28,21 @@ from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.combiner import spared
-from toast.costmodel.kernels.compute import roots
+from toast.costmodel.kernels.compute import price_fusions
 from toast.costmodel.kernels.evaluate import reset
 from toast.costmodel.kernels.incremental import mark_changes
 from toast.costmodel.kernels.memory import peak_bytes
-from toast.costmodel.kernels.reshard import edges, halos, partials, unfused_sums
+from toast.costmodel.kernels.reshard import (
+    price_halos,
+    price_partial_sums,
+    price_reshards,
+    price_unfused_sums,
+)
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.tables import Scratch, Tables
 from toast.search.actions import action_space
 from toast.search.kernel_cache import warm_kernels
-from toast.search.mcts import _Search
+from toast.search.mcts import TreeSearch
 from toast.search.neighbours import Space
 from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
@@ -115,10 +120,10 @@ def rollouts(problem: Problem, threads: int) -> float:
     settings = replace(
         SearchSettings(), threads=threads, rollouts=ROLLOUTS, round_rollouts=ROLLOUTS
     )
-    tree = _Search(problem, settings, Control())
+    tree = TreeSearch(problem, settings, Control())
     started = time.perf_counter()
-    tree._round()
-    return tree._evaluations() / (time.perf_counter() - started)
+    tree.run_round()
+    return tree.count_evaluations() / (time.perf_counter() - started)
 
 
 def kernels(problem: Problem) -> dict[str, float]:
@@ -158,11 +163,11 @@ def _memory(t: Any, s: Any) -> float:
 KERNELS = {
     "reset": _repeated(reset),
     "changes": _repeated(mark_changes),
-    "computation": _repeated(roots),
-    "partial sums": _repeated(partials),
-    "stored sums": _repeated(unfused_sums),
-    "edges": _repeated(edges),
-    "halos": _repeated(halos),
+    "computation": _repeated(price_fusions),
+    "partial sums": _repeated(price_partial_sums),
+    "stored sums": _repeated(price_unfused_sums),
+    "edges": _repeated(price_reshards),
+    "halos": _repeated(price_halos),
     "sums sent together": _repeated(spared),
     "memory": _repeated(_memory),
 }

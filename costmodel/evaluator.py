@@ -12,12 +12,12 @@ import numpy as np
 from toast.analysis.analyse import Analysis
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.program import Floats, Ints
+from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.kernels.evaluate import Measured, evaluate_many, step_seconds
-from toast.costmodel.listing import list_rows
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.passes.fusion import Fusion, fuse, policy_of
+from toast.costmodel.passes.fusion import Fusion, fuse
 from toast.costmodel.peak_pruning import fold
 from toast.costmodel.program.pins import NO_PINS, Pins
 from toast.costmodel.program.sharding_units import Layouts, Marks, lay_out, mark
@@ -25,7 +25,8 @@ from toast.costmodel.tables import (
     Scratch,
     Tables,
     build_tables,
-    entries,
+    journal_length,
+    list_rows,
     new_scratch,
     on_mesh,
     positioned,
@@ -157,7 +158,8 @@ class Evaluator:
 
     Thread-safe when every thread brings its own `Scratch`. `overlap` as in `Cost`. Where `floored`,
     computation takes at least as long as main memory takes for arguments and results (`floors`);
-    a compiler's estimate knows no such floor.
+    a compiler's estimate knows no such floor. `profile` is what the compiler does: by
+    default what the device's is known to do.
 
     `tables` are all rows, of which a journal tells; `folded` have the same prices and only those
     memory rows that decide a peak (`folding`), which is what states are priced by.
@@ -172,6 +174,7 @@ class Evaluator:
         *,
         overlap: float = 0.0,
         floored: bool = True,
+        profile: CompilerProfile | None = None,
     ) -> None:
         self.analysis = analysis
         self.mesh = mesh
@@ -179,14 +182,15 @@ class Evaluator:
         self.overlap = overlap
         self._pins = pins
         self._floored = floored
+        self.profile = profile or profile_of(device)
         with collector_paused():
-            self.fusion: Fusion = fuse(analysis.program, policy_of(device))
+            self.fusion: Fusion = fuse(analysis.program, self.profile)
             self._lay_out(lay_out(analysis, pins))
 
     def _lay_out(self, layouts: Layouts) -> None:
         self.layouts = layouts
-        self.listing = list_rows(self.analysis.program, layouts, self.fusion, self.device)
-        tables = build_tables(self.analysis, self.mesh, self.device, layouts, self.listing)
+        self.listing = list_rows(self.analysis, layouts, self.fusion, self.device)
+        tables = build_tables(self.analysis, self.mesh, self.device, self.listing)
         floors = tables.floors._replace(counted=self._floored)
         self.tables: Tables = tables._replace(floors=floors)
         self.folded: Tables = fold(self.tables)
@@ -200,8 +204,8 @@ class Evaluator:
             with collector_paused():
                 other._lay_out(lay_out(self.analysis, pins))
         else:
-            other.tables = on_mesh(self.tables, mesh, self.device)
-            other.folded = on_mesh(self.folded, mesh, self.device)
+            other.tables = on_mesh(self.tables, mesh, self.device, self.profile)
+            other.folded = on_mesh(self.folded, mesh, self.device, self.profile)
             other._scratches = [other.new_scratch()]
         return other
 
@@ -280,8 +284,8 @@ class Evaluator:
         return np.array(starts, dtype=np.int64), groups, axes, bits
 
     def journal(self, state: Sequence[Action | Refinement]) -> tuple[Scratch, Floats]:
-        """The arrays of a state and the entries of its journal; see `kerneljournal`."""
-        scratch = new_scratch(self.tables, entries(self.tables))
+        """The arrays of a state and the entries of its journal; see `terms.journal`."""
+        scratch = new_scratch(self.tables, journal_length(self.tables))
         measure(self.tables, scratch, *self._columns([state]))
         journal = scratch.journal.entries[: int(scratch.journal.noted[0])]
         return scratch, positioned(journal, self.tables.schedule.position)

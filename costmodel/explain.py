@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints
+from toast.analysis.program import Floats
 from toast.costmodel.evaluator import Action, Cost, Evaluator, Refinement
 from toast.costmodel.kernels.memory import lasting_share
 from toast.costmodel.network.collectives import Kind
-from toast.costmodel.origins import Origins, trace
 from toast.costmodel.terms.journal import (
     BRIEF,
     COUNT,
@@ -24,7 +23,6 @@ from toast.costmodel.terms.journal import (
     KIND,
     LASTING,
     LATE,
-    MEMORY,
     PLACE,
     ROW,
     SECONDS,
@@ -34,42 +32,12 @@ from toast.costmodel.terms.journal import (
     Bound,
     Entry,
 )
+from toast.costmodel.terms.sources import Runs, Sent, Sources
+from toast.costmodel.terms.tables import TERMS
 
-_COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
-_KERNELS = (Entry.ROOT, Entry.UNFUSED, Entry.LOCAL, Entry.FLOOR)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Behind(Sequence[tuple[tuple[int, ...], float]]):
-    """The ops of each of equal kernels and how often it runs, told when they are asked for.
-
-    `first` are the first ops and `runs` how often, of each; `ops` gives all ops of one.
-    """
-
-    first: Ints
-    runs: Floats
-    ops: Callable[[int], tuple[int, ...]]
-
-    @classmethod
-    def listed(cls, rows: Sequence[tuple[tuple[int, ...], float]]) -> Behind:
-        """Of ops and runs that are known."""
-        first = np.array([ops[0] for ops, _ in rows], dtype=np.int64)
-        runs = np.array([runs for _, runs in rows])
-        return cls(first=first, runs=runs, ops=lambda number: rows[number][0])
-
-    def __len__(self) -> int:
-        """How many kernels there are."""
-        return len(self.first)
-
-    @overload
-    def __getitem__(self, number: int) -> tuple[tuple[int, ...], float]: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[tuple[tuple[int, ...], float]]: ...
-    def __getitem__(self, number: int | slice) -> Any:
-        """The ops of one of them, and its runs."""
-        if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
-        return self.ops(range(len(self))[number]), float(self.runs[number])
+_FUSED = {entry: told for term in TERMS for entry, told in term.fused.items()}
+_SENT = {entry: told for term in TERMS for entry, told in term.sent.items()}
+_STORED = {entry: told for term in TERMS for entry, told in term.stored.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +53,7 @@ class KernelTime:
     is missing. `bytes` moved and `seconds` are of all runs.
     """
 
-    sources: Behind
+    sources: Runs
     bound: Bound
     unfused: bool
     runs: float
@@ -173,13 +141,12 @@ class _Explainer:
         self._cost = evaluator.cost(state)
         self._scratch, self._journal = evaluator.journal(state)
         self._shapes: dict[int, tuple[int, ...]] = {}
-        self._origins: Origins = trace(self._program, evaluator.layouts, evaluator.listing)
-        self._edges = evaluator.listing.sent
+        self._sources = Sources(evaluator.listing, evaluator.tables)
 
     def run(self) -> Explanation:
         timeline = self._timeline()
         position = int(np.argmax(timeline))
-        memory = self._of(MEMORY)
+        memory = self._of(tuple(_STORED))
         now = (memory[:, KIND] <= position) & (memory[:, DETAIL] >= position)
         there = self._all_held(memory[now])
         on_chip = self._on_chip(
@@ -188,8 +155,8 @@ class _Explainer:
         )
         return Explanation(
             cost=self._cost,
-            kernels=tuple(self._kernel(row) for row in self._of(_KERNELS)),
-            collectives=tuple(self._collective(row) for row in self._of(_COLLECTIVES)),
+            kernels=tuple(self._kernel(row) for row in self._of(tuple(_FUSED))),
+            collectives=tuple(self._collective(row) for row in self._of(tuple(_SENT))),
             all_held=lambda: self._all_held(memory),
             alive=tuple(
                 sorted(
@@ -226,26 +193,9 @@ class _Explainer:
             seconds=float(row[SECONDS]),
         )
 
-    def _running(self, table: Entry, row: int, place: int) -> Behind:
-        """The ops behind each of the equal kernels of a row, and how often they run."""
-        origins = self._origins
-        if table is Entry.UNFUSED:
-            return Behind.listed([((op,), runs) for op, runs in origins.partials[row]])
-        if table is Entry.FLOOR:
-            return Behind.listed([((op,), runs) for op, runs in origins.floors[row]])
-        if table is Entry.LOCAL:
-            target = int(
-                self._tables.reshards.target[self._tables.reshards.target_start[row] + place]
-            )
-            users = ((self._users(value, target), runs) for value, runs in origins.edges[row])
-            return Behind.listed(list(users))
-        kernels, (numbers, runs) = self._evaluator.fusion.kernels, origins.roots[row]
-
-        def ops(number: int) -> tuple[int, ...]:
-            kernel = kernels[int(numbers[number])]
-            return *kernel.contractions, *kernel.ops
-
-        return Behind(first=kernels.heads[numbers], runs=runs, ops=ops)
+    def _running(self, table: Entry, row: int, place: int) -> Runs:
+        """The ops behind each of the equal fusions of a row, and how often they run."""
+        return _FUSED[table](self._sources, row, place)
 
     def _collective(self, row: Floats) -> CollectiveTime:
         why, number, place = Entry(int(row[TABLE])), int(row[ROW]), int(row[PLACE])
@@ -260,52 +210,13 @@ class _Explainer:
             seconds=float(row[SECONDS]),
         )
 
-    def _communicating(
-        self, why: Entry, row: int, place: int
-    ) -> list[tuple[int, tuple[int, ...], float]]:
+    def _communicating(self, why: Entry, row: int, place: int) -> list[Sent]:
         """The value and the ops behind each of the equal collectives of a row."""
-        program, tables, origins = self._program, self._tables, self._origins
-        if why is Entry.PARTIAL:
-            return [(self._results(op)[place], (op,), runs) for op, runs in origins.partials[row]]
-        if why is Entry.HALO:
-            return [
-                (program.sources[use], (program.user(use),), runs)
-                for use, runs in origins.halos[row]
-            ]
-        target = int(tables.reshards.target[tables.reshards.target_start[row] + place])
-        trips = float(tables.reshards.target_trips[tables.reshards.target_start[row] + place])
-        return [
-            (value, self._users(value, target), runs * trips) for value, runs in origins.edges[row]
-        ]
-
-    def _results(self, op: int) -> list[int]:
-        """The values of an op that its row of partials has."""
-        program = self._program
-        return [value for value in program.values_of(op) if not program.constant[value]]
-
-    def _users(self, value: int, tensor: int) -> tuple[int, ...]:
-        _, uses = self._edges[value][tensor]
-        return tuple(dict.fromkeys(self._program.user(use) for use in uses))
+        return _SENT[why](self._sources, row, place)
 
     def _held(self, row: Sequence[float]) -> list[Held]:
-        why, number = Entry(int(row[TABLE])), int(row[ROW])
-        tables, origins = self._tables, self._origins
-        uses: tuple[int, ...] = ()
-        if why is Entry.BASE:
-            tensor, values = int(tables.arguments.tensor[number]), origins.base[number]
-        elif why is Entry.LIVE:
-            tensor, values = int(tables.live_ranges.tensor[number]), [origins.live[number]]
-        elif why is Entry.COPY:
-            tensor, (value, uses) = int(tables.copies.tensor[number]), origins.copies[number]
-            values = [value]
-        else:
-            tensor = int(tables.sums.tensor[number])
-            if why is Entry.SUMMED:
-                row_of_sums = int(tables.sums.row[number])
-                tensor = int(
-                    tables.partial_sums.defined[tables.partial_sums.result_start[row_of_sums]]
-                )
-            values = [self._results(origins.sums[number])[0]]
+        why = Entry(int(row[TABLE]))
+        tensor, values, uses = _STORED[why](self._sources, int(row[ROW]))
         return [
             Held(
                 value=value,
@@ -335,7 +246,7 @@ class _Explainer:
 
     def _timeline(self) -> Floats:
         """Bytes at each position, from the journal."""
-        memory = self._journal[np.isin(self._journal[:, TABLE], MEMORY)]
+        memory = self._journal[np.isin(self._journal[:, TABLE], tuple(_STORED))]
         late = memory[:, STAY] == LATE
         short, lasting = (self._alive(memory[memory[:, STAY] == stay]) for stay in (BRIEF, LASTING))
         there = self._alive(memory[~late]) - self._on_chip(short, lasting)

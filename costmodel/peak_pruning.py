@@ -23,10 +23,8 @@ from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.program.distinct import distinct
-from toast.costmodel.terms.journal import SOON
 from toast.costmodel.terms.live_ranges import LiveRangeColumns
 from toast.costmodel.terms.reshard_copies import CopyColumns
-from toast.costmodel.terms.schedule import Schedule
 from toast.costmodel.terms.sum_buffers import SumColumns
 from toast.costmodel.terms.tables import Tables, connected
 
@@ -46,7 +44,7 @@ def fold(t: Tables) -> Tables:
     position = np.append(t.schedule.position[:-1][kept], t.schedule.position[-1])
     return connected(
         t._replace(
-            schedule=Schedule(position=position),
+            schedule=t.schedule._replace(position=position),
             live_ranges=_live(t, kept),
             sums=_sums(t, kept),
             copies=_copies(t, kept),
@@ -143,7 +141,7 @@ def _alike(t: Tables, rows: Ints) -> Ints:
     The width that each travels in, and which of them together are short-lived.
     """
     begin, end = t.copies.begin[rows], t.copies.end[rows]
-    short = end[:, :, None] - begin[:, None, :] <= SOON
+    short = end[:, :, None] - begin[:, None, :] <= t.schedule.brief
     return np.concatenate([t.copies.narrow[rows], short.reshape(len(rows), -1)], axis=1)
 
 

@@ -41,34 +41,38 @@ def search(problem: Problem, settings: SearchSettings, control: Control) -> Foun
     if not problem.actions:
         cost, _ = problem.cost(())
         return Found(state=(), cost=cost, rollouts=0, evaluations=1, termination="exhausted")
-    return _Search(problem, settings, control).run()
+    return TreeSearch(problem, settings, control).run()
 
 
 @dataclass(slots=True)
-class _Worker:
+class Worker:
+    """What one thread searches with."""
+
     agent: Agent
     scratch: Scratch
 
 
-class _Search:
+class TreeSearch:
+    """A search as it goes: the tree, its threads, and the best state so far."""
+
     def __init__(self, problem: Problem, settings: SearchSettings, control: Control) -> None:
-        self._problem = problem
+        self.problem = problem
         self._settings = settings
         self._control = control
         self._tables = problem.evaluator.folded
         self._rules = _rules(problem, settings)
         nodes = _node_budget(problem, settings)
-        self._tree = _new_tree(problem, settings, nodes, control)
+        self.tree = _new_tree(problem, settings, nodes, control)
         self._extra = 0
         share = nodes // settings.threads
-        self._workers = [
-            _Worker(
+        self.workers = [
+            Worker(
                 _new_agent(settings.seed, index, index * share, share),
                 problem.evaluator.new_scratch(),
             )
             for index in range(settings.threads)
         ]
-        self._best: State = ()
+        self.best: State = ()
         self._cost, self._memory = self._measure(())
         self._rounds = 0
 
@@ -78,62 +82,62 @@ class _Search:
         After the first of them beams start from nothing, which see what trajectories may have
         missed; the best of all is improved and built on.
         """
-        reason = self._round()
-        self._adopt()
+        reason = self.run_round()
+        self.adopt()
         if reason is None and self._settings.helpers:
             self._second_start()
             self._improve(perturbed)
         while reason is None:
             before = self._cost
-            reason = self._round()
-            self._adopt()
+            reason = self.run_round()
+            self.adopt()
             if self._settings.helpers and self._cost < before:
                 self._improve(local_search)
             if reason is None and self._cost > before * (1 - IMPROVED):
                 reason = "converged"
-            elif reason is None and self._rollouts() >= self._settings.rollouts:
+            elif reason is None and self.count_rollouts() >= self._settings.rollouts:
                 reason = "rollouts"
             elif reason is None and self._settings.helpers:
                 self._improve(perturbed)
         return Found(
-            state=self._best,
+            state=self.best,
             cost=self._cost,
-            rollouts=self._rollouts(),
-            evaluations=self._evaluations(),
+            rollouts=self.count_rollouts(),
+            evaluations=self.count_evaluations(),
             termination=reason,
         )
 
-    def _round(self) -> str | None:
+    def run_round(self) -> str | None:
         """One round of trajectories; returns why the search must stop, if it must."""
         self._rounds += 1
         prefix = np.zeros(MAX_DEPTH, dtype=np.int64)
-        number = {action: index for index, action in enumerate(self._problem.actions)}
-        for index, action in enumerate(self._best):
+        number = {action: index for index, action in enumerate(self.problem.actions)}
+        for index, action in enumerate(self.best):
             prefix[index] = number[action]
         settings = self._settings
-        quota = min(settings.round_rollouts, settings.rollouts - self._rollouts())
+        quota = min(settings.round_rollouts, settings.rollouts - self.count_rollouts())
         if quota <= 0:
             return "rollouts"
-        if len(self._best) >= self._rules.depth:
+        if len(self.best) >= self._rules.depth:
             return self._control.stop_reason()  # no trajectory can be longer than this
         if settings.threads == 1:
-            self._work(self._workers[0], prefix, quota)
+            self._work(self.workers[0], prefix, quota)
         else:
             with ThreadPoolExecutor(settings.threads) as pool:
                 shares = _shares(quota, settings.threads)
-                parts = pool.map(self._work, self._workers, repeat(prefix), shares)
+                parts = pool.map(self._work, self.workers, repeat(prefix), shares)
                 list(parts)  # an error in a thread is an error here
         return self._control.stop_reason()
 
-    def _work(self, worker: _Worker, prefix: Ints, quota: int) -> None:
+    def _work(self, worker: Worker, prefix: Ints, quota: int) -> None:
         """A thread's part of a round, in chunks so that it hears a cancel at once."""
-        done, start, longest = 0, len(self._best), CHUNK
+        done, start, longest = 0, len(self.best), CHUNK
         while done < quota and self._control.stop_reason() is None:
             chunk, before = min(longest, quota - done), time.monotonic()
             grow(
                 self._tables,
                 worker.scratch,
-                self._tree,
+                self.tree,
                 self._rules,
                 worker.agent,
                 prefix,
@@ -143,23 +147,23 @@ class _Search:
             done += chunk
             if time.monotonic() - before > LOOK_SECONDS:
                 longest = max(1, chunk // 2)
-            if worker is self._workers[0]:
+            if worker is self.workers[0]:
                 self._report()
 
-    def _adopt(self) -> None:
+    def adopt(self) -> None:
         """Take over the best path of any thread, and the front of each."""
-        for worker in self._workers:
-            self._problem.front.merge(worker.agent.bands, self._problem.actions)
-        worker = min(self._workers, key=lambda w: float(w.agent.best_cost[0]))
+        for worker in self.workers:
+            self.problem.front.merge(worker.agent.bands, self.problem.actions)
+        worker = min(self.workers, key=lambda w: float(w.agent.best_cost[0]))
         if worker.agent.best_cost[0] < self._cost:
             length = int(worker.agent.best_length[0])
             path = worker.agent.best_path[:length].tolist()
-            self._best = tuple(self._problem.actions[index] for index in path)
-            self._cost, self._memory = self._measure(self._best)
+            self.best = tuple(self.problem.actions[index] for index in path)
+            self._cost, self._memory = self._measure(self.best)
 
     def _improve(self, way: Callable[..., LocalOptimum]) -> None:
         """Change the best state where that pays."""
-        found = way(self._problem, self._best, self._cost, self._control, self._settings.threads)
+        found = way(self.problem, self.best, self._cost, self._control, self._settings.threads)
         self._extra += found.evaluations
         self._take(found.state)
 
@@ -169,20 +173,20 @@ class _Search:
         The cheapest is improved to its end. The others follow while that is quick, as a dearer one
         may have the better end.
         """
-        starts = sorted([(self._cost, self._best), *self._beams()])
+        starts = sorted([(self._cost, self.best), *self._beams()])
         spent, ends = 0, list[LocalOptimum]()
         for cost, state in dict.fromkeys(starts):
             most = MAX_EVALUATIONS if not ends else START_EVALUATIONS - spent
             if most > 0:
                 threads = self._settings.threads
-                ends.append(local_search(self._problem, state, cost, self._control, threads, most))
+                ends.append(local_search(self.problem, state, cost, self._control, threads, most))
                 spent += ends[-1].evaluations
         self._extra += spent
         self._take(min(ends, key=lambda end: worth((end.state, end.cost))).state)
 
     def _beams(self) -> Iterator[tuple[float, State]]:
         """What beams find over moves of alike groups: over all axes at once, over single ones."""
-        single = moves(self._problem)
+        single = moves(self.problem)
         joined = over_all_axes(single)
         for steps in (joined, single) if len(joined) < len(single) else (single,):
             width = BEAM_EVALUATIONS // (BEAM_DEPTH * len(steps))
@@ -192,31 +196,33 @@ class _Search:
                 rollouts=BEAM_EVALUATIONS,
                 depth=MAX_DEPTH,
             )
-            found = beam_over(steps, self._problem, narrow, self._control.quiet())
+            found = beam_over(steps, self.problem, narrow, self._control.quiet())
             self._extra += found.evaluations
             yield found.cost, found.state
 
     def _take(self, state: State) -> None:
-        if state != self._best:
-            self._best = state
+        if state != self.best:
+            self.best = state
             self._cost, self._memory = self._measure(state)
 
     def _measure(self, state: State) -> tuple[float, float]:
-        cost, measured = self._problem.cost(state)
+        cost, measured = self.problem.cost(state)
         self._extra += 1
         return cost, measured.peak
 
-    def _rollouts(self) -> int:
-        return sum(int(worker.agent.counts[0]) for worker in self._workers)
+    def count_rollouts(self) -> int:
+        """Trajectories so far, of all rounds."""
+        return sum(int(worker.agent.counts[0]) for worker in self.workers)
 
-    def _evaluations(self) -> int:
-        return self._extra + sum(int(worker.agent.counts[1]) for worker in self._workers)
+    def count_evaluations(self) -> int:
+        """States priced so far, by whatever means."""
+        return self._extra + sum(int(worker.agent.counts[1]) for worker in self.workers)
 
     def _report(self) -> None:
-        rollouts = self._rollouts()
+        rollouts = self.count_rollouts()
         cost, peak = min(
             (self._cost, self._memory),
-            *((float(w.agent.best_cost[0]), float(w.agent.best_peak[0])) for w in self._workers),
+            *((float(w.agent.best_cost[0]), float(w.agent.best_peak[0])) for w in self.workers),
         )
         self._control.on_progress(
             Progress(
@@ -224,7 +230,7 @@ class _Search:
                 fraction=min(1.0, rollouts / self._settings.rollouts),
                 rounds=self._rounds,
                 rollouts=rollouts,
-                evaluations=self._evaluations(),
+                evaluations=self.count_evaluations(),
                 best_cost=cost,
                 best_bytes=int(peak),
                 seconds=self._control.elapsed(),

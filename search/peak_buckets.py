@@ -6,7 +6,7 @@ There are 16 buckets to each doubling of the peak, so noting a state costs one c
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ def bucket_of(peak: float) -> int:
 
 
 @entry
-def keep(bands: Any, seconds: float, peak: float, path: Ints, length: int) -> None:
+def keep(bands: PeakBuckets, seconds: float, peak: float, path: Ints, length: int) -> None:
     """Note a state: it stays if it is the fastest of its bucket, or as fast with a lower peak."""
     band = bucket_of(peak)
     known = bands.seconds[band]

@@ -16,14 +16,12 @@ block-wise sums). It assumes that the chip itself holds as much of the rest as i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import Action, State
 from toast.costmodel.kernels.incremental import streamed
-from toast.costmodel.tables import Tables
+from toast.costmodel.tables import TERMS, Sum, Tables
 from toast.search.pairwise.instance import Instance, Piece
 from toast.search.problem import Problem
 from toast.search.relaxation_kernels import halos, reshards
@@ -53,10 +51,10 @@ class Relaxation:
         self._tensor_unit, self._local = self._tensors()
         evaluator.cost(reference, self._scratch)
         self._reference = self._strategies()
-        self._roots()
-        self._partials()
-        self._edges()
-        self._halos()
+        self._held: list[dict[tuple[int, int], Floats]] = [{} for _ in self._costs]
+        for term in TERMS:
+            if term.bound is not None:
+                term.bound(self)
 
     def instance(self) -> Instance:
         """The instance; its limit is the memory of a device, above which C(s) has a price.
@@ -141,56 +139,60 @@ class Relaxation:
             local.append(size)
         return units, local
 
-    def _roots(self) -> None:
-        """Kernels: exact where they touch one unit or two, else the term that was the largest."""
-        t = self._t
-        for root in range(len(t.fusions.weight)):
-            terms = self._terms(root)
-            weight = float(t.fusions.weight[root])
-            self._costs[self._none] += weight * t.chip.overhead
-            touched = {unit for term in terms for unit, _ in term}
-            touched = {unit for unit in touched if len(self._costs[unit]) > 1}
-            if len(touched) > 2:
-                for unit, seconds in max(terms, key=self._at_reference):
-                    self._costs[unit] += weight * seconds
-                continue
-            a, b = sorted([*touched, self._none, self._none][:2])
-            grids = [self._grid(term, a, b) for term in terms]
-            self._add_pair(a, b, weight * np.max(grids, axis=0))
+    @property
+    def tables(self) -> Tables:
+        """The tables of the program."""
+        return self._t
 
-    def _terms(self, root: int) -> list[list[tuple[int, Floats]]]:
-        """The roofline of a kernel: each term a sum over (unit, seconds by strategy)."""
-        t = self._t
-        first, last = int(t.fusions.tensor_start[root]), int(t.fusions.tensor_start[root + 1])
-        dots = range(int(t.fusions.dot_start[root]), int(t.fusions.dot_start[root + 1]))
-        tensors = [int(tensor) for tensor in t.fusions.tensor[first:last]]
-        wholes = [int(tensor) for tensor in t.fusions.whole[first:last]]
-        handled = tensors[: int(t.fusions.writes[root])] if dots else tensors
-        feeding, beside = (t.chip.feeding, t.chip.epilogue_rate) if dots else (1.0, 1.0)
-        moved = [
-            (self._tensor_unit[x], self._local[x] * self._streamed(x, whole) * feeding)
-            for x, whole in zip(tensors, wholes, strict=True)
-        ]
-        arithmetic = [
-            (unit, t.fusions.dot_seconds[dot] / self._units[unit].shards.prod(axis=1))
-            for dot in dots
-            for unit in [int(t.fusions.dot_unit[dot])]
-        ]
-        each = {x: beside / max(t.tensors.itemsize[x], 1) / t.chip.element_rate for x in handled}
-        elements = [[(self._tensor_unit[x], self._local[x] * each[x])] for x in handled]
-        return [moved, arithmetic, *elements]
+    def unit_of_tensor(self, tensor: int) -> int:
+        """The unit that a tensor is laid out by."""
+        return self._tensor_unit[tensor]
 
-    def _streamed(self, tensor: int, whole: int) -> Floats:
-        """Seconds a byte of a part of `whole` under each strategy of its own unit."""
-        parts = np.array([streamed(self._t.chip.on_chip, size) for size in self._local[whole]])
-        apart = self._tensor_unit[tensor] != self._tensor_unit[whole]
-        return (parts.min() if apart else parts) / self._t.chip.bandwidth
+    def unit_of_item(self, item: int) -> int:
+        """The unit of an item."""
+        return int(self._unit_of_item[item])
 
-    def _at_reference(self, term: list[tuple[int, Floats]]) -> float:
+    def local(self, tensor: int) -> Floats:
+        """Bytes of a tensor on one device, by strategy of its unit."""
+        return self._local[tensor]
+
+    def shards(self, unit: int) -> Ints:
+        """[strategies, items] of a unit over how many devices each item is split."""
+        return self._units[unit].shards
+
+    def streamed(self, size: float) -> float:
+        """The part of a tensor of so many bytes that comes from main memory."""
+        return float(streamed(self._t.chip.on_chip, self._t.chip.streamed_from, size))
+
+    def add_constant(self, seconds: float) -> None:
+        """Add seconds that every state has."""
+        self._costs[self._none] += seconds
+
+    def add(self, unit: int, seconds: Floats) -> None:
+        """Add seconds by strategy of a unit."""
+        self._costs[unit] += seconds
+
+    def add_roofline(self, sums: list[Sum], weight: float) -> None:
+        """Add `weight` times the most of several sums over units.
+
+        It is exact where they touch one unit or two; else the one that is the most in the state
+        that is tight stands for all.
+        """
+        touched = {unit for term in sums for unit, _ in term}
+        touched = {unit for unit in touched if len(self._costs[unit]) > 1}
+        if len(touched) > 2:
+            for unit, seconds in max(sums, key=self._sum_at_reference):
+                self._costs[unit] += weight * seconds
+            return
+        a, b = sorted([*touched, self._none, self._none][:2])
+        grids = [self._grid(term, a, b) for term in sums]
+        self._add_pair(a, b, weight * np.max(grids, axis=0))
+
+    def _sum_at_reference(self, term: Sum) -> float:
         reference = [*self._reference, 0]
         return float(sum(seconds[reference[unit]] for unit, seconds in term))
 
-    def _grid(self, term: list[tuple[int, Floats]], a: int, b: int) -> Floats:
+    def _grid(self, term: Sum, a: int, b: int) -> Floats:
         """A term over the strategies of two units; the others have one each."""
         grid = np.zeros((len(self._costs[a]), len(self._costs[b])))
         for unit, seconds in term:
@@ -200,29 +202,7 @@ class Relaxation:
                 grid += seconds[None, :] if unit == b else seconds[0]
         return grid
 
-    def _partials(self) -> None:
-        t = self._t
-        for row in range(len(t.partial_sums.weight)):
-            items = t.partial_sums.item[
-                int(t.partial_sums.item_start[row]) : int(t.partial_sums.item_start[row + 1])
-            ]
-            results = range(
-                int(t.partial_sums.result_start[row]), int(t.partial_sums.result_start[row + 1])
-            )
-            for k in results:
-                source, target = int(t.partial_sums.computed[k]), int(t.partial_sums.defined[k])
-                reduced = self._axes(items, self._tensor_unit[source])
-                if reduced is None:
-                    continue
-                seconds = self._seconds(source, target, reduced, row=row)
-                if t.partial_sums.added_to[row] >= 0:
-                    seconds[reduced > 0] = 0.0
-                unfused = t.partial_sums.passes[row] * self._local[target] / t.chip.bandwidth
-                if t.partial_sums.loop_trips[row] <= 1.0:
-                    seconds += (reduced > 0)[:, None] * unfused[None, :]
-                self._add_move(source, target, t.partial_sums.weight[row] * seconds)
-
-    def _axes(self, items: Ints, unit: int) -> Ints | None:
+    def axes(self, items: Ints, unit: int) -> Ints | None:
         """The axes on `items` under each strategy of their unit; None where they have another."""
         axes = np.zeros(len(self._costs[unit]), dtype=np.int64)
         for item in items.tolist():
@@ -231,41 +211,16 @@ class Relaxation:
             axes |= self._units[unit].masks[:, item - int(self._t.units.start[unit])]
         return axes
 
-    def _edges(self) -> None:
-        """Uses that want another layout; two of one value may share it, so that one pays."""
-        t = self._t
-        for row in range(len(t.reshards.weight)):
-            source = int(t.reshards.source[row])
-            targets = range(
-                int(t.reshards.target_start[row]), int(t.reshards.target_start[row + 1])
-            )
-            trips = float(min((t.reshards.target_trips[k] for k in targets), default=0.0))
-            whole = np.zeros(len(self._local[source]), dtype=np.int64)
-            wanted = [
-                (
-                    int(t.reshards.target[k]),
-                    0.5 if t.reshards.target_narrow[k] > (0 if t.chip.narrows else 1) else 1.0,
-                )
-                for k in targets
-            ]
-            moves = [
-                (target, self._seconds(source, target, whole, width=width))
-                for target, width in wanted
-            ]
-            if not moves:
-                continue
-            target, seconds = max(moves, key=lambda move: self._paid(source, *move))
-            self._add_move(source, target, t.reshards.weight[row] * trips * seconds)
-
-    def _paid(self, source: int, target: int, seconds: Floats) -> tuple[float, float]:
+    def at_reference(self, tensors: tuple[int, int], seconds: Floats) -> float:
+        """Of seconds by strategies of two tensors' units those of the state that is tight."""
         reference = [*self._reference, 0]
-        a, b = self._tensor_unit[source], self._tensor_unit[target]
-        return float(seconds[reference[a], reference[b]]), float(seconds.max())
+        a, b = (reference[self._tensor_unit[tensor]] for tensor in tensors)
+        return float(seconds[a, b])
 
-    def _seconds(
+    def reshard(
         self, source: int, target: int, reduced: Ints, *, row: int = -1, width: float = 1.0
     ) -> Floats:
-        """[strategies of the source's unit, of the target's]: one resharding."""
+        """Seconds of one resharding [strategies of the source's unit, of the target's]."""
         a, b = self._tensor_unit[source], self._tensor_unit[target]
         out = np.zeros((len(self._costs[a]), len(self._costs[b])))
         if self._none in (a, b):
@@ -285,7 +240,8 @@ class Relaxation:
         )
         return out
 
-    def _add_move(self, source: int, target: int, seconds: Floats) -> None:
+    def add_move(self, source: int, target: int, seconds: Floats) -> None:
+        """Add seconds by strategies of two tensors' units."""
         a, b = self._tensor_unit[source], self._tensor_unit[target]
         if a == b:
             self._costs[a] += np.diagonal(seconds)
@@ -306,60 +262,28 @@ class Relaxation:
             known = self._pairs.get((a, b))
             self._pairs[a, b] = table if known is None else known + table
 
-    def _halos(self) -> None:
-        t = self._t
-        for row in range(len(t.halos.weight)):
-            item, tensor = int(t.halos.item[row]), int(t.halos.tensor[row])
-            unit = int(self._unit_of_item[item])
-            if self._tensor_unit[tensor] != unit:
-                continue
-            place = item - int(t.units.start[unit])
-            axes = self._units[unit].masks[:, place].copy()
-            shards = self._units[unit].shards[:, place].copy()
-            halos(t, self._scratch, row, axes, shards, self._local[tensor], self._costs[unit])
+    def exchange(self, row: int) -> Floats:
+        """Seconds of a row of strips, by strategy of the unit of their tensor."""
+        item, tensor = int(self._t.halos.item[row]), int(self._t.halos.tensor[row])
+        unit = self.unit_of_item(item)
+        place = item - int(self._t.units.start[unit])
+        axes = self._units[unit].masks[:, place].copy()
+        shards = self._units[unit].shards[:, place].copy()
+        seconds = np.zeros(len(axes))
+        halos(self._t, self._scratch, row, axes, shards, self._local[tensor], seconds)
+        return seconds
+
+    def hold(self, tensor: int, first: int, end: int, size: Floats) -> None:
+        """Add bytes by strategy of a tensor's unit, alive at the events from `first` to `end`."""
+        held = self._held[self._tensor_unit[tensor]]
+        known = held.get((first, end))
+        held[first, end] = size if known is None else known + size
 
     def _pieces(self) -> list[tuple[Piece, ...]]:
-        t = self._t
-        found: list[dict[tuple[int, int], Floats]] = [{} for _ in self._costs]
-
-        def add(unit: int, low: int, high: int, usage: Floats) -> None:
-            known = found[unit].get((low, high))
-            found[unit][low, high] = usage if known is None else known + usage
-
-        for tensor, count in zip(
-            t.arguments.tensor.tolist(), t.arguments.times.tolist(), strict=True
-        ):
-            usage = count * self._local[tensor]
-            add(self._tensor_unit[tensor], 0, len(t.schedule.position), usage)
-        live = _rows(
-            t.live_ranges.tensor, t.live_ranges.first, t.live_ranges.last, t.live_ranges.deferred
-        )
-        for (tensor, low, high, guard), width in zip(
-            live, t.live_ranges.width.tolist(), strict=True
-        ):
-            if guard >= 0:  # whether it waits is decided by more than one unit
-                continue
-            add(self._tensor_unit[tensor], low, high + 1, width * self._local[tensor])
-        for row, tensor, at, stored in _rows(
-            t.sums.row, t.sums.tensor, t.sums.first, t.sums.stored
-        ):
-            if stored or t.partial_sums.loop_trips[row] > 1.0:
-                continue
-            items = t.partial_sums.item[
-                int(t.partial_sums.item_start[row]) : int(t.partial_sums.item_start[row + 1])
-            ]
-            reduced = self._axes(items, self._tensor_unit[tensor])
-            if reduced is not None:
-                usage = (reduced > 0) * self._local[tensor]
-                add(self._tensor_unit[tensor], at, at + 1, usage)
         return [
-            tuple(Piece(low=low, high=high, usage=usage) for (low, high), usage in spans.items())
-            for spans in found
+            tuple(Piece(low=low, high=high, usage=usage) for (low, high), usage in held.items())
+            for held in self._held
         ]
-
-
-def _rows(*columns: Ints) -> Iterable[tuple[int, ...]]:
-    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def _sending(tables: Tables) -> dict[int, Tables]:

@@ -9,7 +9,7 @@ of its own.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from toast.analysis.program import Floats, Ints
 from toast.analysis.records import record
 from toast.costmodel.kernels.evaluate import layout_key, price, reset, shard, step_seconds
 from toast.search.peak_buckets import PeakBuckets, keep
+
+if TYPE_CHECKING:
+    from toast.costmodel.tables import Scratch, Tables
 
 SELECTIONS = ("puct", "ucb1")
 SHAPINGS = ("log", "inverse")
@@ -101,7 +104,7 @@ class Rules(NamedTuple):
 
 
 @inner
-def _uniform(agent: Any) -> float:
+def _uniform(agent: Agent) -> float:
     """The next number in [0, 1) of the thread's xorshift generator."""
     x = agent.random[0]
     x ^= x << np.uint64(13)
@@ -112,7 +115,7 @@ def _uniform(agent: Any) -> float:
 
 
 @inner
-def _remember(agent: Any, cost: float, peak: float, length: int) -> None:
+def _remember(agent: Agent, cost: float, peak: float, length: int) -> None:
     if cost < agent.best_cost[0] * (1.0 - 1e-9):
         agent.best_cost[0] = cost
         agent.best_peak[0] = peak
@@ -122,7 +125,7 @@ def _remember(agent: Any, cost: float, peak: float, length: int) -> None:
 
 
 @inner
-def _cost(t: Any, s: Any, rules: Any, agent: Any, length: int) -> float:
+def _cost(t: Tables, s: Scratch, rules: Rules, agent: Agent, length: int) -> float:
     """C(s) of the layout in the scratch arrays (TOAST section 4.5), `length` actions of the path.
 
     It is remembered where it is the best so far, and where it is on the front.
@@ -138,7 +141,7 @@ def _cost(t: Any, s: Any, rules: Any, agent: Any, length: int) -> float:
 
 
 @entry
-def _reward(rules: Any, cost: float, length: int) -> float:
+def reward_of(rules: Rules, cost: float, length: int) -> float:
     """What is backed up for a state of cost C(s) after `length` actions, higher is better.
 
     `log`: 0 for the unsharded program or worse, 1 for a perfect division of its work, and equal
@@ -151,7 +154,7 @@ def _reward(rules: Any, cost: float, length: int) -> float:
 
 
 @inner
-def _find(tree: Any, agent: Any, key: int) -> int:
+def _find(tree: Tree, agent: Agent, key: int) -> int:
     """The node of a layout, made where there is none; -1 when the tree is full."""
     slots = len(tree.slot_key)
     slot = key % slots
@@ -172,7 +175,7 @@ def _find(tree: Any, agent: Any, key: int) -> int:
 
 
 @inner
-def _select(tree: Any, rules: Any, node: int) -> int:
+def _select(tree: Tree, rules: Rules, node: int) -> int:
     """The action with the highest upper bound; the stop column counts as an action.
 
     PUCT spreads the exploration by the prior, UCB1 gives each action the same.
@@ -202,7 +205,7 @@ def _select(tree: Any, rules: Any, node: int) -> int:
 
 
 @inner
-def _simulate(t: Any, s: Any, tree: Any, rules: Any, agent: Any, length: int) -> int:
+def _simulate(t: Tables, s: Scratch, tree: Tree, rules: Rules, agent: Agent, length: int) -> int:
     """A random trajectory from the layout in `s`; returns its length."""
     actions = len(tree.group)
     while length < rules.depth:
@@ -222,7 +225,7 @@ def _simulate(t: Any, s: Any, tree: Any, rules: Any, agent: Any, length: int) ->
 
 
 @inner
-def _back_up(tree: Any, rules: Any, agent: Any, depth: int, reward: float) -> None:
+def _back_up(tree: Tree, rules: Rules, agent: Agent, depth: int, reward: float) -> None:
     for k in range(depth):
         node = agent.trail[k]
         tree.visits[node] += 1 - rules.virtual_loss
@@ -231,7 +234,7 @@ def _back_up(tree: Any, rules: Any, agent: Any, depth: int, reward: float) -> No
 
 
 @inner
-def _begin(t: Any, s: Any, tree: Any, agent: Any, prefix: Ints, start: int) -> None:
+def _begin(t: Tables, s: Scratch, tree: Tree, agent: Agent, prefix: Ints, start: int) -> None:
     """Lay out the state that the first `start` actions of `prefix` make."""
     reset(t, s)
     for k in range(start):
@@ -242,7 +245,14 @@ def _begin(t: Any, s: Any, tree: Any, agent: Any, prefix: Ints, start: int) -> N
 
 @inner
 def _rollout(
-    t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, root: int
+    t: Tables,
+    s: Scratch,
+    tree: Tree,
+    rules: Rules,
+    agent: Agent,
+    prefix: Ints,
+    start: int,
+    root: int,
 ) -> None:
     _begin(t, s, tree, agent, prefix, start)
     stop = tree.children.shape[1] - 1
@@ -281,23 +291,37 @@ def _rollout(
 
 @inner
 def _score(
-    t: Any, s: Any, tree: Any, rules: Any, agent: Any, length: int, depth: int, simulate: bool
+    t: Tables,
+    s: Scratch,
+    tree: Tree,
+    rules: Rules,
+    agent: Agent,
+    length: int,
+    depth: int,
+    simulate: bool,
 ) -> None:
     """Price the state reached and, from a new node, the end of a random trajectory."""
     cost = _cost(t, s, rules, agent, length)
-    reward = _reward(rules, cost, length)
+    reward = reward_of(rules, cost, length)
     if simulate:
         final = _simulate(t, s, tree, rules, agent, length)
         if final > length:
             cost = _cost(t, s, rules, agent, final)
-            reward = max(reward, _reward(rules, cost, final))
+            reward = max(reward, reward_of(rules, cost, final))
     agent.counts[0] += 1
     _back_up(tree, rules, agent, depth, reward)
 
 
 @entry
 def grow(
-    t: Any, s: Any, tree: Any, rules: Any, agent: Any, prefix: Ints, start: int, rollouts: int
+    t: Tables,
+    s: Scratch,
+    tree: Tree,
+    rules: Rules,
+    agent: Agent,
+    prefix: Ints,
+    start: int,
+    rollouts: int,
 ) -> None:
     """Run `rollouts` rollouts from the state that the first `start` actions of `prefix` make."""
     _begin(t, s, tree, agent, prefix, start)

@@ -55,11 +55,22 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _reprice(options: argparse.Namespace) -> int:
+    if options.without:
+        return _reprice_without(options)
     from benchmarks.accuracy.repricing import reprice
 
     for path in sorted(options.data.glob("*.jsonl")):
         kept, stale = reprice(path, check=not options.prices_only)
         print(f"{path.name}: {kept} cases repriced, {stale} stale", file=sys.stderr)
+    return 0
+
+
+def _reprice_without(options: argparse.Namespace) -> int:
+    """Into a folder of its own, for no price of a compiler that leaves passes out is kept."""
+    from benchmarks.accuracy.leaving_out import compare
+
+    left_out = options.without.split(",")
+    print(compare(options.data, left_out, options.targets.split(","), options.into))
     return 0
 
 
@@ -88,6 +99,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, help="compile at most this many cases")
     parser.add_argument("--hlo", type=Path, help="keep the compiled HLO in this directory")
     parser.add_argument("--verbose", action="store_true", help="one line a case as well")
+    parser.add_argument(
+        "--without",
+        metavar="PASS,...",
+        help="with reprice: price as if the compilers did not do these passes, keep the data as it "
+        "is, and print what that does to the errors",
+    )
+    parser.add_argument("--into", type=Path, help="with --without: where to keep these records")
     parser.add_argument(
         "--prices-only",
         action="store_true",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -12,9 +13,11 @@ from toast.analysis.analyse import analyse
 from toast.analysis.forms import decode
 from toast.analysis.load import load
 from toast.aot import Target
+from toast.costmodel.compilers.profile import profile_of
 from toast.costmodel.evaluator import Action, Evaluator, State
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.registry import without
 from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.search.actions import action_space
@@ -31,15 +34,17 @@ class Bench:
     _states: dict[str, State] = field(default_factory=dict)
 
     @classmethod
-    def make(cls, model: str, mesh: str, target: str) -> Self:
-        """Load and analyse a model."""
-        return cls.of(module_of(model), mesh, target)
+    def make(cls, model: str, mesh: str, target: str, left_out: Sequence[str] = ()) -> Self:
+        """Load and analyse a model; prices are without the passes that are left out."""
+        return cls.of(module_of(model), mesh, target, left_out)
 
     @classmethod
-    def of(cls, module: bytes, mesh: str, target: str) -> Self:
+    def of(cls, module: bytes, mesh: str, target: str, left_out: Sequence[str] = ()) -> Self:
         """Load and analyse a module."""
         device = find(Target.parse(target).chip.device)
-        evaluator = Evaluator(analyse(load(module).program), Mesh.parse(mesh), device)
+        profile = without(profile_of(device), left_out)
+        program = analyse(load(module).program)
+        evaluator = Evaluator(program, Mesh.parse(mesh), device, profile=profile)
         problem = Problem(
             evaluator=evaluator,
             reward=evaluator.reward(float(device.plannable_bytes)),

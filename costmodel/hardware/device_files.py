@@ -1,186 +1,143 @@
-"""Device profiles as TOML: read with every mistake named by its key and line, and written."""
+"""Device files as TOML: read with every mistake named by its key and line, and written."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
-import typing
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
-from toast.analysis.errors import InvalidDevice
 from toast.costmodel.hardware.devices import DIMENSIONS, Device, Link
+from toast.costmodel.hardware.typed_toml import Ranges, TypedToml
 
 FLOPS = ("bf16", "f16", "f32", "f64", "i8")
 """The element types whose peak a profile must give."""
 
-_HINT = "Compare it with a file under costmodel/chips, or write a new one with `toast calibrate`."
-_MAY_BE_ZERO = frozenset(
-    {"reserved_bytes", "op_overhead", "latency", "wrap", "on_chip_bytes", "on_chip_buffers"}
+_HINT = (
+    "Compare it with a file under costmodel/hardware/chips, or write a new one with "
+    "`toast calibrate`."
 )
-_SHARES = frozenset({"matmul_efficiency", "stream_efficiency", "efficiency"})
-_WORDS: dict[Any, tuple[type, str]] = {
-    str: (str, "text"),
-    bool: (bool, "true or false"),
-    tuple: (list, "a list"),
-    dict: (dict, "a table"),
-}
+_RANGES = Ranges(
+    may_be_zero=frozenset(
+        {"reserved_bytes", "op_overhead", "latency", "wrap", "on_chip_bytes", "on_chip_buffers"}
+    ),
+    shares=frozenset({"matmul_efficiency", "stream_efficiency", "efficiency"}),
+)
 _KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute")
+_COMPILERS = {"tpu": "libtpu", "cpu": "xla_cpu"}
+"""The compiler for each kind of device whose file names none; for others it is XLA's for GPUs."""
+_MOVED = {
+    "early": ("fusion", "stores_reduced"),
+    "sums_whole": ("reduce_scatter_creator", "keeps_sums_over_all_whole"),
+    "in_blocks": ("space_to_batch", "convolves_in_blocks"),
+    "sums_late": ("deferred_filter_gradients", "fills_memory"),
+    "on_chip_sent": ("memory_space_assignment", "collectives_on_chip"),
+    "on_chip_buffers": ("memory_space_assignment", "buffer_bytes"),
+}
+"""Keys of files before compilers had profiles: the section and the key of a profile that each is
+now. `early` is the opposite of its key."""
 
 
 def read_profile(text: str, where: str) -> Device:
     """The device that a TOML text describes; raises `InvalidDevice`, where `where` names it."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message = str(error)[:1].lower() + str(error)[1:]
-        raise InvalidDevice(f"{where} is no TOML: {message}.", _HINT) from None
-    return _Reader(text, where).device(data)
+    reader = _Reader(where, _HINT, _RANGES, text)
+    return reader.device(reader.parse(text))
 
 
-class _Reader:
-    """Checks the values of one file; knows where each key stands."""
-
-    def __init__(self, text: str, where: str) -> None:
-        self._rows = _rows(text)
-        self._where = where
+class _Reader(TypedToml):
+    """Checks the values of one device file."""
 
     def device(self, data: dict[str, Any]) -> Device:
         """The device, or the first mistake."""
         links = data.get("links")
         if not isinstance(links, list) or not links or not all(isinstance(v, dict) for v in links):
-            self._fail("links", "has to be one table [[links]] for each network, and at least one")
-        values = self._values(Device, data, "")
+            self.fail("links", "has to be one table [[links]] for each network, and at least one")
+        moved = self._moved(data)
+        data = {key: value for key, value in data.items() if key not in _MOVED}
+        values = self.values(Device, _with_defaults(data), "", elsewhere=("links",))
         values["links"] = tuple(self._link(row, n) for n, row in enumerate(data["links"]))
+        values["overrides"] = _merged(moved, values["overrides"])
         for name in FLOPS:
             if name not in values["flops"]:
-                self._fail("flops", f"has no peak for {name}")
+                self.fail("flops", f"has no peak for {name}")
         if values["reserved_bytes"] >= values["memory_bytes"]:
-            self._fail("reserved_bytes", "has to be less than memory_bytes")
-        if values.get("on_chip_buffers", 0) > values.get("on_chip_bytes", 0):
-            self._fail("on_chip_buffers", "has to be at most on_chip_bytes")
+            self.fail("reserved_bytes", "has to be less than memory_bytes")
+        if data.get("on_chip_bytes", 0) < moved.get("memory_space_assignment", {}).get(
+            "buffer_bytes", 0
+        ):
+            self.fail("on_chip_buffers", "has to be at most on_chip_bytes")
         if len(values["tile"]) != 2:
-            self._fail("tile", "has to be two numbers, rows and columns")
+            self.fail("tile", "has to be two numbers, rows and columns")
         self._check_order(values["links"])
         return Device(**values)
 
+    def _moved(self, data: Mapping[str, Any]) -> dict[str, dict[str, bool | int]]:
+        """What keys of older files say, as keys of the compiler's profile."""
+        found: dict[str, dict[str, bool | int]] = {}
+        for old, (section, key) in _MOVED.items():
+            if old in data:
+                value = self.value(old, data[old], int if old == "on_chip_buffers" else bool)
+                found.setdefault(section, {})[key] = not value if old == "early" else value
+        return found
+
     def _link(self, row: dict[str, Any], number: int) -> Link:
-        link = Link(**self._values(Link, row, f"links[{number}]."))
+        link = Link(**self.values(Link, row, f"links[{number}]."))
         place = f"links[{number}].dims"
         if link.topology == "torus" and not 1 <= len(link.dims) <= len(DIMENSIONS):
-            self._fail(place, "has to be the one to three lengths of the torus")
+            self.fail(place, "has to be the one to three lengths of the torus")
         if link.topology == "torus" and link.links != 2 * len(link.dims):
-            self._fail(f"links[{number}].links", "has to be two for each of dims")
+            self.fail(f"links[{number}].links", "has to be two for each of dims")
         if unknown := sorted(set(link.slowdown) - set(_KINDS)):
             place = f"links[{number}].slowdown"
-            self._fail(place, f"knows no {unknown[0]!r}, only {', '.join(_KINDS)}")
+            self.fail(place, f"knows no {unknown[0]!r}, only {', '.join(_KINDS)}")
         return link
 
     def _check_order(self, links: tuple[Link, ...]) -> None:
         names = [link.name for link in links]
         for number, (fast, slow) in enumerate(pairwise(links), 1):
             if slow.span <= fast.span:
-                self._fail(
+                self.fail(
                     f"links[{number}].span",
                     "has to be above that of the network before it: the smallest comes first",
                 )
             if slow.bandwidth > fast.bandwidth:
-                self._fail(
+                self.fail(
                     f"links[{number}].link_bandwidth",
                     "makes it faster than the network before it: the fastest comes first",
                 )
             if slow.name in names[:number]:
-                self._fail(f"links[{number}].name", "is that of another network")
-
-    def _values(self, record: type, data: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        types = typing.get_type_hints(record)
-        for key in data:
-            if key not in types:
-                close = ", ".join(sorted(types))
-                self._fail(prefix + key, f"is not known; there are {close}")
-        values = {}
-        for entry in dataclasses.fields(record):
-            if entry.name in data:
-                if entry.name != "links" or prefix:
-                    values[entry.name] = self._value(
-                        prefix + entry.name, data[entry.name], types[entry.name]
-                    )
-            elif entry.default is dataclasses.MISSING and (
-                entry.default_factory is dataclasses.MISSING
-            ):
-                self._fail(prefix + entry.name, "is missing")
-        return values
-
-    def _value(self, key: str, value: Any, wanted: Any) -> Any:
-        """A value of the type that a field is annotated with."""
-        origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
-        if wanted in (int, float):
-            return self._number(key, value, wanted)
-        if origin is tuple and isinstance(value, list):
-            return tuple(self._value(key, item, arguments[0]) for item in value)
-        if origin is dict and isinstance(value, dict):
-            return {k: self._value(f"{key}.{k}", v, arguments[1]) for k, v in value.items()}
-        if origin is typing.Literal:
-            fits, words = value in arguments, f"one of {', '.join(arguments)}"
-        else:
-            kind, words = _WORDS[origin or wanted]
-            fits = isinstance(value, kind)
-        if not fits:
-            self._fail(key, f"has to be {words}, and is {value!r}")
-        return value
-
-    def _number(self, key: str, value: Any, wanted: type) -> float:
-        name = key.rpartition(".")[2]
-        allowed = (int,) if wanted is int else (int, float)
-        if not isinstance(value, allowed) or isinstance(value, bool):
-            words = "a whole number" if wanted is int else "a number"
-            self._fail(key, f"has to be {words}, and is {value!r}")
-        least = "zero or more" if name in _MAY_BE_ZERO else "above zero"
-        if not (value > 0 or (value == 0 and name in _MAY_BE_ZERO)) or value == float("inf"):
-            self._fail(key, f"has to be {least}, and is {value!r}")
-        if name in _SHARES and value > 1:
-            self._fail(key, f"is a share of the peak, at most 1, and is {value!r}")
-        return wanted(value)
-
-    def _fail(self, key: str, problem: str) -> typing.NoReturn:
-        line = self._line(key)
-        place = f"{self._where}, line {line}" if line else self._where
-        raise InvalidDevice(f"{place}: {key} {problem}.", _HINT)
-
-    def _line(self, key: str) -> int | None:
-        """Where a key stands, or else what it is part of; None where neither is there."""
-        while key:
-            table, _, name = key.rpartition(".")
-            for at, inside, line in self._rows:
-                assigned = re.match(r"\s*\"?([\w\-]+)\"?\s*=", line)
-                if (inside == table and assigned and assigned[1] == name) or (
-                    inside == key and not assigned
-                ):
-                    return at
-            key = table
-        return None
+                self.fail(f"links[{number}].name", "is that of another network")
 
 
-def _rows(text: str) -> list[tuple[int, str, str]]:
-    """Each line with its number and the table that it is in; networks are counted."""
-    rows, inside, links = [], "", 0
-    for at, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[\s*(\[?)\s*\"?([\w\-]+)\"?\s*\]", line):
-            inside = f"links[{links}]" if header[1] else header[2]
-            links += bool(header[1])
-        rows.append((at, inside, line))
-    return rows
+def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The table with what follows from others where it says nothing."""
+    found: dict[str, Any] = {"overrides": {}}
+    if isinstance(data.get("kind"), str):
+        found["compiler"] = _COMPILERS.get(data["kind"], "xla_gpu")
+    if "name" in data:
+        found["generation"] = data["name"]
+    return {**found, **data}
+
+
+def _merged(
+    one: Mapping[str, Mapping[str, Any]], other: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The keys of both by section; those of the other count where both have one."""
+    return {
+        section: {**one.get(section, {}), **other.get(section, {})} for section in {**one, **other}
+    }
 
 
 def write_profile(device: Device, notes: Iterable[str] = ()) -> str:
     """The TOML text of a device, which `read_profile` reads back; `notes` become comments."""
     fields = dataclasses.asdict(device)
-    links, tables = fields.pop("links"), {k: fields.pop(k) for k in ("flops", "sources")}
+    links = fields.pop("links")
+    tables = {key: fields.pop(key) for key in ("flops", "overrides", "sources")}
     lines = [*(f"# {note}" for note in notes), *_assignments(fields)]
     for name, table in tables.items():
-        lines += ["", f"[{name}]", *_assignments(table)]
+        if table:
+            lines += ["", f"[{name}]", *_assignments(table)]
     for link in links:
         defaults = {"dims": (), "wrap": 0, "wrap_all": False, "slowdown": {}}
         kept = {k: v for k, v in link.items() if k not in defaults or v != defaults[k]}

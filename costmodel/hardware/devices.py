@@ -19,7 +19,7 @@ DIMENSIONS = "xyz"
 """How the dimensions of a torus are called, shortest first."""
 
 Topology = Literal["torus", "switch", "ring"]
-
+Compiler = Literal["libtpu", "xla_cpu", "xla_gpu"]
 
 MARGIN = 0.05
 """The part of a device's memory that plans leave free, so that what is said to fit does."""
@@ -76,17 +76,18 @@ class Device:
     columns) of its matrix unit; `links` are the networks from the fastest and smallest to the
     slowest and largest. `on_chip_bytes` is memory in which the compiler keeps whole tensors between
     kernels, 0 where it does not. `device_kinds` is what JAX calls it; `sources` has a text for each
-    figure. `sums_whole` tells of a TPU whether its compiler sums whole what would be scattered over
-    all devices, `early` whether it stores what is reduced as the product made it. `on_chip_buffers`
-    is how much of `on_chip_bytes` the compiler gives to what kernels leave for others,
-    `on_chip_sent` whether collectives may read and write there. `in_blocks` tells of a TPU whether
-    its compiler convolves few images at once block by block, `sums_late` whether it gathers
-    beside gradients of kernels, which then wait to be scattered as long as there is memory.
+    figure.
+
+    `compiler` names the profile of the compiler for it, `generation` the chip of that profile whose
+    keys count, and `overrides` are keys of that profile, by section, that are others for this
+    device.
     """
 
     name: str
     kind: str
     platform: str
+    compiler: Compiler
+    generation: str
     description: str
     memory_bytes: int
     reserved_bytes: int
@@ -101,12 +102,7 @@ class Device:
     sources: dict[str, str]
     device_kinds: tuple[str, ...] = ()
     on_chip_bytes: int = 0
-    early: bool = False
-    sums_whole: bool = False
-    on_chip_buffers: int = 0
-    on_chip_sent: bool = False
-    in_blocks: bool = False
-    sums_late: bool = False
+    overrides: dict[str, dict[str, bool | int | float | str]] = field(default_factory=dict)
 
     @property
     def plannable_bytes(self) -> int:

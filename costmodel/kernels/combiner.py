@@ -14,9 +14,6 @@ from toast.costmodel.terms.journal import COUNT, DETAIL, KIND, PARTIAL, ROW, SEC
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-COMBINED = 2.0**27
-"""Bytes that XLA combines at most, about: of the programs that were compiled for a TPU none sends
-more than 120 MiB together, of those for a GPU some send 216."""
 ALL_REDUCE, REDUCE_SCATTER = int(Kind.ALL_REDUCE), int(Kind.REDUCE_SCATTER)
 SCATTERED, WHOLE = range(2)
 """The two sums that a result may need: what is scattered, and over the other axes what is not."""
@@ -102,7 +99,7 @@ def spared(t: Tables, s: Scratch) -> float:
                 if many <= 1.0:
                     continue
                 size = s.combiner.joint[loop, side, axes, BYTES]
-                sent = min(many, max(1.0, np.ceil(size / COMBINED)))
+                sent = min(many, max(1.0, np.ceil(size / t.chip.combined_bytes)))
                 joint = sent * duration(t, _kind(side), axes, size / sent)
                 if joint < alone:
                     found += t.partial_sums.loop_runs[loop] * (alone - joint)

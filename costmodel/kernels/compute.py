@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
-BLOCK = 3072.0
-"""Bytes along a side of the blocks in which a product of large operands is made."""
-STAYS = 0.75
-"""The part of the on-chip memory that an operand may fill and stay there until it is read again."""
 
 
 @inner
@@ -77,9 +73,9 @@ def _again(t: Tables, s: Scratch, dot: int, left: float, right: float, depth: fl
     if t.chip.on_chip == 0.0:
         return 0.0
     one, two = _operand(t, s, dot, 0), _operand(t, s, dot, 1)
-    block = BLOCK / max(min(one / left, two / right) / depth, 1.0)
+    block = t.chip.block_bytes / max(min(one / left, two / right) / depth, 1.0)
     blocks = one * (np.ceil(right / block) - 1.0) + two * (np.ceil(left / block) - 1.0)
-    part = (min(one, two) / t.chip.on_chip - STAYS) / (1.0 - STAYS)
+    part = (min(one, two) / t.chip.on_chip - t.chip.resident_share) / (1.0 - t.chip.resident_share)
     return float(blocks * min(max(part, 0.0), 1.0))
 
 
@@ -94,48 +90,53 @@ def _operand(t: Tables, s: Scratch, dot: int, side: int) -> float:
 
 
 @inner
-def _copying(t: Tables, s: Scratch, root: int) -> float:
+def _copying(t: Tables, s: Scratch, row: int) -> float:
     """Seconds to copy what a kernel needs in another memory layout, and to bring back the rest."""
     spent = 0.0
-    for k in range(t.fusions.copied_start[root], t.fusions.copied_start[root + 1]):
+    for k in range(t.fusions.copied_start[row], t.fusions.copied_start[row + 1]):
         tensor = t.fusions.copied[k]
         size = s.tensors.local[tensor]
-        moved = 2.0 * size * streamed(t.chip.on_chip, size) / (t.chip.bandwidth * t.chip.turning)
+        moved = (
+            2.0
+            * size
+            * streamed(t.chip.on_chip, t.chip.streamed_from, size)
+            / (t.chip.bandwidth * t.chip.turning)
+        )
         spent += max(moved, _elements(t, s, tensor) / t.chip.element_rate) + t.chip.overhead
     return spent
 
 
 @inner
-def _spreading(t: Tables, s: Scratch, root: int) -> float:
+def _spreading(t: Tables, s: Scratch, row: int) -> float:
     """Seconds to update parts of buffers along dimensions that are split over devices.
 
     Only one of these has the place: all bring the buffer to a memory layout in which the place is
     easy to cut out, and keep there what they had.
     """
     handled = 0.0
-    for k in range(t.fusions.spread_start[root], t.fusions.spread_start[root + 1]):
+    for k in range(t.fusions.spread_start[row], t.fusions.spread_start[row + 1]):
         if s.units.shards[t.fusions.spread_item[k]] > 1:
             handled += _elements(t, s, t.fusions.spread_tensor[k])
     return handled / t.chip.element_rate
 
 
 @inner
-def _blocking(t: Tables, s: Scratch, root: int) -> float:
+def _blocking(t: Tables, s: Scratch, row: int) -> float:
     """Seconds to bring what a kernel convolves into blocks of pixels."""
     spent = 0.0
-    for k in range(t.fusions.dot_start[root], t.fusions.dot_start[root + 1]):
+    for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         spent += blocking(t, s, k)
     return spent
 
 
 @inner
-def _beside(t: Tables, s: Scratch, root: int) -> float:
+def _epilogue(t: Tables, s: Scratch, row: int) -> float:
     """Seconds of the reductions of what a kernel's product makes, run behind it.
 
     Where others want the whole of what they reduce, they reduce that.
     """
     handled = 0.0
-    for reduction in range(t.fusions.epilogue_start[root], t.fusions.epilogue_start[root + 1]):
+    for reduction in range(t.fusions.epilogue_start[row], t.fusions.epilogue_start[row + 1]):
         most = 0.0
         for k in range(
             t.fusions.epilogue_tensor_start[reduction],
@@ -147,13 +148,13 @@ def _beside(t: Tables, s: Scratch, root: int) -> float:
 
 
 @inner
-def _arithmetic(t: Tables, s: Scratch, root: int) -> tuple[float, float, float, bool]:
+def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, bool]:
     """Of a kernel's products: seconds, bytes of partial sums, elements computed for them.
 
     The last tells whether there are partial sums.
     """
     seconds, again, sums, fed, partial = 0.0, 0.0, 0.0, 0.0, False
-    for k in range(t.fusions.dot_start[root], t.fusions.dot_start[root + 1]):
+    for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         shards = 1
         unit = t.fusions.dot_unit[k]
         for i in range(t.units.start[unit], t.units.start[unit + 1]):
@@ -164,7 +165,7 @@ def _arithmetic(t: Tables, s: Scratch, root: int) -> tuple[float, float, float, 
         if summed:
             partial = True
             size = s.tensors.local[t.fusions.dot_sums[k]]
-            sums += size * streamed(t.chip.on_chip, size)
+            sums += size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
         for side in range(2):
             if t.fusions.dot_computed[k, side]:
                 fed = max(fed, _elements(t, s, t.fusions.dot_operand[k, side, 1]))
@@ -178,48 +179,50 @@ def _elements(t: Tables, s: Scratch, tensor: int) -> float:
 
 
 @inner
-def _traffic(t: Tables, s: Scratch, root: int) -> tuple[float, float, float, float]:
+def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, float]:
     """Bytes moved and of these written, most elements of a tensor and of one that is written."""
-    first = t.fusions.tensor_start[root]
+    first = t.fusions.tensor_start[row]
     moved, wrote, elements, made = 0.0, 0.0, 0.0, 0.0
-    for k in range(first, t.fusions.tensor_start[root + 1]):
+    for k in range(first, t.fusions.tensor_start[row + 1]):
         tensor = t.fusions.tensor[k]
         size = s.tensors.local[tensor]
         handled = _elements(t, s, tensor)
-        moved += size * streamed(t.chip.on_chip, s.tensors.local[t.fusions.whole[k]])
+        moved += size * streamed(
+            t.chip.on_chip, t.chip.streamed_from, s.tensors.local[t.fusions.whole[k]]
+        )
         elements = max(elements, handled)
-        if k < first + t.fusions.writes[root]:
+        if k < first + t.fusions.writes[row]:
             made = max(made, handled)
             wrote = moved
     return moved, wrote, elements, made
 
 
 @inner
-def roots(t: Tables, s: Scratch) -> float:
+def price_fusions(t: Tables, s: Scratch) -> float:
     """Roofline of every kernel: arithmetic, bytes moved, or elements handled.
 
     A product writes its partial sums in place of what it would make of them, and reductions beside
     it run behind it.
     """
-    for root in range(len(t.fusions.weight)):
-        if not s.fusions.stale[root]:
+    for row in range(len(t.fusions.weight)):
+        if not s.fusions.stale[row]:
             continue
-        arithmetic, sums, fed, partial = _arithmetic(t, s, root)
-        moved, wrote, elements, made = _traffic(t, s, root)
+        arithmetic, sums, fed, partial = _arithmetic(t, s, row)
+        moved, wrote, elements, made = _traffic(t, s, row)
         moved += max(sums - wrote, 0.0)
         spent = moved / t.chip.bandwidth
         handling = elements / t.chip.element_rate
-        if t.fusions.dot_start[root] < t.fusions.dot_start[root + 1]:
+        if t.fusions.dot_start[row] < t.fusions.dot_start[row + 1]:
             spent *= t.chip.feeding
             handling = max(made, fed) / t.chip.element_rate * t.chip.epilogue_rate
         seconds = max(arithmetic, spent, handling)
         bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
         bound = BYTES if seconds == spent else bound
         if partial:
-            seconds += _beside(t, s, root)
-        weight = t.fusions.weight[root]
-        seconds += _copying(t, s, root) + _spreading(t, s, root) + _blocking(t, s, root)
+            seconds += _epilogue(t, s, row)
+        weight = t.fusions.weight[row]
+        seconds += _copying(t, s, row) + _spreading(t, s, row) + _blocking(t, s, row)
         spent = weight * (seconds + t.chip.overhead)
-        note(s.journal, ROOT, root, 0, bound, 0, weight, weight * moved, spent)
-        s.fusions.seconds[root] = spent
+        note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
+        s.fusions.seconds[row] = spent
     return total(s.fusions.seconds)

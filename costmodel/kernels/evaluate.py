@@ -16,17 +16,20 @@ from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.kernels.axis_order import reorders, summed_whole
 from toast.costmodel.kernels.combiner import spared
-from toast.costmodel.kernels.compute import roots
+from toast.costmodel.kernels.compute import price_fusions
 from toast.costmodel.kernels.incremental import mark_changes, overwrite, total
-from toast.costmodel.kernels.journal import note
+from toast.costmodel.kernels.main_memory import price_main_memory
 from toast.costmodel.kernels.memory import peak_bytes
-from toast.costmodel.kernels.reshard import edges, halos, partials, unfused_sums
-from toast.costmodel.terms.journal import FLOOR, Bound
+from toast.costmodel.kernels.reshard import (
+    price_halos,
+    price_partial_sums,
+    price_reshards,
+    price_unfused_sums,
+)
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-BYTES = int(Bound.BYTES)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """With it and the two factors beside it the bits of a number are mixed (splitmix64)."""
 
@@ -112,51 +115,6 @@ def layout_key(s: Scratch) -> int:
 
 
 @inner
-def _crowding(t: Tables, s: Scratch) -> tuple[float, float]:
-    """The part of arguments and results that finds no room on the chip, and bytes of what could.
-
-    The largest that fits there is fetched long before it is read; the part of the on-chip memory
-    that it fills is the part of the others that comes from main memory when it is wanted.
-    """
-    largest, fitting = 0.0, 0.0
-    for row in range(len(t.floors.tensor)):
-        size = s.tensors.local[t.floors.tensor[row]]
-        if size < t.chip.on_chip_buffers:
-            fitting += t.floors.times[row] * size
-            largest = max(largest, size)
-    if fitting == 0.0:
-        return 0.0, 0.0
-    return largest / t.chip.on_chip_buffers * (fitting - largest) / fitting, fitting
-
-
-@inner
-def _main_memory(t: Tables, s: Scratch, compute: float) -> float:
-    """Seconds in which kernels wait for arguments and results, beside the time of `compute`.
-
-    They wait for what has no room on the chip, and at least until main memory has had the time to
-    fetch all arguments and to store all results.
-    """
-    if not t.floors.counted:
-        return 0.0
-    least = 0.0
-    for row in range(len(t.floors.tensor)):
-        least += t.floors.times[row] * s.tensors.local[t.floors.tensor[row]]
-    part, fitting = _crowding(t, s)
-    waited = part * t.chip.feeding / t.chip.bandwidth
-    short = max(least / t.chip.bandwidth - compute - fitting * waited, 0.0)
-    for row in range(len(t.floors.tensor)):
-        count, each = t.floors.times[row], s.tensors.local[t.floors.tensor[row]]
-        size = count * each
-        crowded = size if each < t.chip.on_chip_buffers else 0.0
-        spent = waited * crowded
-        spent += short * (size / least) if short > 0.0 else 0.0
-        if spent > 0.0:
-            moved = size if short > 0.0 else part * crowded
-            note(s.journal, FLOOR, row, 0, BYTES, 0, count, moved, spent)
-    return short + fitting * waited
-
-
-@inner
 def price(t: Tables, s: Scratch) -> tuple[float, float, float]:
     """Compute seconds, communication seconds and peak bytes of the layout in `s`.
 
@@ -164,13 +122,13 @@ def price(t: Tables, s: Scratch) -> tuple[float, float, float]:
     """
     s.journal.noted[0] = 0
     mark_changes(t, s)
-    compute = roots(t, s)
-    communication = partials(t, s) + edges(t, s) + halos(t, s)
+    compute = price_fusions(t, s)
+    communication = price_partial_sums(t, s) + price_reshards(t, s) + price_halos(t, s)
     communication += reorders(t, s)
     communication += summed_whole(t, s)
     communication -= spared(t, s)
-    compute += unfused_sums(t, s) + total(s.reshards.local_seconds)
-    compute += _main_memory(t, s, compute)
+    compute += price_unfused_sums(t, s) + total(s.reshards.local_seconds)
+    compute += price_main_memory(t, s, compute)
     return compute, communication, peak_bytes(t, s, compute)
 
 

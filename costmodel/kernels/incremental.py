@@ -175,14 +175,14 @@ def tiles(t: Tables, s: Scratch, tensor: int, blocks: bool) -> tuple[int, int]:
 
 
 @entry
-def streamed(on_chip: float, size: float) -> float:
+def streamed(on_chip: float, free: float, size: float) -> float:
     """The part of a tensor that comes from memory and does not wait on the chip.
 
-    All up to a quarter of the on-chip memory waits there, nothing from the whole of it on.
+    All up to the part `free` of the on-chip memory waits there, nothing from the whole of it on.
     """
     if on_chip == 0.0:
         return 1.0
-    return min(max((size / on_chip - 0.25) / 0.75, 0.0), 1.0)
+    return min(max((size / on_chip - free) / (1.0 - free), 0.0), 1.0)
 
 
 @inner

@@ -28,7 +28,6 @@ from toast.costmodel.terms.journal import (
     LASTING,
     LATE,
     LIVE,
-    SOON,
     SUM,
     SUMMED,
 )
@@ -131,7 +130,7 @@ def _add_copies(t: Tables, s: Scratch) -> None:
                     narrow = narrow and is_narrow(t, t.copies.narrow[other])
             s.copies.first[row], s.copies.last[row] = begin, end
             size = s.tensors.stored[t.copies.tensor[row]] * (0.5 if narrow else 1.0)
-            piece, stay = _sent(t, size), BRIEF if until - at <= SOON else LASTING
+            piece, stay = _sent(t, size), BRIEF if until - at <= t.schedule.brief else LASTING
             size *= t.copies.times[group]
             _hold(t, s, s.copies.held, COPY, row, begin, end, size, piece, stay)
 

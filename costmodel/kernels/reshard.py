@@ -209,7 +209,7 @@ def _remember_sums(
 
 
 @inner
-def partials(t: Tables, s: Scratch) -> float:
+def price_partial_sums(t: Tables, s: Scratch) -> float:
     """Seconds of the collectives at the results of ops; keeps the axes of partial sums."""
     for row in range(len(t.partial_sums.weight)):
         if not s.partial_sums.stale[row]:
@@ -244,7 +244,7 @@ def partials(t: Tables, s: Scratch) -> float:
 
 
 @inner
-def unfused_sums(t: Tables, s: Scratch) -> float:
+def price_unfused_sums(t: Tables, s: Scratch) -> float:
     """Seconds to compute from sums over devices what a product would have made inside.
 
     A product writes its sums as it writes any result; a pass of its own reads what the collective
@@ -275,7 +275,7 @@ def is_narrow(t: Tables, width: int) -> bool:
 
 
 @inner
-def edges(t: Tables, s: Scratch) -> float:
+def price_reshards(t: Tables, s: Scratch) -> float:
     """Seconds to bring values to the layouts that their uses want, each layout once.
 
     An f32 that only products read so, a TPU sends in the 16 bits that its matrix unit takes.
@@ -311,7 +311,7 @@ def edges(t: Tables, s: Scratch) -> float:
                     if width < 1.0 and t.reshards.given[row] and not rounded:
                         rounded = True
                         _round(t, s, row, k - first, weight)
-                    if t.chip.narrows and _gathered(t, s, source, target) > 1:
+                    if t.chip.places_gathers and _gathered(t, s, source, target) > 1:
                         _place(t, s, row, k - first, weight)
         s.reshards.seconds[row] = spent
     return total(s.reshards.seconds)
@@ -352,7 +352,7 @@ def _place(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
 
 
 @inner
-def halos(t: Tables, s: Scratch) -> float:
+def price_halos(t: Tables, s: Scratch) -> float:
     """Seconds to exchange strips with neighbours."""
     for row in range(len(t.halos.weight)):
         if not s.halos.stale[row]:

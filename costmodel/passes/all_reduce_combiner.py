@@ -13,6 +13,7 @@ import numpy as np
 
 from toast.analysis.jit import entry
 from toast.analysis.program import LOOP_BEGIN, LOOP_END, Floats, Ints, Program
+from toast.costmodel.compilers.rules import AllReduceCombinerRules
 from toast.costmodel.program.buffers import loop_slots
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.op_traits import Role, role
@@ -21,15 +22,17 @@ ALONE = -1
 """The loop of an op whose sums are sent by themselves."""
 
 
-def sent_together(program: Program) -> tuple[Ints, Floats]:
+def sent_together(program: Program, rules: AllReduceCombinerRules) -> tuple[Ints, Floats]:
     """For each op the loop in whose runs its sums are sent with others, or `ALONE`.
 
     The program itself is the first of the loops, and an inner loop is not part of an outer one.
     Also how often each of them runs.
     """
+    loop, runs = loops(program)
+    if not rules.combines:
+        return np.full(program.ops, ALONE), runs
     early = np.zeros(program.ops, dtype=np.bool_)
     early[program.value_op[_needed(program)]] = True
-    loop, runs = loops(program)
     return np.where(early, ALONE, loop), runs
 
 
@@ -79,13 +82,13 @@ def _spread(
 
 def loops(program: Program) -> tuple[Ints, Floats]:
     """The innermost loop of each op, and how often each loop runs."""
-    loop, runs, around = np.zeros(program.ops, dtype=np.int64), [1.0], [0]
+    loop, runs, outer = np.zeros(program.ops, dtype=np.int64), [1.0], [0]
     marks = program.ops_named(LOOP_BEGIN, LOOP_END)
     for op, after in pairwise([*marks, program.ops]):
         if program.kind(op) == LOOP_BEGIN:
-            around.append(len(runs))
+            outer.append(len(runs))
             runs.append(float(program.op_trips[op + 1]))
         else:
-            around.pop()
-        loop[op + 1 : after] = around[-1]
+            outer.pop()
+        loop[op + 1 : after] = outer[-1]
     return loop, np.array(runs)

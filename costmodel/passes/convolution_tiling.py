@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from toast.analysis.program import Program
-from toast.costmodel.passes.space_to_batch import CONVOLUTION, kernel_gradients
+from toast.costmodel.compilers.rules import ConvolutionTilingRules
+from toast.costmodel.passes.space_to_batch import CONVOLUTION, filter_gradients
 from toast.costmodel.program.contractions import Sides, sides_of
 
 
@@ -25,9 +26,11 @@ class Window(NamedTuple):
 NO_WINDOW = Window()
 
 
-def windows(program: Program) -> dict[int, Window]:
-    """The window of every convolution, by op."""
-    gradients = set(kernel_gradients(program).tolist())
+def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Window]:
+    """The window of every convolution, by op; none where no tiles are filled."""
+    if not rules.fills_tiles:
+        return {}
+    gradients = set(filter_gradients(program).tolist())
     found = {}
     for op in program.ops_named(CONVOLUTION):
         left, right, made = _names(program, op)
@@ -60,12 +63,14 @@ def _apart(program: Program, op: int) -> int:
     return max(1, *shared) if shared else 1
 
 
-def convolution_sides(program: Program) -> dict[int, Sides]:
+def convolution_sides(program: Program, rules: ConvolutionTilingRules) -> dict[int, Sides]:
     """The sides of the factors of every convolution that has no groups, by op.
 
     Images are rows of a product and what they are convolved to its columns. How groups are put into
     tiles is not known, so they are taken to fill them.
     """
+    if not rules.fills_tiles:
+        return {}
     found = sides_of(program, program.ops_named(CONVOLUTION))
     return {op: sides for op, sides in found.items() if not _grouped(program, op)}
 

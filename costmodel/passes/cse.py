@@ -10,20 +10,20 @@ from __future__ import annotations
 import numpy as np
 
 from toast.analysis.program import BRANCH_END, CASE_END, Ints, Program
+from toast.costmodel.compilers.rules import CseRules
 from toast.costmodel.passes.all_reduce_combiner import loops
 from toast.costmodel.passes.cse_kernel import number_twins
-from toast.costmodel.passes.fusion import Policy
 from toast.costmodel.program.dataflow import named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.sharding_units import Layouts
 
 
-def twins(program: Program, layouts: Layouts, policy: Policy) -> tuple[Ints, Ints]:
+def twins(program: Program, layouts: Layouts, rules: CseRules) -> tuple[Ints, Ints]:
     """For each value and for each op the first that is equal and laid out alike, or itself.
 
-    Itself on a GPU, where each is sent for itself.
+    Itself where a compiler does not merge them, as for a GPU, where each is sent for itself.
     """
-    if not policy.around:
+    if not rules.merges_identical_ops:
         return np.arange(program.values), np.arange(program.ops)
     value, op = equal_ops(program)
     like, kept = distinct_rows(value, layouts.value_tensor)

@@ -16,9 +16,14 @@ from functools import lru_cache
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.hardware.devices import Device
+from toast.costmodel.compilers.profile import CompilerProfile
+from toast.costmodel.compilers.rules import (
+    Bf16NarrowingRules,
+    FusionRules,
+    MultiOutputFusionRules,
+)
 from toast.costmodel.passes.bf16_narrowing import Rounded, narrow_stacks, rounded_stacks
-from toast.costmodel.passes.fusion_chains import narrow_values, run_early, store_chains
+from toast.costmodel.passes.fusion_chains import NEVER, narrow_values, run_early, store_chains
 from toast.costmodel.passes.fusion_kernel import Bools, Graph, Needs, fuse_values
 from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
 from toast.costmodel.passes.reduction_fusion import merge_reductions
@@ -26,29 +31,6 @@ from toast.costmodel.program.contractions import BATCH, Sides, product_sides
 from toast.costmodel.program.dataflow import Flow, flow_of, named
 from toast.costmodel.program.launches import Kernels
 from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role
-
-MAX_SOURCES = 24
-"""A fusion that would read more values than this is cut, as compilers cut theirs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What a compiler fuses.
-
-    `around` tells whether matrix products compute what feeds them and what is made of them inside
-    themselves, as a TPU's do; if not they read and write memory. `repeats` tells whether costly
-    elementwise ops are computed again in each of several users, `reduced` whether a reduction
-    stores what it reads where others read it too.
-    """
-
-    around: bool = True
-    repeats: bool = True
-    reduced: bool = True
-
-
-TPU = Policy()
-EARLY_TPU = Policy(reduced=False)
-GPU = Policy(around=False, repeats=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +45,7 @@ class Fusion:
     every matrix product as in `flops`.
     """
 
-    policy: Policy
+    profile: CompilerProfile
     flow: Flow
     sides: dict[int, Sides]
     bytes: Floats
@@ -76,17 +58,16 @@ class Fusion:
     position: Ints
 
 
-def fuse(program: Program, policy: Policy = TPU) -> Fusion:
+def fuse(program: Program, profile: CompilerProfile) -> Fusion:
     """Fuse as XLA's instruction and multi-output fusion do, by roles, users and bytes."""
     flow = flow_of(program)
-    needs = _needs(program, flow, policy)
+    needs = _needs(program, flow, profile.fusion)
     roots = _roots(needs)
-    kernels = merge_roots(flow, roots)
-    if policy.around:
-        kernels = merge_reductions(flow, kernels)
-    narrow, rounded = _narrow(program, flow, policy, needs.written)
+    kernels = merge_roots(flow, roots, profile.multi_output_fusion)
+    kernels = merge_reductions(flow, kernels, profile.reduction_fusion)
+    narrow, rounded = _narrow(program, flow, profile.bf16_narrowing, needs.written)
     return Fusion(
-        policy=policy,
+        profile=profile,
         flow=flow,
         sides=product_sides(program),
         bytes=flow.bytes,
@@ -100,20 +81,13 @@ def fuse(program: Program, policy: Policy = TPU) -> Fusion:
     )
 
 
-def policy_of(device: Device) -> Policy:
-    """How the compiler for a device fuses; processors as GPUs do."""
-    if device.kind != "tpu":
-        return GPU
-    return EARLY_TPU if device.early else TPU
-
-
 @lru_cache(maxsize=1 << 12)
 def batch_dims(sides: Sides) -> int:
     """How many dimensions of a product are of a batch; -1 for what is no product of matrices."""
     return sum(side == BATCH and size > 1 for side, size in sides) if sides else -1
 
 
-def chain_ends(flow: Flow, policy: Policy) -> Bools:
+def chain_ends(flow: Flow, rules: FusionRules) -> Bools:
     """For each value whether it is where the chain behind a contraction is stored.
 
     What a reduction and something else reads is written by the reduction, as it reads it; on a
@@ -121,11 +95,12 @@ def chain_ends(flow: Flow, policy: Policy) -> Bools:
     made, a TPU the last of the narrowest.
     """
     taken, stored = (np.zeros(len(flow.maker), dtype=np.bool_) for _ in range(2))
-    store_chains(flow, policy.reduced, policy.around, taken, stored)
+    fewest = rules.reduced_readers if rules.stores_reduced else NEVER
+    store_chains(flow, fewest, rules.stores_narrowest, taken, stored)
     return stored
 
 
-def _needs(program: Program, flow: Flow, policy: Policy) -> Needs:
+def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
     """Which values are written, and what computing the others needs."""
     graph = Graph(
         flow=flow,
@@ -133,10 +108,10 @@ def _needs(program: Program, flow: Flow, policy: Policy) -> Needs:
         cheap=named(program, CHEAP | LAYOUT),
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
         single=_single(program),
-        stored=chain_ends(flow, policy),
-        around=policy.around,
-        repeats=policy.repeats,
-        most=MAX_SOURCES,
+        stored=chain_ends(flow, rules) if rules.fuses else np.ones(program.values, dtype=np.bool_),
+        fuses_into_dot=rules.fuses_into_dot,
+        repeats_costly=rules.repeats_costly,
+        max_sources=rules.max_sources,
     )
     room = 4 * len(program.use_value) + program.ops
     while not fuse_values(graph, found := _new_needs(program, room)):
@@ -150,19 +125,23 @@ def _single(program: Program) -> Bools:
     return wide[program.value_type]
 
 
-def _narrow(program: Program, flow: Flow, policy: Policy, written: Bools) -> tuple[Bools, Rounded]:
+def _narrow(
+    program: Program, flow: Flow, rules: Bf16NarrowingRules, written: Bools
+) -> tuple[Bools, Rounded]:
     """What only products and the reductions beside it read, a TPU rounds as it stores it.
 
     Its matrix unit would round it otherwise. So it does with stacks for products, and besides with
     those that are arguments.
     """
     narrow, readers = np.zeros_like(written), np.zeros(program.values, dtype=np.int64)
-    if not policy.around:
+    if not (rules.narrows_stored or rules.narrows_stacks or rules.rounds_arguments):
         return narrow, {}
     single = _single(program)
     narrow_values(flow, written, single, readers, narrow)
-    narrow |= narrow_stacks(program, flow, single, readers)
-    return narrow, rounded_stacks(program, single, readers)
+    narrow &= rules.narrows_stored
+    if rules.narrows_stacks:
+        narrow |= narrow_stacks(program, flow, single, readers)
+    return narrow, rounded_stacks(program, single, readers) if rules.rounds_arguments else {}
 
 
 def _new_needs(program: Program, room: int) -> Needs:
@@ -203,7 +182,7 @@ def _roots(needs: Needs) -> Kernels:
     )
 
 
-def merge_roots(flow: Flow, roots: Kernels) -> Kernels:
+def merge_roots(flow: Flow, roots: Kernels, rules: MultiOutputFusionRules) -> Kernels:
     """Join each elementwise root with those that it reads, where nothing outside lies between."""
     count, ops, values = len(roots), len(flow.role), len(flow.maker)
 
@@ -218,7 +197,9 @@ def merge_roots(flow: Flow, roots: Kernels) -> Kernels:
         reads=roots.reads,
         dot_start=roots.dot_start,
         dots=roots.dots,
-        loop=(flow.role[roots.ops] == Role.FUSIBLE) & (np.diff(roots.dot_start) == 0),
+        loop=(flow.role[roots.ops] == Role.FUSIBLE)
+        & (np.diff(roots.dot_start) == 0)
+        & rules.merges,
         number=number,
     )
     work = Merging(
@@ -255,3 +236,33 @@ def _schedule(program: Program, flow: Flow, roots: Kernels) -> Ints:
     position = np.arange(program.ops, dtype=np.int64)
     run_early(flow, roots.ops, roots.read_start, roots.reads, returned, position)
     return position
+
+
+def fused_into_update(program: Program, fusion: Fusion) -> set[int]:
+    """Stored products whose only reader is one elementwise fusion: computed inside it.
+
+    They are stored all the same where their partial sums are added up over devices, and where a
+    reduction reads them, even one that runs beside the product.
+    """
+    if not fusion.profile.fusion.fuses_into_update:
+        return set()
+    kernels, roots, source = fusion.kernels, fusion.roots, program.use_value
+    readers = np.bincount(source[kernels.reads], minlength=program.values)
+    made = np.zeros(program.ops, dtype=np.bool_)
+    made[roots.ops[np.diff(roots.dot_start) == 1]] = True
+    reduces = (fusion.flow.role[roots.ops] == Role.REDUCE)[roots.rows(roots.read_start)]
+    kept = np.zeros(program.values, dtype=np.bool_)
+    kept[source[[result.use for result in program.results]]] = True
+    kept[source[roots.reads[reduces]]] = True
+    inside = elementwise(fusion)[kernels.rows(kernels.read_start)]
+    values = source[kernels.reads[inside]]
+    alone = (readers[values] == 1) & ~kept[values] & made[program.value_op[values]]
+    return set(values[alone].tolist())
+
+
+def elementwise(fusion: Fusion) -> Bools:
+    """Of each fusion whether all of its ops are elementwise."""
+    kernels = fusion.kernels
+    found = np.ones(len(kernels), dtype=np.bool_)
+    found[kernels.rows(kernels.op_start)[fusion.flow.role[kernels.ops] != Role.FUSIBLE]] = False
+    return found

@@ -14,6 +14,9 @@ from toast.costmodel.program.op_traits import Role
 
 FUSIBLE, REDUCE, CONTRACTION = (int(r) for r in (Role.FUSIBLE, Role.REDUCE, Role.CONTRACTION))
 
+NEVER = 1 << 62
+"""More ops than read any value."""
+
 
 @inner
 def _following(f: Any, value: int) -> int:
@@ -42,8 +45,12 @@ def _is_reduced(f: Any, value: int, fewest: int) -> bool:
 
 
 @entry
-def store_chains(f: Any, reduced: bool, around: bool, taken: Bools, stored: Bools) -> None:
-    """Mark where the chain behind each contraction is `stored`; `taken` is a working array."""
+def store_chains(f: Any, fewest: int, narrow: bool, taken: Bools, stored: Bools) -> None:
+    """Mark where the chain behind each contraction is `stored`; `taken` is a working array.
+
+    As a reduction reads it where at least the `fewest` read it, else where it is narrowest if
+    `narrow`, or as the contraction makes it.
+    """
     for op in range(len(f.role)):
         if f.role[op] != CONTRACTION:
             continue
@@ -58,10 +65,10 @@ def store_chains(f: Any, reduced: bool, around: bool, taken: Bools, stored: Bool
             light &= f.layout[f.maker[last]]
             if f.bytes[last] <= f.bytes[narrowest]:
                 narrowest = last
-        if reduced and not light and _is_reduced(f, last, 2 if around else 3):
+        if not light and _is_reduced(f, last, fewest):
             stored[last] = True
         else:
-            stored[narrowest if around else first] = True
+            stored[narrowest if narrow else first] = True
 
 
 PRODUCT, REDUCTION, ANOTHER = 1, 2, 4

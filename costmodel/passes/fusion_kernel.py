@@ -28,8 +28,7 @@ class Graph(NamedTuple):
     """A program as the kernel reads it: its `flow`, and what fusing asks besides.
 
     By op `costly` and `cheap` (see `roles`), if it is a `matrix` product; by value if it is of
-    `single` precision, if it is `stored` behind a contraction. `around` and `repeats` are the
-    policy's, `most` values a fusion may read.
+    `single` precision, if it is `stored` behind a contraction. The rest is as in `FusionRules`.
     """
 
     flow: Flow
@@ -38,9 +37,9 @@ class Graph(NamedTuple):
     matrix: Bools
     single: Bools
     stored: Bools
-    around: bool
-    repeats: bool
-    most: int
+    fuses_into_dot: bool
+    repeats_costly: bool
+    max_sources: int
 
 
 @record
@@ -159,7 +158,7 @@ def _absorbs(g: Any, n: Any, value: int, use: int) -> bool:
     kind = g.flow.role[op]
     if kind in (NOTHING, OPAQUE) or g.flow.trips[op] != g.flow.trips[home]:
         return False
-    if kind == CONTRACTION and not g.around and not n.light[home]:
+    if kind == CONTRACTION and not g.fuses_into_dot and not n.light[home]:
         return bool(g.matrix[op] and _is_repeated(g, n, value))
     return bool(kind != UPDATE or use != g.flow.uses[op])
 
@@ -193,8 +192,8 @@ def _fuses(g: Any, n: Any, value: int) -> bool:
         return False
     if n.dot_start[op] < n.dot_end[op]:
         return True
-    many = n.use_end[op] - n.use_start[op] > g.most
-    if many or (n.expensive[op] and end - first > 1 and not g.repeats):
+    many = n.use_end[op] - n.use_start[op] > g.max_sources
+    if many or (n.expensive[op] and end - first > 1 and not g.repeats_costly):
         return False
     return bool(_cheaper_again(g, n, value, users))
 

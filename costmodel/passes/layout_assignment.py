@@ -12,41 +12,14 @@ import numpy as np
 
 from toast.analysis.program import ARGUMENT, Program
 from toast.analysis.types import itemsize
-from toast.costmodel.passes.fusion import Fusion, batch_dims
+from toast.costmodel.passes.fusion import Fusion, batch_dims, elementwise
+from toast.costmodel.passes.select_and_scatter_expander import Beside, kept_for_pooling
 from toast.costmodel.passes.space_to_batch import given_images
 from toast.costmodel.program.arrays import spans
-from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.launches import Kernel
-from toast.costmodel.program.op_traits import Role
-
-INDEX_BYTES = 4
-PAD = "stablehlo.pad"
-
-
-def inside_kernels(program: Program, fusion: Fusion) -> set[int]:
-    """Stored products whose only reader is one elementwise kernel: computed inside it.
-
-    They are stored all the same where their partial sums are added up over devices, and where a
-    reduction reads them, even one that runs beside the product.
-    """
-    kernels, roots, source = fusion.kernels, fusion.roots, program.use_value
-    readers = np.bincount(source[kernels.reads], minlength=program.values)
-    made = np.zeros(program.ops, dtype=np.bool_)
-    made[roots.ops[np.diff(roots.dot_start) == 1]] = True
-    reduces = (fusion.flow.role[roots.ops] == Role.REDUCE)[roots.rows(roots.read_start)]
-    kept = np.zeros(program.values, dtype=np.bool_)
-    kept[source[[result.use for result in program.results]]] = True
-    kept[source[roots.reads[reduces]]] = True
-    inside = _elementwise(fusion)[kernels.rows(kernels.read_start)]
-    values = source[kernels.reads[inside]]
-    alone = (readers[values] == 1) & ~kept[values] & made[program.value_op[values]]
-    return set(values[alone].tolist())
-
 
 Turns = dict[int, int]
 """Kernels that work on what a product leaves in another memory layout, and its position."""
-Beside = tuple[int, tuple[int, int], float]
-"""A value, (first, last) position and how many of its size are held besides."""
 
 
 def copied_beside(program: Program, fusion: Fusion, turns: Turns) -> list[Beside]:
@@ -54,8 +27,7 @@ def copied_beside(program: Program, fusion: Fusion, turns: Turns) -> list[Beside
     arguments = [
         (value, span, 1.0) for value, span in turned_arguments(program, fusion, turns).items()
     ]
-    found = arguments + _pooled(program, fusion)
-    return found + (_rounded(program, fusion) if fusion.policy.around else [])
+    return arguments + kept_for_pooling(program, fusion) + _rounded(program, fusion)
 
 
 def _rounded(program: Program, fusion: Fusion) -> list[Beside]:
@@ -68,35 +40,13 @@ def _rounded(program: Program, fusion: Fusion) -> list[Beside]:
         (value, (int(at[first]), int(at[last])), 0.5)
         for value, (first, last) in fusion.rounded.items()
     ]
+    if not fusion.profile.layout_assignment.copies_images:
+        return found
     return found + [
         (value, (int(at[first]), int(at[last])), min(1.0, 2.0 / itemsize(program.dtype(value))))
         for value, (first, last) in given_images(program).items()
         if value not in fusion.rounded
     ]
-
-
-def _pooled(program: Program, fusion: Fusion) -> list[Beside]:
-    """What is kept for `select_and_scatter`, which is a pooling's gradient.
-
-    A GPU finds the places of the largest elements in the forward pass: their indices, one integer
-    for each dimension, live from there on, and so does what was pooled, in two memory layouts. A
-    TPU keeps what was pooled once more where it has padding.
-    """
-    found: list[Beside] = []
-    pooling = program.ops_named("stablehlo.select_and_scatter")
-    reads = {root.op: root.reads for root in fusion.roots} if pooling else {}
-    for op in pooling:
-        pooled, source = (_value(program, use) for use in program.uses_of(op)[:2])
-        sources = [_value(program, use) for use in reads.get(program.makers[pooled], ())]
-        ready = [int(fusion.position[program.value_op[value]]) for value in sources]
-        end = int(fusion.position[op])
-        span = (max(ready, default=end), end)
-        width = INDEX_BYTES / itemsize(program.dtype(source))
-        if fusion.policy.around and program.kind(program.makers[pooled]) == PAD:
-            found.append((pooled, span, 1.0))
-        elif not fusion.policy.around:
-            found += [(pooled, span, 2.0), (source, span, len(program.shape(source)) * width)]
-    return found
 
 
 def turned_arguments(program: Program, fusion: Fusion, turns: Turns) -> dict[int, tuple[int, int]]:
@@ -105,13 +55,13 @@ def turned_arguments(program: Program, fusion: Fusion, turns: Turns) -> dict[int
     On a TPU all but one of those that a kernel reads: what was an argument's own buffer takes the
     next. On a GPU one, at the start.
     """
+    copies_all = fusion.profile.layout_assignment.copies_all
     found: dict[int, tuple[int, int]] = {}
     for number, begin in turns.items():
         kernel, copied = fusion.kernels[number], _given(program, fusion.kernels[number])
-        around = fusion.policy.around
         end = max(int(fusion.position[op]) for op in kernel.ops)
-        count = max(1, len(copied) - 1) if around else 1
-        found |= dict.fromkeys(copied[:count], (begin if around else 0, end))
+        count = max(1, len(copied) - 1) if copies_all else 1
+        found |= dict.fromkeys(copied[:count], (begin if copies_all else 0, end))
     return found
 
 
@@ -120,7 +70,7 @@ def copied_values(program: Program, fusion: Fusion, turns: Turns) -> dict[int, l
 
     Those are all that it reads of the program's arguments, and all results that it makes.
     """
-    if not fusion.policy.around:
+    if not fusion.profile.layout_assignment.copies_all:
         return {}
     returned = {int(program.use_value[result.use]) for result in program.results}
     found = {}
@@ -136,7 +86,8 @@ def turning(program: Program, fusion: Fusion) -> Turns:
 
     With each the position of that product. Kernels that read no argument are left out.
     """
-    turned, kernels = _turned(program, fusion), fusion.kernels
+    copies = fusion.profile.layout_assignment.copies_arguments
+    turned, kernels = _turned(program, fusion) if copies else {}, fusion.kernels
     if not turned:
         return {}
     read, reader = program.use_value[kernels.reads], kernels.rows(kernels.read_start)
@@ -149,11 +100,11 @@ def turning(program: Program, fusion: Fusion) -> Turns:
     np.minimum.at(first, np.concatenate([reader, maker]), product[np.concatenate([read, made])])
     given = np.zeros(program.values, dtype=np.bool_)
     given[[argument.value for argument in program.arguments]] = True
-    elementwise, own = _elementwise(fusion), np.full(len(kernels), -1)
-    own[elementwise] = program.value_shape[program.op_values[kernels.first_op[elementwise]]]
+    looping, own = elementwise(fusion), np.full(len(kernels), -1)
+    own[looping] = program.value_shape[program.op_values[kernels.first_op[looping]]]
     reading = np.zeros(len(kernels), dtype=np.bool_)
     reading[reader[given[read] & (program.value_shape[read] == own[reader])]] = True
-    found = np.flatnonzero((first < program.ops) & reading & elementwise)
+    found = np.flatnonzero((first < program.ops) & reading & looping)
     return dict(zip(found.tolist(), fusion.position[first[found]].tolist(), strict=True))
 
 
@@ -176,24 +127,16 @@ def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
     dots = np.array(list(dict.fromkeys(reversed(fusion.roots.dots.tolist()))), dtype=np.int64)
     rank = program.of_shapes(len, np.int64)[program.op_values[dots]] if len(dots) else dots
     turned = np.array([batch_dims(fusion.sides.get(op, ())) for op in dots.tolist()])
-    around = fusion.policy.around
-    wanted = (turned >= 0) & (rank - turned != 2) if around else turned < 0
+    dots_only = fusion.profile.layout_assignment.copied_for == "transposed_dots"
+    wanted = (turned >= 0) & (rank - turned != 2) if dots_only else turned < 0
     for op in reversed(dots[wanted].tolist()):
-        value, transposed = program.values_of(op)[0], not around
+        value, transposed = program.values_of(op)[0], not dots_only
         while not fusion.written[value] and starts[value + 1] - starts[value] == 1:
             user = program.user(int(uses[starts[value]]))
             transposed |= program.kind(user) == "stablehlo.transpose"
             value = program.values_of(user)[0]
         if transposed and fusion.written[value]:
             found[value] = op
-    return found
-
-
-def _elementwise(fusion: Fusion) -> Bools:
-    """Of each kernel whether all of its ops are elementwise."""
-    kernels = fusion.kernels
-    found = np.ones(len(kernels), dtype=np.bool_)
-    found[kernels.rows(kernels.op_start)[fusion.flow.role[kernels.ops] != Role.FUSIBLE]] = False
     return found
 
 

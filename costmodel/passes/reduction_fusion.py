@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from toast.costmodel.compilers.rules import ReductionFusionRules
 from toast.costmodel.passes.reduction_fusion_kernel import Launches, merge_into
 from toast.costmodel.program.dataflow import Flow
 from toast.costmodel.program.launches import Kernels
 
-LONGEST_ROW = 8192
-"""Elements of a row that a kernel keeps on the chip until the whole of it is reduced."""
-LANES = 128
-"""Rows that a TPU's vector unit reduces side by side."""
 
-
-def merge_reductions(flow: Flow, kernels: Kernels) -> Kernels:
+def merge_reductions(flow: Flow, kernels: Kernels, rules: ReductionFusionRules) -> Kernels:
     """Each reduction that reads a product's result, or what one before it reads, in its kernel."""
+    if not rules.merges:
+        return kernels
     room = 1
     while True:
         found = _new_launches(flow, kernels, room)
         filled = len(kernels.ops), len(kernels.reads)
-        if merge_into(flow, found, *filled, LONGEST_ROW, LANES):
+        if merge_into(flow, found, *filled, rules.longest_row, rules.lanes):
             break
         room *= 2
     kept = np.flatnonzero(found.alive)

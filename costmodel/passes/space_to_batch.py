@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from toast.analysis.program import FactorKind, Ints, Program
+from toast.costmodel.compilers.rules import LayoutAssignmentRules
 from toast.costmodel.program.sharding_units import Layouts
 
 CONVOLUTION = "stablehlo.convolution"
@@ -47,14 +48,19 @@ class Image:
 NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0)
 
 
-def kernel_gradients(program: Program) -> Ints:
+def filter_gradients(program: Program) -> Ints:
     """The convolutions that sum over pixels: what they make is the gradient of a kernel."""
     found = (op for op in program.ops_named(CONVOLUTION) if _pixels(program, op) < 0)
     return np.array(list(found), dtype=np.int64)
 
 
-def images(program: Program) -> dict[Shape, Image]:
-    """All images by shape; two of one shape are taken to lie alike, as the widest is read."""
+def images(program: Program, rules: LayoutAssignmentRules) -> dict[Shape, Image]:
+    """All images by shape; two of one shape are taken to lie alike, as the widest is read.
+
+    None where images take their own bytes.
+    """
+    if not rules.pads_images:
+        return {}
     found: dict[Shape, Image] = {}
     for op in program.ops_named(CONVOLUTION):
         if _pixels(program, op) >= 0:
@@ -101,7 +107,7 @@ def image_rows(layouts: Layouts, found: dict[Shape, Image]) -> Ints:
 
 def _normed(program: Program, found: dict[Shape, Image]) -> set[Shape]:
     """The shapes of images of which the forward pass takes means, of groups of channels or all."""
-    gradients = kernel_gradients(program)
+    gradients = filter_gradients(program)
     forward = int(gradients[0]) if len(gradients) else program.ops
     reduced: set[Shape] = set()
     for op in program.ops_named(REDUCE):

@@ -6,6 +6,7 @@ import numpy as np
 
 from toast.analysis.program import LOOP_END, Program
 from toast.analysis.types import itemsize
+from toast.costmodel.compilers.rules import WhileLoopAllReduceMotionRules
 from toast.costmodel.passes.all_reduce_reassociate import ADD
 from toast.costmodel.program.buffers import Slot, loop_slots
 
@@ -17,7 +18,7 @@ HERE: Behind = (1.0, 1.0)
 _PASSED = frozenset({"stablehlo.convert", "stablehlo.reshape", "stablehlo.transpose"})
 
 
-def summed_behind(program: Program) -> dict[int, Behind]:
+def summed_behind(program: Program, rules: WhileLoopAllReduceMotionRules) -> dict[int, Behind]:
     """The ops whose results a loop adds to a value that it carries, and uses nowhere else.
 
     As the gradients of weights that every iteration reads, and those of batch after batch. Nothing
@@ -25,7 +26,7 @@ def summed_behind(program: Program) -> dict[int, Behind]:
     one addition on the way there, and moves sums out of one loop.
     """
     found: dict[int, Behind] = {}
-    if LOOP_END not in program.names:
+    if not rules.moves or LOOP_END not in program.names:
         return found
     once = (np.bincount(program.use_value, minlength=program.values) == 1).tolist()
     trips = program.op_trips.tolist()
@@ -35,6 +36,7 @@ def summed_behind(program: Program) -> dict[int, Behind]:
             continue
         value = program.values_of(maker)[0]
         wide = itemsize(program.dtype(slot.body)) / itemsize(program.dtype(value))
+        wide = wide if rules.sums_carried else 1.0
         found[maker] = (trips[maker] / trips[slot.begin], wide)
     return found
 

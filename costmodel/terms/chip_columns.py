@@ -1,43 +1,19 @@
-"""The figures of a chip that the kernels read, and what libtpu does to them."""
+"""The figures of a chip and of its compiler that the kernels read."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from toast.analysis.program import Floats
+from toast.costmodel.compilers.profile import CompilerProfile
+from toast.costmodel.compilers.rules import LaunchRules
 from toast.costmodel.hardware.devices import Device
-from toast.costmodel.passes.fusion import policy_of
+from toast.costmodel.network.collectives import Kind
+from toast.costmodel.passes.memory_space_assignment import assign_memory
 from toast.costmodel.program.arrays import floats
 
-FEEDING = 1.15
-"""How much longer a TPU takes to read what feeds a product than to stream it."""
-TURNING = 0.7
-"""How fast a TPU copies into another memory layout, over how fast it streams."""
-ROUNDING = 0.41
-"""How fast a TPU rounds elements by themselves to 16 bits, over how fast it handles them."""
-PLACING = 0.29
-"""How fast a TPU puts elements in place that were gathered along two dimensions at once."""
-LAUNCHED = (0.5, 0.5, 0.5, 4.0, 1.0)
-"""How many small kernels a TPU launches beside a collective, by `Kind`, in the mean."""
-BESIDE = 0.7
-"""What handling an element costs that a product has just made on a TPU, over loading it as well."""
-BLOCKED = 2.0
-"""How many images of 32 bits a TPU stores of one that it convolves block by block: as it is made,
-and, as padding between blocks keeps it from being computed there, for the convolution, in 16 bits
-and two forms. One that is normalised is stored less its mean as well."""
-BLOCKING = 3.4
-"""How often a TPU handles an image that a convolution reads block by block: it is cut into blocks,
-padded, and each block is put together with the edges of its neighbours."""
 
-SMALL = 0.25
-"""What may be on the chip has at most this part of what there is for buffers."""
-TOLD = 16384.0
-"""Bytes of main memory in which a copy to or from the chip finds where it goes."""
-STAYING = 12.0
-"""It is there for at most so many times what main memory takes to fill the chip's memory."""
-
-
-class Chip(NamedTuple):
+class ChipColumns(NamedTuple):
     """Figures of a chip and of its compiler that the kernels read.
 
     A matrix unit's tile of `tile_rows` by `tile_columns`; `bandwidth` in bytes, and `element_rate`
@@ -49,6 +25,10 @@ class Chip(NamedTuple):
     they are convolved block by block. Deferred gradients fill up to `deferral_budget_bytes`.
     `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the next,
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
+    What is gathered along two dimensions at once is put in place by copies where `places_gathers`.
+    Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
+    `resident_share` of `on_chip` are read once, others for each block of `block_bytes` a side;
+    tensors are streamed from main memory from `streamed_from` of `on_chip` on.
     `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
     element costs that a product has just made, over one that is loaded; elements a second of
     `rounding`, `placing` and `blocking`; and `turning`, a part of the bandwidth.
@@ -76,32 +56,51 @@ class Chip(NamedTuple):
     placing: float
     blocking: float
     turning: float
+    places_gathers: bool
+    combined_bytes: float
+    block_bytes: float
+    resident_share: float
+    streamed_from: float
 
 
-def chip_columns(device: Device) -> Chip:
+def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     """All that depends on the chip alone: bytes, seconds, and elements and bytes a second."""
-    tpu = policy_of(device).around
-    return Chip(
+    layout, narrowing = profile.layout_assignment, profile.bf16_narrowing
+    blocks, memory = profile.space_to_batch, profile.memory_space_assignment
+    fills_memory = profile.deferred_filter_gradients.fills_memory
+    on_chip = assign_memory(device, memory)
+    return ChipColumns(
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
-        in_blocks=BLOCKED if device.in_blocks else 0.0,
-        deferral_budget_bytes=float(device.usable_bytes) if device.sums_late else 0.0,
-        sums_in_turn=tpu,
-        narrows=tpu,
+        in_blocks=blocks.stored_copies if blocks.convolves_in_blocks else 0.0,
+        deferral_budget_bytes=float(device.usable_bytes) if fills_memory else 0.0,
+        sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
+        narrows=narrowing.narrows_gathers,
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
-        launched=floats([tpu * n * device.op_overhead for n in LAUNCHED]),
-        on_chip=float(device.on_chip_bytes),
-        on_chip_buffers=float(device.on_chip_buffers),
-        on_chip_piece=SMALL * device.on_chip_buffers,
-        on_chip_seconds=STAYING * device.on_chip_bytes / device.bandwidth,
-        on_chip_told=TOLD if device.on_chip_buffers else 0.0,
-        on_chip_sent=device.on_chip_sent,
-        feeding=FEEDING if tpu else 1.0,
-        epilogue_rate=BESIDE if tpu else 1.0,
-        rounding=device.element_rate * ROUNDING,
-        placing=device.element_rate * PLACING,
-        blocking=device.element_rate / BLOCKING,
-        turning=TURNING if tpu else 1.0,
+        launched=_launched(device, profile.launches),
+        on_chip=on_chip.size,
+        on_chip_buffers=on_chip.buffers,
+        on_chip_piece=on_chip.piece,
+        on_chip_seconds=on_chip.seconds,
+        on_chip_told=on_chip.table,
+        on_chip_sent=memory.collectives_on_chip,
+        feeding=profile.fusion.operand_cost,
+        epilogue_rate=profile.fusion.epilogue_cost,
+        rounding=device.element_rate * narrowing.rounding_rate,
+        placing=device.element_rate * layout.placing_rate,
+        blocking=device.element_rate / blocks.blocking_cost,
+        turning=layout.copy_rate,
+        places_gathers=layout.places_gathers,
+        combined_bytes=profile.all_reduce_combiner.max_bytes,
+        block_bytes=profile.dot_tiling.block_bytes,
+        resident_share=profile.dot_tiling.resident_share,
+        streamed_from=memory.streamed_from,
     )
+
+
+def _launched(device: Device, rules: LaunchRules) -> Floats:
+    """By kind of collective the seconds of the small fusions beside one."""
+    counts = (getattr(rules, f"beside_{kind.name.lower()}") for kind in Kind)
+    return floats([count * device.op_overhead for count in counts])

@@ -6,6 +6,7 @@ Rows of all terms have one numbering: those of the first term, then of the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -27,32 +28,35 @@ class Dependents(NamedTuple):
     tensor: Ints
 
 
-class Owners(NamedTuple):
-    """The unit of each item, and the one whose items a tensor's dimensions take their axes from.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwningUnits:
+    """What a term's dependencies are made of.
 
-    -1 where there is none.
+    The unit of each `item`; that whose items the dimensions of each `tensor` take their axes from,
+    or -1; and by name the pairs of terms that come before.
     """
 
     item: Ints
     tensor: Ints
+    terms: dict[str, Pairs] = field(default_factory=dict)
 
 
-def owners(units: Units, tensors: Tensors) -> Owners:
-    """Whose items are whose."""
+def owning_units(units: Units, tensors: Tensors) -> OwningUnits:
+    """The units of all items and tensors, and of no term yet."""
     item_unit = np.repeat(np.arange(len(units.start) - 1), np.diff(units.start))
     found = np.full(len(tensors.itemsize), -1, dtype=np.int64)
     laid = tensors.dim_item >= 0
     found[rows_of(tensors.start)[laid]] = item_unit[tensors.dim_item[laid]]
-    return Owners(item=item_unit, tensor=found)
+    return OwningUnits(item=item_unit, tensor=found)
 
 
-def dependents(units: Units, owner: Owners, pairs: Sequence[tuple[int, Pairs]]) -> Dependents:
+def dependents(units: Units, owners: OwningUnits, pairs: Sequence[tuple[int, Pairs]]) -> Dependents:
     """All that depends on each unit; of each term how many rows it has, and its pairs."""
     firsts = np.concatenate([[0], np.cumsum([rows for rows, _ in pairs])])
     rows = np.concatenate(
         [found + np.array([first, 0]) for first, (_, found) in zip(firsts, pairs, strict=False)]
     )
-    tensors = np.stack([np.arange(len(owner.tensor)), owner.tensor], axis=1)
+    tensors = np.stack([np.arange(len(owners.tensor)), owners.tensor], axis=1)
     count = len(units.start) - 1
     return Dependents(*_by_unit(rows, count), *_by_unit(tensors, count))
 

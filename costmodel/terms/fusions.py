@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.convolution_tiling import NO_WINDOW, Window, convolution_sides, windows
+from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE, passed_over
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
-from toast.costmodel.passes.layout_assignment import Turns, copied_values
+from toast.costmodel.passes.layout_assignment import copied_values
 from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
 from toast.costmodel.program.buffers import loop_copies
 from toast.costmodel.program.contractions import Sides
@@ -23,11 +24,16 @@ from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import Kernel, Kernels
 from toast.costmodel.program.op_traits import Role, role
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.dependents import Owners, Pairs, paired, rows_of
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
+from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.reshards import Edges, Widths, reduced
-from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, Rows, of_role
+from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, WeightedRows, of_role
+from toast.costmodel.terms.sources import Runs, Sources
+from toast.costmodel.terms.term import Term
 
-UPDATE_SLICE = "stablehlo.dynamic_update_slice"
+if TYPE_CHECKING:
+    from toast.costmodel.terms.bounds import Bounds, Sum
+    from toast.costmodel.terms.listing import Listing
 
 Operand = tuple[int, int, float, float, bool]
 
@@ -115,25 +121,24 @@ class FusionScratch(NamedTuple):
     seconds: Floats
 
 
-def fusion_rows(
-    program: Program,
-    layouts: Layouts,
-    fusion: Fusion,
-    seconds: dict[int, float],
-    wanted: Edges,
-    widths: Widths,
-    turns: Turns,
-    equal: Ints,
-) -> Rows[FusionRow]:
-    """Kernels; the sources are their numbers. `equal` is by op the first that is, as in `twins`.
+def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
+    """All that is launched; the sources are the numbers of fusions.
 
     The row of one is made of those that do the same to the same tensors, as those of layers do.
     """
+    program, layouts, fusion = listing.program, listing.layouts, listing.fusion
     kernels = fusion.kernels
-    kept = np.flatnonzero(~_again(program, kernels, equal))
+    kept = np.flatnonzero(~_again(program, kernels, listing.first_op))
     working = fusion.flow.role[kernels.first_op] != Role.NOTHING
-    turned = copied_values(program, fusion, turns)
-    maker = _RowMaker(program, layouts, fusion, seconds, wanted, widths, turned)
+    maker = _RowMaker(
+        program,
+        layouts,
+        fusion,
+        listing.seconds,
+        listing.wanted,
+        listing.widths,
+        copied_values(program, fusion, listing.turns),
+    )
     leaving, known = loop_copies(program), dict[FusionRow, int]()
     apart = np.isin(kernels.first_op, list(leaving)) & ~working
     told = (*maker.told(), np.where(apart, np.arange(len(apart)), working - 2))
@@ -151,7 +156,7 @@ def fusion_rows(
     row = flat(made)[spans(starts[number], counts[number])]
     source = np.repeat(kept, counts[number])
     weights = program.op_trips[kernels.first_op][source]
-    return Rows.of(list(known), row, weights, source)
+    return WeightedRows.of(list(known), row, weights, source)
 
 
 def _again(program: Program, kernels: Kernels, equal: Ints) -> Bools:
@@ -164,20 +169,6 @@ def _again(program: Program, kernels: Kernels, equal: Ints) -> Bools:
 
 def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(int(layouts.value_tensor[value]) for value in values))
-
-
-def _spread(program: Program, layouts: Layouts, kernel: Kernel) -> Iterator[tuple[int, int]]:
-    """The dimensions of buffers of which an update in place writes a part, at a place unknown."""
-    for op in kernel.ops:
-        if program.kind(op) != UPDATE_SLICE:
-            continue
-        uses, first = program.uses_of(op), layouts.unit_start[layouts.op_unit[op]]
-        whole, part = (program.shape(program.sources[use]) for use in uses[:2])
-        for dim, name in enumerate(program.use_names(uses[0]).tolist()):
-            moves = not program.constant[program.sources[uses[2 + dim]]]
-            if name >= 0 and moves and part[dim] < whole[dim]:
-                item = first + name - int(program.op_factors[op])
-                yield item, int(layouts.use_tensor[uses[0]])
 
 
 @dataclass(frozen=True)
@@ -213,11 +204,11 @@ class _RowMaker:
 
     @cached_property
     def _convolved(self) -> dict[int, Sides]:
-        return convolution_sides(self.program) if self.fusion.policy.around else {}
+        return convolution_sides(self.program, self.fusion.profile.convolution_tiling)
 
     @cached_property
     def _windows(self) -> dict[int, Window]:
-        return windows(self.program) if self.fusion.policy.around else {}
+        return windows(self.program, self.fusion.profile.convolution_tiling)
 
     def told(self) -> list[Ints]:
         """Of each kernel numbers that together are equal only where its row is."""
@@ -299,7 +290,7 @@ class _RowMaker:
             dots=dots,
             epilogue=_epilogue(program, layouts, self.wanted, kernel) if dots else (),
             copied=_tensors(layouts, self.turned.get(number, ())),
-            spread=tuple(_spread(program, layouts, kernel)) if fusion.policy.around else (),
+            spread=passed_over(program, layouts, kernel.ops, fusion.profile.dynamic_update_slice),
         )
 
     def _operands(self, op: int) -> tuple[Operand, ...]:
@@ -378,7 +369,7 @@ def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel)
     return found
 
 
-def fusion_columns(rows: Rows[FusionRow]) -> Fusions:
+def fusion_columns(rows: WeightedRows[FusionRow], _listing: Listing) -> Fusions:
     """The rows as columns."""
     dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]
@@ -440,17 +431,81 @@ def fusion_scratch(fusions: Fusions, stale: Bools) -> FusionScratch:
     return FusionScratch(stale=stale, seconds=np.zeros(len(fusions.weight)))
 
 
-def fusion_dependencies(fusions: Fusions, owner: Owners) -> Pairs:
+def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
     """A fusion depends on what it reads, writes and multiplies."""
     moved, dots = rows_of(fusions.tensor_start), rows_of(fusions.dot_start)
     epilogue = rows_of(fusions.epilogue_start)[rows_of(fusions.epilogue_tensor_start)]
     return paired(
-        (moved, owner.tensor[fusions.tensor]),
-        (moved, owner.tensor[fusions.whole]),
-        (epilogue, owner.tensor[fusions.epilogue_tensor]),
-        (rows_of(fusions.copied_start), owner.tensor[fusions.copied]),
-        (rows_of(fusions.spread_start), owner.tensor[fusions.spread_tensor]),
+        (moved, owners.tensor[fusions.tensor]),
+        (moved, owners.tensor[fusions.whole]),
+        (epilogue, owners.tensor[fusions.epilogue_tensor]),
+        (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
+        (rows_of(fusions.spread_start), owners.tensor[fusions.spread_tensor]),
         (dots, fusions.dot_unit),
-        (dots, owner.tensor[fusions.dot_sums]),
-        (np.repeat(dots, 4), owner.tensor[fusions.dot_operand.ravel()]),
+        (dots, owners.tensor[fusions.dot_sums]),
+        (np.repeat(dots, 4), owners.tensor[fusions.dot_operand.ravel()]),
     )
+
+
+def _fused(sources: Sources, row: int, _place: int) -> Runs:
+    """The ops of each fusion of a row, contractions first."""
+    rows = sources.once("fusions", lambda: sources.listing.of(FUSIONS).grouped())
+    fusions, (numbers, runs) = sources.listing.fusion.kernels, rows[row]
+
+    def ops(number: int) -> tuple[int, ...]:
+        fusion = fusions[int(numbers[number])]
+        return *fusion.contractions, *fusion.ops
+
+    return Runs(first=fusions.heads[numbers], runs=runs, ops=ops)
+
+
+def _bound(bounds: Bounds) -> None:
+    """The roofline of each fusion, without what is read again or runs behind a product."""
+    fusions, overhead = bounds.tables.fusions, bounds.tables.chip.overhead
+    for row in range(len(fusions.weight)):
+        weight = float(fusions.weight[row])
+        bounds.add_constant(weight * overhead)
+        bounds.add_roofline(_roofline(bounds, row), weight)
+
+
+def _roofline(bounds: Bounds, row: int) -> list[Sum]:
+    """Of a fusion the seconds of bytes, of arithmetic and of the elements of each tensor."""
+    fusions, tensors, chip = bounds.tables.fusions, bounds.tables.tensors, bounds.tables.chip
+    moved = slice(int(fusions.tensor_start[row]), int(fusions.tensor_start[row + 1]))
+    dots = range(int(fusions.dot_start[row]), int(fusions.dot_start[row + 1]))
+    tensor, whole = fusions.tensor[moved].tolist(), fusions.whole[moved].tolist()
+    handled = tensor[: int(fusions.writes[row])] if dots else tensor
+    feeding, rate = (chip.feeding, chip.epilogue_rate) if dots else (1.0, 1.0)
+    unit = bounds.unit_of_tensor
+    read = [
+        (unit(x), bounds.local(x) * _streamed(bounds, x, part) * feeding)
+        for x, part in zip(tensor, whole, strict=True)
+    ]
+    arithmetic = [
+        (number, fusions.dot_seconds[dot] / bounds.shards(number).prod(axis=1))
+        for dot in dots
+        for number in [int(fusions.dot_unit[dot])]
+    ]
+    each = {x: rate / max(tensors.itemsize[x], 1) / chip.element_rate for x in handled}
+    return [read, arithmetic, *([(unit(x), bounds.local(x) * each[x])] for x in handled)]
+
+
+def _streamed(bounds: Bounds, tensor: int, whole: int) -> Floats:
+    """Seconds a byte of a part of `whole` under each strategy of its own unit."""
+    parts = np.array([bounds.streamed(size) for size in bounds.local(whole)])
+    apart = bounds.unit_of_tensor(tensor) != bounds.unit_of_tensor(whole)
+    return (parts.min() if apart else parts) / bounds.tables.chip.bandwidth
+
+
+FUSIONS = Term(
+    name="fusions",
+    kernel="compute.price_fusions",
+    list_rows=fusion_rows,
+    columns=fusion_columns,
+    rows=lambda fusions: len(fusions.weight),
+    dependencies=fusion_dependencies,
+    scratch=fusion_scratch,
+    entries=lambda fusions: len(fusions.weight),
+    fused={Entry.ROOT: _fused},
+    bound=_bound,
+)

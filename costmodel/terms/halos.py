@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from toast.analysis.program import FactorKind, Floats, Ints, Program
 from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.dataflow import Bools
-from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.dependents import Owners, Pairs, paired
-from toast.costmodel.terms.rows import Rows
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired
+from toast.costmodel.terms.journal import Entry
+from toast.costmodel.terms.rows import WeightedRows
+from toast.costmodel.terms.sources import Sent, Sources
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.bounds import Bounds
+    from toast.costmodel.terms.listing import Listing
 
 HaloRow = tuple[int, int, float]
 """(item, tensor, the strip's part of the whole dimension)."""
@@ -33,12 +39,10 @@ class HaloScratch(NamedTuple):
     seconds: Floats
 
 
-def halo_rows(program: Program, layouts: Layouts, first: Ints) -> Rows[HaloRow]:
-    """Operands split along a factor that needs a neighbour's strip; `first` as in `cse`.
-
-    The sources are uses.
-    """
-    rows: Rows[HaloRow] = Rows()
+def halo_rows(listing: Listing) -> WeightedRows[HaloRow]:
+    """Operands split along a factor that needs a neighbour's strip; the sources are uses."""
+    program, layouts, first = listing.program, listing.layouts, listing.first_op
+    rows: WeightedRows[HaloRow] = WeightedRows()
     for op, names in _factors_by_op(program, FactorKind.HALO).items():
         if first[op] != op:
             continue
@@ -66,7 +70,7 @@ def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
     return found
 
 
-def halo_columns(rows: Rows[HaloRow]) -> Halos:
+def halo_columns(rows: WeightedRows[HaloRow], _listing: Listing) -> Halos:
     """The rows as columns."""
     return Halos(
         weight=floats(list(rows.values())),
@@ -81,7 +85,37 @@ def halo_scratch(halos: Halos, stale: Bools) -> HaloScratch:
     return HaloScratch(stale=stale, seconds=np.zeros(len(halos.weight)))
 
 
-def halo_dependencies(halos: Halos, owner: Owners) -> Pairs:
+def halo_dependencies(halos: Halos, owners: OwningUnits) -> Pairs:
     """A strip depends on the item that is split and on the tensor."""
     row = np.arange(len(halos.weight))
-    return paired((row, owner.item[halos.item]), (row, owner.tensor[halos.tensor]))
+    return paired((row, owners.item[halos.item]), (row, owners.tensor[halos.tensor]))
+
+
+def _sent(sources: Sources, row: int, _place: int) -> list[Sent]:
+    """The operand and its op, of each use of a row."""
+    rows = sources.once("halos", lambda: list(sources.listing.of(HALOS).sources.values()))
+    program = sources.program
+    return [(program.sources[use], (program.user(use),), runs) for use, runs in rows[row]]
+
+
+def _bound(bounds: Bounds) -> None:
+    """Strips of tensors that the item's own unit lays out: what depends on two units is nothing."""
+    halos = bounds.tables.halos
+    for row in range(len(halos.weight)):
+        unit = bounds.unit_of_item(int(halos.item[row]))
+        if bounds.unit_of_tensor(int(halos.tensor[row])) == unit:
+            bounds.add(unit, bounds.exchange(row))
+
+
+HALOS = Term(
+    name="halos",
+    kernel="reshard.price_halos",
+    list_rows=halo_rows,
+    columns=halo_columns,
+    rows=lambda halos: len(halos.weight),
+    dependencies=halo_dependencies,
+    scratch=halo_scratch,
+    entries=lambda halos: len(halos.weight),
+    sent={Entry.HALO: _sent},
+    bound=_bound,
+)

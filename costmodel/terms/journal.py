@@ -41,6 +41,9 @@ class Entry(IntEnum):
     part of one tensor of them (row of floors)."""
     SUMMED = 11
     """Memory of what partial sums add up to, where nothing else stores it (row of sums)."""
+    UPDATED = 12
+    """What computation lacks of the time that main memory takes for a buffer behind an update
+    (row of updated reads)."""
 
 
 class Bound(IntEnum):
@@ -60,13 +63,10 @@ BRIEF, LATE, LASTING = 1, 2, 3
 `LATE` where it waits if there is room; else it is 0."""
 PLACES = 4
 
-ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED = (
+ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED, UPDATED = (
     int(entry) for entry in Entry
 )
 MEMORY = (BASE, LIVE, COPY, SUM, SUMMED)
-
-SOON = 64
-"""For so many positions of the schedule something small may be on the chip in any step."""
 
 LINE = 256
 """Bytes after a short array that stay unused: processors fetch lines of 64 or 128 in pairs."""

@@ -1,45 +1,23 @@
-"""When each stored value is alive, over the schedule of fusions."""
+"""Memory of buffers: when each stored value is alive, over the schedule of fusions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.passes.fusion import Fusion
-from toast.costmodel.passes.fusion_chains import hand_over
-from toast.costmodel.passes.layout_assignment import Turns, copied_beside, inside_kernels
-from toast.costmodel.passes.space_to_batch import kernel_gradients
-from toast.costmodel.program.arrays import floats, ints, spans
-from toast.costmodel.program.buffers import Buffers
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.passes.buffer_assignment import LiveRanges, joined
 from toast.costmodel.program.dataflow import Bools
-from toast.costmodel.program.distinct import distinct_rows
-from toast.costmodel.program.op_traits import Role
-from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.dependents import Owners, Pairs, paired, through
-from toast.costmodel.terms.journal import PLACES
-from toast.costmodel.terms.schedule import Schedule
+from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, deferred_ranges
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
+from toast.costmodel.terms.journal import PLACES, Entry
+from toast.costmodel.terms.sources import Sources, Stored
+from toast.costmodel.terms.term import Term
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRanges:
-    """What is in memory besides arguments, over the positions [first, last].
-
-    By the `value` that stands for each, with its tensor. `width` is the part of its bytes that is
-    stored; `inner` tells that it is no result of the program. `deferred` is -1, or numbers a
-    deferred gradient: twice where it stays itself, and one more where what it is made of does.
-    """
-
-    value: Ints
-    tensor: Ints
-    first: Ints
-    last: Ints
-    width: Floats
-    inner: Bools
-    deferred: Ints
+if TYPE_CHECKING:
+    from toast.costmodel.terms.bounds import Bounds
+    from toast.costmodel.terms.listing import Listing
 
 
 class LiveRangeColumns(NamedTuple):
@@ -65,119 +43,15 @@ class LiveRangeScratch(NamedTuple):
     held: Floats
 
 
-def buffer_ranges(
-    program: Program, layouts: Layouts, fusion: Fusion, reused: dict[int, int], turns: Turns
-) -> tuple[LiveRanges, Ints, Ints]:
-    """Buffers, then what is copied for the way that elements lie in memory.
-
-    Also by value what stands for its buffer, and by that its last position, or -1. A result that
-    takes over a donated argument's buffer (`reused`) has no memory of its own.
-    """
-    inside = stored_inside(program, fusion)
-    owner, values, first, last = _buffer_spans(program, fusion, reused)
-    arguments = [argument.value for argument in program.arguments]
-    own = ~(flags(program.values, [*arguments, *reused]) | inside)[values]
-    values, first, last = values[own], first[own], last[own]
-    copied = copied_beside(program, fusion, turns)
-    others = ints([value for value, _, _ in copied])
-    begins, ends = (ints([span[side] for _, span, _ in copied]) for side in (0, 1))
-    both = np.concatenate([values, others])
-    width = np.where(fusion.narrow[values], 0.5, 1.0)
-    buffers = LiveRanges(
-        value=both,
-        tensor=layouts.value_tensor[both],
-        first=np.concatenate([first, begins]),
-        last=np.concatenate([last, ends]),
-        width=np.concatenate([width, floats([width for _, _, width in copied])]),
-        inner=np.concatenate([last != program.ops, np.ones(len(others), dtype=np.bool_)]),
-        deferred=np.full(len(both), -1),
-    )
-    ends = np.full(program.values, -1)
-    ends[values] = last
-    return buffers, owner, ends
+def live_range_rows(listing: Listing) -> LiveRanges:
+    """Buffers, what is copied beside them, and what deferred gradients keep."""
+    deferred = listing.of(DEFERRED)
+    return joined(listing.buffers.ranges, deferred_ranges(listing.program, deferred))
 
 
-def joined(one: LiveRanges, other: LiveRanges) -> LiveRanges:
-    """The rows of one, and then of the other."""
-    names = [column.name for column in fields(LiveRanges)]
-    return LiveRanges(**{n: np.concatenate([getattr(one, n), getattr(other, n)]) for n in names})
-
-
-def stored_inside(program: Program, fusion: Fusion) -> Bools:
-    """Values that only the inside of a fusion holds, on a TPU."""
-    if not fusion.policy.around:
-        return np.zeros(program.values, dtype=np.bool_)
-    return flags(program.values, inside_kernels(program, fusion))
-
-
-def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
-    """First and last position of each value; results of `main` live to the end.
-
-    A gradient of a convolution's kernel that is updated with it inside one kernel is computed when
-    it can be, as it has to be summed over devices first.
-    """
-    first = fusion.position[program.value_op]
-    last, roots = first.copy(), fusion.roots
-    at = fusion.position[roots.ops]
-    if fusion.policy.around:
-        gradients = np.isin(roots.dots, kernel_gradients(program))
-        at[roots.rows(roots.dot_start)[gradients]] = fusion.position[roots.dots[gradients]]
-    at = at[roots.rows(roots.read_start)]
-    np.maximum.at(last, program.use_value[roots.reads], at)
-    last[program.use_value[ints([result.use for result in program.results])]] = program.ops
-    return first, last
-
-
-def _buffer_spans(
-    program: Program, fusion: Fusion, reused: dict[int, int]
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """By value what stands for its buffer; each such value, its first and last position."""
-    first, last = _spans(program, fusion)
-    owner = Buffers(program, last).owners()
-    kept = ints(list(reused))
-    owner[kept] = kept
-    last = _handed_over(program, fusion, first, last)
-    written = np.flatnonzero(fusion.written)
-    number, firsts = distinct_rows(owner[written])
-    begins, ends = np.full(len(firsts), program.ops), np.full(len(firsts), -1)
-    np.minimum.at(begins, number, first[written])
-    np.maximum.at(ends, number, last[written])
-    return owner, owner[written[firsts]], begins, ends
-
-
-def _handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> Ints:
-    """The last positions, less one where an elementwise kernel writes over what it reads last.
-
-    Each result takes the buffer of one input of its own shape and type that nothing reads later.
-    """
-    roots, ends = fusion.roots, last.copy()
-    loops = fusion.flow.role[roots.ops] == Role.FUSIBLE
-    some = np.flatnonzero(loops & (np.diff(roots.dot_start) == 0))
-    counts = np.diff(roots.read_start)[some]
-    hand_over(
-        fusion.flow,
-        roots.ops[some],
-        np.concatenate([[0], np.cumsum(counts)]),
-        roots.reads[spans(roots.read_start[some], counts)],
-        fusion.position,
-        flags(program.values, [argument.value for argument in program.arguments]),
-        first,
-        last,
-        ends,
-        np.full(program.values, -1),
-    )
-    return ends
-
-
-def flags(count: int, numbers: Iterable[int]) -> Bools:
-    """Which of `times` things have these numbers."""
-    found = np.zeros(count, dtype=np.bool_)
-    found[list(numbers)] = True
-    return found
-
-
-def live_range_columns(live: LiveRanges, schedule: Schedule) -> LiveRangeColumns:
+def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
     """The rows as columns, between events."""
+    schedule = listing.schedule
     first, last = schedule.event_at(live.first), schedule.event_at(live.last)
     return LiveRangeColumns(
         tensor=live.tensor,
@@ -195,8 +69,38 @@ def live_range_scratch(ranges: LiveRangeColumns, stale: Bools) -> LiveRangeScrat
     return LiveRangeScratch(stale=stale, held=np.zeros((len(ranges.tensor), PLACES)))
 
 
-def live_range_dependencies(ranges: LiveRangeColumns, owner: Owners, deferred: Pairs) -> Pairs:
+def live_range_dependencies(ranges: LiveRangeColumns, owners: OwningUnits) -> Pairs:
     """A buffer depends on its tensor; what waits also on all that its deferred gradient does."""
-    own = paired((np.arange(len(ranges.tensor)), owner.tensor[ranges.tensor]))
+    own = paired((np.arange(len(ranges.tensor)), owners.tensor[ranges.tensor]))
     gradient = np.where(ranges.deferred >= 0, ranges.deferred // 2, -1)
-    return np.concatenate([own, through(gradient, deferred)])
+    return np.concatenate([own, through(gradient, owners.terms["deferred"])])
+
+
+def _stored(sources: Sources, row: int) -> Stored:
+    """The value that stands for a buffer."""
+    value = int(sources.listing.of(LIVE_RANGES).value[row])
+    return Stored(tensor=int(sources.tables.live_ranges.tensor[row]), values=[value])
+
+
+def _bound(bounds: Bounds) -> None:
+    """Buffers without what pads them, and not what waits: that is decided by several units."""
+    ranges = bounds.tables.live_ranges
+    for row in np.flatnonzero(ranges.deferred < 0).tolist():
+        tensor, size = int(ranges.tensor[row]), float(ranges.width[row])
+        first, end = int(ranges.first[row]), int(ranges.last[row]) + 1
+        bounds.hold(tensor, first, end, size * bounds.local(tensor))
+
+
+LIVE_RANGES = Term(
+    name="live_ranges",
+    kernel="memory.peak_bytes",
+    list_rows=live_range_rows,
+    columns=live_range_columns,
+    rows=lambda ranges: len(ranges.tensor),
+    dependencies=live_range_dependencies,
+    scratch=live_range_scratch,
+    entries=lambda ranges: len(ranges.tensor),
+    stored={Entry.LIVE: _stored},
+    begins=lambda ranges: ranges.first,
+    bound=_bound,
+)

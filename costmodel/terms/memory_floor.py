@@ -6,18 +6,22 @@ fits on the chip wait there for nothing; a chip has to fetch it once, and to sto
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.program.arrays import floats, ints
-from toast.costmodel.program.dataflow import named
+from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.program.op_traits import Role
-from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.rows import SLICING, UPDATING, Rows, of_role
+from toast.costmodel.terms.journal import Entry
+from toast.costmodel.terms.rows import SLICING, UPDATING, WeightedRows, of_role
+from toast.costmodel.terms.sources import Runs, Sources
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.listing import Listing
 
 
 class Floors(NamedTuple):
@@ -28,29 +32,74 @@ class Floors(NamedTuple):
     counted: bool
 
 
-def floor_rows(program: Program, layouts: Layouts, fusion: Fusion) -> Rows[int]:
+def floor_rows(listing: Listing) -> WeightedRows[int]:
     """Tensors of arguments that a kernel reads whole and of results that one writes whole.
 
     Weights count how many there are; the sources are the ops that read or write them. What is only
     looked up in, sliced or updated in place is left out, as is what a loop carries.
     """
-    use = fusion.kernels.reads
+    program, layouts, fusion = listing.program, listing.layouts, listing.fusion
+    read = read_whole(listing)
+    made = np.unique(program.use_value[[result.use for result in program.results]])
+    made = made[fusion.written[made] & ~_updating(program)[program.value_op[made]]]
+    tensor = layouts.value_tensor[np.concatenate([read.value, made])]
+    number, first = distinct_rows(tensor)
+    sources = np.concatenate([read.op, program.value_op[made]])
+    return WeightedRows.of(tensor[first].tolist(), number, np.ones(len(number)), sources)
+
+
+class ReadWhole(NamedTuple):
+    """Arguments that are read whole, and the first op that does."""
+
+    value: Ints
+    op: Ints
+
+
+def read_whole(listing: Listing) -> ReadWhole:
+    """Arguments that some fusion reads whole."""
+    program, use = listing.program, listing.fusion.kernels.reads
     op, value = program.use_op[use], program.use_value[use]
-    nothing = of_role(program, Role.NOTHING)
-    updating = named(program, frozenset(UPDATING)) | nothing
-    part = (updating | named(program, SLICING))[op] & (use == program.op_uses[op])
+    read = np.flatnonzero(arguments_of(program)[value] & ~is_partial(program, use))
+    read = read[np.sort(np.unique(value[read], return_index=True)[1])]
+    return ReadWhole(value=value[read], op=op[read])
+
+
+def arguments_of(program: Program) -> Bools:
+    """For each value whether it is an argument."""
     given = np.zeros(program.values, dtype=np.bool_)
     given[[argument.value for argument in program.arguments]] = True
-    read = np.flatnonzero(given[value] & ~part)
-    read = read[np.sort(np.unique(value[read], return_index=True)[1])]
-    made = np.unique(program.use_value[[result.use for result in program.results]])
-    made = made[fusion.written[made] & ~updating[program.value_op[made]]]
-    tensor = layouts.value_tensor[np.concatenate([value[read], made])]
-    number, first = distinct_rows(tensor)
-    sources = np.concatenate([op[read], program.value_op[made]])
-    return Rows.of(tensor[first].tolist(), number, np.ones(len(number)), sources)
+    return given
 
 
-def floor_columns(rows: Rows[int]) -> Floors:
+def is_partial(program: Program, uses: Ints) -> Bools:
+    """Whether each use looks up in what it reads, slices it, updates it or passes it on."""
+    op = program.use_op[uses]
+    looking = _updating(program) | named(program, SLICING)
+    return np.asarray(looking[op] & (uses == program.op_uses[op]))
+
+
+def _updating(program: Program) -> Bools:
+    """Ops that update their first operand in place, or pass it on."""
+    return named(program, frozenset(UPDATING)) | of_role(program, Role.NOTHING)
+
+
+def floor_columns(rows: WeightedRows[int], _listing: Listing) -> Floors:
     """The rows as columns."""
     return Floors(tensor=ints(list(rows)), times=floats(list(rows.values())), counted=True)
+
+
+def _fused(sources: Sources, row: int, _place: int) -> Runs:
+    """The ops that read or write the tensors."""
+    rows = sources.once("floors", lambda: list(sources.listing.of(FLOORS).sources.values()))
+    return Runs.listed([((op,), runs) for op, runs in rows[row]])
+
+
+FLOORS = Term(
+    name="floors",
+    kernel="main_memory.price_main_memory",
+    list_rows=floor_rows,
+    columns=floor_columns,
+    rows=lambda floors: len(floors.tensor),
+    entries=lambda floors: len(floors.tensor),
+    fused={Entry.FLOOR: _fused},
+)

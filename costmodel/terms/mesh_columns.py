@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
+from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.network.collectives import collective_tables
 from toast.costmodel.network.mesh import Mesh
@@ -28,16 +29,17 @@ class MeshColumns(NamedTuple):
     summed_whole: int
 
 
-def mesh_columns(mesh: Mesh, device: Device) -> MeshColumns:
+def mesh_columns(mesh: Mesh, device: Device, profile: CompilerProfile) -> MeshColumns:
     """The columns of a mesh of devices."""
     collectives = collective_tables(mesh, device)
+    whole = profile.reduce_scatter_creator.keeps_sums_over_all_whole
     return MeshColumns(
         axis_size=ints([axis.size for axis in mesh.axes]),
         shards=collectives.shards,
         wire=collectives.wire,
         alpha=collectives.alpha,
         beta=collectives.beta,
-        summed_whole=(1 << len(mesh.axes)) - 1 if device.sums_whole else 0,
+        summed_whole=(1 << len(mesh.axes)) - 1 if whole else 0,
     )
 
 

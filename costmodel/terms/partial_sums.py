@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,15 @@ from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import Role, role
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.dependents import Owners, Pairs, paired, rows_of, through
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of, through
+from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.rows import CUTTING
+from toast.costmodel.terms.sources import Runs, Sent, Sources
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.bounds import Bounds
+    from toast.costmodel.terms.listing import Listing
 
 OTHER, PRODUCT, LOOKUP, SEGMENTS = range(4)
 """What makes partial sums: a product, a gather whose indexed dimension is sharded, a scatter,
@@ -115,18 +122,19 @@ class Partials:
         return dict(zip(self.ops.tolist(), self.row.tolist(), strict=True))
 
 
-def partial_rows(program: Program, layouts: Layouts, fusion: Fusion, equal: Ints) -> Partials:
+def partial_sum_rows(listing: Listing) -> Partials:
     """Ops with reduction factors, as rows by number of appearance.
 
     Ops without one whose results are laid out differently from how they are computed are rows with
     no items. Partial sums that are added up and used nowhere else are summed over devices once:
-    all but the first of them name its row. `equal` is by op the first that is equal, as in `twins`.
+    all but the first of them name its row.
     """
+    program, layouts, fusion = listing.program, listing.layouts, listing.fusion
     factors = np.flatnonzero(program.factor_kind == FactorKind.REDUCTION)
     summing = np.searchsorted(program.op_factors, factors, side="right") - 1
     ops = _concerned(program, layouts, summing)
-    loops, loop = _behind(program)
-    together, runs = sent_together(program)
+    loops, loop = _behind(program, fusion)
+    together, runs = sent_together(program, fusion.profile.all_reduce_combiner)
     columns = _Columns(
         *_items(program, layouts, factors, summing, ops),
         *_results(program, layouts, ops),
@@ -137,11 +145,12 @@ def partial_rows(program: Program, layouts: Layouts, fusion: Fusion, equal: Ints
         together=together[ops],
     )
     alike = columns.alike()
-    leader = _places(program, ops)[added_up(program, fusion.flow)[ops]]
+    sums = added_up(program, fusion.flow, fusion.profile.all_reduce_reassociate)
+    leader = _places(program, ops)[sums[ops]]
     number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
     before = np.where(leader >= 0, number[leader], -1)
     rows = [columns.row(n, int(before[n]), loops) for n in first.tolist()]
-    trips = np.where(_again(program, ops, number, equal), 0.0, program.op_trips[ops])
+    trips = np.where(_again(program, ops, number, listing.first_op), 0.0, program.op_trips[ops])
     weights = np.bincount(number, weights=trips, minlength=len(rows))
     counted = Counter(dict(zip(rows, weights.tolist(), strict=True)))
     return Partials(rows=counted, ops=ops, row=number, trips=trips, runs=runs)
@@ -209,7 +218,7 @@ def _cut(program: Program, layouts: Layouts, fusion: Fusion) -> Ints:
     device and what a slice takes of that from the sum, and sums it whole.
     """
     found = np.full(program.ops, -1)
-    if not fusion.policy.around:
+    if not fusion.profile.reduce_scatter_creator.keeps_cut_sums_whole:
         return found
     uses = np.flatnonzero(named(program, CUTTING)[program.use_op])
     uses = uses[uses == program.op_uses[program.use_op[uses]]]
@@ -234,9 +243,10 @@ def _results(program: Program, layouts: Layouts, ops: Ints) -> tuple[Ints, Ints]
     return np.stack([layouts.result_tensor[values], layouts.value_tensor[values]], axis=1), starts
 
 
-def _behind(program: Program) -> tuple[list[Behind], Ints]:
+def _behind(program: Program, fusion: Fusion) -> tuple[list[Behind], Ints]:
     """Behind which loops sums are priced, and by op which of these it is."""
-    behind, loop = summed_behind(program), np.zeros(program.ops, dtype=np.int64)
+    rules = fusion.profile.while_loop_all_reduce_motion
+    behind, loop = summed_behind(program, rules), np.zeros(program.ops, dtype=np.int64)
     loops = list(dict.fromkeys((HERE, *behind.values())))
     loop[list(behind)] = [loops.index(one) for one in behind.values()]
     return loops, loop
@@ -273,11 +283,9 @@ def _maker(kind: str) -> int:
     return {"stablehlo.gather": LOOKUP, SCATTER: SEGMENTS}.get(kind, OTHER)
 
 
-def partial_sum_columns(partials: Partials, passes: Floats, widened: bool) -> PartialSums:
-    """The rows as columns; `passes` of each op over its sums.
-
-    Sums behind a loop are of what it carries if `widened`, else of what the op makes.
-    """
+def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
+    """The rows as columns."""
+    passes = passes_over_sums(listing.program, listing.fusion)
     rows = partials.rows
     results = [row.results for row in rows]
     together = ints([row.together for row in rows])
@@ -300,9 +308,38 @@ def partial_sum_columns(partials: Partials, passes: Floats, widened: bool) -> Pa
         added_to=ints([row.before for row in rows]),
         batch=ints([row.batch for row in rows]),
         loop_trips=floats([row.behind[0] for row in rows]),
-        loop_width=floats([row.behind[1] if widened else 1.0 for row in rows]),
+        loop_width=floats([row.behind[1] for row in rows]),
         passes=_mean_passes(partials, passes),
     )
+
+
+def passes_over_sums(program: Program, fusion: Fusion) -> Floats:
+    """How often a pass of its own moves what an op makes, once summed over devices: by op.
+
+    What others read, they read anyway, and compute inside themselves what a product makes. A result
+    of the program has no reader: the sums and all that it is made of are read, and it is written.
+    What is no matrix product is read and written.
+    """
+    returned = {int(program.use_value[result.use]) for result in program.results}
+    found = np.full(program.ops, 2.0)
+    found[list(fusion.sides)] = 0.0
+    roots = fusion.roots
+    alone = np.flatnonzero(
+        (np.diff(roots.dot_start) == 1) & (np.diff(program.op_values)[roots.ops] == 1)
+    )
+    dots = roots.dots[roots.dot_start[alone]]
+    inside = dots != roots.ops[alone]
+    alone, dots = alone[inside], dots[inside]
+    made = program.op_values[roots.ops[alone]]
+    for number, dot, value in zip(alone.tolist(), dots.tolist(), made.tolist(), strict=True):
+        found[dot] = 0.0
+        if value in returned:
+            size = max(fusion.bytes[value], 1.0)
+            sources = {program.sources[use] for use in roots[number].reads}
+            operands = {program.sources[use] for use in program.uses_of(dot)}
+            read = sum(max(fusion.bytes[value], 1.0) >= size for value in sources - operands)
+            found[dot] = 2.0 + read
+    return found
 
 
 def _mean_passes(partials: Partials, passes: Floats) -> Floats:
@@ -324,13 +361,74 @@ def partial_sum_scratch(sums: PartialSums, stale: Bools) -> PartialSumScratch:
     )
 
 
-def partial_sum_dependencies(sums: PartialSums, owner: Owners) -> Pairs:
+def partial_sum_dependencies(sums: PartialSums, owners: OwningUnits) -> Pairs:
     """Sums depend on their items and results, and on those that they are added to."""
     cut, results = sums.cut, rows_of(sums.result_start)
     own = paired(
-        (np.arange(len(cut)), np.where(cut >= 0, owner.tensor[cut], -1)),
-        (rows_of(sums.item_start), owner.item[sums.item]),
-        (results, owner.tensor[sums.computed]),
-        (results, owner.tensor[sums.defined]),
+        (np.arange(len(cut)), np.where(cut >= 0, owners.tensor[cut], -1)),
+        (rows_of(sums.item_start), owners.item[sums.item]),
+        (results, owners.tensor[sums.computed]),
+        (results, owners.tensor[sums.defined]),
     )
     return np.concatenate([own, through(sums.added_to, own)])
+
+
+def ops_of_rows(sources: Sources) -> list[list[tuple[int, float]]]:
+    """The ops of each row, and how often each is summed."""
+    partials = sources.listing.of(PARTIAL_SUMS)
+    found: list[list[tuple[int, float]]] = [[] for _ in partials.rows]
+    columns = (partials.ops.tolist(), partials.row.tolist(), partials.trips.tolist())
+    for op, row, runs in zip(*columns, strict=True):
+        if runs:
+            found[row].append((op, runs))
+    return found
+
+
+def _fused(sources: Sources, row: int, _place: int) -> Runs:
+    """The ops whose results would have been fused."""
+    rows = sources.once("partial_sums", lambda: ops_of_rows(sources))
+    return Runs.listed([((op,), runs) for op, runs in rows[row]])
+
+
+def _sent(sources: Sources, row: int, place: int) -> list[Sent]:
+    """A result of each op of a row."""
+    rows = sources.once("partial_sums", lambda: ops_of_rows(sources))
+    return [(sources.results(op)[place], (op,), runs) for op, runs in rows[row]]
+
+
+def items_of(sums: PartialSums, row: int) -> Ints:
+    """The items that a row sums over."""
+    return sums.item[int(sums.item_start[row]) : int(sums.item_start[row + 1])]
+
+
+def _bound(bounds: Bounds) -> None:
+    """Sums whose items are of one unit; nothing for those that may be added to others before."""
+    sums = bounds.tables.partial_sums
+    for row in range(len(sums.weight)):
+        for k in range(int(sums.result_start[row]), int(sums.result_start[row + 1])):
+            source, target = int(sums.computed[k]), int(sums.defined[k])
+            reduced = bounds.axes(items_of(sums, row), bounds.unit_of_tensor(source))
+            if reduced is None:
+                continue
+            seconds = bounds.reshard(source, target, reduced, row=row)
+            if sums.added_to[row] >= 0:
+                seconds[reduced > 0] = 0.0
+            unfused = sums.passes[row] * bounds.local(target) / bounds.tables.chip.bandwidth
+            if sums.loop_trips[row] <= 1.0:
+                seconds += (reduced > 0)[:, None] * unfused[None, :]
+            bounds.add_move(source, target, sums.weight[row] * seconds)
+
+
+PARTIAL_SUMS = Term(
+    name="partial_sums",
+    kernel="reshard.price_partial_sums",
+    list_rows=partial_sum_rows,
+    columns=partial_sum_columns,
+    rows=lambda sums: len(sums.weight),
+    dependencies=partial_sum_dependencies,
+    scratch=partial_sum_scratch,
+    entries=lambda sums: 6 * len(sums.computed),
+    fused={Entry.UNFUSED: _fused},
+    sent={Entry.PARTIAL: _sent},
+    bound=_bound,
+)

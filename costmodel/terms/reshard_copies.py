@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.passes.fusion import Fusion
-from toast.costmodel.passes.fusion_kernel import spread_spans
+from toast.analysis.program import Floats, Ints
 from toast.costmodel.program.arrays import spans
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.distinct import distinct, distinct_rows
-from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.dependents import Owners, Pairs, paired, rows_of
-from toast.costmodel.terms.journal import PLACES
-from toast.costmodel.terms.reshards import Edges, Widths, reduced
-from toast.costmodel.terms.schedule import Schedule
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
+from toast.costmodel.terms.journal import PLACES, Entry
+from toast.costmodel.terms.reshards import reduced
+from toast.costmodel.terms.sources import Sources, Stored
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.listing import Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +74,10 @@ class CopyScratch(NamedTuple):
     last: Ints
 
 
-def reshard_copies(
-    program: Program, layouts: Layouts, wanted: Edges, widths: Widths, low: Ints, high: Ints
-) -> Copies:
-    """What uses want; `low` and `high` are by op the first and last position that computes it."""
+def reshard_copies(listing: Listing) -> Copies:
+    """What uses want, in which the values they are of are alive besides."""
+    program, layouts, wanted = listing.program, listing.layouts, listing.wanted
+    low, high = listing.positions
     users = program.use_op[wanted.uses]
     return Copies(
         source=layouts.value_tensor[wanted.valued],
@@ -83,29 +85,13 @@ def reshard_copies(
         tensor=wanted.tensor,
         first=reduced(np.minimum, low[users], wanted.use_start),
         last=reduced(np.maximum, high[users], wanted.use_start),
-        width=widths.of,
+        width=listing.widths.of,
     )
 
 
-def positions_of_ops(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
-    """For each op the earliest and the latest position of the fusions that compute it."""
-    low, high = np.full(program.ops, program.ops), np.full(program.ops, -1)
-    stored = np.zeros(program.ops, dtype=np.bool_)
-    stored[fusion.roots.ops] = True
-    spread_spans(
-        program.op_uses,
-        program.value_op[program.use_value],
-        ~fusion.written[program.use_value],
-        stored,
-        fusion.position,
-        low,
-        high,
-    )
-    return low, high
-
-
-def copy_columns(copies: Copies, schedule: Schedule) -> CopyColumns:
+def copy_columns(copies: Copies, listing: Listing) -> CopyColumns:
     """The rows as columns, between events."""
+    schedule = listing.schedule
     first, last = schedule.event_at(copies.first), schedule.event_at(copies.last)
     wanted, _ = distinct(copies.start, copies.tensor)
     kind, distinct_kinds = distinct_rows(copies.source, wanted)
@@ -138,10 +124,41 @@ def copy_scratch(copies: CopyColumns, stale: Bools) -> CopyScratch:
     )
 
 
-def copy_dependencies(copies: CopyColumns, owner: Owners) -> Pairs:
+def copy_dependencies(copies: CopyColumns, owners: OwningUnits) -> Pairs:
     """A kind of value depends on its own tensor and on all that is wanted of it."""
     kind = np.arange(len(copies.kind_source))
     return paired(
-        (kind, owner.tensor[copies.kind_source]),
-        (rows_of(copies.kind_start), owner.tensor[copies.kind_tensor]),
+        (kind, owners.tensor[copies.kind_source]),
+        (rows_of(copies.kind_start), owners.tensor[copies.kind_tensor]),
     )
+
+
+def _copied(sources: Sources) -> list[tuple[int, tuple[int, ...]]]:
+    """The value of each copy, and the uses that it is for."""
+    wanted = sources.listing.wanted
+    uses = wanted.uses.tolist()
+    bounds = pairwise(wanted.use_start.tolist())
+    return [
+        (value, tuple(uses[first:end]))
+        for value, (first, end) in zip(wanted.value.tolist(), bounds, strict=True)
+    ]
+
+
+def _stored(sources: Sources, row: int) -> Stored:
+    """The value of a copy and the uses that it is for."""
+    value, uses = sources.once("copies", lambda: _copied(sources))[row]
+    return Stored(int(sources.tables.copies.tensor[row]), [value], uses)
+
+
+COPIES = Term(
+    name="copies",
+    kernel="memory.peak_bytes",
+    list_rows=reshard_copies,
+    columns=copy_columns,
+    rows=lambda copies: len(copies.kind_source),
+    dependencies=copy_dependencies,
+    scratch=copy_scratch,
+    entries=lambda copies: len(copies.tensor),
+    stored={Entry.COPY: _stored},
+    begins=lambda copies: copies.first,
+)

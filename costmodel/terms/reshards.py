@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints, Program
 from toast.analysis.types import itemsize
+from toast.costmodel.compilers.rules import Bf16NarrowingRules
 from toast.costmodel.program.arrays import floats, ints, starts
 from toast.costmodel.program.buffers import carried_constants
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.dependents import Owners, Pairs, paired, rows_of
-from toast.costmodel.terms.rows import CONCATENATE, Rows, of_role
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
+from toast.costmodel.terms.journal import Entry
+from toast.costmodel.terms.rows import CONCATENATE, WeightedRows, of_role
+from toast.costmodel.terms.sources import Runs, Sent, Sources
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.bounds import Bounds
+    from toast.costmodel.terms.listing import Listing
 
 WIDE, NARROW_WHERE_TOLD, NARROW = range(3)
 """Whether an f32 travels in 32 bits, or in 16: to products on a TPU, or to a concatenation that is
@@ -149,7 +157,7 @@ def reduced(function: np.ufunc, column: NDArray[Any], starts: Ints) -> NDArray[A
 class Widths:
     """In what width values travel to each of their targets."""
 
-    def __init__(self, program: Program, wanted: Edges) -> None:
+    def __init__(self, program: Program, wanted: Edges, rules: Bf16NarrowingRules) -> None:
         wide = np.array([dtype == "f32" for dtype in program.dtypes], dtype=np.bool_)
         single = wide[program.value_type[wanted.value]]
         user = program.use_op[wanted.uses]
@@ -157,6 +165,7 @@ class Widths:
             np.logical_and, of_role(program, Role.CONTRACTION)[user], wanted.use_start
         )
         to_narrowed = reduced(np.logical_and, narrowed(program)[user], wanted.use_start)
+        to_narrowed = to_narrowed & rules.narrows_concatenations
         self.narrow: Bools = single & to_products
         """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
         told = np.where(self.narrow, NARROW_WHERE_TOLD, WIDE)
@@ -179,13 +188,13 @@ def narrowed(program: Program) -> Bools:
     return found
 
 
-def reshard_rows(
-    program: Program, layouts: Layouts, wanted: Edges, widths: Widths
-) -> Rows[ReshardRow]:
+def reshard_rows(listing: Listing) -> WeightedRows[ReshardRow]:
     """Values with uses that may want another layout; the sources are the values.
 
     Not constants that a loop passes on: these are there in every layout.
     """
+    program, layouts, wanted = listing.program, listing.layouts, listing.sent
+    widths = Widths(program, wanted, listing.fusion.profile.bf16_narrowing)
     given = of_role(program, Role.NOTHING)[program.value_op[wanted.valued]]
     source, row = layouts.value_tensor[wanted.valued], wanted.row
     order = np.lexsort((wanted.tensor, row))
@@ -199,10 +208,10 @@ def reshard_rows(
         columns = (wanted.tensor[some], wanted.trips[some], widths.of[some])
         row_of = tuple(zip(*(column.tolist() for column in columns), strict=True))
         rows.append((int(source[place]), row_of, bool(given[place])))
-    return Rows.of(rows, number, np.ones(len(number)), wanted.valued[sent])
+    return WeightedRows.of(rows, number, np.ones(len(number)), wanted.valued[sent])
 
 
-def reshard_columns(rows: Rows[ReshardRow]) -> Reshards:
+def reshard_columns(rows: WeightedRows[ReshardRow], _listing: Listing) -> Reshards:
     """The rows as columns."""
     wanted = [target for row in rows for target in row[1]]
     return Reshards(
@@ -222,10 +231,77 @@ def reshard_scratch(reshards: Reshards, stale: Bools) -> ReshardScratch:
     return ReshardScratch(stale=stale, seconds=np.zeros(rows), local_seconds=np.zeros(rows))
 
 
-def reshard_dependencies(reshards: Reshards, owner: Owners) -> Pairs:
+def reshard_dependencies(reshards: Reshards, owners: OwningUnits) -> Pairs:
     """Resharding depends on the value and on all that is wanted of it."""
     row = np.arange(len(reshards.weight))
     return paired(
-        (row, owner.tensor[reshards.source]),
-        (rows_of(reshards.target_start), owner.tensor[reshards.target]),
+        (row, owners.tensor[reshards.source]),
+        (rows_of(reshards.target_start), owners.tensor[reshards.target]),
     )
+
+
+def _values(sources: Sources) -> list[list[tuple[int, float]]]:
+    """The values of each row."""
+    return sources.once("reshards", lambda: list(sources.listing.of(RESHARDS).sources.values()))
+
+
+def _fused(sources: Sources, row: int, place: int) -> Runs:
+    """The ops that need a value rounded, or put in place."""
+    reshards = sources.tables.reshards
+    target = int(reshards.target[reshards.target_start[row] + place])
+    values = _values(sources)[row]
+    return Runs.listed([(sources.users(value, target), runs) for value, runs in values])
+
+
+def _sent(sources: Sources, row: int, place: int) -> list[Sent]:
+    """The values of a row and the ops that want them in one layout."""
+    reshards = sources.tables.reshards
+    k = reshards.target_start[row] + place
+    target, trips = int(reshards.target[k]), float(reshards.target_trips[k])
+    values = _values(sources)[row]
+    return [(value, sources.users(value, target), runs * trips) for value, runs in values]
+
+
+def _bound(bounds: Bounds) -> None:
+    """Uses that want another layout; two of one value may share it, so that one pays."""
+    reshards = bounds.tables.reshards
+    for row in range(len(reshards.weight)):
+        source = int(reshards.source[row])
+        targets = range(int(reshards.target_start[row]), int(reshards.target_start[row + 1]))
+        if not targets:
+            continue
+        whole = np.zeros(len(bounds.local(source)), dtype=np.int64)
+        moves = [
+            (target, bounds.reshard(source, target, whole, width=width))
+            for target, width in (_wanted(bounds, k) for k in targets)
+        ]
+
+        def paid(move: tuple[int, Floats], source: int = source) -> tuple[float, float]:
+            target, seconds = move
+            return bounds.at_reference((source, target), seconds), float(seconds.max())
+
+        target, seconds = max(moves, key=paid)
+        trips = float(min(reshards.target_trips[k] for k in targets))
+        bounds.add_move(source, target, reshards.weight[row] * trips * seconds)
+
+
+def _wanted(bounds: Bounds, k: int) -> tuple[int, float]:
+    """A tensor that uses want, and how wide its elements travel."""
+    reshards, narrows = bounds.tables.reshards, bounds.tables.chip.narrows
+    narrow = reshards.target_narrow[k] > (WIDE if narrows else NARROW_WHERE_TOLD)
+    return int(reshards.target[k]), 0.5 if narrow else 1.0
+
+
+RESHARDS = Term(
+    name="reshards",
+    kernel="reshard.price_reshards",
+    list_rows=reshard_rows,
+    columns=reshard_columns,
+    rows=lambda reshards: len(reshards.weight),
+    dependencies=reshard_dependencies,
+    scratch=reshard_scratch,
+    entries=lambda reshards: 7 * len(reshards.target),
+    fused={Entry.LOCAL: _fused},
+    sent={Entry.EDGE: _sent},
+    bound=_bound,
+)

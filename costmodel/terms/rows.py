@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.all_reduce_reassociate import SCATTER
-from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
 from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.op_traits import Role, role
 
@@ -19,7 +19,7 @@ Source = tuple[int, float]
 """What a row stands for, by number, and its part of the row's weight."""
 
 
-class Rows(dict[Row, float]):
+class WeightedRows(dict[Row, float]):
     """The weight of each row, in order of appearance; `sources` are what each row is made of."""
 
     def __init__(self) -> None:
@@ -28,7 +28,9 @@ class Rows(dict[Row, float]):
         self._columns: tuple[Ints, Floats, Ints] | None = None
 
     @classmethod
-    def of(cls, rows: Sequence[Row], number: Ints, weights: Floats, sources: Ints) -> Rows[Row]:
+    def of(
+        cls, rows: Sequence[Row], number: Ints, weights: Floats, sources: Ints
+    ) -> WeightedRows[Row]:
         """Distinct rows by number of appearance: what has which, how often, because of what."""
         found = cls()
         totals = np.bincount(number, weights=weights, minlength=len(rows))
@@ -71,36 +73,7 @@ SLICING = frozenset(
 CUTTING = frozenset({"stablehlo.dynamic_slice", "stablehlo.slice"})
 """Ops that cut a part out of what they read."""
 CONCATENATE = "stablehlo.concatenate"
-UPDATING = {"stablehlo.dynamic_update_slice": 1, SCATTER: 2}
-
-
-def passes(program: Program, fusion: Fusion) -> Floats:
-    """How often a pass of its own moves what an op makes, once summed over devices: by op.
-
-    What others read, they read anyway, and compute inside themselves what a product makes. A result
-    of the program has no reader: the sums and all that it is made of are read, and it is written.
-    What is no matrix product is read and written.
-    """
-    returned = {int(program.use_value[result.use]) for result in program.results}
-    found = np.full(program.ops, 2.0)
-    found[list(fusion.sides)] = 0.0
-    roots = fusion.roots
-    alone = np.flatnonzero(
-        (np.diff(roots.dot_start) == 1) & (np.diff(program.op_values)[roots.ops] == 1)
-    )
-    dots = roots.dots[roots.dot_start[alone]]
-    inside = dots != roots.ops[alone]
-    alone, dots = alone[inside], dots[inside]
-    made = program.op_values[roots.ops[alone]]
-    for number, dot, value in zip(alone.tolist(), dots.tolist(), made.tolist(), strict=True):
-        found[dot] = 0.0
-        if value in returned:
-            size = max(fusion.bytes[value], 1.0)
-            sources = {program.sources[use] for use in roots[number].reads}
-            operands = {program.sources[use] for use in program.uses_of(dot)}
-            read = sum(max(fusion.bytes[value], 1.0) >= size for value in sources - operands)
-            found[dot] = 2.0 + read
-    return found
+UPDATING = {UPDATE_SLICE: 1, SCATTER: 2}
 
 
 def of_role(program: Program, wanted: Role) -> NDArray[np.bool_]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.terms.journal import BRIEF, LASTING, PLACES, SOON
+from toast.costmodel.terms.journal import BRIEF, LASTING, PLACES
 
 
 class Schedule(NamedTuple):
-    """The `position` of each event, and at last that where the schedule ends."""
+    """The `position` of each event, and at last that where the schedule ends.
+
+    What is there for at most `brief` positions may be on the chip in any step.
+    """
 
     position: Ints
+    brief: int
 
     def event_at(self, positions: Ints) -> Ints:
         """The last event at or before each position: only where something begins can a peak be."""
@@ -22,7 +27,7 @@ class Schedule(NamedTuple):
 
     def stay(self, first: Ints, last: Ints) -> Ints:
         """How what is there from one event to another may be on the chip."""
-        short = self.position[last + 1] - self.position[first] <= SOON
+        short = self.position[last + 1] - self.position[first] <= self.brief
         return np.where(short, BRIEF, LASTING)
 
 
@@ -32,10 +37,10 @@ class ScheduleScratch(NamedTuple):
     delta: Floats
 
 
-def schedule_of(begins: tuple[Ints, ...], end: int) -> Schedule:
+def schedule_of(begins: Sequence[Ints], end: int, brief: int) -> Schedule:
     """The events at which something begins, in a schedule of so many positions."""
     events = np.unique(np.concatenate([[0], *begins]))
-    return Schedule(position=np.append(events, end))
+    return Schedule(position=np.append(events, end), brief=brief)
 
 
 def schedule_scratch(schedule: Schedule) -> ScheduleScratch:

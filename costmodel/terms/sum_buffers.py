@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.passes.fusion import Fusion
-from toast.costmodel.program.arrays import spans
+from toast.analysis.program import Floats, Ints
+from toast.costmodel.passes.buffer_assignment import stored_inside, written_over
 from toast.costmodel.program.dataflow import Bools
-from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.dependents import Owners, Pairs, paired, through
-from toast.costmodel.terms.journal import PLACES
-from toast.costmodel.terms.live_ranges import flags, stored_inside
-from toast.costmodel.terms.partial_sums import Partials
-from toast.costmodel.terms.schedule import Schedule
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
+from toast.costmodel.terms.journal import PLACES, Entry
+from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, items_of
+from toast.costmodel.terms.sources import Sources, Stored
+from toast.costmodel.terms.term import Term
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.bounds import Bounds
+    from toast.costmodel.terms.listing import Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,26 +64,21 @@ class SumScratch(NamedTuple):
     summed_held: Floats
 
 
-def sum_buffers(
-    program: Program,
-    layouts: Layouts,
-    fusion: Fusion,
-    partials: Partials,
-    latest: Ints,
-    reused: dict[int, int],
-) -> Sums:
+def sum_buffers(listing: Listing) -> Sums:
     """Partial sums, and whether the result is stored where there are none to add up.
 
     Where it is not, what they add up to stays until something is computed of it, or less where
-    that is written over it. `latest` is by op the last position that computes it.
+    that is written over it.
     """
+    program, layouts, fusion = listing.program, listing.layouts, listing.fusion
+    partials, (_, latest) = listing.of(PARTIAL_SUMS), listing.positions
     inside = stored_inside(program, fusion)
     single = np.diff(program.op_values)[partials.ops] == 1
     op, row = partials.ops[single], partials.row[single]
     value, position = program.op_values[op], fusion.position[op]
     stored = fusion.written[value] & ~inside[value]
     at = np.where(stored, position, np.minimum(position, latest[op]))
-    end = latest[op] - _written_over(program, fusion, reused)[op]
+    end = latest[op] - written_over(program, fusion, listing.reused)[op]
     return Sums(
         op=op,
         row=row,
@@ -92,25 +89,9 @@ def sum_buffers(
     )
 
 
-def _written_over(program: Program, fusion: Fusion, reused: dict[int, int]) -> Bools:
-    """Fused products over whose result, once added up, what is made of it is written.
-
-    Not what is written over a donated argument instead.
-    """
-    roots, flow = fusion.roots, fusion.flow
-    root = roots.rows(roots.dot_start)
-    op, dot = roots.ops[root], roots.dots
-    counts = np.where(op != dot, program.op_values[op + 1] - program.op_values[op], 0)
-    made = spans(program.op_values[op], counts)
-    dot = np.repeat(dot, counts)
-    product = program.op_values[dot]
-    over = (flow.shape[product] == flow.shape[made]) & (flow.dtype[product] == flow.dtype[made])
-    over &= ~fusion.narrow[made] & ~flags(program.values, reused)[made]
-    return flags(program.ops, dot[over].tolist())
-
-
-def sum_columns(sums: Sums, schedule: Schedule) -> SumColumns:
+def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
     """The rows as columns, between events."""
+    schedule = listing.schedule
     at, to = schedule.event_at(sums.at), schedule.event_at(sums.to)
     return SumColumns(
         row=sums.row,
@@ -130,7 +111,47 @@ def sum_scratch(sums: SumColumns, stale: Bools) -> SumScratch:
     return SumScratch(stale=stale, held=np.zeros(shape), summed_held=np.zeros(shape))
 
 
-def sum_dependencies(sums: SumColumns, owner: Owners, partial_sums: Pairs) -> Pairs:
+def sum_dependencies(sums: SumColumns, owners: OwningUnits) -> Pairs:
     """Memory of sums depends on their tensor and on all that their row of partial sums does."""
-    own = paired((np.arange(len(sums.row)), owner.tensor[sums.tensor]))
-    return np.concatenate([own, through(sums.row, partial_sums)])
+    own = paired((np.arange(len(sums.row)), owners.tensor[sums.tensor]))
+    return np.concatenate([own, through(sums.row, owners.terms["partial_sums"])])
+
+
+def _stored(sources: Sources, row: int) -> Stored:
+    """The first result of an op, as it is before it is summed."""
+    op = int(sources.listing.of(SUMS).op[row])
+    return Stored(int(sources.tables.sums.tensor[row]), [sources.results(op)[0]])
+
+
+def _stored_sum(sources: Sources, row: int) -> Stored:
+    """The first result of an op, as its sums add up to it."""
+    sums, rows = sources.tables.sums, sources.tables.partial_sums
+    tensor = int(rows.defined[rows.result_start[int(sums.row[row])]])
+    return _stored(sources, row)._replace(tensor=tensor)
+
+
+def _bound(bounds: Bounds) -> None:
+    """What partial sums add up to, where nothing else stores it and one unit has their items."""
+    sums, rows = bounds.tables.sums, bounds.tables.partial_sums
+    for k in np.flatnonzero(sums.stored == 0).tolist():
+        row, tensor, first = int(sums.row[k]), int(sums.tensor[k]), int(sums.first[k])
+        if rows.loop_trips[row] > 1.0:
+            continue
+        reduced = bounds.axes(items_of(rows, row), bounds.unit_of_tensor(tensor))
+        if reduced is not None:
+            bounds.hold(tensor, first, first + 1, (reduced > 0) * bounds.local(tensor))
+
+
+SUMS = Term(
+    name="sums",
+    kernel="memory.peak_bytes",
+    list_rows=sum_buffers,
+    columns=sum_columns,
+    rows=lambda sums: len(sums.row),
+    dependencies=sum_dependencies,
+    scratch=sum_scratch,
+    entries=lambda sums: 2 * len(sums.row),
+    stored={Entry.SUM: _stored, Entry.SUMMED: _stored_sum},
+    begins=lambda sums: sums.at,
+    bound=_bound,
+)

@@ -1,6 +1,6 @@
-"""The kinds of rows together: what the kernels read, and the arrays that they work on.
+"""The list of terms, and what is composed of it: tables, scratch, dependencies, journal.
 
-Each part is a record of its own, in the file of its kind.
+A new kind of row has three lines here: in `TERMS`, in `Tables`, and in `Scratch` if it has one.
 """
 
 from __future__ import annotations
@@ -13,48 +13,44 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.analysis.records import record
 from toast.costmodel.program.dataflow import Bools
-from toast.costmodel.terms.arguments import Arguments
-from toast.costmodel.terms.chip_columns import Chip
-from toast.costmodel.terms.deferred_filter_gradients import DeferredColumns, deferred_dependencies
-from toast.costmodel.terms.dependents import Dependents, Owners, Pairs, dependents, owners
-from toast.costmodel.terms.fusions import (
-    Fusions,
-    FusionScratch,
-    fusion_dependencies,
-    fusion_scratch,
-)
-from toast.costmodel.terms.halos import Halos, HaloScratch, halo_dependencies, halo_scratch
+from toast.costmodel.terms.arguments import ARGUMENTS, Arguments
+from toast.costmodel.terms.chip_columns import ChipColumns
+from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, DeferredColumns
+from toast.costmodel.terms.dependents import Dependents, dependents, owning_units
+from toast.costmodel.terms.fusions import FUSIONS, Fusions, FusionScratch
+from toast.costmodel.terms.halos import HALOS, Halos, HaloScratch
 from toast.costmodel.terms.journal import COLUMNS, LINE, Journal
-from toast.costmodel.terms.live_ranges import (
-    LiveRangeColumns,
-    LiveRangeScratch,
-    live_range_dependencies,
-    live_range_scratch,
-)
-from toast.costmodel.terms.memory_floor import Floors
+from toast.costmodel.terms.live_ranges import LIVE_RANGES, LiveRangeColumns, LiveRangeScratch
+from toast.costmodel.terms.memory_floor import FLOORS, Floors
 from toast.costmodel.terms.mesh_columns import MeshColumns
-from toast.costmodel.terms.partial_sums import (
-    PartialSums,
-    PartialSumScratch,
-    partial_sum_dependencies,
-    partial_sum_scratch,
-)
-from toast.costmodel.terms.reshard_copies import (
-    CopyColumns,
-    CopyScratch,
-    copy_dependencies,
-    copy_scratch,
-)
-from toast.costmodel.terms.reshards import (
-    Reshards,
-    ReshardScratch,
-    reshard_dependencies,
-    reshard_scratch,
-)
+from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, PartialSums, PartialSumScratch
+from toast.costmodel.terms.reshard_copies import COPIES, CopyColumns, CopyScratch
+from toast.costmodel.terms.reshards import RESHARDS, Reshards, ReshardScratch
 from toast.costmodel.terms.schedule import Schedule, ScheduleScratch, schedule_scratch
-from toast.costmodel.terms.sum_buffers import SumColumns, SumScratch, sum_dependencies, sum_scratch
+from toast.costmodel.terms.sum_buffers import SUMS, SumColumns, SumScratch
 from toast.costmodel.terms.tensors import Tensors, TensorScratch, tensor_scratch
+from toast.costmodel.terms.term import Term
 from toast.costmodel.terms.units import Units, UnitScratch, unit_scratch
+from toast.costmodel.terms.updated_reads import (
+    UPDATED_READS,
+    UpdatedReads,
+    UpdatedReadScratch,
+)
+
+TERMS: tuple[Term[Any, Any], ...] = (
+    FUSIONS,
+    PARTIAL_SUMS,
+    RESHARDS,
+    HALOS,
+    FLOORS,
+    UPDATED_READS,
+    ARGUMENTS,
+    DEFERRED,
+    LIVE_RANGES,
+    SUMS,
+    COPIES,
+)
+"""All kinds of cost rows. One that depends on another's rows comes behind it."""
 
 
 @record
@@ -68,13 +64,14 @@ class Tables(NamedTuple):
     units: Units
     tensors: Tensors
     mesh: MeshColumns
-    chip: Chip
+    chip: ChipColumns
     schedule: Schedule
     fusions: Fusions
     partial_sums: PartialSums
     reshards: Reshards
     halos: Halos
     floors: Floors
+    updated_reads: UpdatedReads
     arguments: Arguments
     live_ranges: LiveRangeColumns
     deferred: DeferredColumns
@@ -145,6 +142,7 @@ class Scratch(NamedTuple):
     partial_sums: PartialSumScratch
     reshards: ReshardScratch
     halos: HaloScratch
+    updated_reads: UpdatedReadScratch
     live_ranges: LiveRangeScratch
     copies: CopyScratch
     sums: SumScratch
@@ -158,38 +156,19 @@ class Scratch(NamedTuple):
 
 def connected(tables: Tables) -> Tables:
     """The tables with what depends on which unit."""
-    owner = owners(tables.units, tables.tensors)
-    pairs = list(_pairs(tables, owner).values())
-    return tables._replace(dependents=dependents(tables.units, owner, pairs))
+    owners = owning_units(tables.units, tables.tensors)
+    for term in TERMS:
+        if term.dependencies is not None:
+            columns = getattr(tables, term.name)
+            owners.terms[term.name] = term.dependencies(columns, owners)
+    pairs = [(rows, owners.terms[name]) for name, rows in _kept(tables)]
+    return tables._replace(dependents=dependents(tables.units, owners, pairs))
 
 
-def _pairs(t: Tables, owner: Owners) -> dict[str, tuple[int, Pairs]]:
-    """By term how many rows it has, and which units these depend on."""
-    partial = partial_sum_dependencies(t.partial_sums, owner)
-    deferred = deferred_dependencies(t.deferred, owner, partial)
-    pairs = {
-        "fusions": fusion_dependencies(t.fusions, owner),
-        "partial_sums": partial,
-        "reshards": reshard_dependencies(t.reshards, owner),
-        "halos": halo_dependencies(t.halos, owner),
-        "live_ranges": live_range_dependencies(t.live_ranges, owner, deferred),
-        "copies": copy_dependencies(t.copies, owner),
-        "sums": sum_dependencies(t.sums, owner, partial),
-    }
-    return {name: (count, pairs[name]) for name, count in row_counts(t).items()}
-
-
-def row_counts(t: Tables) -> dict[str, int]:
-    """By term how many of its rows are priced again where a unit changes."""
-    return {
-        "fusions": len(t.fusions.weight),
-        "partial_sums": len(t.partial_sums.weight),
-        "reshards": len(t.reshards.weight),
-        "halos": len(t.halos.weight),
-        "live_ranges": len(t.live_ranges.tensor),
-        "copies": len(t.copies.kind_source),
-        "sums": len(t.sums.row),
-    }
+def _kept(tables: Tables) -> list[tuple[str, int]]:
+    """The terms whose rows are kept from state to state, and how many rows each has."""
+    kept = (term for term in TERMS if term.scratch is not None)
+    return [(term.name, term.rows(getattr(tables, term.name))) for term in kept]
 
 
 def apart(count: int, dtype: type[np.generic]) -> Any:
@@ -199,20 +178,19 @@ def apart(count: int, dtype: type[np.generic]) -> Any:
 
 def new_scratch(t: Tables, entries: int = 0) -> Scratch:
     """Working arrays that fit the tables; with a journal where it is to have entries."""
-    counts = row_counts(t)
-    stale = np.zeros(sum(counts.values()), dtype=np.bool_)
+    counts = dict(_kept(t))
     bounds = np.cumsum([0, *counts.values()]).tolist()
-    of = {name: stale[a:b] for name, (a, b) in zip(counts, pairwise(bounds), strict=True)}
+    stale = np.zeros(bounds[-1], dtype=np.bool_)
+    spans = dict(zip(counts, pairwise(bounds), strict=True))
+    arrays = {
+        term.name: term.scratch(getattr(t, term.name), stale[slice(*spans[term.name])])
+        for term in TERMS
+        if term.scratch is not None
+    }
     return Scratch(
+        **arrays,
         units=unit_scratch(t.units),
         tensors=tensor_scratch(t.tensors),
-        fusions=fusion_scratch(t.fusions, of["fusions"]),
-        partial_sums=partial_sum_scratch(t.partial_sums, of["partial_sums"]),
-        reshards=reshard_scratch(t.reshards, of["reshards"]),
-        halos=halo_scratch(t.halos, of["halos"]),
-        live_ranges=live_range_scratch(t.live_ranges, of["live_ranges"]),
-        copies=copy_scratch(t.copies, of["copies"]),
-        sums=sum_scratch(t.sums, of["sums"]),
         schedule=schedule_scratch(t.schedule),
         axis_order=_axis_order(t),
         reduce_scatters=_reduce_scatters(t),
@@ -247,18 +225,6 @@ def _combiner(t: Tables) -> CombinerScratch:
     )
 
 
-def entries(t: Tables) -> int:
-    """How many entries one evaluation writes at most, and one: an edge or a result has up to 5."""
-    return (
-        1
-        + len(t.fusions.weight)
-        + 6 * len(t.partial_sums.computed)
-        + 5 * len(t.reshards.target)
-        + 2 * len(t.reshards.target)
-        + len(t.halos.weight)
-        + len(t.arguments.tensor)
-        + len(t.live_ranges.tensor)
-        + len(t.copies.tensor)
-        + 2 * len(t.sums.row)
-        + len(t.floors.tensor)
-    )
+def journal_length(t: Tables) -> int:
+    """How many entries one evaluation writes at most, and one."""
+    return 1 + sum(term.entries(getattr(t, term.name)) for term in TERMS)

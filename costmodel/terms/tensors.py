@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.compilers.rules import LayoutAssignmentRules
 from toast.costmodel.passes.space_to_batch import image_rows, images
 from toast.costmodel.program.arrays import flat, floats, starts
 from toast.costmodel.program.dataflow import Bools
@@ -39,17 +40,19 @@ class TensorScratch(NamedTuple):
     given: Floats
 
 
-def tensor_columns(program: Program, layouts: Layouts, arguments: Ints, tiled: bool) -> Tensors:
-    """The columns of all tensors; `arguments` are those of arguments, `tiled` what a TPU does."""
+def tensor_columns(
+    program: Program, layouts: Layouts, arguments: Ints, rules: LayoutAssignmentRules
+) -> Tensors:
+    """The columns of all tensors; `arguments` are those of arguments."""
     dims = [dims for _, dims in layouts.tensors]
     given = np.zeros(len(layouts.tensors), dtype=np.bool_)
-    given[arguments] = tiled
+    given[arguments] = rules.pads_arguments
     return Tensors(
         itemsize=floats([size for size, _ in layouts.tensors]),
         start=starts(dims),
         dim_size=flat([[size for size, _ in row] for row in dims]),
         dim_item=flat([[item for _, item in row] for row in dims]),
-        image=image_rows(layouts, images(program) if tiled else {}),
+        image=image_rows(layouts, images(program, rules)),
         given=given,
     )
 

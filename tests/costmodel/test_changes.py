@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -10,19 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.probes.nets import chain, step
 from examples import gemma
+from tests.costmodel.profiles import holding
 from tests.costmodel.records import assert_equal_columns
 from tests.costmodel.texts import GPU, TPU, main, maps, product
-from tests.modules import argument_group, evaluator_of
+from tests.laws.states import every_action
+from tests.modules import analysed, argument_group, evaluator_of
 from toast.analysis.program import Ints
 from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
-from toast.costmodel.terms.dependents import Owners, Pairs, dependents, owners
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.terms.dependents import OwningUnits, Pairs, dependents, owning_units
 from toast.costmodel.terms.partial_sums import partial_sum_dependencies
 from toast.costmodel.terms.reshards import Reshards, reshard_dependencies
 from toast.costmodel.terms.units import Units
 from toast.search.actions import action_space
-
-DEVICES = (TPU, GPU)
 
 
 @cache
@@ -50,16 +54,47 @@ def from_scratch(evaluator: Evaluator, state: State) -> Cost:
 MANY_PICKS = st.lists(st.lists(st.integers(0, 10_000), max_size=8), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@cache
+def partly_on_chip() -> Evaluator:
+    """A chip that holds a part of what is alive."""
+    analysis, mesh = training_step(TPU).analysis, Mesh.parse("data=2,model=8")
+    return Evaluator(analysis, mesh, find(TPU), profile=holding(TPU, 2**18))
+
+
+@cache
+def few_images() -> Evaluator:
+    """Batches of 8 over up to 8 devices: some states make blocks, others do not."""
+    return evaluator_of(chain(8, 32, (64, 128, 64)), "a=2,b=4", TPU)
+
+
+@cache
+def waiting_gradients() -> Evaluator:
+    """Gradients of filters wait for their sums while there is memory, of which there is little."""
+    chip = replace(find(TPU), memory_bytes=2**24, reserved_bytes=0)
+    analysis, mesh = analysed(step(16, 16, 64, 4, True)), Mesh.parse("data=2,model=4")
+    return Evaluator(analysis, mesh, chip, profile=holding(TPU, 0))
+
+
+PRICED: dict[str, Callable[[], Evaluator]] = {
+    "a step on a TPU": lambda: training_step(TPU),
+    "a step on a GPU": lambda: training_step(GPU),
+    "a step partly on the chip": partly_on_chip,
+    "few images": few_images,
+    "gradients that wait": waiting_gradients,
+}
+
+
+@pytest.mark.parametrize("name", PRICED)
 @given(picks=MANY_PICKS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 def test_a_state_costs_the_same_whatever_was_priced_before(
-    device: str, picks: list[list[int]]
+    name: str, picks: list[list[int]]
 ) -> None:
-    evaluator = training_step(device)
-    scratch = evaluator.new_scratch()
-    for state in states_of(device, picks):
-        assert evaluator.cost(state, scratch) == from_scratch(evaluator, state)
+    evaluator = PRICED[name]()
+    known, scratch = every_action(evaluator), evaluator.new_scratch()
+    for state in picks:
+        actions = tuple(known[pick % len(known)] for pick in state)
+        assert evaluator.cost(actions, scratch) == from_scratch(evaluator, actions)
 
 
 @given(picks=MANY_PICKS)
@@ -139,9 +174,9 @@ def test_only_rows_of_changed_units_are_priced_again() -> None:
         assert (4, 4) in shapes
 
 
-def owners_of_three() -> Owners:
+def owners_of_three() -> OwningUnits:
     """Three units of one item and a tensor each."""
-    return Owners(item=np.arange(3), tensor=np.arange(3))
+    return OwningUnits(item=np.arange(3), tensor=np.arange(3))
 
 
 def rows_of_unit(pairs: Pairs, unit: int) -> list[int]:
@@ -208,4 +243,4 @@ def test_a_tensor_without_items_depends_on_no_unit() -> None:
     tensors = training_step(TPU).tables.tensors._replace(
         itemsize=np.ones(3), start=some(0, 1, 2, 2), dim_item=some(0, -1)
     )
-    assert owners(unit_of_items(3), tensors).tensor.tolist() == [0, -1, -1]
+    assert owning_units(unit_of_items(3), tensors).tensor.tolist() == [0, -1, -1]

@@ -3,62 +3,31 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.costmodel.test_laws import STATES, gemma_evaluator
+from tests.costmodel.explained import LOOP, assert_adds_up
 from tests.costmodel.texts import Priced, main, maps, moves, product
+from tests.costmodel.training_steps import STATES, gemma_evaluator
 from tests.laws.chains import Text
 from tests.laws.programs import picks, programs
 from tests.laws.states import prepared, state_of
 from tests.modules import analysed, argument_group, evaluator_of, text
 from toast.costmodel.evaluator import Action, Cost, Evaluator
-from toast.costmodel.explain import Explanation, explain
+from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.evaluate import step_seconds
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.origins import trace
 from toast.costmodel.terms.journal import Bound, Entry
-
-LOOP = b"""
-func.func @main(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<64x64xf32> {
-  %zero = stablehlo.constant dense<0> : tensor<i32>
-  %one = stablehlo.constant dense<1> : tensor<i32>
-  %n = stablehlo.constant dense<5> : tensor<i32>
-  %r:3 = stablehlo.while(%i = %zero, %a = %x, %v = %w)
-    : tensor<i32>, tensor<64x64xf32>, tensor<64x64xf32>
-   cond {
-    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-    stablehlo.return %p : tensor<i1>
-  } do {
-    %b = stablehlo.dot_general %a, %v, contracting_dims = [1] x [0]
-      : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-    %j = stablehlo.add %i, %one : tensor<i32>
-    stablehlo.return %j, %b, %v : tensor<i32>, tensor<64x64xf32>, tensor<64x64xf32>
-  }
-  return %r#1 : tensor<64x64xf32>
-}"""
-
-
-def assert_adds_up(evaluator: Evaluator, state: tuple[Action, ...]) -> Explanation:
-    """Every sum of terms is the evaluator's own figure: bytes exactly, seconds but for rounding."""
-    told, cost = explain(evaluator, state), evaluator.cost(state)
-    assert told.cost == cost
-    assert sum(row.seconds for row in told.kernels) == pytest.approx(cost.compute, rel=1e-12)
-    seconds = sum(row.seconds for row in told.collectives)
-    assert seconds == pytest.approx(cost.communication, rel=1e-12, abs=1e-300)
-    assert sum(row.bytes for row in told.alive) == cost.peak
-    assert told.timeline.max() == told.timeline[told.position] == cost.peak
-    known = {(row.kind, row.axes): row for row in evaluator.collectives(state)}
-    found: dict[tuple[Kind, tuple[int, ...]], float] = {}
-    for row in told.collectives:
-        key = (row.kind, row.axes)
-        found[key] = found.get(key, 0.0) + row.bytes
-    assert found == pytest.approx({key: row.bytes for key, row in known.items()})
-    return told
+from toast.costmodel.terms.reshard_copies import COPIES
+from toast.costmodel.terms.sources import Sources
+from toast.costmodel.terms.sum_buffers import SUMS
+from toast.costmodel.terms.tables import TERMS
+from toast.costmodel.terms.term import Term
 
 
 @given(STATES)
@@ -185,25 +154,45 @@ def test_loops_are_counted_and_their_carry_is_one_buffer() -> None:
     assert any(row.count == 5.0 for row in reduced.collectives)
 
 
-def test_origins_have_a_row_for_each_of_the_tables() -> None:
+MANY = {"reshards": "target_start", "partial_sums": "result_start"}
+"""Terms whose rows have several places, and the column that says where those of a row begin."""
+
+
+def places(columns: Any, term: Term[Any, Any], row: int) -> range:
+    if term.name not in MANY:
+        return range(1)
+    first, end = getattr(columns, MANY[term.name])[row : row + 2].tolist()
+    return range(end - first)
+
+
+@pytest.mark.parametrize("term", TERMS, ids=lambda term: term.name)
+def test_every_row_of_the_tables_says_what_it_is_of(term: Term[Any, Any]) -> None:
     evaluator = gemma_evaluator()
-    tables = evaluator.tables
-    program = evaluator.analysis.program
-    found = trace(program, evaluator.layouts, evaluator.listing)
-    assert len(found.roots) == len(tables.fusions.weight)
-    assert len(found.partials) == len(tables.partial_sums.weight)
-    assert len(found.edges) == len(tables.reshards.weight)
-    assert len(found.halos) == len(tables.halos.weight)
-    assert len(found.live) == len(tables.live_ranges.tensor)
-    assert len(found.copies) == len(tables.copies.tensor)
-    assert len(found.sums) == len(tables.sums.row)
-    for row, (value, uses) in enumerate(found.copies):
-        assert {int(program.use_value[use]) for use in uses} == {value}
-        assert {int(evaluator.layouts.use_tensor[use]) for use in uses} == {
-            int(tables.copies.tensor[row])
-        }
-    weights = [float(runs.sum()) for _, runs in found.roots]
-    assert weights == tables.fusions.weight.tolist()
+    tables, program = evaluator.tables, evaluator.analysis.program
+    sources, columns = Sources(evaluator.listing, tables), getattr(tables, term.name)
+    count = len(tables.copies.tensor) if term.name == "copies" else term.rows(columns)
+    for row in range(count):
+        for sent in term.sent.values():
+            for place in places(columns, term, row):
+                assert sent(sources, row, place)
+        for stored in term.stored.values():
+            tensor, values, uses = stored(sources, row)
+            assert 0 <= tensor < len(evaluator.layouts.tensors)
+            assert values
+            assert {int(program.use_value[use]) for use in uses} <= set(values)
+        for fused in term.fused.values():
+            runs = fused(sources, row, 0)
+            assert len(runs)
+            if term.name in ("fusions", "partial_sums"):
+                assert float(runs.runs.sum()) == columns.weight[row]
+
+
+def test_a_copy_is_of_uses_that_want_its_tensor() -> None:
+    evaluator = gemma_evaluator()
+    sources = Sources(evaluator.listing, evaluator.tables)
+    for row in range(len(evaluator.tables.copies.tensor)):
+        tensor, _, uses = COPIES.stored[Entry.COPY](sources, row)
+        assert {int(evaluator.layouts.use_tensor[use]) for use in uses} == {tensor}
 
 
 def test_equal_products_that_run_together_are_told_apart() -> None:
@@ -220,9 +209,8 @@ def test_equal_products_that_run_together_are_told_apart() -> None:
     priced = Priced(main(f"x:{f} w:{f}", lines, f"p:{f} q:{f}"), "a=8", "tpu-v5e")
     evaluator, program = priced.evaluator, priced.evaluator.analysis.program
     assert evaluator.tables.sums.row.tolist() == [0, 0]
-    found = trace(program, evaluator.layouts, evaluator.listing)
     first, second = (op for op in range(program.ops) if program.kind(op).endswith("dot_general"))
-    assert found.sums == [first, second]
+    assert evaluator.listing.of(SUMS).op.tolist() == [first, second]
     rows, columns = (0, 0), (0, 1)
     told = assert_adds_up(evaluator, priced.state((columns, 0), (rows, 0)))
     sums = {one.value: one.bytes for one in told.alive if one.why is Entry.SUM}
@@ -255,6 +243,6 @@ def test_an_evaluator_with_overlap_prices_the_same_terms_in_less_time() -> None:
 
 
 def test_a_scratch_of_the_search_keeps_no_journal() -> None:
-    assert not len(mlp().new_scratch().journal)
+    assert not len(mlp().new_scratch().journal.entries)
     scratch, entries = mlp().journal(())
     assert len(entries) == scratch.journal.noted[0] > 0

@@ -6,18 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.probes.figures import golden
 from tests.costmodel.texts import TPU, maps, moves
 from tests.costmodel.texts import main as module
 from tests.modules import analysed, argument_group
+from toast.aot.target import CHIPS
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.terms.chip_columns import FEEDING
-from toast.costmodel.terms.memory_floor import floor_rows
+from toast.costmodel.terms.memory_floor import FLOORS
 
 DEVICE = find(TPU)
 RATE = DEVICE.bandwidth * DEVICE.stream_efficiency
+BUFFERS = 112 * 2**20
+"""Bytes on the chip that are given to buffers."""
 N = 2**20
 X = f"{N}x4xf32"
 SUM = module(f"x:{X} y:{X}", [maps("add", f"z:{X}", "x", "y")], f"z:{X}")
@@ -55,7 +58,7 @@ def test_the_floor_is_a_maximum() -> None:
 
 def test_what_the_largest_leaves_no_room_for_comes_from_memory() -> None:
     """A vector beside a matrix of half the on-chip memory: half of it is waited for."""
-    half = int(DEVICE.on_chip_buffers) // 2
+    half = BUFFERS // 2
     rows = half // (4 * 128)
     big, small = f"{rows}x128xf32", f"{N}x1xf32"
     lines = [maps("tanh", f"v0:{big}", "x")]
@@ -64,15 +67,17 @@ def test_what_the_largest_leaves_no_room_for_comes_from_memory() -> None:
     data = module(f"x:{big} y:{small}", lines, f"v39:{big} w:{small}")
     low, high = evaluator(data, floored=False).cost(()), evaluator(data).cost(())
     sizes = [2 * rows * 128 * 4, 2 * N * 4]
-    share = rows * 128 * 4 / DEVICE.on_chip_buffers
+    share = rows * 128 * 4 / BUFFERS
     others = sum(sizes) - rows * 128 * 4
-    waited = share * others * FEEDING / RATE
-    assert high.compute == pytest.approx(max(low.compute + waited, sum(sizes) / RATE))
+    stream = golden("fusion_rates", "product of a stream of 1 GiB")["contraction"]
+    waited = share * others / 2**30 * stream / (CHIPS[TPU].clock or 0.0)
+    assert high.compute > sum(sizes) / RATE
+    assert high.compute - low.compute == pytest.approx(waited, rel=1 / 20)
     assert high.compute > low.compute
 
 
 def test_what_does_not_fit_on_the_chip_crowds_nothing_out() -> None:
-    rows = int(DEVICE.on_chip_buffers) // (4 * 128)
+    rows = BUFFERS // (4 * 128)
     big = f"{rows + 1}x128xf32"
     data = module(f"x:{big}", [maps("tanh", f"v:{big}", "x")], f"v:{big}")
     low, high = evaluator(data, floored=False).cost(()), evaluator(data).cost(())
@@ -102,7 +107,7 @@ def test_a_table_that_is_looked_up_in_is_not_fetched() -> None:
     data = module(f"t:{table} b:{part}", [slicing, maps("add", f"z:{part}", "s", "b")], f"z:{part}")
     found = evaluator(data)
     program, layouts = found.analysis.program, found.layouts
-    rows = floor_rows(program, layouts, found.fusion)
+    rows = found.listing.of(FLOORS)
     size = {tensor: layouts.tensors[tensor] for tensor in rows}
     whole = int(layouts.value_tensor[program.arguments[0].value])
     assert whole not in size
@@ -117,4 +122,4 @@ def test_an_argument_that_two_read_is_fetched_once() -> None:
     ]
     data = module(f"x:{x}", lines, f"a:{x} b:128x4096xf32")
     found = evaluator(data)
-    assert sum(floor_rows(found.analysis.program, found.layouts, found.fusion).values()) == 3.0
+    assert sum(found.listing.of(FLOORS).values()) == 3.0

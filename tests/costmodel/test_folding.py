@@ -21,7 +21,6 @@ from toast.costmodel.tables import Tables, new_scratch
 from toast.costmodel.terms.deferred_filter_gradients import DeferredColumns
 from toast.costmodel.terms.journal import BRIEF, LASTING
 from toast.costmodel.terms.live_ranges import LiveRangeColumns
-from toast.costmodel.terms.schedule import Schedule
 from toast.costmodel.terms.sum_buffers import SumColumns
 from toast.costmodel.terms.tables import connected
 
@@ -182,7 +181,7 @@ def repeated(
             deferred=deferred(t),
             sums=summed(t, added[0], added[1], end),
             copies=many,
-            schedule=Schedule(position=np.arange(end + 2)),
+            schedule=t.schedule._replace(position=np.arange(end + 2)),
         )
     )
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.costmodel.profiles import TPU
 from tests.modules import value_named
 from toast.analysis.load import load
 from toast.analysis.program import Program
@@ -21,7 +22,7 @@ def lowered(function: object, *shapes: tuple[int, ...]) -> Program:
 
 def test_a_chain_of_elementwise_ops_writes_once() -> None:
     program = lowered(lambda x: jnp.sin(jnp.cos(jnp.tanh(x))), (64,))
-    fusion = fuse(program)
+    fusion = fuse(program, TPU)
     written = [program.kind(int(program.value_op[v])) for v in fusion.written.nonzero()[0]]
     assert written == ["argument", "stablehlo.sine"]
     work = [root for root in fusion.roots if program.kind(root.op) == "stablehlo.sine"]
@@ -39,9 +40,9 @@ def test_a_value_is_stored_where_computing_it_again_reads_more() -> None:
         return e + 1, e * 2
 
     program = lowered(many_inputs, *[(64,)] * 4)
-    assert fuse(program).written[value_named(program, "stablehlo.add")]
+    assert fuse(program, TPU).written[value_named(program, "stablehlo.add")]
     program = lowered(one_input, (64,))
-    assert not fuse(program).written[value_named(program, "stablehlo.exponential")]
+    assert not fuse(program, TPU).written[value_named(program, "stablehlo.exponential")]
 
 
 def test_a_product_is_stored_at_the_narrowest_place_behind_it() -> None:
@@ -50,7 +51,7 @@ def test_a_product_is_stored_at_the_narrowest_place_behind_it() -> None:
         return jnp.sin(y), jnp.sum(y, axis=0)
 
     program = lowered(f, (8, 8), (8, 8))
-    fusion = fuse(program)
+    fusion = fuse(program, TPU)
     narrow = value_named(program, "stablehlo.convert", 0)
     assert program.dtype(narrow) == "bf16"
     assert fusion.written[narrow]
@@ -65,7 +66,9 @@ def test_optimizer_updates_are_one_kernel() -> None:
 
     program = lowered(adam, *[(64,)] * 4)
     work = [
-        k for k in fuse(program).kernels if program.kind(k.ops[0]) not in ("argument", "return")
+        k
+        for k in fuse(program, TPU).kernels
+        if program.kind(k.ops[0]) not in ("argument", "return")
     ]
     assert len(work) == 1
     assert len(work[0].ops) == 3
@@ -78,19 +81,19 @@ def test_kernels_are_not_joined_across_a_reduction() -> None:
         return e / jnp.sum(e)
 
     program = lowered(softmax, (8, 8), (8, 8))
-    fusion = fuse(program)
+    fusion = fuse(program, TPU)
     divide = next(k for k in fusion.kernels if program.kind(k.ops[-1]) == "stablehlo.divide")
     assert len(divide.ops) == 1
 
 
 def test_a_cheap_value_with_two_users_is_computed_twice() -> None:
     program = lowered(lambda x: (jnp.sin(x + 1), jnp.cos(x + 1)), (64,))
-    assert not fuse(program).written[value_named(program, "stablehlo.add")]
+    assert not fuse(program, TPU).written[value_named(program, "stablehlo.add")]
 
 
 def test_what_a_product_writes_is_fused_into_a_single_elementwise_user() -> None:
     program = lowered(lambda x, w: jnp.tanh(x @ w), (8, 8), (8, 8))
-    fusion = fuse(program)
+    fusion = fuse(program, TPU)
     assert not fusion.written[value_named(program, "stablehlo.dot_general")]
     (root,) = [root for root in fusion.roots if root.contractions]
     assert program.kind(root.op) == "stablehlo.tanh"
@@ -98,7 +101,7 @@ def test_what_a_product_writes_is_fused_into_a_single_elementwise_user() -> None
 
 def test_constants_never_reach_memory() -> None:
     program = lowered(lambda x: x + jnp.arange(64), (64,))
-    fusion = fuse(program)
+    fusion = fuse(program, TPU)
     assert not any(fusion.written[v] for v in range(program.values) if program.constant[v])
 
 
@@ -109,7 +112,7 @@ def test_an_update_runs_as_soon_as_its_gradient_is_there() -> None:
         return w - gw, v - gv
 
     program = lowered(step, (8, 8), (8, 8), (8, 8))
-    fusion = fuse(program)
+    fusion = fuse(program, TPU)
     first = int(program.value_op[value_named(program, "stablehlo.dot_general", 0)])
     update = next(op for op in range(program.ops) if program.kind(op) == "stablehlo.subtract")
     assert fusion.position[update] == first < update

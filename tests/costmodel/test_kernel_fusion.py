@@ -11,23 +11,26 @@ import pytest
 from hypothesis import given, settings
 
 from examples import gemma
+from tests.costmodel.profiles import GPU, TPU, V3
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.modules import analysed
 from toast.analysis.load import load
 from toast.analysis.program import Program
 from toast.analysis.types import itemsize
+from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes import fusion as fusing
-from toast.costmodel.passes.fusion import EARLY_TPU, GPU, MAX_SOURCES, TPU, Fusion, Policy, fuse
+from toast.costmodel.passes.buffer_assignment import positions_of_ops
+from toast.costmodel.passes.fusion import Fusion, fuse
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
 from toast.costmodel.program.dataflow import flow_of
 from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role, role
-from toast.costmodel.terms.reshard_copies import positions_of_ops
+from toast.costmodel.terms.fusions import FUSIONS
 
-POLICIES = (TPU, EARLY_TPU, GPU)
+POLICIES = (TPU, V3, GPU)
 
 
 @dataclass(kw_only=True)
@@ -44,7 +47,7 @@ class Needs:
 class BySets:
     """Fusion op by op, as its rules say."""
 
-    def __init__(self, program: Program, policy: Policy, stored: set[int]) -> None:
+    def __init__(self, program: Program, policy: CompilerProfile, stored: set[int]) -> None:
         self.program, self.policy, self.stored = program, policy, stored
         self.needs: list[Needs] = []
         self.written: set[int] = set()
@@ -99,8 +102,8 @@ class BySets:
             return False
         if needs.contractions:
             return True
-        costly = needs.expensive and len(users) > 1 and not self.policy.repeats
-        if len(needs.uses) > MAX_SOURCES or costly:
+        costly = needs.expensive and len(users) > 1 and not self.policy.fusion.repeats_costly
+        if len(needs.uses) > self.policy.fusion.max_sources or costly:
             return False
         own, count = self.bytes(value), len({program.user(use) for use in users})
         sources = {program.sources[use] for use in needs.uses}
@@ -120,14 +123,14 @@ class BySets:
         same = program.op_trips[op] == program.op_trips[program.makers[value]]
         if kind in (Role.NOTHING, Role.OPAQUE) or not same:
             return False
-        if kind is Role.CONTRACTION and not self.policy.around and not needs.light:
+        if kind is Role.CONTRACTION and not self.policy.fusion.fuses_into_dot and not needs.light:
             return program.kind(op) == "stablehlo.dot_general" and self.repeated(value, needs)
         return kind is not Role.UPDATE or use != program.uses_of(op).start
 
 
-def assert_fused_by_the_rules(program: Program, policy: Policy) -> None:
+def assert_fused_by_the_rules(program: Program, policy: CompilerProfile) -> None:
     found = fuse(program, policy)
-    stored = set(np.flatnonzero(fusing.chain_ends(flow_of(program), policy)).tolist())
+    stored = set(np.flatnonzero(fusing.chain_ends(flow_of(program), policy.fusion)).tolist())
     expected = BySets(program, policy, stored)
     assert set(np.flatnonzero(found.written).tolist()) == expected.written
     assert [(r.op, r.reads, r.contractions) for r in found.roots] == expected.roots
@@ -142,7 +145,7 @@ def step() -> Program:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_training_step_is_fused_by_the_rules(policy: Policy) -> None:
+def test_a_training_step_is_fused_by_the_rules(policy: CompilerProfile) -> None:
     assert_fused_by_the_rules(step(), policy)
 
 
@@ -155,7 +158,7 @@ def test_any_program_is_fused_by_the_rules(module: Text) -> None:
 
 
 def test_pools_that_are_too_short_are_made_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    rooms, whole = [], fuse(step())
+    rooms, whole = [], fuse(step(), TPU)
     make = fusing._new_needs
 
     def short(program: Program, room: int) -> Any:
@@ -163,7 +166,7 @@ def test_pools_that_are_too_short_are_made_longer(monkeypatch: pytest.MonkeyPatc
         return make(program, room // 64 + 1)
 
     monkeypatch.setattr(fusing, "_new_needs", short)
-    found = fuse(step())
+    found = fuse(step(), TPU)
     assert len(rooms) > 1
     assert found.roots == whole.roots
     assert np.array_equal(found.written, whole.written)
@@ -189,7 +192,7 @@ def spans_by_walking(program: Program, fusion: Fusion) -> tuple[list[int], list[
 @given(module=programs())
 def test_an_op_runs_from_its_first_fusion_to_its_last(module: Text) -> None:
     program = load(module.module().encode()).program
-    fusion = fuse(program)
+    fusion = fuse(program, TPU)
     low, high = positions_of_ops(program, fusion)
     assert (low.tolist(), high.tolist()) == spans_by_walking(program, fusion)
 
@@ -216,7 +219,7 @@ def test_operands_are_read_with_all_that_they_are_computed_of() -> None:
     evaluator = Evaluator(analysed(data), Mesh.parse("a=2"), find("tpu-v5e"))
     program, fusion = evaluator.analysis.program, evaluator.fusion
     unequal = 0
-    for row, numbers in evaluator.listing.fusions.sources.items():
+    for row, numbers in evaluator.listing.of(FUSIONS).sources.items():
         dots = [dot for number, _ in numbers for dot in fusion.kernels[number].contractions]
         for dot, op in zip(row[2], dots, strict=False):
             for operand, use in zip(dot.operands, program.uses_of(op), strict=True):

@@ -10,7 +10,6 @@ from tests.modules import argument_group, evaluator_of, text
 from toast.costmodel.evaluator import Action, Cost, Evaluator, Reward
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.collectives import Kind, collective_tables
-from toast.costmodel.terms.chip_columns import LAUNCHED
 
 CPU = find("cpu")
 MLP_FLOPS = 2 * 256 * 32 * 64 + 2 * 256 * 64 * 16
@@ -183,6 +182,10 @@ def test_the_kernel_looks_collectives_up_in_the_tables(device: str) -> None:
             assert row.seconds == pytest.approx(row.count * sent)
             seen.add((row.kind, axes))
     assert {(Kind.ALL_REDUCE, 1), (Kind.ALL_REDUCE, 3), (Kind.ALL_GATHER, 1)} <= seen
+
+
+LAUNCHED = (0.5, 0.5, 0.5, 4.0, 1.0)
+"""Small fusions beside an all-reduce, an all-gather, a reduce-scatter, an all-to-all, a permute."""
 
 
 @pytest.mark.parametrize(("device", "kernels"), [("tpu-v5e", LAUNCHED), ("a100-40gb", (0.0,) * 5)])

@@ -11,6 +11,7 @@ import pytest
 
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product, sums
 from tests.modules import value_named
+from toast.costmodel.terms.live_ranges import LIVE_RANGES
 
 S, V = "64x64xf32", "64x1xf32"
 UNIT, COLUMN = 64 * 64 * 4, 64 * 4
@@ -100,7 +101,7 @@ def test_a_kernel_writes_over_one_of_its_inputs_only() -> None:
     priced = Priced(main(f"x:{S} w:{S} v:{V}", [*lines, column("r", "z")], f"r:{V}"), "a=2", GPU)
     evaluator = priced.evaluator
     program, fusion = evaluator.analysis.program, evaluator.fusion
-    live = evaluator.listing.live_ranges
+    live = evaluator.listing.of(LIVE_RANGES)
     y, u, z = (
         int(fusion.position[program.value_op[value_named(program, f"stablehlo.{kind}", nth)]])
         for kind, nth in (("dot_general", 0), ("dot_general", 1), ("atan2", 0))

@@ -1,65 +1,42 @@
 """Stacks of f32 that a TPU keeps in 16 bits, and arguments that it rounds whole before a loop.
 
-The stacks are those of the programs that libtpu made of these steps for v5e, v5p and v3: what a
-`while` carries there is bf16 exactly where it is told here. A100 keeps f32.
+What a `while` of the compiled programs carries is told by the probe `bf16_narrowing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from benchmarks.probes.bf16_narrowing import (
+    LAYERS,
+    NARROW,
+    PROGRAMS,
+    ROWS,
+    WIDE,
+    relu,
+    scaled,
+    tanh,
+    training,
+)
+from benchmarks.probes.figures import golden
+from tests.costmodel.profiles import GPU, TPU, V3
 from tests.costmodel.texts import TPU as V5E
 from tests.costmodel.texts import Priced
 from tests.modules import analysed
 from toast.analysis.program import LOOP_BEGIN
-from toast.costmodel.passes.fusion import EARLY_TPU, GPU, TPU, Policy, fuse
+from toast.costmodel.compilers.profile import CompilerProfile, profile_of
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.passes.fusion import fuse
 from toast.costmodel.program.buffers import carried_constants, loop_slots
 
-LAYERS, ROWS, NARROW, WIDE = 8, 64, 16, 32
-
-Layer = Callable[[Any, Any], Any]
 Stack = tuple[tuple[int, ...], str]
 
 
-def relu(x: Any, w: Any) -> Any:
-    return x + jax.nn.relu(x @ w["a"]) @ w["b"]
-
-
-def tanh(x: Any, w: Any) -> Any:
-    """The gradient of a tanh needs what it made, and so does that of the weights behind it."""
-    return x + jnp.tanh(x @ w["a"]) @ w["b"]
-
-
-def scaled(x: Any, w: Any) -> Any:
-    """Weights that something else than a product reads too."""
-    return x + jax.nn.relu(x @ (w["a"] * w["a"].sum())) @ w["b"]
-
-
-def training(layer: Layer, dtype: Any = jnp.float32) -> bytes:
-    """A step of a scan over layers with gradients, as text."""
-
-    def loss(ws: Any, x: Any) -> Any:
-        y, _ = jax.lax.scan(lambda x, w: (layer(x, w), None), x, ws)
-        return (y**2).mean()
-
-    def step(ws: Any, x: Any) -> Any:
-        gradients = jax.grad(loss)(ws, x)
-        return jax.tree.map(lambda w, g: w - g * 1e-3, ws, gradients)
-
-    shape = jax.ShapeDtypeStruct
-    ws = {
-        "a": shape((LAYERS, NARROW, WIDE), dtype),
-        "b": shape((LAYERS, WIDE, NARROW), dtype),
-    }
-    return str(jax.jit(step).lower(ws, shape((ROWS, NARROW), dtype)).as_text()).encode()
-
-
-def stacks(data: bytes, policy: Policy = TPU) -> dict[bool, set[tuple[int, ...]]]:
+def stacks(data: bytes, policy: CompilerProfile = TPU) -> dict[bool, set[tuple[int, ...]]]:
     """Shapes of the f32 stacks that begin as constants, by whether they are narrow."""
     program = analysed(data).program
     narrow = fuse(program, policy).narrow
@@ -77,8 +54,19 @@ INPUT, HIDDEN = (LAYERS, ROWS, NARROW), (LAYERS, ROWS, WIDE)
 GRADIENTS = {(LAYERS, NARROW, WIDE), (LAYERS, WIDE, NARROW)}
 
 
-@pytest.mark.parametrize("policy", [TPU, EARLY_TPU])
-def test_what_products_alone_read_is_stacked_in_16_bits(policy: Policy) -> None:
+@pytest.mark.parametrize("device", ["tpu-v5e", "tpu-v5p", "tpu-v3", "a100-40gb"])
+@pytest.mark.parametrize("name", ["relu", "tanh", "returned"])
+def test_stacks_are_as_wide_as_in_the_compiled_program(name: str, device: str) -> None:
+    """Of activations: what has the shape of a weight is there as an argument as well."""
+    compiled = golden("bf16_narrowing", name, device)
+    found = stacks(PROGRAMS[name](), profile_of(find(device)))
+    for shape in (INPUT, HIDDEN):
+        widths = compiled.get(",".join(map(str, shape)), [])
+        assert (shape in found[True], shape in found[False]) == ("bf16" in widths, "f32" in widths)
+
+
+@pytest.mark.parametrize("policy", [TPU, V3])
+def test_what_products_alone_read_is_stacked_in_16_bits(policy: CompilerProfile) -> None:
     """Not the gradients, which the update reads as they are."""
     assert stacks(training(relu), policy) == {True: {INPUT, HIDDEN}, False: GRADIENTS}
 
@@ -92,23 +80,14 @@ def test_a_gpu_stacks_what_it_makes() -> None:
 
 
 def test_what_has_16_bits_already_is_as_it_is() -> None:
-    data = training(relu, jnp.bfloat16)
+    data = training(relu, "bfloat16")
     assert not any(stacks(data).values())
     assert not fuse(analysed(data).program, TPU).rounded
 
 
 def test_results_of_the_program_stay() -> None:
     """A stack that is returned, or sliced outside of loops for anything but a product."""
-
-    def step(x: Any, w: Any) -> Any:
-        last, seen = jax.lax.scan(lambda x, w: (relu(x, w), x), x, w)
-        return last, seen
-
-    shape = jax.ShapeDtypeStruct
-    w = {"a": shape((LAYERS, NARROW, WIDE), jnp.float32)}
-    w["b"] = shape((LAYERS, WIDE, NARROW), jnp.float32)
-    data = str(jax.jit(step).lower(shape((ROWS, NARROW), jnp.float32), w).as_text()).encode()
-    assert stacks(data) == {True: set(), False: {INPUT}}
+    assert stacks(PROGRAMS["returned"]()) == {True: set(), False: {INPUT}}
 
 
 def test_weights_of_products_are_rounded_once_for_all_loops() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.costmodel.profiles import GPU, TPU, V3
 from tests.costmodel.texts import main, maps, moves, product, sums
 from tests.modules import program_of, value_named
 from toast.analysis.program import Program
+from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import catalogue
-from toast.costmodel.passes.fusion import EARLY_TPU, GPU, TPU, Fusion, Policy, fuse, policy_of
+from toast.costmodel.passes.fusion import Fusion, fuse
 
 BOTH = pytest.mark.parametrize("policy", [TPU, GPU])
 F, B = "8x8xf32", "8x8xbf16"
@@ -16,12 +18,12 @@ X, W = f"x:{F}", f"w:{F}"
 PRODUCT = product(f"p:{F}", X, W)
 
 
-def fused(lines: list[str], results: str, policy: Policy) -> tuple[Program, Fusion]:
+def fused(lines: list[str], results: str, policy: CompilerProfile) -> tuple[Program, Fusion]:
     program = program_of(main(f"{X} {W} m:{F} b:{B} c:{B} row:8xf32", lines, results).decode())
     return program, fuse(program, policy)
 
 
-def stored(lines: list[str], results: str, policy: Policy) -> list[str]:
+def stored(lines: list[str], results: str, policy: CompilerProfile) -> list[str]:
     """The kinds of op whose values reach memory, less the arguments; types of converts too."""
     program, fusion = fused(lines, results, policy)
     values = [int(value) for value in fusion.written.nonzero()[0]]
@@ -33,11 +35,12 @@ def stored(lines: list[str], results: str, policy: Policy) -> list[str]:
     ]
 
 
-def test_each_kind_of_device_has_its_policy() -> None:
-    known = catalogue()
-    assert policy_of(known["tpu-v3"]) == EARLY_TPU
-    later = {device.kind: policy_of(device) for device in known.values() if not device.early}
-    assert later == {"tpu": TPU, "gpu": GPU, "cpu": GPU}
+def test_each_kind_of_device_has_its_compiler() -> None:
+    found = {name: profile_of(device) for name, device in catalogue().items()}
+    stores = {name for name, profile in found.items() if not profile.fusion.stores_reduced}
+    assert stores == {"tpu-v3"}
+    inside = {name for name, profile in found.items() if profile.fusion.fuses_into_dot}
+    assert inside == {name for name in found if name.startswith("tpu-")}
 
 
 def test_only_an_early_tpu_stores_a_product_that_is_reduced_as_the_product_makes_it() -> None:
@@ -51,7 +54,7 @@ def test_only_an_early_tpu_stores_a_product_that_is_reduced_as_the_product_makes
     ]
     results = f"r:8xf32 t:{F}"
     assert "sine f32" in stored(lines, results, TPU)
-    assert "sine f32" not in stored(lines, results, EARLY_TPU)
+    assert "sine f32" not in stored(lines, results, V3)
 
 
 def test_a_tpu_computes_what_feeds_a_product_inside_it() -> None:
@@ -73,7 +76,9 @@ LIGHT = [
 
 @BOTH
 @pytest.mark.parametrize("lines", LIGHT)
-def test_both_change_layouts_and_types_inside_a_product(policy: Policy, lines: list[str]) -> None:
+def test_both_change_layouts_and_types_inside_a_product(
+    policy: CompilerProfile, lines: list[str]
+) -> None:
     lines = [*lines, product(f"p:{B}", f"t:{B}", f"c:{B}")]
     assert stored(lines, f"p:{B}", policy) == ["dot_general bf16"]
     _, fusion = fused(lines, f"p:{B}", policy)
@@ -144,7 +149,7 @@ def test_a_gpu_stores_what_is_costly_where_several_want_it(op: str) -> None:
 
 
 @BOTH
-def test_what_is_cheap_or_wanted_once_is_computed_again(policy: Policy) -> None:
+def test_what_is_cheap_or_wanted_once_is_computed_again(policy: CompilerProfile) -> None:
     cheap = [
         maps("exponential", f"t:{F}", "x"),
         maps("negate", f"u:{F}", "t"),
@@ -190,13 +195,13 @@ def test_masked_scores_are_stored_as_their_reduction_reads_them() -> None:
 
 
 @BOTH
-def test_logits_stay_narrow_where_there_is_only_a_convert_between(policy: Policy) -> None:
+def test_logits_stay_narrow_where_there_is_only_a_convert_between(policy: CompilerProfile) -> None:
     lines = [*NARROW, *softmax_of("q")]
     assert stored(lines, RESULTS, policy) == ["dot_general bf16", "reduce f32", "sine f32"]
 
 
 @BOTH
-def test_what_no_reduction_reads_is_stored_where_it_is_narrow(policy: Policy) -> None:
+def test_what_no_reduction_reads_is_stored_where_it_is_narrow(policy: CompilerProfile) -> None:
     lines = [
         *NARROW,
         maps("add", f"k:{F}", "q", "m"),
@@ -208,6 +213,6 @@ def test_what_no_reduction_reads_is_stored_where_it_is_narrow(policy: Policy) ->
 
 
 @BOTH
-def test_what_only_a_reduction_reads_is_computed_inside_it(policy: Policy) -> None:
+def test_what_only_a_reduction_reads_is_computed_inside_it(policy: CompilerProfile) -> None:
     lines = [*NARROW, maps("add", f"k:{F}", "q", "m"), *sums("s:8xf32", f"k:{F}", 1)]
     assert stored(lines, "s:8xf32", policy) == ["dot_general bf16", "reduce f32"]

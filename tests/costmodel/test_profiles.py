@@ -9,6 +9,7 @@ import pytest
 
 from tests.ground.repository import ROOT
 from toast.analysis.errors import InvalidDevice, UnknownDevice
+from toast.costmodel.compilers.profile import profile_of
 from toast.costmodel.hardware.device_files import FLOPS, read_profile, write_profile
 from toast.costmodel.hardware.devices import Device, catalogue, find, known
 from toast.costmodel.hardware.quantities import format_bytes
@@ -33,12 +34,9 @@ def test_every_chip_is_complete_and_each_figure_has_its_source(name: str) -> Non
     figures |= {"stream_efficiency", "element_rate", "op_overhead", "tile"}
     figures |= {f"links.{link.name}" for link in device.links}
     figures |= {"on_chip_bytes"} if device.on_chip_bytes else set()
-    figures |= {"on_chip_buffers", "on_chip_sent"} if device.on_chip_buffers else set()
     assert figures <= set(device.sources)
-    others = set(device.sources) - figures
-    flags = {"early", "sums_whole", "sums_late", "in_blocks"}
-    assert flags & others == {flag for flag in flags if getattr(device, flag)}
-    assert others <= flags | {f"flops.{dtype}" for dtype in device.flops}
+    assert set(device.sources) - figures <= {f"flops.{dtype}" for dtype in device.flops}
+    assert device.overrides == {}
     assert all(len(text) > 10 for text in device.sources.values())
     assert device.device_kinds
 
@@ -109,9 +107,16 @@ MISTAKES = {
         "less than memory_bytes",
     ),
     "chip": (
-        "on_chip_buffers = 117440512",
-        "on_chip_buffers = 134217729",
+        "on_chip_bytes = 134217728",
+        "on_chip_bytes = 134217728\non_chip_buffers = 134217729",
         "has to be at most on_chip_bytes",
+    ),
+    "old flag": ('kind = "tpu"', 'kind = "tpu"\nearly = 1', "early has to be true or false"),
+    "compiler": ('compiler = "libtpu"', 'compiler = "gcc"', "one of libtpu, xla_cpu, xla_gpu"),
+    "section": (
+        'name = "tpu-v5e"',
+        'name = "tpu-v5e"\noverrides = 3',
+        "overrides has to be a table",
     ),
     "topology": ('topology = "torus"', 'topology = "star"', "one of torus, switch, ring"),
     "dims": ("dims = [16, 16]", "dims = []", "one to three lengths"),
@@ -185,3 +190,64 @@ def test_a_file_that_cannot_be_read_is_an_unknown_device(tmp_path: Path) -> None
 def test_an_unknown_chip_lists_the_known_ones() -> None:
     with pytest.raises(UnknownDevice, match="tpu-v5e"):
         find("tpu-v99")
+
+
+OLD_FORM = """
+early = true
+sums_whole = true
+in_blocks = false
+sums_late = false
+on_chip_buffers = 1048576
+on_chip_sent = true
+"""
+"""What files said of the compiler before it had a profile of its own."""
+
+
+def test_what_older_files_say_of_the_compiler_counts_for_their_device() -> None:
+    text = "\n".join(
+        line for line in TEXT.splitlines() if not line.startswith(("compiler =", "generation ="))
+    )
+    device = read_profile(OLD_FORM + text, "mine.toml")
+    assert (device.compiler, device.generation) == ("libtpu", "tpu-v5e")
+    mine, known_to_do = profile_of(device), profile_of(find("tpu-v5e"))
+    assert not mine.fusion.stores_reduced
+    assert mine.reduce_scatter_creator.keeps_sums_over_all_whole
+    assert not mine.space_to_batch.convolves_in_blocks
+    assert not mine.deferred_filter_gradients.fills_memory
+    assert mine.memory_space_assignment.buffer_bytes == 2**20
+    assert mine.memory_space_assignment.collectives_on_chip
+    assert mine.layout_assignment == known_to_do.layout_assignment
+    # it is written in the new form, and reads as it was written
+    again = read_profile(write_profile(device), "again.toml")
+    assert again.overrides == device.overrides
+    assert profile_of(again) == mine
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            {"fuson": {"fuses": False}},
+            "overrides.fuson is not known; there are all_reduce_com",
+        ),
+        ({"fusion": {"fuse": False}}, "overrides.fusion.fuse is not known; there are"),
+        ({"fusion": {"fuses": 1}}, "overrides.fusion.fuses has to be true or false"),
+        ({"fusion": {"max_sources": 0}}, "overrides.fusion.max_sources has to be above zero"),
+        (
+            {"layout_assignment": {"copied_for": "all"}},
+            "overrides.layout_assignment.copied_for has to be one of transposed_dots, convolutions",
+        ),
+        (
+            {"memory_space_assignment": {"buffer_bytes": 2**27 + 1}},
+            "buffer_bytes has to be at most on_chip_bytes",
+        ),
+    ],
+)
+def test_an_override_that_no_compiler_knows_is_refused(
+    overrides: dict[str, dict[str, bool | int | float | str]], message: str
+) -> None:
+    device = dataclasses.replace(find("tpu-v5e"), name="mine", overrides=overrides)
+    with pytest.raises(InvalidDevice, match=message) as caught:
+        profile_of(device)
+    assert caught.value.message.startswith("The device mine: overrides.")
+    assert "costmodel/compilers/rules.py" in caught.value.hint

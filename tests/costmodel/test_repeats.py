@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from examples import gemma
 from tests.costmodel import walks
+from tests.costmodel.profiles import GPU, TPU, V3
 from tests.costmodel.records import assert_equal_columns
 from tests.laws.chains import Text
 from tests.laws.programs import programs
@@ -23,18 +24,20 @@ from tests.laws.states import single_states
 from toast.analysis.analyse import analyse
 from toast.analysis.load import load
 from toast.analysis.program import Ints, Program
+from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.all_reduce_reassociate import added_up
-from toast.costmodel.passes.fusion import EARLY_TPU, GPU, TPU, Policy, chain_ends, fuse
+from toast.costmodel.passes.buffer_assignment import _handed_over, _spans
+from toast.costmodel.passes.fusion import chain_ends, fuse
 from toast.costmodel.program import sharding_units as layouts_room
 from toast.costmodel.program.dataflow import flow_of
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import role
 from toast.costmodel.terms import fusions as rows_room
-from toast.costmodel.terms.live_ranges import _handed_over, _spans
+from toast.costmodel.terms.fusions import FUSIONS
 
 WIDTH = 16
 Weights = list[tuple[jax.Array, jax.Array]]
@@ -86,7 +89,7 @@ STACKS = st.tuples(
     st.booleans(),
     st.booleans(),
 )
-POLICIES = (TPU, EARLY_TPU, GPU)
+POLICIES = (TPU, V3, GPU)
 
 
 @contextmanager
@@ -117,7 +120,7 @@ def assert_told_alike(program: Program, device: str) -> None:
         apart = Evaluator(analysis, mesh, chip)
     assert_equal_columns(together.tables, apart.tables)
     assert_equal_columns(together.folded, apart.folded)
-    assert together.listing.fusions.sources == apart.listing.fusions.sources
+    assert together.listing.of(FUSIONS).sources == apart.listing.of(FUSIONS).sources
     for state in [(), *single_states(together)[:2]]:
         one, other = explain(together, state), explain(apart, state)
         assert one.cost == other.cost
@@ -147,22 +150,28 @@ def test_layers_share_their_rows() -> None:
     rows = []
     for count in (6, 12):
         analysis = analyse(stacked(("mlp",) * count, False, False))
-        rows.append(len(Evaluator(analysis, Mesh.parse("a=2"), find("tpu-v5e")).listing.fusions))
+        rows.append(
+            len(Evaluator(analysis, Mesh.parse("a=2"), find("tpu-v5e")).listing.of(FUSIONS))
+        )
     assert rows[0] == rows[1]
 
 
-def assert_fused_as_by_walking(program: Program, policy: Policy) -> None:
+def assert_fused_as_by_walking(program: Program, policy: CompilerProfile) -> None:
     found, flow = fuse(program, policy), flow_of(program)
     chains = walks.Chains(program, policy)
-    assert set(np.flatnonzero(chain_ends(flow, policy)).tolist()) == chains.ends()
+    assert set(np.flatnonzero(chain_ends(flow, policy.fusion)).tolist()) == chains.ends()
     assert np.array_equal(found.narrow, chains.narrow_values(found.written))
     roles = [role(name) for name in program.names]
     kernels = walks.Merger(program, found.roots, roles).run()
-    if policy.around:
+    if policy.reduction_fusion.merges:
         kernels = walks.Reductions(program, kernels).run()
     assert list(found.kernels) == kernels
     assert found.position.tolist() == walks.schedule(program, found.roots).tolist()
-    leaders = {op: n for op, n in enumerate(added_up(program, flow).tolist()) if n >= 0}
+    leaders = {
+        op: n
+        for op, n in enumerate(added_up(program, flow, policy.all_reduce_reassociate).tolist())
+        if n >= 0
+    }
     assert leaders == walks.added_up(program)
     first, last = _spans(program, found)
     over = _handed_over(program, found, first, last)
@@ -172,7 +181,7 @@ def assert_fused_as_by_walking(program: Program, policy: Policy) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("case", CASES)
 def test_layers_are_fused_as_by_walking(
-    case: tuple[tuple[str, ...], bool, bool], policy: Policy
+    case: tuple[tuple[str, ...], bool, bool], policy: CompilerProfile
 ) -> None:
     assert_fused_as_by_walking(stacked(*case), policy)
 
@@ -196,7 +205,7 @@ def test_any_program_is_fused_as_by_walking(module: Text) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_training_step_is_fused_as_by_walking(policy: Policy) -> None:
+def test_a_training_step_is_fused_as_by_walking(policy: CompilerProfile) -> None:
     program = load(gemma.lower(gemma.PRESETS["tiny"]).as_text().encode()).program
     assert_fused_as_by_walking(program, policy)
 

@@ -9,39 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
+from tests.costmodel.updates import ARGUMENTS, GRADIENT, RESULTS, TRANSPOSED, UPDATE, W
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.modules import evaluator_of, value_named
 from toast.analysis.program import Program
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
-from toast.costmodel.passes.fusion import Fusion, batch_dims
+from toast.costmodel.passes.fusion import Fusion, batch_dims, fused_into_update
 from toast.costmodel.passes.layout_assignment import (
-    Beside,
     copied_beside,
-    inside_kernels,
     turned_arguments,
     turning,
 )
+from toast.costmodel.passes.select_and_scatter_expander import Beside
 from toast.costmodel.program.contractions import BATCH, Sides
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.terms.journal import Entry
 
 FEW = settings(deadline=None, max_examples=30)
-
-W = "8x16x4xf32"
-ARGUMENTS = f"x:32x8xf32 d:32x16x4xf32 p:{W} m:{W} n:{W}"
-GRADIENT = product("g:16x4x8xf32", "d:32x16x4xf32", "x:32x8xf32", (0, 0))
-UPDATE = [
-    maps("add", f"m1:{W}", "m", "t"),
-    maps("multiply", f"n1:{W}", "n", "t"),
-    maps("multiply", f"u:{W}", "m1", "n1"),
-    maps("subtract", f"p1:{W}", "p", "u"),
-]
-RESULTS = f"m1:{W} n1:{W} p1:{W}"
-
-
-TRANSPOSED = moves("transpose", f"t:{W}", "g:16x4x8xf32", ", dims = [2, 0, 1]")
 
 
 def update(device: str, lines: list[str] | None = None, results: str = RESULTS) -> Evaluator:
@@ -151,10 +137,10 @@ def test_the_copies_count_at_the_peak() -> None:
 def test_a_tpu_computes_a_gradient_inside_the_one_kernel_that_reads_it() -> None:
     evaluator = update(TPU)
     program, gradient = evaluator.analysis.program, "stablehlo.transpose"
-    assert inside_kernels(program, evaluator.fusion) == {value_named(program, gradient)}
+    assert fused_into_update(program, evaluator.fusion) == {value_named(program, gradient)}
     # returned as well it has to be there
     kept = update(TPU, None, f"{RESULTS} t:{W}")
-    assert not inside_kernels(kept.analysis.program, kept.fusion)
+    assert not fused_into_update(kept.analysis.program, kept.fusion)
 
 
 def test_a_gradient_inside_a_kernel_is_stored_to_be_summed_over_devices() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from tests.costmodel.profiles import holding
 from tests.modules import analysed, argument_group
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
@@ -74,8 +73,10 @@ class Priced:
     """
 
     def __init__(self, module: bytes, mesh: str, device: str = "cpu", buffers: int = 0) -> None:
-        chip = replace(find(device), on_chip_buffers=buffers)
-        self.evaluator = Evaluator(analysed(module), Mesh.parse(mesh), chip)
+        profile = holding(device, buffers)
+        self.evaluator = Evaluator(
+            analysed(module), Mesh.parse(mesh), find(device), profile=profile
+        )
 
     def state(self, *actions: tuple[Dim, int]) -> tuple[Action, ...]:
         """For each dimension of an argument the axis that shards its colour."""

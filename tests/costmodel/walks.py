@@ -10,9 +10,9 @@ import numpy as np
 from toast.analysis.names import Bools
 from toast.analysis.program import Ints, Program
 from toast.analysis.types import itemsize
+from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.passes.all_reduce_reassociate import ADD, SCATTER
-from toast.costmodel.passes.fusion import Fusion, Policy
-from toast.costmodel.passes.reduction_fusion import LANES, LONGEST_ROW
+from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.program.launches import Kernel
 from toast.costmodel.program.op_traits import LAYOUT, Role, role
 
@@ -20,7 +20,7 @@ from toast.costmodel.program.op_traits import LAYOUT, Role, role
 class Chains:
     """Where what contractions make is stored, and what of it is stored narrow."""
 
-    def __init__(self, program: Program, policy: Policy) -> None:
+    def __init__(self, program: Program, policy: CompilerProfile) -> None:
         self._program = program
         self._policy = policy
         self._roles = [role(name) for name in program.names]
@@ -56,9 +56,13 @@ class Chains:
         GPU only where two others read it too. Otherwise a GPU stores what the contraction itself
         made, a TPU the last of the narrowest.
         """
-        if self._policy.reduced and self._reduced(chain[-1]) and not self._light(chain[1:]):
+        if (
+            self._policy.fusion.stores_reduced
+            and self._reduced(chain[-1])
+            and not self._light(chain[1:])
+        ):
             return chain[-1]
-        if not self._policy.around:
+        if not self._policy.fusion.stores_narrowest:
             return chain[0]
         narrowest = min(self._bytes[value] for value in chain)
         return [value for value in chain if self._bytes[value] == narrowest][-1]
@@ -70,7 +74,7 @@ class Chains:
 
     def _reduced(self, value: int) -> bool:
         users = {self._op_of_use[use] for use in self._users[value]}
-        fewest = 2 if self._policy.around else 3
+        fewest = 3 if self._policy.name == "xla_gpu" else 2
         return len(users) >= fewest and any(self._role(op) is Role.REDUCE for op in users)
 
     def _next_in_chain(self, value: int) -> int | None:
@@ -93,7 +97,11 @@ class Chains:
         """
         self._written = written
         program, narrow = self._program, np.zeros(self._program.values, dtype=np.bool_)
-        for value in np.flatnonzero(self._written).tolist() if self._policy.around else ():
+        for value in (
+            np.flatnonzero(self._written).tolist()
+            if self._policy.bf16_narrowing.narrows_stored
+            else ()
+        ):
             made = self._role(program.makers[value])
             if program.dtype(value) == "f32" and made in (Role.FUSIBLE, Role.CONTRACTION):
                 readers = self._readers(value)
@@ -253,7 +261,7 @@ class Reductions:
         made = [program.values_of(dot)[0] for dot in host.contractions]
         narrow = all(self._width(value) < self._width(source) for value in made)
         side = program.shape(result)[-1] if program.shape(result) else 1
-        return narrow and row <= LONGEST_ROW and side >= LANES
+        return narrow and row <= 8192 and side >= 128
 
     def _join(self, host: int, number: int) -> None:
         into, kernel = self._kernels[host], self._kernels[number]

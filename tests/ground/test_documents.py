@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,15 @@ def markdown() -> list[Path]:
 def test_links_between_documents_lead_somewhere(path: Path) -> None:
     links = [link for link in LINK.findall(path.read_text()) if "://" not in link]
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_every_figure_is_shown_by_a_document() -> None:
+    shown = {path.parent / link for path in markdown() for link in LINK.findall(path.read_text())}
+    assert [path for path in sorted((ROOT / "docs").glob("*.svg")) if path not in shown] == []
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout of the repository")
+def test_nothing_that_is_ignored_is_committed() -> None:
+    listed = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == ""

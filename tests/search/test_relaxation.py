@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import gemma
+from tests.costmodel.profiles import holding
 from tests.modules import analysed, text
 from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import Evaluator, State
@@ -55,8 +56,8 @@ def test_every_state_is_a_choice_that_costs_no_more(name: str, part: float) -> N
 @pytest.mark.parametrize("buffers", [0, 2**14, 2**18, 2**25])
 def test_no_state_is_cheaper_where_the_chip_itself_holds_a_part(buffers: int) -> None:
     data = gemma.lower(replace(gemma.PRESETS["tiny"], batch=16)).as_text(debug_info=True).encode()
-    chip = replace(find("tpu-v5e"), on_chip_buffers=buffers)
-    evaluator = Evaluator(analysed(data), Mesh.parse("data=2,model=8"), chip)
+    chip, mesh = find("tpu-v5e"), Mesh.parse("data=2,model=8")
+    evaluator = Evaluator(analysed(data), mesh, chip, profile=holding("tpu-v5e", buffers))
     problem = Problem(
         evaluator=evaluator, reward=evaluator.reward(1e12), actions=action_space(evaluator)
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from toast.costmodel import listing
 from toast.costmodel.kernels import reshard as kernelmoves
+from toast.costmodel.terms import listing
 from toast.search import kernel_cache as warm
 
 ROOT = Path(warm.__file__).parent.parent

@@ -241,3 +241,16 @@ def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
             lines.put(line)
     except ValueError:  # closed by the test
         return
+
+
+def check_problem(answer: httpx2.Response, status: int, code: str, text: str = "") -> None:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = as_object(answer)
+    assert set(problem) == {"type", "title", "status", "detail", "code", "hint", "instance"}
+    assert (problem["code"], problem["status"]) == (code, status)
+    assert problem["type"] == f"urn:toast:problem:{code}"
+    assert problem["instance"] == answer.request.url.path
+    assert problem["detail"].endswith((".", "!"))
+    assert problem["hint"]
+    assert text in problem["detail"], problem["detail"]

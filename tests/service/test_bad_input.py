@@ -5,25 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx2
 import pytest
 
-from tests.service.harness import Server, as_object
+from tests.service.harness import Server, check_problem
 
 UNKNOWN = "f" * 64
-
-
-def check_problem(answer: httpx2.Response, status: int, code: str, text: str = "") -> None:
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    problem = as_object(answer)
-    assert set(problem) == {"type", "title", "status", "detail", "code", "hint", "instance"}
-    assert (problem["code"], problem["status"]) == (code, status)
-    assert problem["type"] == f"urn:toast:problem:{code}"
-    assert problem["instance"] == answer.request.url.path
-    assert problem["detail"].endswith((".", "!"))
-    assert problem["hint"]
-    assert text in problem["detail"], problem["detail"]
 
 
 SETTINGS: list[tuple[dict[str, Any], int, str, str]] = [

@@ -13,8 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.service.harness import ROOT, Server, fake_engine
-from tests.service.test_bad_input import check_problem
+from tests.service.harness import ROOT, Server, check_problem, fake_engine
 from toast.plans.explanation import (
     AliveRow,
     CollectiveRow,

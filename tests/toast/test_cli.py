@@ -13,34 +13,11 @@ import typer
 
 from examples import forms, mlp
 from tests.toast.samples import SHARDED, write_plan_directory
+from tests.toast.terminal import assert_refused, toast
 from toast.cli import app
 from toast.process.runner import package_environment
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
-
-
-def toast(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "toast", *map(str, arguments)]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        cwd=cwd,
-        env=package_environment(),
-    )
-
-
-def assert_refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
-    """Exit code 2, one sentence that says what, one that says what to do, no traceback."""
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    assert lines[0].startswith("error: "), done.stderr
-    assert len(lines) == 2, done.stderr
-    for part in parts:
-        assert re.search(part, done.stderr), done.stderr
 
 
 TEXT = forms.serialize(mlp.make_step(mlp.PRESETS["tiny"]), "text")

@@ -155,7 +155,7 @@ def test_a_module_without_locations_is_explained_by_its_ops() -> None:
 
 
 def test_what_a_loop_carries() -> None:
-    from tests.costmodel.test_explain import LOOP
+    from tests.costmodel.explained import LOOP
 
     explainer = loaded(LOOP, mesh="a=2").explainer
     terms = explainer.terms(())

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import forms, gemma
-from tests.toast.test_cli import assert_refused, toast
+from tests.toast.terminal import assert_refused, toast
 from toast.inspect.inspect_module import inspect_module
 from toast.inspect.page import render_page
 from toast.inspect.page.drawing import draw

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.modules import argument_group, evaluator_of
-from tests.toast.test_specs import deviating
+from tests.toast.propagation import deviating
 from toast.costmodel.evaluator import Action
 from toast.emit.specs import Specs
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import gemma
-from tests.analysis.test_facts import MODULE
+from tests.analysis.fact_modules import MODULE
 from toast.analysis.analyse import analyse
 from toast.analysis.errors import InvalidRequest
 from toast.analysis.load import Source, load

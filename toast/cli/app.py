@@ -334,3 +334,11 @@ def schema_command() -> None:
     from toast.plans.schema import schema_text
 
     typer.echo(schema_text(), nl=False)
+
+
+@app.command("passes", hidden=True)
+def passes_command() -> None:
+    """List the behaviours of compilers that `--without` leaves out."""
+    from toast.cli.inspection import print_passes
+
+    print_passes()

@@ -15,6 +15,7 @@ from rich.text import Text
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.hardware.devices import Device, Link, catalogue
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
+from toast.costmodel.passes.registry import PASSES
 from toast.plans.report import make_console
 
 MAX_ROWS = 40
@@ -101,6 +102,16 @@ def print_devices(*, as_json: bool) -> None:
     for device in devices:
         table.add_row(*_device_row(device))
     console.print(table)
+
+
+def print_passes() -> None:
+    """The passes of the registry."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("pass", "what it models", "file"):
+        table.add_column(column)
+    for one in PASSES.values():
+        table.add_row(one.name, one.models, one.file)
+    make_console().print(table)
 
 
 def _network(link: Link) -> str:

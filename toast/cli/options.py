@@ -64,6 +64,15 @@ Refine = Annotated[
         "colours, where that pays by the cost model.",
     ),
 ]
+Without = Annotated[
+    str | None,
+    typer.Option(
+        "--without",
+        metavar="PASS,...",
+        help="For developers: price as if the compiler did not do these passes, such as "
+        "cse,all_reduce_combiner; `toast passes` lists them.",
+    ),
+]
 Explain = Annotated[
     bool,
     typer.Option("--explain", help="Also print where time and memory go, as `toast explain`."),

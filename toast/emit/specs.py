@@ -11,6 +11,7 @@ from toast.analysis.facts import CONSTRAINT
 from toast.analysis.names import Bools
 from toast.analysis.program import ARGUMENT, Ints
 from toast.costmodel.evaluator import Action, Evaluator, Refined
+from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
 from toast.emit.axis_order import axis_orders
 from toast.emit.partitioner_guards import guarded_ops
 from toast.plans.plan import Spec
@@ -70,9 +71,9 @@ class Specs:
         self._layouts = evaluator.layouts
         self._listing = evaluator.listing
         self._in_turn = evaluator.tables.chip.sums_in_turn
-        self._flattens = evaluator.fusion.policy.around
+        self._flattens = evaluator.profile.reduce_scatter_creator.flattens_unit_dims
         self._whole = evaluator.tables.mesh.summed_whole
-        self._reduced = [items for items, *_ in evaluator.listing.partials.rows]
+        self._reduced = [items for items, *_ in evaluator.listing.of(PARTIAL_SUMS).rows]
         self._masks = evaluator.masks(state).tolist()
         self._names = [axis.name for axis in evaluator.mesh.axes]
         self._group = [item[0] for unit, _ in self._layouts.units for item in unit]
@@ -80,7 +81,11 @@ class Specs:
         for group, axis in self._taken(state):
             axes_of.setdefault(group, set()).add(axis)
         self._order = axis_orders(
-            axes_of, self._masks, self._program, self._layouts, evaluator.listing.partials.rows
+            axes_of,
+            self._masks,
+            self._program,
+            self._layouts,
+            evaluator.listing.of(PARTIAL_SUMS).rows,
         )
         self._tensors: dict[int, Spec] = {}
         self._wants: dict[tuple[int, int], _Move] = {}
@@ -189,7 +194,7 @@ class Specs:
         another order than that in which it sums over them, or the mesh's, where the dimension is
         sharded already, and where it is that of the rows of a product that has dimensions of 1.
         """
-        row = self._listing.partials.of_op.get(op)
+        row = self._listing.of(PARTIAL_SUMS).of_op.get(op)
         if row is None:
             return False
         values = self._program.values_of(op)

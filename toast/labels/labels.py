@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from toast.analysis.analyse import Analysis
 from toast.analysis.load import Source
 from toast.analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO, Ints
@@ -25,8 +23,7 @@ class Labels:
         self._program = source.program
         self._words = ConflictWords(source, analysis)
         self._layers = Layers(source.program)
-        places = np.array(source.places, dtype=np.int64)
-        self.alike, _ = distinct_rows(self._program.op_name, places)
+        self.alike, _ = distinct_rows(self._program.op_name, source.places)
         """Equal for ops of one name and location: of those the same is said."""
         self._said: dict[tuple[str, int], str] = {}
         self._directions: dict[int, Direction] = {}

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from toast.analysis.analyse import Analysis
 from toast.analysis.errors import InvalidMesh, InvalidRequest
 from toast.analysis.load import Source
+from toast.costmodel.compilers.profile import profile_of
 from toast.costmodel.evaluator import PENALTY, Cost, Evaluator
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.registry import without
 from toast.labels.decisions import state_of
 from toast.pipeline.stages import Stages
 from toast.pipeline.user_constraints import Demands, demands
@@ -172,7 +174,14 @@ class MeshSearch:
     def _problem(self, mesh: Mesh, demanded: Demands) -> Problem:
         request, pins = self.request, demanded.pins(mesh)
         if self.evaluator is None:
-            evaluator = Evaluator(self.analysis, mesh, self.device, pins, overlap=request.overlap)
+            evaluator = Evaluator(
+                self.analysis,
+                mesh,
+                self.device,
+                pins,
+                overlap=request.overlap,
+                profile=without(profile_of(self.device), request.without),
+            )
         else:
             evaluator = self.evaluator.on(mesh, pins)
         self.evaluator = evaluator

@@ -158,7 +158,7 @@ def _constraints(source: Source, mesh: Mesh, found: Demands) -> int:
     """Pin the constraints inside the module; returns how many cannot be kept."""
     program, lost = source.program, 0
     for op in program.ops_named(CONSTRAINT):
-        sharding = source.facts.constraints.get(source.handles[op])
+        sharding = source.facts.constraints.get(op)
         value = program.values_of(op)[0]
         spec = None if sharding is None else _spec(sharding, program.shape(value), mesh)
         if sharding is None or spec is None:

@@ -19,7 +19,8 @@ class PlanRequest(BaseModel):
     the communication that can hide behind computation. `prove` asks for a lower bound on the cost
     of every plan; `decisions` (`COLOUR=axis` or `COLOUR=axis:bits`, as `choices` of a plan has
     them) for the plan that they make, without a search. `refine` asks for refinements below the
-    colour level after all that; a bound does not hold for those, so not for `prove` too.
+    colour level after all that; a bound does not hold for those, so not for `prove` too. `without`
+    names passes that the compiler is taken not to do, for developers (`costmodel/passes/registry`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -39,3 +40,4 @@ class PlanRequest(BaseModel):
     prove: bool = False
     decisions: tuple[str, ...] | None = None
     refine: bool = False
+    without: tuple[str, ...] = Field(default=(), max_length=32)

@@ -13,6 +13,7 @@ from toast.analysis.errors import InvalidMesh, InvalidRequest
 from toast.costmodel.hardware.devices import find, is_file
 from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
 from toast.costmodel.network.auto_mesh import meshes
+from toast.costmodel.passes.registry import known_passes
 from toast.request.devices import AUTO, device_for
 from toast.request.request import PlanRequest
 
@@ -63,13 +64,14 @@ def memory_bytes(memory: int | str) -> int:
 
 
 def agreeing(request: PlanRequest) -> PlanRequest:
-    """The request, whose settings go together; raises InvalidRequest where they do not."""
+    """The request, whose settings go together and name what there is; raises InvalidRequest."""
     if request.prove and request.refine:
         raise InvalidRequest(
             "The settings 'prove' and 'refine' do not go together: a lower bound is one of whole "
             "colours, and does not hold for a refined plan.",
             "Ask for one of the two.",
         )
+    known_passes(request.without)
     return request
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.toast.aot.dumps import GOLDEN, NAME, dumped
 from tests.toast.samples import SHARDED
 from toast.analysis.errors import InvalidRequest, ToastError
 from toast.aot import Memory, Target, Verdict, judge
@@ -15,8 +15,6 @@ from toast.aot import compile as compiling
 from toast.aot.dump import Report, assigned, is_assigned, memory_report
 from toast.costmodel.network.mesh import Mesh
 
-GOLDEN = Path(__file__).parent / "dump"
-NAME = "module_0000.two_layers"
 V5E, MESH = Target.parse("tpu-v5e:2x4"), Mesh.parse("data=2,model=2")
 # What the full compilation said of the same module.
 MEMORY = Memory(argument=10240, output=3072, alias=0, temp=19968, main=33280, on_chip=8192)
@@ -42,17 +40,6 @@ allocation 6: size 2048, preallocated-temp:
 allocation 7: size 99, color 1, preallocated-temp:
 allocation 8: size 77, color 5, parameter 2, shape |f32[]| at ShapeIndex {}, maybe-live-out:
 """
-
-
-def dumped(folder: Path, name: str = NAME, *, assigned: bool = True) -> None:
-    """A dump of the golden module up to where it is taken up, or to where memory is laid out."""
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.before_optimizations.txt").touch()
-    if assigned:
-        for path in GOLDEN.iterdir():
-            shutil.copy(path, folder / path.name.replace(NAME, name))
-        marker = f"{name}.after_optimizations_after_buffer_assignment.txt"
-        (folder / marker).write_text("not yet all of it")
 
 
 def test_the_report_of_the_largest_program_counts(tmp_path: Path) -> None:
@@ -107,7 +94,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str) -> None:
 
 
 DUMPS = """
-from tests.toast.aot.test_dump import dumped
+from tests.toast.aot.dumps import dumped
 dumped(DIR / "dump")
 """
 

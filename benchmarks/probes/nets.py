@@ -1,0 +1,59 @@
+"""Small convolutional training steps: layers of 3 x 3 convolutions, plain or with group norm."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+
+GROUPS = 8
+
+
+def conv(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """x: [batch, height, width, channels]."""
+    return jax.lax.conv_general_dilated(
+        x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def normed(x: jax.Array) -> jax.Array:
+    """Normalised over pixels and the channels of a group."""
+    groups = x.reshape(*x.shape[:-1], GROUPS, -1)
+    mean = jnp.mean(groups, axis=(1, 2, 4), keepdims=True)
+    variance = jnp.mean(jnp.square(groups - mean), axis=(1, 2, 4), keepdims=True)
+    return ((groups - mean) * jax.lax.rsqrt(variance + 1e-5)).reshape(x.shape)
+
+
+@cache
+def step(batch: int, pixels: int, channels: int, layers: int, norm: bool = False) -> bytes:
+    """The StableHLO of one step of gradient descent."""
+
+    def loss(kernels: list[jax.Array], x: jax.Array) -> jax.Array:
+        for kernel in kernels:
+            made = conv(x, kernel)
+            x = jax.nn.silu(normed(made)) if norm else jnp.tanh(made)
+        return jnp.mean(x * x)
+
+    def train(kernels: list[jax.Array], x: jax.Array) -> list[jax.Array]:
+        slopes = jax.grad(loss)(kernels, x)
+        return [kernel - 0.1 * slope for kernel, slope in zip(kernels, slopes, strict=True)]
+
+    kernel = jax.ShapeDtypeStruct((3, 3, channels, channels), jnp.float32)
+    image = jax.ShapeDtypeStruct((batch, pixels, pixels, channels), jnp.float32)
+    return jax.jit(train).lower([kernel] * layers, image).as_text().encode()
+
+
+@cache
+def chain(batch: int, pixels: int, channels: tuple[int, ...]) -> bytes:
+    """The StableHLO of the gradients of a chain of convolutions between these channels."""
+
+    def loss(kernels: list[jax.Array], x: jax.Array) -> jax.Array:
+        for kernel in kernels:
+            x = jax.nn.silu(conv(x, kernel))
+        return jnp.sum(x * x)
+
+    kernels = [jax.ShapeDtypeStruct((3, 3, a, b), jnp.float32) for a, b in pairwise(channels)]
+    image = jax.ShapeDtypeStruct((batch, pixels, pixels, channels[0]), jnp.float32)
+    return jax.jit(jax.grad(loss)).lower(kernels, image).as_text().encode()

@@ -1,0 +1,60 @@
+"""Reductions of what a product makes: inside its fusion, or in a pass of their own."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.probes.probe import Case, Compiled, Probe
+from benchmarks.probes.programs import lowered
+
+Shape = tuple[int, int, int]
+
+
+def softmax(queries: Shape, keys: Shape, dtype: str) -> bytes:
+    """Attention: a softmax between two products, in 32 bits."""
+
+    def step(q: jax.Array, k: jax.Array) -> jax.Array:
+        scores = jnp.einsum("bsh,bth->bst", q, k).astype(jnp.float32) * 0.125
+        return jnp.einsum("bst,bth->bsh", jax.nn.softmax(scores).astype(q.dtype), k)
+
+    return lowered(step, queries, keys, dtype=dtype)
+
+
+PROGRAMS: dict[str, tuple[Shape, Shape, str]] = {
+    "rows of 512 in bf16": ((4, 256, 64), (4, 512, 64), "bfloat16"),
+    "rows of 512 in f32": ((4, 256, 64), (4, 512, 64), "float32"),
+    "eight rows": ((4, 8, 64), (4, 512, 64), "bfloat16"),
+    "rows of 4096": ((2, 256, 8), (2, 4096, 8), "bfloat16"),
+    "rows of 8192": ((2, 256, 8), (2, 8192, 8), "bfloat16"),
+    "rows of 16384": ((2, 256, 8), (2, 16384, 8), "bfloat16"),
+    "128 rows": ((4, 128, 64), (4, 512, 64), "bfloat16"),
+    "64 rows": ((4, 64, 64), (4, 512, 64), "bfloat16"),
+}
+"""Of attention: queries, keys and their type."""
+
+
+def fusions(compiled: Compiled) -> dict[str, int]:
+    """How many fusions reduce beside a product, and alone, and how many are a whole softmax."""
+    module, found = compiled.module, {"beside a product": 0, "alone": 0, "online softmax": 0}
+    for fusion in module.entry.instructions:
+        found["online softmax"] += fusion.name.startswith("online-softmax")
+        opcodes, waiting = [fusion.opcode], list(fusion.called("calls"))
+        while waiting:
+            inner = module.computations[waiting.pop()].instructions
+            opcodes += [one.opcode for one in inner]
+            waiting += [name for one in inner for name in one.called("calls")]
+        if "reduce" in opcodes:
+            multiplies = {"convolution", "dot"} & set(opcodes)
+            found["beside a product" if multiplies else "alone"] += 1
+    return found
+
+
+PROBE = Probe(
+    name="reduction_fusion",
+    figures="how many fusions reduce beside a product, and alone; whole softmaxes",
+    targets=("tpu-v5e:2x4", "tpu-v3:2x2"),
+    cases={name: Case.of(partial(softmax, *of), fusions) for name, of in PROGRAMS.items()},
+)

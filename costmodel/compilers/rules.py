@@ -1,0 +1,276 @@
+"""What a compiler's profile holds: one record for each pass, one field for each key.
+
+A pass of `costmodel/passes` reads its own record. Flags tell whether a compiler does something;
+`Pass.off` of the same name says which flags leave the pass out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionRules:
+    """What is computed inside what reads it.
+
+    `fuses`: anything at all. `fuses_into_dot`: products compute what feeds them and what is made of
+    them; if not they read and write memory. `fuses_into_update`: a product whose only reader is an
+    elementwise fusion is computed inside that, and never stored. `repeats_costly`: costly
+    elementwise ops are computed again in each of several users. `stores_reduced`: a reduction
+    stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`: the chain
+    behind a product is stored where it is narrowest, not as the product makes it. A fusion reads
+    at most `max_sources` values.
+
+    `operand_cost` is how much longer it takes to read what feeds a product than to stream it,
+    `epilogue_cost` what handling an element costs that a product has just made, over loading it as
+    well.
+    """
+
+    fuses: bool
+    fuses_into_dot: bool
+    fuses_into_update: bool
+    repeats_costly: bool
+    stores_reduced: bool
+    reduced_readers: int
+    stores_narrowest: bool
+    max_sources: int
+    operand_cost: float
+    epilogue_cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiOutputFusionRules:
+    """`merges`: elementwise fusions of one shape that feed each other become one."""
+
+    merges: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReductionFusionRules:
+    """`merges`: reductions run beside the product, or the reduction, that reads the same.
+
+    What widened rows of a product are reduced to, where another reduction of these rows is needed,
+    is made beside it if rows have at most `longest_row` elements and `lanes` of them lie side by
+    side.
+    """
+
+    merges: bool
+    longest_row: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DotTilingRules:
+    """How a product of two operands that do not stay on the chip is made.
+
+    Block by block, of `block_bytes` a side. An operand stays on the chip and is read once if it
+    takes at most `resident_share` of the memory there.
+    """
+
+    block_bytes: float
+    resident_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionTilingRules:
+    """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows."""
+
+    fills_tiles: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CseRules:
+    """`merges_identical_ops`: ops that do the same to the same operands, are one."""
+
+    merges_identical_ops: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduceCombinerRules:
+    """`combines`: sums over the same axes in a run of one loop are sent together.
+
+    One message takes at most `max_bytes`.
+    """
+
+    combines: bool
+    max_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduceReassociateRules:
+    """`reassociates`: partial sums that are only added up are summed over devices once."""
+
+    reassociates: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhileLoopAllReduceMotionRules:
+    """`moves`: what a loop only adds to a value that it carries is summed once, behind the loop.
+
+    `sums_carried`: in the width of what is carried, not of what the op makes.
+    """
+
+    moves: bool
+    sums_carried: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReduceScatterCreatorRules:
+    """Which sums over devices are not scattered, and how the others are ordered.
+
+    `keeps_cut_sums_whole`: not a sum of which a slice is cut in the layout that it is kept in.
+    `keeps_sums_over_all_whole`: not over all axes of a mesh. `sums_by_dimension`: a sum over
+    several dimensions runs over the axes of the first, then of the next, and not in the mesh's
+    order. `flattens_unit_dims`: a product that is a matrix but for dimensions of 1 is made as one.
+    """
+
+    keeps_cut_sums_whole: bool
+    keeps_sums_over_all_whole: bool
+    sums_by_dimension: bool
+    flattens_unit_dims: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bf16NarrowingRules:
+    """Which f32 are held or sent in 16 bits.
+
+    `narrows_stored`: what only products and the reductions beside it read. `narrows_stacks`: what a
+    loop stacks for products of another. `rounds_arguments`: besides, arguments that loops slice for
+    products. `narrows_gathers`: what only products gather. `narrows_concatenations`: what is joined
+    and then narrowed. `rounding_rate` is how fast elements are rounded by themselves, over how fast
+    they are handled.
+    """
+
+    narrows_stored: bool
+    narrows_stacks: bool
+    rounds_arguments: bool
+    narrows_gathers: bool
+    narrows_concatenations: bool
+    rounding_rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutAssignmentRules:
+    """How values lie in memory, and what is copied for that.
+
+    `copies_arguments`: what an update reads of the arguments is copied to the layout of a product
+    that lies otherwise, `copied_for`: one that is transposed as no order of operands makes it, or
+    a convolution. `copies_all`: all such arguments and the results back, when the product is made;
+    else one, from the start, in no time. `copy_rate` is how fast that is, over streaming.
+
+    `pads_arguments`: arguments fill whole tiles. `pads_images`: what convolutions read and make
+    does. `copies_images`: arguments that are convolved are copied to their tiles.
+    `places_gathers`: what is gathered along two dimensions at once is put in place by copies, at
+    `placing_rate` of how fast elements are handled.
+    """
+
+    copies_arguments: bool
+    copied_for: Literal["transposed_dots", "convolutions"]
+    copies_all: bool
+    copy_rate: float
+    pads_arguments: bool
+    pads_images: bool
+    copies_images: bool
+    places_gathers: bool
+    placing_rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectAndScatterExpanderRules:
+    """What is kept from a max pooling for its gradient.
+
+    `keeps_places`: what was pooled in two layouts, and an integer a dimension for each result.
+    `keeps_padded`: what was pooled once more, if it is padded.
+    """
+
+    keeps_places: bool
+    keeps_padded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceToBatchRules:
+    """How few images are convolved.
+
+    `convolves_in_blocks`: fewer than the rows of a tile in blocks of pixels. `stored_copies` is how
+    many images of 32 bits are then stored of one: as it is made, and, as padding between blocks
+    keeps it from being computed there, for the convolution, in 16 bits and two forms. One that is
+    normalised is stored less its mean as well. `blocking_cost` is how often each of its elements
+    is handled: it is cut into blocks, padded, and put together with the edges of its neighbours.
+    """
+
+    convolves_in_blocks: bool
+    stored_copies: float
+    blocking_cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeferredFilterGradientsRules:
+    """When gradients of the filters of convolutions are made and summed.
+
+    `defers`: summed behind the chain of gradients of activations, until which they or what they are
+    made of wait. `starts_at_once`: one that its update would compute inside itself is made when it
+    can be. `fills_memory`: filters are gathered beside them, so that those that are scattered wait
+    as long as there is memory.
+    """
+
+    defers: bool
+    starts_at_once: bool
+    fills_memory: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferAssignmentRules:
+    """`reuses_buffers`: values share a buffer where they can.
+
+    An elementwise fusion writes over an input of its shape that dies with it, and loops and updates
+    in place keep their buffers.
+    """
+
+    reuses_buffers: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicUpdateSliceRules:
+    """`passes_over_buffer`: an update of a part along a sharded dimension handles all of it.
+
+    `fetches_buffer`: what reads a buffer behind an update fetches it from main memory, whatever
+    fits on the chip.
+    """
+
+    passes_over_buffer: bool
+    fetches_buffer: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySpaceAssignmentRules:
+    """What waits in the memory on the chip between fusions.
+
+    `assigns`: anything at all. Of a tensor up to `streamed_from` of that memory nothing is read
+    from main memory, of one as large as all of it everything.
+
+    Main memory is spared `buffer_bytes` of what is alive: pieces of at most `piece_share` of that,
+    for at most `stay_ratio` times what main memory takes to fill the memory on the chip; for
+    `brief_positions` of the schedule in any step. `collectives_on_chip`: also what collectives read
+    and write. A copy to or from the chip finds where it goes in `table_bytes` of main memory.
+    """
+
+    assigns: bool
+    streamed_from: float
+    buffer_bytes: int
+    piece_share: float
+    stay_ratio: float
+    brief_positions: int
+    collectives_on_chip: bool
+    table_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRules:
+    """How many small fusions are launched beside a collective of each kind, in the mean."""
+
+    beside_all_reduce: float
+    beside_all_gather: float
+    beside_reduce_scatter: float
+    beside_all_to_all: float
+    beside_collective_permute: float

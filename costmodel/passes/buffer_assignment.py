@@ -1,0 +1,192 @@
+"""Which buffer each stored value has, and when it is alive over the schedule of fusions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+
+from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.passes.fusion import Fusion, fused_into_update
+from toast.costmodel.passes.fusion_chains import hand_over
+from toast.costmodel.passes.fusion_kernel import spread_spans
+from toast.costmodel.passes.layout_assignment import Turns, copied_beside
+from toast.costmodel.passes.space_to_batch import filter_gradients
+from toast.costmodel.program.arrays import floats, ints, spans
+from toast.costmodel.program.buffers import Buffers
+from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.program.distinct import distinct_rows
+from toast.costmodel.program.op_traits import Role
+from toast.costmodel.program.sharding_units import Layouts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRanges:
+    """What is in memory besides arguments, over the positions [first, last].
+
+    By the `value` that stands for each, with its tensor. `width` is the part of its bytes that is
+    stored; `inner` tells that it is no result of the program. `deferred` is -1, or numbers a
+    deferred gradient: twice where it stays itself, and one more where what it is made of does.
+    """
+
+    value: Ints
+    tensor: Ints
+    first: Ints
+    last: Ints
+    width: Floats
+    inner: Bools
+    deferred: Ints
+
+
+class Buffered(NamedTuple):
+    """Live `ranges`; by value what stands for its buffer, and by that its last position, or -1."""
+
+    ranges: LiveRanges
+    owner: Ints
+    ends: Ints
+
+
+def buffer_ranges(
+    program: Program, layouts: Layouts, fusion: Fusion, reused: dict[int, int], turns: Turns
+) -> Buffered:
+    """Buffers, then what is copied for the way that elements lie in memory.
+
+    A result that takes over a donated argument's buffer (`reused`) has no memory of its own.
+    """
+    inside = stored_inside(program, fusion)
+    owner, values, first, last = _buffer_spans(program, fusion, reused)
+    arguments = [argument.value for argument in program.arguments]
+    own = ~(flags(program.values, [*arguments, *reused]) | inside)[values]
+    values, first, last = values[own], first[own], last[own]
+    copied = copied_beside(program, fusion, turns)
+    others = ints([value for value, _, _ in copied])
+    begins, ends = (ints([span[side] for _, span, _ in copied]) for side in (0, 1))
+    both = np.concatenate([values, others])
+    width = np.where(fusion.narrow[values], 0.5, 1.0)
+    buffers = LiveRanges(
+        value=both,
+        tensor=layouts.value_tensor[both],
+        first=np.concatenate([first, begins]),
+        last=np.concatenate([last, ends]),
+        width=np.concatenate([width, floats([width for _, _, width in copied])]),
+        inner=np.concatenate([last != program.ops, np.ones(len(others), dtype=np.bool_)]),
+        deferred=np.full(len(both), -1),
+    )
+    ends = np.full(program.values, -1)
+    ends[values] = last
+    return Buffered(ranges=buffers, owner=owner, ends=ends)
+
+
+def joined(one: LiveRanges, other: LiveRanges) -> LiveRanges:
+    """The rows of one, and then of the other."""
+    names = [column.name for column in fields(LiveRanges)]
+    return LiveRanges(**{n: np.concatenate([getattr(one, n), getattr(other, n)]) for n in names})
+
+
+def stored_inside(program: Program, fusion: Fusion) -> Bools:
+    """Values that only the inside of a fusion holds."""
+    return flags(program.values, fused_into_update(program, fusion))
+
+
+def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
+    """First and last position of each value; results of `main` live to the end.
+
+    A gradient of a convolution's kernel that is updated with it inside one kernel is computed when
+    it can be, as it has to be summed over devices first.
+    """
+    first = fusion.position[program.value_op]
+    last, roots = first.copy(), fusion.roots
+    at = fusion.position[roots.ops]
+    if fusion.profile.deferred_filter_gradients.starts_at_once:
+        gradients = np.isin(roots.dots, filter_gradients(program))
+        at[roots.rows(roots.dot_start)[gradients]] = fusion.position[roots.dots[gradients]]
+    at = at[roots.rows(roots.read_start)]
+    np.maximum.at(last, program.use_value[roots.reads], at)
+    last[program.use_value[ints([result.use for result in program.results])]] = program.ops
+    return first, last
+
+
+def _buffer_spans(
+    program: Program, fusion: Fusion, reused: dict[int, int]
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """By value what stands for its buffer; each such value, its first and last position."""
+    first, last = _spans(program, fusion)
+    reuses = fusion.profile.buffer_assignment.reuses_buffers
+    owner = Buffers(program, last).owners() if reuses else np.arange(program.values)
+    kept = ints(list(reused))
+    owner[kept] = kept
+    if reuses:
+        last = _handed_over(program, fusion, first, last)
+    written = np.flatnonzero(fusion.written)
+    number, firsts = distinct_rows(owner[written])
+    begins, ends = np.full(len(firsts), program.ops), np.full(len(firsts), -1)
+    np.minimum.at(begins, number, first[written])
+    np.maximum.at(ends, number, last[written])
+    return owner, owner[written[firsts]], begins, ends
+
+
+def _handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> Ints:
+    """The last positions, less one where an elementwise kernel writes over what it reads last.
+
+    Each result takes the buffer of one input of its own shape and type that nothing reads later.
+    """
+    roots, ends = fusion.roots, last.copy()
+    loops = fusion.flow.role[roots.ops] == Role.FUSIBLE
+    some = np.flatnonzero(loops & (np.diff(roots.dot_start) == 0))
+    counts = np.diff(roots.read_start)[some]
+    hand_over(
+        fusion.flow,
+        roots.ops[some],
+        np.concatenate([[0], np.cumsum(counts)]),
+        roots.reads[spans(roots.read_start[some], counts)],
+        fusion.position,
+        flags(program.values, [argument.value for argument in program.arguments]),
+        first,
+        last,
+        ends,
+        np.full(program.values, -1),
+    )
+    return ends
+
+
+def flags(count: int, numbers: Iterable[int]) -> Bools:
+    """Which of `times` things have these numbers."""
+    found = np.zeros(count, dtype=np.bool_)
+    found[list(numbers)] = True
+    return found
+
+
+def written_over(program: Program, fusion: Fusion, reused: dict[int, int]) -> Bools:
+    """Fused products over whose result, once added up, what is made of it is written.
+
+    Not what is written over a donated argument instead.
+    """
+    roots, flow = fusion.roots, fusion.flow
+    root = roots.rows(roots.dot_start)
+    op, dot = roots.ops[root], roots.dots
+    counts = np.where(op != dot, program.op_values[op + 1] - program.op_values[op], 0)
+    made = spans(program.op_values[op], counts)
+    dot = np.repeat(dot, counts)
+    product = program.op_values[dot]
+    over = (flow.shape[product] == flow.shape[made]) & (flow.dtype[product] == flow.dtype[made])
+    over &= ~fusion.narrow[made] & ~flags(program.values, reused)[made]
+    return flags(program.ops, dot[over].tolist())
+
+
+def positions_of_ops(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
+    """For each op the earliest and the latest position of the fusions that compute it."""
+    low, high = np.full(program.ops, program.ops), np.full(program.ops, -1)
+    stored = np.zeros(program.ops, dtype=np.bool_)
+    stored[fusion.roots.ops] = True
+    spread_spans(
+        program.op_uses,
+        program.value_op[program.use_value],
+        ~fusion.written[program.use_value],
+        stored,
+        fusion.position,
+        low,
+        high,
+    )
+    return low, high

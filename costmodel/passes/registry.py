@@ -1,0 +1,155 @@
+"""The behaviours of compilers that the model imitates, and how to leave one out.
+
+A pass has the name that XLA gives it, as have the section of its keys in a compiler's profile and
+its section in docs/compilers.md. Leaving it out means that the compiler is taken not to do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from toast.analysis.errors import InvalidRequest
+from toast.costmodel.compilers.profile import CompilerProfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """One behaviour: what it models, the file that does, and the keys that leave it out."""
+
+    name: str
+    models: str
+    file: str
+    off: Mapping[str, bool]
+
+
+PASSES: Mapping[str, Pass] = {
+    one.name: one
+    for one in (
+        Pass(
+            name="fusion",
+            models="Ops are computed inside what reads them, products take in what surrounds them.",
+            file="costmodel/passes/fusion.py",
+            off={"fuses": False, "fuses_into_update": False},
+        ),
+        Pass(
+            name="multi_output_fusion",
+            models="Elementwise fusions of one shape that feed each other become one.",
+            file="costmodel/passes/multi_output_fusion.py",
+            off={"merges": False},
+        ),
+        Pass(
+            name="reduction_fusion",
+            models="Reductions run beside the product, or the reduction, that reads the same.",
+            file="costmodel/passes/reduction_fusion.py",
+            off={"merges": False},
+        ),
+        Pass(
+            name="convolution_tiling",
+            models="Convolutions take whole tiles of the matrix unit.",
+            file="costmodel/passes/convolution_tiling.py",
+            off={"fills_tiles": False},
+        ),
+        Pass(
+            name="cse",
+            models="Identical ops with identical shardings are merged.",
+            file="costmodel/passes/cse.py",
+            off={"merges_identical_ops": False},
+        ),
+        Pass(
+            name="all_reduce_combiner",
+            models="Sums over the same axes that nothing waits for are sent together.",
+            file="costmodel/passes/all_reduce_combiner.py",
+            off={"combines": False},
+        ),
+        Pass(
+            name="all_reduce_reassociate",
+            models="Partial sums that are only added to each other are summed once.",
+            file="costmodel/passes/all_reduce_reassociate.py",
+            off={"reassociates": False},
+        ),
+        Pass(
+            name="while_loop_all_reduce_motion",
+            models="What a loop only adds to a value that it carries is summed behind the loop.",
+            file="costmodel/passes/while_loop_all_reduce_motion.py",
+            off={"moves": False},
+        ),
+        Pass(
+            name="bf16_narrowing",
+            models="f32 that only products read is stored, stacked and sent in 16 bits.",
+            file="costmodel/passes/bf16_narrowing.py",
+            off={
+                "narrows_stored": False,
+                "narrows_stacks": False,
+                "rounds_arguments": False,
+                "narrows_gathers": False,
+                "narrows_concatenations": False,
+            },
+        ),
+        Pass(
+            name="layout_assignment",
+            models="Values fill tiles in memory, and are copied where layouts differ.",
+            file="costmodel/passes/layout_assignment.py",
+            off={
+                "copies_arguments": False,
+                "pads_arguments": False,
+                "pads_images": False,
+                "copies_images": False,
+                "places_gathers": False,
+            },
+        ),
+        Pass(
+            name="select_and_scatter_expander",
+            models="A max pooling keeps what its gradient needs.",
+            file="costmodel/passes/select_and_scatter_expander.py",
+            off={"keeps_places": False, "keeps_padded": False},
+        ),
+        Pass(
+            name="space_to_batch",
+            models="Few images are convolved in blocks of pixels.",
+            file="costmodel/passes/space_to_batch.py",
+            off={"convolves_in_blocks": False},
+        ),
+        Pass(
+            name="deferred_filter_gradients",
+            models="Gradients of the filters of convolutions wait to be summed.",
+            file="costmodel/passes/deferred_filter_gradients.py",
+            off={"defers": False, "starts_at_once": False, "fills_memory": False},
+        ),
+        Pass(
+            name="buffer_assignment",
+            models="Values share a buffer where they can.",
+            file="costmodel/passes/buffer_assignment.py",
+            off={"reuses_buffers": False},
+        ),
+        Pass(
+            name="dynamic_update_slice",
+            models="An update of a part may handle the whole buffer; its readers fetch it.",
+            file="costmodel/passes/dynamic_update_slice.py",
+            off={"passes_over_buffer": False, "fetches_buffer": False},
+        ),
+        Pass(
+            name="memory_space_assignment",
+            models="Tensors wait in the memory on the chip between fusions.",
+            file="costmodel/passes/memory_space_assignment.py",
+            off={"assigns": False},
+        ),
+    )
+}
+"""All passes by name, in the order in which a compiler meets them."""
+
+
+def without(profile: CompilerProfile, names: Iterable[str]) -> CompilerProfile:
+    """What a compiler would do without some passes; raises InvalidRequest for unknown names."""
+    left_out = list(names)
+    known_passes(left_out)
+    return profile.changed({name: PASSES[name].off for name in left_out})
+
+
+def known_passes(names: Iterable[str]) -> None:
+    """Raise InvalidRequest where a name is that of no pass."""
+    for name in names:
+        if name not in PASSES:
+            raise InvalidRequest(
+                f"There is no pass {name!r} to leave out.", f"The passes: {', '.join(PASSES)}."
+            )

@@ -1,0 +1,109 @@
+"""All rows of a program, made once: the tables are their columns, explanations ask what is behind.
+
+Nothing here depends on a mesh beyond its layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from toast.analysis.program import Ints, Program
+from toast.costmodel.hardware.devices import Device
+from toast.costmodel.passes.buffer_assignment import Buffered, buffer_ranges, positions_of_ops
+from toast.costmodel.passes.cse import twins
+from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.layout_assignment import Turns, turning
+from toast.costmodel.program.buffers import reusing_results
+from toast.costmodel.program.contractions import contraction_seconds
+from toast.costmodel.program.sharding_units import Layouts
+from toast.costmodel.terms.reshards import Edges, Widths, edges
+from toast.costmodel.terms.schedule import Schedule, schedule_of
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.term import Term
+
+R = TypeVar("R")
+
+
+class Listing:
+    """The rows of all terms, and what several of them are made of; each is made when asked for."""
+
+    def __init__(
+        self,
+        program: Program,
+        layouts: Layouts,
+        fusion: Fusion,
+        device: Device,
+        terms: Sequence[Term[Any, Any]],
+    ) -> None:
+        self.program = program
+        self.layouts = layouts
+        self.fusion = fusion
+        self.device = device
+        self._terms = terms
+        self._rows: dict[str, Any] = {}
+
+    def of(self, term: Term[R, Any]) -> R:
+        """The rows of a term."""
+        if term.name not in self._rows:
+            self._rows[term.name] = term.list_rows(self)
+        rows: R = self._rows[term.name]
+        return rows
+
+    @cached_property
+    def seconds(self) -> dict[int, float]:
+        """What each contraction takes on one device."""
+        return contraction_seconds(self.program, self.device)
+
+    @cached_property
+    def wanted(self) -> Edges:
+        """What the uses of values want."""
+        return edges(self.program, self.layouts)
+
+    @cached_property
+    def widths(self) -> Widths:
+        """In what width values travel to what is wanted."""
+        return Widths(self.program, self.wanted, self.fusion.profile.bf16_narrowing)
+
+    @cached_property
+    def sent(self) -> Edges:
+        """What is wanted of values and of all that are equal to them, which is sent once."""
+        return edges(self.program, self.layouts, self._equal[0])
+
+    @cached_property
+    def _equal(self) -> tuple[Ints, Ints]:
+        return twins(self.program, self.layouts, self.fusion.profile.cse)
+
+    @cached_property
+    def first_op(self) -> Ints:
+        """By op the first that is equal to it, as in `cse`."""
+        return self._equal[1]
+
+    @cached_property
+    def turns(self) -> Turns:
+        """What lies otherwise in memory than it is made."""
+        return turning(self.program, self.fusion)
+
+    @cached_property
+    def reused(self) -> dict[int, int]:
+        """Results that take over the buffers of arguments."""
+        return reusing_results(self.program)
+
+    @cached_property
+    def buffers(self) -> Buffered:
+        """The live ranges of buffers."""
+        return buffer_ranges(self.program, self.layouts, self.fusion, self.reused, self.turns)
+
+    @cached_property
+    def positions(self) -> tuple[Ints, Ints]:
+        """By op the first and the last position of the fusions that compute it."""
+        return positions_of_ops(self.program, self.fusion)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The events at which something of any term begins to be alive."""
+        begins = [term.begins(self.of(term)) for term in self._terms if term.begins is not None]
+        brief = self.fusion.profile.memory_space_assignment.brief_positions
+        return schedule_of(begins, self.program.ops + 1, brief)

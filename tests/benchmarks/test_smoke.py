@@ -1,0 +1,138 @@
+"""Every benchmark runs from its command line to its end, at the smallest size there is."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import bench_evaluator, shardcombine
+from examples import gemma
+from tests.modules import DATA
+
+BENCHMARKS = Path(bench_evaluator.__file__).parent
+PAGES = BENCHMARKS.parent / "docs"
+MLP = str(DATA / "mlp.mlir")
+SMALL_PROBLEM = {
+    "problem": {
+        "name": "two",
+        "nodes": {
+            "intervals": [[0, 2], [1, 3]],
+            "costs": [[1, 5], [2, 0]],
+            "usages": [[10, 1], [10, 1]],
+        },
+        "edges": {"nodes": [[0, 1]], "costs": [[0, 7, 9, 1]]},
+        "usage_limit": 11,
+    }
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smoke:
+    """A run of a program: its arguments, `PATH` a folder of its own, and what it prints."""
+
+    program: str
+    arguments: tuple[str, ...] = ()
+    prints: str = ""
+    writes: str = ""
+    smaller: dict[str, int] = field(default_factory=dict)
+
+
+RUNS = {
+    "bench_analysis": Smoke(
+        program="bench_analysis", arguments=("--layers", "1"), prints="gemma, 1 layer"
+    ),
+    "bench_evaluator": Smoke(
+        program="bench_evaluator",
+        arguments=("--repeats", "1"),
+        prints="One evaluation",
+        smaller={"STATES": 20, "ROLLOUTS": 200, "RUNS": 2},
+    ),
+    "bench_plan": Smoke(
+        program="bench_plan", arguments=("--repeats", "1", MLP), prints="Seconds by stage"
+    ),
+    "bench_threads": Smoke(
+        program="bench_threads",
+        arguments=("--seeds", "1", "--threads", "2", MLP),
+        prints="mean C(s)",
+    ),
+    "accuracy report": Smoke(
+        program="accuracy", arguments=("report", "--verbose"), prints="# Held-out models"
+    ),
+    "accuracy write": Smoke(
+        program="accuracy", arguments=("write", "--docs", "PATH"), writes="accuracy.md"
+    ),
+    "accuracy reprice": Smoke(program="accuracy", arguments=("reprice", "--data", "PATH")),
+    "planners report": Smoke(program="planners", arguments=("report",), prints="| "),
+    "planners write": Smoke(
+        program="planners", arguments=("write", "--docs", "PATH"), writes="planners.md"
+    ),
+    "scaling write": Smoke(
+        program="scaling", arguments=("write", "--docs", "PATH"), writes="scaling.md"
+    ),
+    "search_settings write": Smoke(
+        program="search_settings",
+        arguments=("write", "--docs", "PATH"),
+        writes="search-settings.md",
+    ),
+    "prices check": Smoke(program="prices", arguments=("check", "--models", "itx_tiny")),
+    "probes list": Smoke(program="probes", arguments=("list",), prints="all_reduce_combiner: "),
+    "contest": Smoke(
+        program="contest",
+        arguments=("PATH", "--problems", "A", "--save", "PATH"),
+        prints="| A |",
+        writes="A.solution.json",
+    ),
+    "shardcombine": Smoke(
+        program="shardcombine",
+        arguments=("--preset", "tiny", "-o", "PATH/page.md"),
+        writes="page.md",
+    ),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with all that a run may want to read."""
+    (tmp_path / "A.json.gz").write_bytes(gzip.compress(json.dumps(SMALL_PROBLEM).encode()))
+    shutil.copy(PAGES / "planners.md", tmp_path)
+    kept = (BENCHMARKS / "accuracy" / "data" / "tpu-v5e-2x4.jsonl").read_text().splitlines()
+    (tmp_path / "some.jsonl").write_text(
+        next(line for line in kept if '"model": "unet_tiny"' in line) + "\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_benchmark_runs_to_its_end(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RUNS[name]
+    package = (BENCHMARKS / run.program).is_dir()
+    module: Any = importlib.import_module(
+        f"benchmarks.{run.program}{'.__main__' if package else ''}"
+    )
+    for constant, value in run.smaller.items():
+        monkeypatch.setattr(module, constant, value)
+    monkeypatch.setitem(gemma.PRESETS, "gemma_2b", gemma.PRESETS["tiny"])
+    monkeypatch.setattr(shardcombine, "other_ops", lambda: ())
+    arguments = [argument.replace("PATH", str(folder)) for argument in run.arguments]
+    monkeypatch.setattr(sys, "argv", [run.program, *arguments])
+    assert module.main() in (None, 0)
+    assert run.prints in capsys.readouterr().out
+    assert (folder / run.writes).exists()
+
+
+def test_every_benchmark_has_such_a_run() -> None:
+    programs = {path.stem for path in BENCHMARKS.glob("bench_*.py")}
+    programs |= {path.parent.name for path in BENCHMARKS.glob("*/__main__.py")}
+    programs |= {path.stem for path in BENCHMARKS.glob("*.py") if "def main(" in path.read_text()}
+    programs -= {"analysis_child"}  # the child process of bench_analysis
+    assert programs == {run.program for run in RUNS.values()}

@@ -1,0 +1,18 @@
+"""What compilers do for some chips, and with some of that changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toast.costmodel.compilers.profile import CompilerProfile, profile_of
+from toast.costmodel.hardware.devices import find
+
+TPU = profile_of(find("tpu-v5e"))
+V3 = profile_of(find("tpu-v3"))
+GPU = profile_of(find("a100-40gb"))
+
+
+def holding(device: str, buffers: int, **others: Any) -> CompilerProfile:
+    """What the compiler for a device does where it has so many bytes on the chip for buffers."""
+    keys = {"buffer_bytes": buffers, **others}
+    return profile_of(find(device)).changed({"memory_space_assignment": keys})

@@ -1,0 +1,201 @@
+"""Each pass can be left out, and then prices the program that it was made for otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchmarks.probes.convolution_tiling import CONVOLUTIONS
+from benchmarks.probes.nets import chain, step
+from tests.costmodel.profiles import holding
+from tests.costmodel.texts import GPU, TPU, Dim, main, maps, product, sums
+from tests.ground.repository import ROOT
+from tests.modules import analysed, argument_group
+from toast.analysis.errors import InvalidRequest
+from toast.costmodel.compilers.profile import CompilerProfile, profile_of
+from toast.costmodel.evaluator import Action, Cost, Evaluator
+from toast.costmodel.hardware.devices import catalogue, find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.registry import PASSES, without
+
+S = "64x64xf32"
+X, W, V = f"x:{S}", f"w:{S}", f"v:{S}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """A program for one device, and the dimension of an argument that is split in two."""
+
+    module: Callable[[], bytes]
+    device: str = TPU
+    split: Dim | None = None
+    on_chip: bool = False
+
+    @property
+    def profile(self) -> CompilerProfile:
+        """What the compiler does; with no buffers on the chip that hide what is in main memory."""
+        return profile_of(find(self.device)) if self.on_chip else holding(self.device, 0)
+
+    def cost(self, left_out: tuple[str, ...]) -> Cost:
+        """What the program costs with what the compiler does, but for some passes."""
+        profile = without(self.profile, left_out)
+        analysis = analysed(self.module())
+        evaluator = Evaluator(analysis, Mesh.parse("a=2"), find(self.device), profile=profile)
+        if self.split is None:
+            return evaluator.cost(())
+        return evaluator.cost((Action(group=argument_group(analysis, *self.split), axis=0),))
+
+
+def text(arguments: str, lines: list[str], results: str) -> Callable[[], bytes]:
+    return lambda: main(arguments, lines, results)
+
+
+@cache
+def accumulated() -> bytes:
+    """Gradients of batch after batch, added up by a loop."""
+
+    def run(x: Any, y: Any) -> Any:
+        def add(total: Any, batch: Any) -> Any:
+            return total + batch[0].T @ batch[1], None
+
+        return jax.lax.scan(add, jnp.zeros((32, 32)), (x, y))[0]
+
+    shape = jax.ShapeDtypeStruct((4, 64, 32), jnp.float32)
+    return jax.jit(run).lower(shape, shape).as_text().encode()
+
+
+@cache
+def pooled() -> bytes:
+    """The gradient of a max pooling."""
+
+    def loss(x: Any) -> Any:
+        window, strides = (1, 2, 2, 1), (1, 2, 2, 1)
+        made = jax.lax.reduce_window(jnp.tanh(x), -jnp.inf, jax.lax.max, window, strides, "VALID")
+        return jnp.sum(made * made)
+
+    image = jax.ShapeDtypeStruct((8, 32, 32, 64), jnp.float32)
+    return jax.jit(jax.grad(loss)).lower(image).as_text().encode()
+
+
+@cache
+def updated() -> bytes:
+    """A row of a buffer that is written at a place that is not known."""
+
+    def write(buffer: Any, row: Any, at: Any) -> Any:
+        return jax.lax.dynamic_update_slice(buffer, row, (at, 0))
+
+    f32, i32 = jnp.float32, jnp.int32
+    shapes = [((4096, 256), f32), ((1, 256), f32), ((), i32)]
+    structs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+    return jax.jit(write, donate_argnums=0).lower(*structs).as_text().encode()
+
+
+TWO_PRODUCTS = text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", f"p:{S}", W)], f"q:{S}")
+CASES = {
+    "fusion": Case(
+        module=text(X, [maps("tanh", f"a:{S}", "x"), maps("abs", f"b:{S}", "a")], f"b:{S}")
+    ),
+    "multi_output_fusion": Case(
+        module=text(X, [maps("tanh", f"a:{S}", "x"), maps("abs", f"b:{S}", "a")], f"a:{S} b:{S}")
+    ),
+    "reduction_fusion": Case(
+        module=text(
+            f"{X} {W}", [product(f"p:{S}", X, W), *sums("r:64xf32", f"p:{S}", 1)], f"p:{S} r:64xf32"
+        )
+    ),
+    "convolution_tiling": Case(module=CONVOLUTIONS["160 to 256"].module),
+    "cse": Case(
+        module=text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", X, W)], f"p:{S} q:{S}")
+    ),
+    "all_reduce_combiner": Case(
+        module=text(
+            f"{X} {W}",
+            [product(f"g:{S}", X, W, (0, 0)), product(f"h:{S}", W, X, (0, 0))],
+            f"g:{S} h:{S}",
+        ),
+        split=(0, 0),
+    ),
+    "all_reduce_reassociate": Case(
+        module=text(
+            f"{X} {W} {V}",
+            [
+                product(f"p:{S}", X, W),
+                product(f"q:{S}", X, V),
+                maps("add", f"r:{S}", "p", "q"),
+                maps("tanh", f"t:{S}", "r"),
+                product(f"u:{S}", f"t:{S}", W, (1, 1)),
+            ],
+            f"u:{S}",
+        ),
+        split=(0, 1),
+    ),
+    "while_loop_all_reduce_motion": Case(module=accumulated, split=(0, 1)),
+    "bf16_narrowing": Case(module=TWO_PRODUCTS),
+    "layout_assignment": Case(
+        module=text("x:64x3xf32", [maps("tanh", "a:64x3xf32", "x")], "a:64x3xf32")
+    ),
+    "select_and_scatter_expander": Case(module=pooled, device=GPU),
+    "space_to_batch": Case(module=lambda: chain(4, 32, (64, 64, 64))),
+    "deferred_filter_gradients": Case(module=lambda: step(16, 16, 64, 4), split=(4, 0)),
+    "buffer_assignment": Case(
+        module=text(
+            f"{X} {W}",
+            [
+                product(f"p:{S}", X, W),
+                maps("tanh", f"t:{S}", "p"),
+                product(f"q:{S}", f"t:{S}", W),
+            ],
+            f"q:{S}",
+        ),
+        device=GPU,
+    ),
+    "dynamic_update_slice": Case(module=updated, split=(0, 0)),
+    "memory_space_assignment": Case(module=TWO_PRODUCTS, on_chip=True),
+}
+
+
+def test_every_pass_has_a_program() -> None:
+    assert set(CASES) == set(PASSES)
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_that_is_left_out_changes_the_price_of_its_program(name: str) -> None:
+    case = CASES[name]
+    assert case.cost(()) != case.cost((name,))
+
+
+@pytest.mark.parametrize("device", sorted(catalogue()))
+def test_a_compiler_that_leaves_nothing_out_does_what_it_does(device: str) -> None:
+    profile = profile_of(find(device))
+    assert without(profile, ()) == profile
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_is_left_out_by_keys_of_its_own_that_some_compiler_sets(name: str) -> None:
+    one = PASSES[name]
+    done = set()
+    for device in catalogue().values():
+        section = getattr(profile_of(device), name)
+        done |= {key for key, off in one.off.items() if getattr(section, key) != off}
+        left = getattr(without(profile_of(device), [name]), name)
+        assert all(getattr(left, key) == off for key, off in one.off.items())
+    assert done == set(one.off)
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_is_one_file_and_has_its_section(name: str) -> None:
+    assert (ROOT / PASSES[name].file).is_file()
+    assert PASSES[name].file == f"costmodel/passes/{name}.py"
+    assert f"\n## {name}\n" in (ROOT / "docs/compilers.md").read_text()
+
+
+def test_leaving_out_what_is_no_pass_is_refused_with_the_names_of_all() -> None:
+    with pytest.raises(InvalidRequest, match="no pass 'twins' to leave out") as caught:
+        without(profile_of(find(TPU)), ["cse", "twins"])
+    assert "cse, all_reduce_combiner" in caught.value.hint
