@@ -76,7 +76,7 @@ def test_a_mesh_to_be_chosen_is_left_to_the_engine() -> None:
         ({"mesh": "data=2", "device": "tpu-v99"}, UnknownDevice, "tpu-v99"),
         ({"mesh": "data=2", "memory": "lots"}, InvalidRequest, "lots"),
         ({"mesh": "data=2", "memory": "0"}, InvalidRequest, "above zero"),
-        ({"mesh": "data=2", "memory": "16"}, InvalidRequest, "16GiB"),
+        ({"mesh": "data=2", "memory": "16"}, InvalidRequest, "16 bytes"),
         ({"mesh": "data=2", "memory": 80}, InvalidRequest, "80 bytes"),
         ({"mesh": Devices("TPU v99")}, UnknownDevice, "JAX calls 'TPU v99'"),
         ({"mesh": Devices("TPU v4", "TPU v5")}, UnknownDevice, "several kinds"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from toast.analysis.errors import InvalidMesh
+from toast.costmodel.network import mesh as planned
+from toast.costmodel.network.auto_mesh import is_auto
 from toast.plans.plan import MeshSpec
 
 
@@ -23,7 +25,7 @@ def chosen_mesh(mesh: Any) -> tuple[Mesh | None, str]:
         mesh = _current()
     if mesh is None:
         count = len(jax.devices())
-        mesh = f"auto:{count}" if count > 1 else {"d0": 1}
+        mesh = f"auto:{count}" if count > 1 else Mesh(jax.devices(), ("d0",))
     if isinstance(mesh, Mesh):
         return mesh, ",".join(f"{name}={size}" for name, size in mesh.shape.items())
     if isinstance(mesh, str):
@@ -35,22 +37,28 @@ def chosen_mesh(mesh: Any) -> tuple[Mesh | None, str]:
             f"A {type(mesh).__name__} has no devices to run on.",
             "Give a jax.sharding.Mesh, a text such as data=2,model=4 or auto:8, or nothing.",
         )
-    return None, text
+    if is_auto(text):
+        return None, text
+    axes = planned.Mesh.parse(text).axes
+    return _over_first({axis.name: axis.size for axis in axes}), text
 
 
 def built_mesh(spec: MeshSpec) -> Mesh:
     """The mesh of a plan over the first of all devices."""
-    sizes = [axis.size for axis in spec.axes]
-    names = [axis.name for axis in spec.axes]
-    count = int(np.prod(sizes))
-    devices = jax.devices()
+    return _over_first({axis.name: axis.size for axis in spec.axes})
+
+
+def _over_first(sizes: Mapping[str, int]) -> Mesh:
+    count, devices = math.prod(sizes.values()), jax.devices()
     if count > len(devices):
         raise InvalidMesh(
             f"The mesh has {count} devices, and JAX sees {len(devices)}.",
             "Give a smaller mesh, or none for the best over all devices.",
         )
     types = (AxisType.Auto,) * len(sizes)
-    return jax.make_mesh(sizes, names, axis_types=types, devices=devices[:count])
+    return jax.make_mesh(
+        tuple(sizes.values()), tuple(sizes), axis_types=types, devices=devices[:count]
+    )
 
 
 def automatic(mesh: Mesh) -> Mesh:

@@ -242,6 +242,52 @@ def constraints_and_shardings_of_a_jitted_function() -> dict[str, Any]:
 
 
 @case
+def shard_maps_are_kept() -> dict[str, Any]:
+    specs = {
+        "in_specs": (PartitionSpec("data", "model"), PartitionSpec("model", None)),
+        "out_specs": PartitionSpec("data", None),
+    }
+
+    def multiply(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.psum(jax.jit(jnp.matmul)(x, w), "model")
+
+    def loss(w: jax.Array, x: jax.Array, dot: Any) -> jax.Array:
+        def layer(carried: jax.Array, _: None) -> tuple[jax.Array, None]:
+            return jnp.tanh(dot(carried, w)), None
+
+        last, _ = jax.lax.scan(layer, x, None, length=2)
+        return jnp.sum(jax.jit(dot)(last * 2, w) * jax.jit(dot)(x, w)) / x.size
+
+    def sharded(w: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.value_and_grad(loss)(w, x, jax.shard_map(multiply, **specs))
+
+    def partly(w: jax.Array, x: jax.Array) -> jax.Array:
+        some = {"axis_names": {"model"}, "out_specs": PartitionSpec()}
+        some["in_specs"] = (PartitionSpec(None, "model"), PartitionSpec("model"))
+        return jnp.tanh(jax.shard_map(multiply, **some)(x, w)) @ w
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        step = toast.autoshard(sharded, W, X, mesh=EXPLICIT, **QUICK)
+        part = toast.autoshard(partly, W, X, mesh=AUTO, **QUICK)
+        try:
+            here = jax.shard_map(multiply, mesh=AUTO, **specs)
+            toast.autoshard(lambda w, x: here(x, w), W, X, mesh="a=2,b=4", **QUICK)
+        except toast.ToastError as error:
+            refused = str(error)
+    expected = jax.value_and_grad(loss)(W, X, jnp.matmul)
+    return {
+        "difference": difference(expected, step(W, X))
+        + difference(jnp.tanh(X @ W) @ W, part(W, X)),
+        "warnings": sorted({str(one.message).partition(".")[0] for one in caught}),
+        "regions": jax.export.deserialize(bytearray(step.result.module))
+        .mlir_module()
+        .count("sdy.manual_computation"),
+        "refused": refused,
+    }
+
+
+@case
 def other_shapes_keep_the_layout() -> dict[str, Any]:
     step = toast.autoshard(product, mesh=EXPLICIT, memory="17KiB", **QUICK)
     first, second = step(W, X), step(W, X[:30])

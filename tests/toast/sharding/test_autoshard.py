@@ -95,6 +95,13 @@ def test_constraints_and_shardings_are_kept(cases: dict[str, dict[str, Any]]) ->
     assert [["model"], []] in found["jitted"]
 
 
+def test_shard_maps_are_kept(cases: dict[str, dict[str, Any]]) -> None:
+    found = result(cases, "shard_maps_are_kept")
+    assert found["regions"] >= 3
+    assert "One shard_map is kept whole" in found["warnings"]
+    assert "Plan it for that: data=2,model=4" in found["refused"]
+
+
 def test_other_shapes_keep_the_layout(cases: dict[str, dict[str, Any]]) -> None:
     found = result(cases, "other_shapes_keep_the_layout")
     assert len(found["pins"]) == 1
