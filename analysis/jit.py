@@ -6,24 +6,29 @@ calls, before it makes that of its callers; here a function is translated for LL
 optimises an entry and what it calls once, as one program. Neither counts references to its arrays,
 which would take most of the time: so a kernel can neither make an array nor copy one (Numba refuses
 to compile it), and what Python passes in it holds on to until the call returns.
-`toast.search.kernel_cache` forgets entries when any source of theirs changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from llvmlite import binding
-from numba import njit, types
+from numba import types
 from numba._dynfunc import make_function
+from numba.core import config, event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
 from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 
+from toast.analysis.kernel_store import Kept
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+_KERNELS: list[Any] = []
 
 
 class _Translated(JITCodeLibrary):
@@ -125,25 +130,54 @@ class _Compiler(CompilerBase):
 
 
 class _Inner(CPUDispatcher):
-    """One version for all numbers of a type, whether or not they are known to the caller."""
+    """One version for all numbers of a type, whether or not the caller knows their values."""
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        plain = [types.unliteral(each) for each in args]
-        return super().get_call_template(plain, {k: types.unliteral(v) for k, v in kws.items()})
+        named = {name: types.unliteral(each) for name, each in kws.items()}
+        return super().get_call_template([types.unliteral(each) for each in args], named)
 
 
-entry: Any = njit(cache=True, nogil=True, _nrt=False, pipeline_class=_Compiler)
+def entry(function: Callable[..., Any]) -> Any:
+    """Decorate a function that Python calls; kernels may call it, too, if it is small."""
+    made = _dispatcher(CPUDispatcher, function, {})
+    if not config.DISABLE_JIT:
+        made._cache = Kept(function)
+    return made
 
 
 def inner(function: F) -> F:
     """Decorate a function that only kernels call; to the type checker it stays what it is."""
-    options = {
-        "nopython": True,
-        "nogil": True,
-        "_nrt": False,
-        "no_cpython_wrapper": True,
-        "no_cfunc_wrapper": True,
-        "boundscheck": None,
-    }
-    compiled: Any = _Inner(py_func=function, targetoptions=options, pipeline_class=_Compiler)
-    return cast("F", compiled)
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast("F", _dispatcher(_Inner, function, options))
+
+
+def _dispatcher(kind: Any, function: Callable[..., Any], options: dict[str, bool]) -> Any:
+    if config.DISABLE_JIT:
+        return function
+    options |= {"nopython": True, "nogil": True, "_nrt": False}
+    made = kind(py_func=function, targetoptions=options, pipeline_class=_Compiler)
+    _KERNELS.append(made)
+    return made
+
+
+class _Counter(event.Listener):
+    """Tells which part of the kernels known is compiled, whenever one is."""
+
+    def __init__(self, on_share: Callable[[float], None]) -> None:
+        self._on_share = on_share
+        self._left = set(_KERNELS)
+        self._all = len(self._left)
+
+    def on_start(self, _: Any) -> None:
+        """Nothing is done yet."""
+
+    def on_end(self, happened: Any) -> None:
+        self._left.discard(happened.data["dispatcher"])
+        self._on_share(1.0 - len(self._left) / self._all)
+
+
+@contextmanager
+def counted(on_share: Callable[[float], None]) -> Iterator[None]:
+    """Inside, tell how much is compiled (0 to 1) of the kernels of the modules loaded so far."""
+    with event.install_listener("numba:compile", _Counter(on_share)):
+        yield

@@ -1,28 +1,38 @@
 """Compiles the kernels once and keeps them on disk.
 
-Numba's cache may be read by many processes but not written by several at once, so the first
-process to need the kernels compiles them under a lock while the others wait for it.
+A kernel that is not on disk is compiled where it is called first. To have all of them is to run all
+of them once, which the first process to need them does, under a lock, while others wait for it.
 """
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import fcntl
 import hashlib
-import platform
-import sys
-from collections.abc import Callable
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import get_type_hints
+from typing import IO, get_type_hints
 
-import numba
 import numpy as np
+from numba.core.registry import cpu_target
 
 from toast.analysis.analyse import analyse
+from toast.analysis.jit import counted
+from toast.analysis.kernel_store import (
+    PACKAGE,
+    SUFFIX,
+    Kept,
+    folders,
+    machine,
+    sources_digest,
+    writable,
+)
 from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.evaluate import evaluate_many
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.tables import Scratch, Tables
 from toast.search.actions import action_space
@@ -31,14 +41,13 @@ from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
 from toast.search.relaxation import Relaxation
 from toast.search.relaxation_kernels import halos
-from toast.search.tree import grow
 
-_ENTRIES = (evaluate_many, grow)
-"""One of each room: the kernels of a room are kept together."""
+ROOMS = ("analysis", "costmodel", "search")
+"""The rooms of the package that have kernels."""
 _PREFIX = "toast-kernels-"
-_TAG = f"py{sys.version_info.major}{sys.version_info.minor}"
-"""In the name of every compiled kernel."""
-_COMPILED = "\nfrom toast.analysis.jit import"
+_COMPILED = re.compile(r"^from toast.analysis.jit import .*\b(entry|inner)\b", re.MULTILINE)
+_WAIT = 0.2
+_UNUSED_DAYS = 30.0
 
 _TINY = b"""
 func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {
@@ -51,38 +60,86 @@ func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf
 """
 
 
-def warm_kernels(on_compile: Callable[[], None] = lambda: None) -> None:
-    """Make sure that the compiled kernels are on disk.
+def warm_kernels(on_share: Callable[[float], None] = lambda _: None) -> bool:
+    """Make sure that the compiled kernels are on disk; False where they were.
 
-    `on_compile` is called where they have to be compiled, or another process is at it: that takes
-    about a minute.
+    `on_share` is told which part of them is compiled, where they have to be or another process is
+    at it: that takes about 20 seconds on one core. Where nothing can be kept, they are compiled for
+    this process.
     """
-    folder = Path(grow.stats.cache_path)
-    marker = folder / f"{_PREFIX}{_fingerprint()}"
-    if marker.exists():
-        return
-    on_compile()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{_PREFIX}lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not marker.exists():
-            _forget()
-            _compile()
-            marker.touch()
+    if kept_in() is not None:
+        return False
+    name = _marker()
+    on_share(0.0)
+    folder = writable()
+    if folder is None:
+        _compile(on_share)
+        return True
+    with _locked(folder / f"lock-{os.getuid()}", on_share) as lock:
+        if not (folder / name).exists():
+            _compile(lambda share: _tell(lock, share, on_share))
+            _forget(folder)
+            (folder / name).touch()
+    return True
 
 
-def _forget() -> None:
-    """Delete compiled kernels of other versions, and what says that they are there.
+def kept_in() -> Path | None:
+    """The folder in which all kernels are, compiled; None where there is none."""
+    name = _marker()
+    for folder in folders():
+        with contextlib.suppress(OSError):
+            if (folder / name).exists():
+                return folder
+    return None
 
-    Numba keeps one as long as its own file is the same, though what it calls may be of another.
+
+def _marker() -> str:
+    """The name of the file that says that all kernels are in its folder."""
+    return f"{_PREFIX}{fingerprint()}"
+
+
+@contextlib.contextmanager
+def _locked(path: Path, on_share: Callable[[float], None]) -> Iterator[IO[str]]:
+    """Hold the lock; who waits for it tells what its holder writes into it."""
+    with path.open("a+") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                lock.seek(0)
+                on_share(float(lock.read() or 0.0))
+                time.sleep(_WAIT)
+        lock.truncate(0)
+        yield lock
+
+
+def _tell(lock: IO[str], share: float, on_share: Callable[[float], None]) -> None:
+    lock.truncate(0)
+    lock.write(f"{share:.3f}")
+    lock.flush()
+    on_share(share)
+
+
+def _forget(folder: Path) -> None:
+    """Delete the kernels of other versions that are a month old.
+
+    Who still uses one compiles it again: so nothing may say that it is there.
     """
-    for folder in {Path(kernel.stats.cache_path) for kernel in _ENTRIES}:
-        for pattern in (f"*.{_TAG}.*nb[ic]", f"{_PREFIX}[0-9a-f]*"):
-            for file in folder.glob(pattern):
-                file.unlink(missing_ok=True)
+    oldest = time.time() - _UNUSED_DAYS * 86400
+    others = [file for file in folder.glob(f"*{SUFFIX}") if file.name not in Kept.used]
+    old = [file for file in others if file.stat().st_mtime < oldest]
+    for file in (*old, *(folder.glob(f"{_PREFIX}[0-9a-f]*") if old else ())):
+        file.unlink(missing_ok=True)
 
 
-def _compile() -> None:
+def _compile(on_share: Callable[[float], None] = lambda _: None) -> None:
+    with counted(on_share):
+        _run_all()
+
+
+def _run_all() -> None:
+    """Run every kernel on a small program."""
     analysis_result = analyse(load(_TINY).program)
     evaluator = Evaluator(analysis_result, Mesh.parse("x=2,y=2"), find("cpu"))
     problem = Problem(
@@ -95,43 +152,21 @@ def _compile() -> None:
     halos(evaluator.tables, scratch, 0, numbers, numbers, amounts, amounts)
 
 
-def _fingerprint() -> str:
-    """Changes whenever a source or a constant of the kernels, Python or Numba does."""
-    digest = hashlib.sha256()
-    digest.update(f"{platform.python_version()} {numba.__version__}".encode())
-    for arrays in (Tables, Scratch):
-        digest.update(repr(_fields(arrays)).encode())
-    for file in sorted(_sources()):
-        digest.update(str(file).encode() + file.read_bytes())
-    return digest.hexdigest()[:16]
+def fingerprint(package: Path = PACKAGE) -> str:
+    """Changes whenever a source or a constant of the kernels, Python, Numba or the processor do."""
+    sources = [file for room in ROOMS for file in (package / room).rglob("*.py")]
+    kernels = [file for file in sources if _COMPILED.search(file.read_text(encoding="utf-8"))]
+    machine_code = machine(cpu_target.target_context.codegen())
+    said = machine_code, fields(Tables), fields(Scratch), sources_digest(kernels, package)
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 
-def _fields(arrays: type) -> list[tuple[str, object]]:
+def fields(record: type) -> list[tuple[str, object]]:
     """The fields of a record and of the records in it, with their types."""
     return [
-        (name, _fields(kind) if hasattr(kind, "_fields") else str(kind))
-        for name, kind in get_type_hints(arrays).items()
+        (name, fields(kind) if hasattr(kind, "_fields") else str(kind))
+        for name, kind in get_type_hints(record).items()
     ]
-
-
-def _sources() -> set[Path]:
-    """The files with kernels and all that they import from these rooms."""
-    package = Path(__file__).parents[1]
-    rooms = [package / room for room in ("analysis", "costmodel", "search")]
-    files = {
-        ".".join(("toast", *file.relative_to(package).with_suffix("").parts)): file
-        for room in rooms
-        for file in room.rglob("*.py")
-    }
-    waiting = [name for name, file in files.items() if _COMPILED in file.read_text()]
-    found: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name in files and name not in found:
-            found.add(name)
-            tree = ast.parse(files[name].read_bytes())
-            waiting += [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)]
-    return {files[name] for name in found}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+COMPILING = "compiling kernels, once: about 20 seconds"
+"""The stage of a job that is the first to need the kernels."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:

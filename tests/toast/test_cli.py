@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner, Result
 
 from examples import forms, mlp
 from tests.toast.samples import SHARDED, write_plan_directory
 from tests.toast.terminal import assert_refused, toast
 from toast.cli import app
 from toast.process.runner import package_environment
+from toast.search import kernel_cache
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -179,3 +181,28 @@ def test_the_fixed_names_of_the_commands() -> None:
     for name in ("plan", "inspect", "verify", "serve", "submit", "devices"):
         assert re.search(rf"^\s+{name}\s", done.stdout, flags=re.M)
     assert "schema" not in done.stdout
+
+
+def warm(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Result:
+    """`toast warm` with its kernels in a folder; nothing is compiled."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder))
+    monkeypatch.setattr(kernel_cache, "_compile", lambda on_share: on_share(0.5))
+    return CliRunner().invoke(app, ["warm"])
+
+
+def test_warm_says_what_it_does_and_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (warm(monkeypatch, tmp_path) for _ in range(2))
+    assert first.exit_code == second.exit_code == 0
+    assert re.search(r"^Compiled the kernels in [\d.]+ s; they are in ", first.stdout, re.M)
+    assert first.stderr.count("Compiling kernels, once") == 1, "stderr is no terminal"
+    assert second.stdout == f"The kernels were compiled already; they are in {tmp_path}/toast.\n"
+    assert second.stderr == ""
+
+
+def test_warm_is_refused_where_nothing_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    refused = warm(monkeypatch, tmp_path / "file")
+    assert refused.exit_code == 2
+    assert "NUMBA_CACHE_DIR" in refused.stderr

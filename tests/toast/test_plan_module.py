@@ -28,7 +28,7 @@ from toast.pipeline.plan_module import make_plan
 from toast.pipeline.stages import Stages
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
-from toast.search.progress import Progress
+from toast.search.progress import COMPILING, Progress
 
 
 @cache
@@ -160,17 +160,20 @@ def test_what_fits_nothing_says_by_how_much() -> None:
     assert plan.predicted.peak_bytes < plan.unsharded.peak_bytes
 
 
-def test_who_waits_for_kernels_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def compile_kernels(on_compile: Callable[[], None]) -> None:
-        on_compile()
+def test_who_waits_for_kernels_sees_them_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_kernels(on_share: Callable[[float], None]) -> None:
+        for share in (0.0, 0.25, 0.75):
+            on_share(share)
 
     monkeypatch.setattr(planning, "warm_kernels", compile_kernels)
-    stages: list[str] = []
-    asked = request(rollouts=1)
-    plan = make_plan(gemma_text(), asked, on_progress=lambda event: stages.append(event.stage)).plan
-    assert stages[:3] == ["kernels", planning.FIRST_USE, "load"]
+    told: list[Progress] = []
+    plan = make_plan(gemma_text(), request(rollouts=1), on_progress=told.append).plan
+    assert [event.stage for event in told[:5]] == ["kernels", *[COMPILING] * 3, "load"]
+    shares = [event.fraction for event in told]
+    assert shares == sorted(shares)
+    assert 0.0 < shares[2] < shares[3] < shares[4] < shares[-1] <= 1.0, "the job is still to come"
     assert "kernels" in plan.stages
-    assert planning.FIRST_USE not in plan.stages
+    assert COMPILING not in plan.stages
 
 
 def test_a_cancelled_job_still_gives_a_plan() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +29,7 @@ from toast.plans.plan import Plan
 from toast.plans.report import make_console, render
 from toast.process.runner import engine_command, package_environment, prepare, python_module, run
 from toast.request.request import PlanRequest
+from toast.search.progress import COMPILING
 
 app = typer.Typer(
     help="Find how to lay out a training step on a mesh of accelerators.",
@@ -250,6 +252,28 @@ def _compile_and_compare(directory: Path, name: str, *, memory_only: bool) -> No
     make_console().print(render_comparison(plan, verdict))
     if verdict.refusal is not None:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
+
+
+@app.command("warm")
+def warm_command() -> None:
+    """Compile the kernels ahead of the first plan, and say where they are kept."""
+    from toast.search.kernel_cache import kept_in, warm_kernels
+
+    started = time.perf_counter()
+    with user_errors():
+        with ProgressBar() as bar:
+            compiled = warm_kernels(
+                lambda share: bar.update({"stage": COMPILING, "fraction": share})
+            )
+        folder = kept_in()
+        if folder is None:
+            raise InvalidRequest(
+                "The compiled kernels cannot be kept: no folder for them may be written to.",
+                "Name one in NUMBA_CACHE_DIR.",
+            )
+    spent = f"{time.perf_counter() - started:.1f} s"
+    said = f"Compiled the kernels in {spent}" if compiled else "The kernels were compiled already"
+    make_console().print(f"{said}; they are in {folder}.", soft_wrap=True)
 
 
 @app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

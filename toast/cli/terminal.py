@@ -15,6 +15,7 @@ from toast.analysis.errors import ToastError
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.plans.report import make_console
 from toast.process.runner import Event
+from toast.search.progress import COMPILING
 
 EXIT_DIFFERENT, EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -70,10 +71,14 @@ def stop_on_interrupt() -> Iterator[Interrupt]:
 
 
 class ProgressBar:
-    """A bar on stderr fed by progress events; silent where stderr is no terminal."""
+    """A bar on stderr fed by progress events.
+
+    Where stderr is no terminal it says only that kernels are compiled, which nobody expects.
+    """
 
     def __init__(self) -> None:
         console = make_console(stderr=True)
+        self._silent = not console.is_terminal
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -82,7 +87,7 @@ class ProgressBar:
             TextColumn("{task.fields[best]}"),
             console=console,
             transient=True,
-            disable=not console.is_terminal,
+            disable=self._silent,
         )
         self._task = self._progress.add_task("starting", total=1.0, best="")
 
@@ -97,6 +102,9 @@ class ProgressBar:
         """Show one progress event; an event of another kind changes nothing."""
         if event.get("event", "progress") != "progress":
             return
+        if self._silent and event.get("stage") == COMPILING:
+            self._silent = False
+            self._progress.console.print(f"{COMPILING.capitalize()}.")
         self._progress.update(
             self._task,
             completed=float(event.get("fraction") or 0.0),

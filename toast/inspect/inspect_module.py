@@ -12,7 +12,6 @@ from toast.inspect.graph import set_graph
 from toast.inspect.records import ColourRow, ConflictRow, GroupRow, Inspection, NoRuleRow, SetRow
 from toast.labels.colours import colour_names, pattern
 from toast.labels.conflict_words import ConflictWords
-from toast.search.kernel_cache import warm_kernels
 
 
 def inspect_module(module: bytes, which: int = 0) -> Inspection:
@@ -21,7 +20,6 @@ def inspect_module(module: bytes, which: int = 0) -> Inspection:
     Runs in the calling process, which MLIR may abort. Raises InvalidRequest where there is no
     such set.
     """
-    warm_kernels()
     source = load(module)
     analysis = analyse(source.program)
     program = source.program

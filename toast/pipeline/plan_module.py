@@ -26,8 +26,6 @@ from toast.search.kernel_cache import warm_kernels
 from toast.search.planners import PLANNERS
 from toast.search.progress import Progress
 
-FIRST_USE = "compiling kernels, once: about a minute"
-
 
 @collector_paused()
 def make_plan(
@@ -50,7 +48,7 @@ def make_plan(
         raise InvalidRequest(f"There is no planner {request.planner!r}.", f"Known: {names}.")
     stages = Stages(on_progress)
     stages.enter("kernels", 0.01)
-    warm_kernels(on_compile=lambda: stages.say(FIRST_USE))
+    warm_kernels(stages.compiling)
     stages.enter("load", 0.05)
     source = load(module)
     stages.enter("analyse", 0.2)

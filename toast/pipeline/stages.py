@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from toast.analysis.load import Source
-from toast.search.progress import Progress
+from toast.search.progress import COMPILING, Progress
+
+_COMPILING_PART = 0.5
 
 
 class Stages:
@@ -17,7 +19,7 @@ class Stages:
         self._on_progress = on_progress
         self._start = self._entered = time.perf_counter()
         self._stage = ""
-        self._from = self._to = 0.0
+        self._from = self._to = self._before = 0.0
         self._last = Progress(stage="")
         self._seconds: dict[str, float] = {}
 
@@ -29,9 +31,15 @@ class Stages:
         self._to = fraction if to is None else to
         self._tell(replace(self._last, stage=stage, fraction=fraction))
 
-    def say(self, stage: str) -> None:
-        """Call the stage otherwise in reports; its time stays under the name it was entered by."""
-        self._tell(replace(self._last, stage=stage))
+    def compiling(self, share: float) -> None:
+        """So much of the kernels is compiled, which takes longer than many a job.
+
+        The bar gives the first half to it and the second to the job; its time stays under the name
+        of the stage.
+        """
+        self._before = 0.0
+        self._tell(replace(self._last, stage=COMPILING, fraction=_COMPILING_PART * share))
+        self._before = _COMPILING_PART
 
     def report(self, progress: Progress) -> None:
         """Progress of a search within the stage."""
@@ -55,7 +63,8 @@ class Stages:
 
     def _tell(self, progress: Progress) -> None:
         elapsed = time.perf_counter() - self._start
-        fraction = max(progress.fraction, self._last.fraction)
+        whole = self._before + (1.0 - self._before) * progress.fraction
+        fraction = max(whole, self._last.fraction)
         self._last = replace(progress, fraction=fraction, seconds=elapsed)
         if self._on_progress is not None:
             self._on_progress(self._last)
