@@ -49,7 +49,7 @@ class OpReader:
 
     def op(self, op: ir.Operation, operands: Sequence[Any], results: Sequence[Any]) -> Read:
         """An op of these operands and results."""
-        name, attributes = op.name, tuple(op.attributes.items())
+        name, attributes = op.name, _attributes(op)
         types = tuple([value.type for value in operands] + [value.type for value in results])
         inner = _names_within(op)
         key = (name, attributes, types, inner)
@@ -119,6 +119,24 @@ class OpReader:
             name, rule, tensors[operands:], (items, types, inner), halos
         )
         return prototype, self.prototypes.content(prototype, content if known else None)
+
+
+def _attributes(op: ir.Operation) -> tuple[tuple[str, Any], ...]:
+    """The attributes of an op by name.
+
+    One that has no form in Python, such as complex numbers, is the text of the op.
+    """
+    try:
+        return tuple(op.attributes.items())
+    except TypeError:
+        return tuple((name, _attribute(op, name)) for name in op.attributes)
+
+
+def _attribute(op: ir.Operation, name: str) -> Any:
+    try:
+        return op.attributes[name]
+    except TypeError:
+        return str(op)
 
 
 def _called(op: ir.Operation) -> str:

@@ -52,6 +52,10 @@ class Call:
         """The leaves that are arrays."""
         return [leaf for leaf, kept in zip(self.leaves, self.dynamic, strict=True) if kept]
 
+    def within_trace(self) -> bool:
+        """Whether the call stands in a function that JAX traces, such as a jitted one."""
+        return any(isinstance(leaf, jax.core.Tracer) for leaf in self.leaves)
+
     def key(self) -> Hashable:
         """Equal for calls that one plan serves: same types, same static values."""
         return (

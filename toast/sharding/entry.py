@@ -66,6 +66,9 @@ def autoshard(  # noqa: PLR0913 - what jax.jit takes, and where to plan
         ToastError: as `toast.plan` does. Warns with `toast.PlanWarning`, and with its
             `toast.DoesNotFit` where no plan fits the memory.
     """
+    if not callable(function):
+        kind = type(function).__name__
+        raise InvalidRequest(f"The {kind} given is not a function.", "Give what jax.jit takes.")
     described = describe_function(
         function,
         static_argnums=static_argnums,
@@ -219,6 +222,11 @@ class Sharded:
             return self._plans[key]
 
     def _plan(self, call: Call) -> Planned:
+        if call.within_trace():
+            raise InvalidRequest(
+                f"{self.__name__} is called within a function that JAX traces, and has no plan.",
+                "Plan before, with `prepare(*arguments)`: shapes are enough.",
+            )
         first, settings = self._first, dict(self._settings)
         mesh, text = chosen_mesh(self._mesh if first is None else first.mesh)
         devices = devices_of(mesh)

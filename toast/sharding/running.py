@@ -75,19 +75,26 @@ class Planned:
 
     def run(self, call: Call) -> Any:
         """The results of a call, after its objects of flax.nnx have their new arrays."""
-        arrays = [
-            place(array, sharding, donate=donated)
-            for array, sharding, donated in zip(call.arrays, self.inputs, self.donated, strict=True)
-        ]
-        ambient = jax.sharding.get_mesh()
-        with nullcontext() if ambient.empty else jax.set_mesh(self.inner):
-            results = self.step(*_parted(arrays, self.donated))
+        if call.within_trace():
+            results = self.step(*_parted(call.arrays, self.donated))
+        else:
+            results = self._run(call.arrays)
         restored = self.traced.outcome.restore(results)
         if not call.nodes:
             return restored
         result, states = restored
         graphs.update(call.nodes, states)
         return result
+
+    def _run(self, arrays: Sequence[Any]) -> list[Any]:
+        placed = [
+            place(array, sharding, donate=donated)
+            for array, sharding, donated in zip(arrays, self.inputs, self.donated, strict=True)
+        ]
+        ambient = jax.sharding.get_mesh()
+        with nullcontext() if ambient.empty else jax.set_mesh(self.inner):
+            results: list[Any] = self.step(*_parted(placed, self.donated))
+        return results
 
 
 def place(array: Any, sharding: NamedSharding, *, donate: bool = False) -> Any:

@@ -65,7 +65,9 @@ def difference(expected: Any, actual: Any) -> float:
             left, right = jax.random.key_data(left), jax.random.key_data(right)
         assert jnp.shape(left) == jnp.shape(right)
         assert jnp.result_type(left) == jnp.result_type(right)
-        return float(np.abs(np.asarray(left, "float64") - np.asarray(right, "float64")).max())
+        return float(
+            np.abs(np.asarray(left, "float64") - np.asarray(right, "float64")).max(initial=0)
+        )
 
     return max(map(far, jax.tree.leaves(expected), jax.tree.leaves(actual)), default=0.0)
 
@@ -335,6 +337,8 @@ def errors() -> dict[str, Any]:
         "another tree": lambda: planned.shard({"w": W}),
         "no argument": lambda: planned.plan.partition_specs({"nothing": W}),
         "too many devices": lambda: toast.autoshard(product, W, X, mesh="a=32,b=2", **QUICK),
+        "no function": lambda: toast.autoshard(W),  # type: ignore[arg-type]
+        "no plan in a trace": lambda: jax.eval_shape(toast.autoshard(product, mesh=AUTO), W, X),
         "no client": lambda: toast.autoshard(product, W, X, mesh=AUTO, client=3, **QUICK),
     }
     found = {}
@@ -397,6 +401,64 @@ class Service:
 
 
 SERVICES: list[Service] = []
+
+
+@case
+def arrays_of_every_type() -> dict[str, Any]:
+    def apply(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "whole": inputs["u8"].astype("float32").sum(0),
+            "masked": jnp.where(inputs["mask"], inputs["x"], 0),
+            "complex": inputs["complex"] * 2,
+            "half": inputs["half"] @ inputs["half"].T,
+            "wide": inputs["wide"] * 2,
+            "same": (inputs["x"], inputs["x"], inputs["empty"]),
+            "mode": inputs["mode"],
+            "none": None,
+            "number": 3,
+        }
+
+    inputs = {
+        "u8": np.ones((8, 16), "uint8"),
+        "mask": np.asarray(X) > 0,
+        "x": X,
+        "complex": jnp.ones((8, 8), "complex64"),
+        "half": jnp.ones((16, 16), "bfloat16"),
+        "wide": np.ones(8, "float64"),
+        "empty": jnp.zeros((0, 4)),
+        "mode": "sum",
+    }
+    step = toast.autoshard(apply, mesh=AUTO, **QUICK)
+    result = step(inputs)
+    mode = result.pop("mode")
+    del inputs["mode"]
+    expected = jax.jit(lambda given: apply(given | {"mode": None}))(inputs)
+    del expected["mode"]
+    return {
+        "difference": difference(jax.tree.map(jnp.abs, expected), jax.tree.map(jnp.abs, result)),
+        "mode": mode,
+    }
+
+
+@case
+def batches_of_keys() -> dict[str, Any]:
+    def apply(keys: jax.Array) -> tuple[jax.Array, jax.Array]:
+        noise = jax.vmap(lambda key: jax.random.normal(key, (16,)))(keys)
+        return noise, jax.vmap(jax.random.split)(keys)
+
+    keys = jax.random.split(jax.random.key(0, impl="rbg"), 64)
+    step = toast.autoshard(apply, keys, mesh=EXPLICIT, **QUICK)
+    return {
+        "difference": difference(jax.jit(apply)(keys), step(step.shard(keys))),
+        "rank": len(step.in_shardings[0].spec),
+    }
+
+
+@case
+def within_a_jitted_function() -> dict[str, Any]:
+    step = toast.autoshard(product, W, X, mesh=AUTO, **QUICK)
+    result = jax.jit(lambda w, x: step(w, x) * 2)(W, X)
+    return {"difference": difference(product(W, X) * 2, result)}
 
 
 @case

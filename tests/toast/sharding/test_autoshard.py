@@ -130,6 +130,8 @@ def test_warnings_are_ours_and_name_the_caller(cases: dict[str, dict[str, Any]])
         ("another tree", "InvalidRequest", "no argument"),
         ("no argument", "InvalidRequest", "no argument"),
         ("too many devices", "InvalidMesh", "JAX sees 8"),
+        ("no function", "InvalidRequest", "not a function"),
+        ("no plan in a trace", "InvalidRequest", "JAX traces"),
         ("no client", "InvalidRequest", "no client"),
     ],
 )
@@ -149,6 +151,18 @@ def test_a_plan_is_kept_on_disk(cases: dict[str, dict[str, Any]]) -> None:
         "one for the first two, then one for each other memory, device, seed, mesh and program, "
         "and one where what was kept cannot be read"
     )
+
+
+def test_arrays_of_every_type(cases: dict[str, dict[str, Any]]) -> None:
+    assert result(cases, "arrays_of_every_type")["mode"] == "sum"
+
+
+def test_batches_of_typed_keys(cases: dict[str, dict[str, Any]]) -> None:
+    assert result(cases, "batches_of_keys")["rank"] == 1
+
+
+def test_a_planned_function_may_be_called_in_another(cases: dict[str, dict[str, Any]]) -> None:
+    result(cases, "within_a_jitted_function")
 
 
 def test_a_service_plans_where_one_is_named(cases: dict[str, dict[str, Any]]) -> None:
