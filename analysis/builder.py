@@ -18,7 +18,7 @@ def build_program(
     results: Sequence[str],
 ) -> Program:
     """The finished arrays. `results` are the names of what the last op, `return`, uses."""
-    of = template.prototype
+    of = template.prototype.astype(np.int64)
     op_uses = _starts(prototypes.use_ranks.counts[of])
     op_values = _starts(prototypes.value_type.counts[of])
     op_factors = _starts(prototypes.factor_size.counts[of])
@@ -53,7 +53,7 @@ def build_program(
         factor_size=prototypes.factor_size.read(factors),
         factor_kind=prototypes.factor_kind.read(factors),
         factor_halo=prototypes.factor_halo.read(factors),
-        links=_links(template.links, op_factors),
+        links=_links(template.links.astype(np.int64), op_factors),
         constant=template.constancy == CONSTANT,
         arguments=tuple(arguments),
         results=tuple(

@@ -35,7 +35,8 @@ class Rows:
     @property
     def counts(self) -> Ints:
         """The length of each row."""
-        return np.diff(np.array([0, *self._ends], dtype=np.int64))
+        ends = np.array([0, *self._ends], dtype=np.int64)
+        return ends[1:] - ends[:-1]
 
     def read(self, places: Ints) -> Ints:
         """The data at places that `at` gave."""

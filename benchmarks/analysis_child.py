@@ -2,6 +2,7 @@
 
 python -m benchmarks.analysis_child lower gemma:18 FILE       lower a model, write its bytecode
 python -m benchmarks.analysis_child lower t2b:paper:scan FILE
+python -m benchmarks.analysis_child lower block_sparse:large FILE
 python -m benchmarks.analysis_child constants BYTES FILE      write a module of constants
 python -m benchmarks.analysis_child analyse FILE              load and analyse a module
 """
@@ -45,8 +46,12 @@ def lower(name: str, output: Path) -> Record:
 
 
 def _step(name: str) -> Any:
-    """`gemma:LAYERS`, or a model of `examples.models` with its preset and maybe `scan`."""
+    """`gemma:LAYERS`, or another example or model with its preset and maybe `scan`."""
     model, _, rest = name.partition(":")
+    if model == "block_sparse":
+        from examples import block_sparse
+
+        return block_sparse.make_step(block_sparse.PRESETS[rest])
     if model == "gemma":
         from examples import gemma
 
@@ -103,6 +108,7 @@ def analyse(path: Path) -> Record:
     return {
         "ops": sum(program.kind(op) not in PSEUDO for op in range(program.ops)),
         "bytes": len(data),
+        "written_ops": _written(source.loaded.module),
         "kernel": kernel,
         "load": loaded - started,
         "analyse": done - loaded,
@@ -111,6 +117,21 @@ def analyse(path: Path) -> Record:
         "peak": peak_bytes(),
         "resident": psutil.Process().memory_info().rss,
     }
+
+
+def _written(module: Any) -> int:
+    """How many ops stand in a module, those of each function once."""
+    from jaxlib.mlir import ir
+
+    found = 0
+
+    def visit(op: Any) -> ir.WalkResult:
+        nonlocal found
+        found += op.name not in ("builtin.module", "func.func")
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
 
 
 def _load_kernel() -> float:

@@ -1,13 +1,14 @@
 """Seconds and memory of the analysis against the size of the module, beside jax's own lowering.
 
-    python -m benchmarks.bench_analysis [--layers 2,6] [--full] [--models] [--constants]
-        [--write] [--records FILE]
+    python -m benchmarks.bench_analysis [--layers 2,6] [--full] [--models] [--calls]
+        [--constants] [--write] [--records FILE]
 
 Gemma-2B training steps of 2 to 200 layers (`--full`: 320, over 200,000 ops), lowered in one fresh
 process and analysed in another, so that neither has anything warm and memory is that of one job.
-`--models` adds the models of `examples.models` at their published sizes, `--constants` a module
-that holds 500 MB of numbers. `--write` renews `docs/analysis-speed.md` and its plot. `--records`
-keeps what was measured, and measures only what it does not hold yet.
+`--models` adds the models of `examples.models` at their published sizes, `--calls` a module whose
+calls unfold to 1.4 million ops, `--constants` one that holds 500 MB of numbers. `--write` renews
+`docs/analysis-speed.md` and its plot. `--records` keeps what was measured, and measures only what
+it does not hold yet.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from benchmarks.analysis_report import table, write_report
 
 LAYERS = (2, 6, 18, 36, 72, 120, 200)
 FULL = (320,)
+CALLS = "block_sparse:large"
 CONSTANT_BYTES = 500_000_000
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,7 +41,7 @@ def main() -> None:
     console = Console(width=140)
     layers = tuple(map(int, options.layers.split(","))) if options.layers else LAYERS
     gemma = [f"gemma:{count}" for count in (*layers, *(FULL if options.full else ()))]
-    names = gemma + (_models() if options.models else [])
+    names = gemma + (_models() if options.models else []) + ([CALLS] if options.calls else [])
     records = Records(options.records)
     with tempfile.TemporaryDirectory(prefix="toast-bench-") as folder:
         scratch = Path(folder) / "module"
@@ -78,7 +80,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=1, help="the quickest of so many runs")
     parser.add_argument("--layers", help="only these numbers of layers, separated by commas")
     parser.add_argument("--records", type=Path, help="a file that keeps what was measured")
-    for flag in ("full", "models", "constants", "write"):
+    for flag in ("full", "models", "calls", "constants", "write"):
         parser.add_argument(f"--{flag}", action="store_true")
     return parser.parse_args()
 

@@ -27,7 +27,7 @@ from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
 
 LAYERS = (2, 6, 18, 36)
-LOADING = ("load.parse", "load.flatten", "load.rules", "load.walk")
+LOADING = ("load.parse", "load.calls", "load.rules", "load.walk")
 STAGES = (*LOADING, "analyse", "tables", "search", "explain", "write")
 
 

@@ -15,7 +15,6 @@ from toast.analysis.program import Floats, Ints
 from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.kernels.evaluate import Measured, evaluate_many, step_seconds
-from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import Fusion, fuse
 from toast.costmodel.peak_pruning import fold
@@ -31,7 +30,6 @@ from toast.costmodel.tables import (
     on_mesh,
     positioned,
 )
-from toast.costmodel.terms.journal import COUNT, DETAIL, KIND, SECONDS, SIZE, TABLE, Entry
 
 PENALTY = 10.0
 """C of the reward where nobody says otherwise: an excess as large as the whole unsharded program
@@ -109,17 +107,6 @@ class Cost:
     def hidden(self) -> float:
         """Seconds of communication that hide behind computation."""
         return self.compute + self.communication - self.seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveCost:
-    """All collectives of one kind over one set of axes: count, wire bytes and seconds."""
-
-    kind: Kind
-    axes: tuple[int, ...]
-    count: float
-    bytes: float
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +215,9 @@ class Evaluator:
         Raises IndexError for a state that speaks of another program or mesh.
         """
         arrays = scratch or self._scratches[0]
-        measured = measure(self.folded, arrays, *self._columns([state]))
+        return self._cost(measure(self.folded, arrays, *self._columns([state])))
+
+    def _cost(self, measured: Measured) -> Cost:
         return Cost(
             compute=measured.compute,
             communication=measured.communication,
@@ -283,12 +272,15 @@ class Evaluator:
             raise IndexError("The state has a colour group, a unit or an axis that is not there.")
         return np.array(starts, dtype=np.int64), groups, axes, bits
 
-    def journal(self, state: Sequence[Action | Refinement]) -> tuple[Scratch, Floats]:
-        """The arrays of a state and the entries of its journal; see `terms.journal`."""
+    def journal(self, state: Sequence[Action | Refinement]) -> tuple[Cost, Scratch, Floats]:
+        """What a state costs, its arrays and the entries of its journal; see `terms.journal`.
+
+        `resolved.resolve` makes a record of it.
+        """
         scratch = new_scratch(self.tables, journal_length(self.tables))
-        measure(self.tables, scratch, *self._columns([state]))
+        measured = measure(self.tables, scratch, *self._columns([state]))
         journal = scratch.journal.entries[: int(scratch.journal.noted[0])]
-        return scratch, positioned(journal, self.tables.schedule.position)
+        return self._cost(measured), scratch, positioned(journal, self.tables.schedule.position)
 
     def _knows(self, groups: Ints, axes: Ints, bits: Ints) -> bool:
         """The kernels do not check: an action of another program would read past their arrays."""
@@ -308,22 +300,6 @@ class Evaluator:
         scratch = self.new_scratch()
         self.cost(state, scratch)
         return scratch.units.mask
-
-    def collectives(self, state: Sequence[Action | Refinement]) -> list[CollectiveCost]:
-        """The communication of a state by kind and axes, costliest first."""
-        _, journal = self.journal(state)
-        sent = journal[np.isin(journal[:, TABLE], (Entry.PARTIAL, Entry.EDGE, Entry.HALO))]
-        rows = []
-        for kind, axes in np.unique(sent[:, [KIND, DETAIL]].astype(np.int64), axis=0).tolist():
-            same = (sent[:, KIND] == kind) & (sent[:, DETAIL] == axes)
-            count, size, seconds = sent[same][:, [COUNT, SIZE, SECONDS]].sum(axis=0).tolist()
-            names = tuple(a for a in range(len(self.mesh.axes)) if axes >> a & 1)
-            rows.append(
-                CollectiveCost(
-                    kind=Kind(kind), axes=names, count=count, bytes=size, seconds=seconds
-                )
-            )
-        return sorted(rows, key=lambda row: -row.seconds)
 
     def reward(self, memory: float, penalty: float = PENALTY) -> Reward:
         """The reward of states under a limit of `memory` bytes per device."""

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from toast.analysis.program import Floats
-from toast.costmodel.evaluator import Action, Cost, Evaluator, Refinement
+from toast.costmodel.evaluator import Cost
 from toast.costmodel.kernels.memory import lasting_share
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.resolved import ResolvedCollective, ResolvedPlan
 from toast.costmodel.terms.journal import (
     BRIEF,
     COUNT,
@@ -30,6 +31,7 @@ from toast.costmodel.terms.journal import (
     STAY,
     TABLE,
     Bound,
+    CollectiveReason,
     Entry,
 )
 from toast.costmodel.terms.sources import Runs, Sent, Sources
@@ -67,7 +69,7 @@ class CollectiveTime:
 
     `why` is `PARTIAL` (sums of an op, or its result laid out otherwise than it was computed),
     `EDGE` (uses that want another layout) or `HALO`. `axes` are numbers of mesh axes; `bytes` on
-    the wire of one device.
+    the wire of one device. `reason` and `combined` as in `ResolvedCollective`.
     """
 
     sources: tuple[tuple[int, tuple[int, ...], float], ...]
@@ -77,10 +79,12 @@ class CollectiveTime:
     count: float
     bytes: float
     seconds: float
+    reason: CollectiveReason
+    combined: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldMemory:
     """Memory that one value takes over the positions [first, last] of the schedule.
 
     `why` is `BASE` (an argument), `LIVE` (a buffer, `value` stands for it), `COPY` (resharded for
@@ -104,7 +108,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class PriceBreakdown:
     """`alive` is what is in main memory at the peak, largest first; `held` tells of all memory.
 
     `on_chip` bytes of what is held at the peak are on the chip: the smallest of the short-lived,
@@ -116,34 +120,36 @@ class Explanation:
     cost: Cost
     kernels: tuple[KernelTime, ...]
     collectives: tuple[CollectiveTime, ...]
-    all_held: Callable[[], tuple[Held, ...]]
-    alive: tuple[Held, ...]
+    all_held: Callable[[], tuple[HeldMemory, ...]]
+    alive: tuple[HeldMemory, ...]
     on_chip: float
     timeline: Floats
     position: int
 
     @property
-    def held(self) -> tuple[Held, ...]:
+    def held(self) -> tuple[HeldMemory, ...]:
         """All that is held, over the whole step."""
         return self.all_held()
 
 
-def explain(evaluator: Evaluator, state: Sequence[Action | Refinement]) -> Explanation:
-    """Price a state once more, with a journal, and say what each entry of it is."""
-    return _Explainer(evaluator, state).run()
+def explain(resolved: ResolvedPlan) -> PriceBreakdown:
+    """Say what each entry of a plan's journal is."""
+    return _Explainer(resolved).run()
 
 
 class _Explainer:
-    def __init__(self, evaluator: Evaluator, state: Sequence[Action | Refinement]) -> None:
+    def __init__(self, resolved: ResolvedPlan) -> None:
+        evaluator = resolved.evaluator
         self._evaluator = evaluator
         self._program = evaluator.analysis.program
         self._tables = evaluator.tables
-        self._cost = evaluator.cost(state)
-        self._scratch, self._journal = evaluator.journal(state)
+        self._resolved = resolved
+        self._cost, self._scratch = resolved.cost, resolved.scratch
+        self._journal = resolved.journal
         self._shapes: dict[int, tuple[int, ...]] = {}
         self._sources = Sources(evaluator.listing, evaluator.tables)
 
-    def run(self) -> Explanation:
+    def run(self) -> PriceBreakdown:
         timeline = self._timeline()
         position = int(np.argmax(timeline))
         memory = self._of(tuple(_STORED))
@@ -153,10 +159,10 @@ class _Explainer:
             sum(one.bytes for one in there if one.short),
             sum(one.bytes for one in there if one.lasting),
         )
-        return Explanation(
+        return PriceBreakdown(
             cost=self._cost,
             kernels=tuple(self._kernel(row) for row in self._of(tuple(_FUSED))),
-            collectives=tuple(self._collective(row) for row in self._of(tuple(_SENT))),
+            collectives=tuple(self._collective(one) for one in self._resolved.collectives),
             all_held=lambda: self._all_held(memory),
             alive=tuple(
                 sorted(
@@ -171,7 +177,7 @@ class _Explainer:
             position=position,
         )
 
-    def _all_held(self, memory: Floats) -> tuple[Held, ...]:
+    def _all_held(self, memory: Floats) -> tuple[HeldMemory, ...]:
         return tuple(one for row in memory.tolist() for one in self._held(row))
 
     def _on_chip(self, short: Any, lasting: Any) -> Any:
@@ -197,28 +203,28 @@ class _Explainer:
         """The ops behind each of the equal fusions of a row, and how often they run."""
         return _FUSED[table](self._sources, row, place)
 
-    def _collective(self, row: Floats) -> CollectiveTime:
-        why, number, place = Entry(int(row[TABLE])), int(row[ROW]), int(row[PLACE])
-        axes = int(row[DETAIL])
+    def _collective(self, sent: ResolvedCollective) -> CollectiveTime:
         return CollectiveTime(
-            sources=tuple(self._communicating(why, number, place)),
-            why=why,
-            kind=Kind(int(row[KIND])),
-            axes=tuple(a for a in range(len(self._evaluator.mesh.axes)) if axes >> a & 1),
-            count=float(row[COUNT]),
-            bytes=float(row[SIZE]),
-            seconds=float(row[SECONDS]),
+            sources=tuple(self._communicating(sent.table, sent.row, sent.place)),
+            why=sent.table,
+            kind=sent.kind,
+            axes=sent.axes,
+            count=sent.count,
+            bytes=sent.bytes,
+            seconds=sent.seconds,
+            reason=sent.reason,
+            combined=sent.combined,
         )
 
     def _communicating(self, why: Entry, row: int, place: int) -> list[Sent]:
         """The value and the ops behind each of the equal collectives of a row."""
         return _SENT[why](self._sources, row, place)
 
-    def _held(self, row: Sequence[float]) -> list[Held]:
+    def _held(self, row: Sequence[float]) -> list[HeldMemory]:
         why = Entry(int(row[TABLE]))
         tensor, values, uses = _STORED[why](self._sources, int(row[ROW]))
         return [
-            Held(
+            HeldMemory(
                 value=value,
                 uses=uses,
                 why=why,
@@ -264,7 +270,7 @@ class _Explainer:
         return found
 
 
-def _in_main_memory(held: Sequence[Held], on_chip: float) -> list[Held]:
+def _in_main_memory(held: Sequence[HeldMemory], on_chip: float) -> list[HeldMemory]:
     """What is not on the chip: the smallest are there, the short-lived first, `on_chip` bytes."""
     found = [one for one in held if not one.short and not one.lasting]
     small = [one for one in held if one.short or one.lasting]
@@ -276,7 +282,7 @@ def _in_main_memory(held: Sequence[Held], on_chip: float) -> list[Held]:
     return found
 
 
-def _with_room(held: Sequence[Held], most: float) -> list[Held]:
+def _with_room(held: Sequence[HeldMemory], most: float) -> list[HeldMemory]:
     """What is there where what is late has the memory, of `most` bytes, that all else leaves."""
     found = [one for one in held if not one.late]
     room = max(0.0, most - sum(one.bytes for one in found))

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from toast.costmodel.evaluator import Refined, Refinement, State
-from toast.costmodel.terms.journal import PLACE, ROW, SECONDS, SIZE, TABLE, Entry
+from toast.costmodel.evaluator import Refined, Refinement
+from toast.costmodel.resolved import ResolvedPlan, resolve
+from toast.costmodel.terms.journal import ROW, SIZE, TABLE, Entry
 from toast.search.background_task import in_background
 from toast.search.decision_sites import SiteMembers, Thing, decision_sites, marks
 from toast.search.infeasible import for_the_peak
@@ -41,7 +42,8 @@ def refine(problem: Problem, found: Found, control: Control) -> tuple[Problem, F
     if control.stop_reason() is not None:
         return problem, found
     things = SiteMembers(problem.evaluator)
-    spots = decision_sites(things, _seeds(problem, found.state, things), MAX_PLACES)
+    resolved = resolve(problem.evaluator, found.state)
+    spots = decision_sites(things, _seeds(problem, resolved, things), MAX_PLACES)
     sets = set_resolutions(problem.evaluator, found.state, things)
     if not spots and not sets:
         return problem, found
@@ -50,7 +52,7 @@ def refine(problem: Problem, found: Found, control: Control) -> tuple[Problem, F
     if evaluator is None:
         return problem, found
     finer = replace(problem, evaluator=evaluator)
-    judged = for_the_peak(finer) if _too_large(problem, found.state) else finer
+    judged = for_the_peak(finer) if _too_large(problem, resolved) else finer
     better = _climb(judged, found, Refinements(evaluator, things, spots, sets), control)
     if not better.refinements:
         return problem, replace(found, evaluations=better.evaluations)
@@ -60,8 +62,8 @@ def refine(problem: Problem, found: Found, control: Control) -> tuple[Problem, F
     return finer, replace(better, cost=cost, bound=None, relaxation=None)
 
 
-def _too_large(problem: Problem, state: State) -> bool:
-    return problem.evaluator.cost(state).peak > problem.reward.memory
+def _too_large(problem: Problem, resolved: ResolvedPlan) -> bool:
+    return resolved.cost.peak > problem.reward.memory
 
 
 def _climb(problem: Problem, found: Found, refinements: Refinements, control: Control) -> Found:
@@ -96,32 +98,29 @@ def _climb(problem: Problem, found: Found, refinements: Refinements, control: Co
     )
 
 
-def _seeds(problem: Problem, state: State, things: SiteMembers) -> Iterator[Thing]:
+def _seeds(problem: Problem, resolved: ResolvedPlan, things: SiteMembers) -> Iterator[Thing]:
     """What communicates or is alive at a peak that is too high, what costs most first."""
     costs: dict[Term, float] = {}
-    for term, cost in _terms(problem, state):
+    for term, cost in _terms(problem, resolved):
         costs[term] = costs.get(term, 0.0) + cost
     for term in sorted(costs, key=lambda term: -costs[term]):
         yield from _things_of(things, *term)
 
 
-def _terms(problem: Problem, state: State) -> Iterator[tuple[Term, float]]:
+def _terms(problem: Problem, resolved: ResolvedPlan) -> Iterator[tuple[Term, float]]:
     """The terms of C(s) that a refinement may change, and what each adds to it."""
-    evaluator, reward = problem.evaluator, problem.reward
-    t = evaluator.tables
-    _, journal = evaluator.journal(state)
-    for row in journal[np.isin(journal[:, TABLE], (Entry.EDGE, Entry.PARTIAL))]:
-        number, place, cost = int(row[ROW]), int(row[PLACE]), float(row[SECONDS]) / reward.seconds
-        if row[TABLE] == Entry.EDGE:
-            target = int(t.reshards.target[t.reshards.target_start[number] + place])
-            yield (int(t.reshards.source[number]), target, False), cost
-        else:
-            result = int(t.partial_sums.result_start[number]) + place
-            yield (
-                (int(t.partial_sums.computed[result]), int(t.partial_sums.defined[result]), True),
-                cost,
-            )
-    if not _too_large(problem, state):
+    reward, t = problem.reward, problem.evaluator.tables
+    journal = resolved.journal
+    for sent in resolved.collectives:
+        cost = sent.seconds / reward.seconds
+        if sent.table is Entry.EDGE:
+            target = int(t.reshards.target[t.reshards.target_start[sent.row] + sent.place])
+            yield (int(t.reshards.source[sent.row]), target, False), cost
+        elif sent.table is Entry.PARTIAL:
+            result = int(t.partial_sums.result_start[sent.row]) + sent.place
+            made, kept = t.partial_sums.computed[result], t.partial_sums.defined[result]
+            yield (int(made), int(kept), True), cost
+    if not _too_large(problem, resolved):
         return
     for row in journal[np.isin(journal[:, TABLE], (Entry.BASE, Entry.LIVE))]:
         column = t.arguments.tensor if row[TABLE] == Entry.BASE else t.live_ranges.tensor

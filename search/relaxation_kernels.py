@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.kernels.reshard import COLLECTIVE_PERMUTE, collective, reshard, same
+from toast.costmodel.kernels.reshard import (
+    COLLECTIVE_PERMUTE,
+    NEIGHBOURS,
+    collective,
+    reshard,
+    same,
+)
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -69,4 +75,4 @@ def halos(
         if axes[pick] != 0:
             strip = min(t.halos.part[row] * shards[pick], 1.0) * local[pick]
             weight = t.halos.weight[row]
-            out[pick] += collective(t, s, COLLECTIVE_PERMUTE, axes[pick], strip, weight)
+            out[pick] += collective(t, s, COLLECTIVE_PERMUTE, axes[pick], strip, weight, NEIGHBOURS)

@@ -18,6 +18,7 @@ from toast.costmodel.evaluator import Action, Evaluator, State
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.registry import without
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.search.actions import action_space
@@ -60,12 +61,13 @@ class Bench:
 
     def write(self, state: State) -> bytes:
         """The sharded module; writing changes the module, so each is loaded afresh."""
-        specs = Specs(self.evaluator, state)
-        return write(load(self.module), self.evaluator.mesh, specs, specs.pins())
+        specs = Specs(resolve(self.evaluator, state))
+        return write(load(self.module), self.evaluator.mesh, specs, specs.constraints())
 
     def predict(self, state: State) -> dict[str, Any]:
         """What the cost model says, as JSON values."""
-        cost = self.evaluator.cost(state)
+        resolved = resolve(self.evaluator, state)
+        cost = resolved.cost
         names = [axis.name for axis in self.evaluator.mesh.axes]
         return {
             "compute_seconds": cost.compute,
@@ -80,7 +82,7 @@ class Bench:
                     "bytes": row.bytes,
                     "seconds": row.seconds,
                 }
-                for row in self.evaluator.collectives(state)
+                for row in resolved.totals()
             ],
         }
 

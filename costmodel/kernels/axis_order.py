@@ -2,28 +2,35 @@
 
 A collective takes or leaves the last axes of a dimension. Where some moves of a colour want one
 axis last and others another, one of them reshuffles its tensor first, by permutes: those that cost
-less. The writer of a plan orders the axes so (`toast.emit.axis_order`).
+less. All dimensions of a colour have its axes in one order, which `_settle` finds and the written
+module has; a pinned dimension has them as it was pinned.
 
 A sum over several axes is scattered where what is summed over has them in the order of the result.
-A result that has them in another order than the mesh's is left to the compiler, which scatters it
-in any case; one in the mesh's, of a sum that runs over them in another, is all-reduced and cut.
+What is summed over, and no move speaks for, takes that order. A result that has the axes in another
+order than the mesh's is left to the compiler, which scatters it in any case; one in the mesh's, of
+a sum that runs over them in another, is all-reduced and cut.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.incremental import axes_on
 from toast.costmodel.kernels.journal import mark, note_collective, replace_collective
 from toast.costmodel.network.collectives import Kind
-from toast.costmodel.terms.journal import EDGE, PARTIAL
+from toast.costmodel.terms.journal import EDGE, PARTIAL, CollectiveReason
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 PERMUTE, ALL_REDUCE = int(Kind.COLLECTIVE_PERMUTE), int(Kind.ALL_REDUCE)
 REDUCE_SCATTER = int(Kind.REDUCE_SCATTER)
+AXIS_ORDER, REORDERED = int(CollectiveReason.AXIS_ORDER), int(CollectiveReason.REORDERED)
+UNKNOWN = -1
+"""The place of the first axis of a colour whose order is not found yet."""
 
 
 @inner
@@ -49,26 +56,23 @@ def remember(
     width: float,
     weight: float,
 ) -> None:
-    """Keep what a move needs of the order of axes, and what it costs where it has another.
+    """Keep what a move costs where some dimension has not the order that it wants.
 
-    Moves are numbered: results of ops that have partial sums, then what uses want. Axes `turn_stay`
-    are to lead `turn_go`, which come or go; of several such dimensions the first counts.
+    Moves are numbered: results of ops that have partial sums, then what uses want. Axes that stay
+    on a dimension are to lead those that come or go.
     """
     s.axis_order.seconds[move] = 0.0
-    a, b = t.tensors.start[source], t.tensors.start[target]
+    a, b, axes = t.tensors.start[source], t.tensors.start[target], 0
     for d in range(t.tensors.start[source + 1] - a):
         have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
-        if have & want and have ^ want:
-            axes, size = have | want, min(s.tensors.local[source], s.tensors.local[target]) * width
-            seconds = t.mesh.alpha[PERMUTE, axes, 0] + t.mesh.beta[PERMUTE, axes, 0] * size
-            s.axis_order.row[move], s.axis_order.group[move] = (
-                row,
-                t.units.item_group[t.tensors.dim_item[a + d]],
-            )
-            s.axis_order.stay[move], s.axis_order.go[move] = have & want, have ^ want
-            s.axis_order.bytes[move], s.axis_order.times[move] = weight * size, weight
-            s.axis_order.seconds[move] = weight * seconds
-            return
+        if _wants_an_order(t, s, a + d, b + d):
+            axes |= have | want
+    if axes:
+        size = min(s.tensors.local[source], s.tensors.local[target]) * width
+        seconds = t.mesh.alpha[PERMUTE, axes, 0] + t.mesh.beta[PERMUTE, axes, 0] * size
+        s.axis_order.row[move], s.axis_order.axes[move] = row, axes
+        s.axis_order.bytes[move], s.axis_order.times[move] = weight * size, weight
+        s.axis_order.seconds[move] = weight * seconds
 
 
 @inner
@@ -89,7 +93,7 @@ def remember_scattered(
         if want & ~have & scattered:
             if have:
                 return
-            s.reduce_scatters.group[result] = t.units.item_group[t.tensors.dim_item[b + d]]
+            s.reduce_scatters.item[result] = t.tensors.dim_item[b + d]
     (
         s.reduce_scatters.axes[result],
         s.reduce_scatters.row[result],
@@ -98,10 +102,225 @@ def remember_scattered(
 
 
 @inner
-def _leads(s: Scratch, group: int, one: int, other: int) -> bool:
-    """Whether a colour has an axis before another: the mesh's order where no move wants one."""
-    mine, theirs = s.axis_order.ahead[group, one, other], s.axis_order.ahead[group, other, one]
-    return bool(mine > theirs or (mine == theirs and one < other))
+def leads(t: Tables, s: Scratch, item: int, one: int, other: int) -> bool:
+    """Whether an item has an axis before another: in its colour's order, or as it is pinned."""
+    group = t.units.item_group[item]
+    if group >= 0:
+        return bool(s.axis_order.place[group, one] < s.axis_order.place[group, other])
+    for k in range(t.units.fixed_start[item], t.units.fixed_start[item + 1]):
+        if t.units.fixed_axis[k] == one or t.units.fixed_axis[k] == other:
+            return bool(t.units.fixed_axis[k] == one)
+    return one < other
+
+
+@inner
+def _settle(t: Tables, s: Scratch, group: int) -> None:
+    """Find the order of a colour's axes, unless it is found.
+
+    The next axis is always the one whose place costs moves the least, in the mesh's order where
+    several cost nothing. What sums follow counts where no move speaks for two axes.
+    """
+    if group < 0 or s.axis_order.place[group, 0] != UNKNOWN:
+        return
+    axes = len(t.mesh.axis_size)
+    left = (1 << axes) - 1
+    for place in range(axes):
+        first, least = -1, np.inf
+        for one in range(axes):
+            lost = 0.0
+            for other in range(axes):
+                if left >> other & 1:
+                    lost += max(0.0, _worth(s, group, other, one) - _worth(s, group, one, other))
+            if left >> one & 1 and lost < least:
+                first, least = one, lost
+        s.axis_order.place[group, first] = place
+        left &= ~(1 << first)
+
+
+@inner
+def _worth(s: Scratch, group: int, one: int, other: int) -> float:
+    """What it is worth to a colour that an axis leads another."""
+    if s.axis_order.ahead[group, one, other] > 0.0 or s.axis_order.ahead[group, other, one] > 0.0:
+        return float(s.axis_order.ahead[group, one, other])
+    return float(s.axis_order.follows[group, one, other])
+
+
+@inner
+def _clear(t: Tables, s: Scratch, group: int) -> None:
+    """Forget the order of a colour and what it was worth, once in an evaluation."""
+    if group < 0 or s.axis_order.place[group, 0] == UNKNOWN:
+        return
+    s.axis_order.place[group, 0] = UNKNOWN
+    for one in range(len(t.mesh.axis_size)):
+        for other in range(len(t.mesh.axis_size)):
+            s.axis_order.ahead[group, one, other], s.axis_order.follows[group, one, other] = (
+                0.0,
+                0.0,
+            )
+
+
+@inner
+def _wants_an_order(t: Tables, s: Scratch, dim: int, other: int) -> bool:
+    """Whether of the axes on a dimension some stay and others come or go."""
+    have, want = axes_on(t, s, dim), axes_on(t, s, other)
+    return bool(have & want and have ^ want)
+
+
+@inner
+def _group_of(t: Tables, dim: int) -> int:
+    """The colour of a dimension of a tensor; -1 if it is pinned or never sharded."""
+    item = t.tensors.dim_item[dim]
+    return int(t.units.item_group[item]) if item >= 0 else -1
+
+
+@inner
+def _start_and_end(t: Tables, s: Scratch, move: int) -> tuple[int, int]:
+    """The tensors that a move is from and to."""
+    results = len(t.partial_sums.computed)
+    if move < results:
+        return t.partial_sums.computed[move], t.partial_sums.defined[move]
+    return t.reshards.source[s.axis_order.row[move]], t.reshards.target[move - results]
+
+
+@inner
+def _forget(t: Tables, s: Scratch, move: int) -> None:
+    """Forget the orders of the dimensions that a move is about."""
+    source, target = _start_and_end(t, s, move)
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    for d in range(t.tensors.start[source + 1] - a):
+        if _wants_an_order(t, s, a + d, b + d):
+            _clear(t, s, _group_of(t, a + d))
+            _clear(t, s, _group_of(t, b + d))
+
+
+@inner
+def _settle_move(t: Tables, s: Scratch, move: int) -> None:
+    """Find the orders of the dimensions that a move is about."""
+    source, target = _start_and_end(t, s, move)
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    for d in range(t.tensors.start[source + 1] - a):
+        if _wants_an_order(t, s, a + d, b + d):
+            _settle(t, s, _group_of(t, a + d))
+            _settle(t, s, _group_of(t, b + d))
+
+
+@inner
+def _gather(t: Tables, s: Scratch, move: int) -> None:
+    """Add what a move costs to what the order that it wants is worth."""
+    source, target = _start_and_end(t, s, move)
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    for d in range(t.tensors.start[source + 1] - a):
+        have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
+        if not _wants_an_order(t, s, a + d, b + d):
+            continue
+        for one in range(len(t.mesh.axis_size)):
+            for other in range(len(t.mesh.axis_size)):
+                if have & want & (1 << one) and (have ^ want) & (1 << other):
+                    group = _group_of(t, a + d if have & (1 << other) else b + d)
+                    if group >= 0:
+                        s.axis_order.ahead[group, one, other] += s.axis_order.seconds[move]
+
+
+@inner
+def _loses(t: Tables, s: Scratch, move: int) -> bool:
+    """Whether some dimension has not its axes in the order that a move wants."""
+    source, target = _start_and_end(t, s, move)
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    for d in range(t.tensors.start[source + 1] - a):
+        have, want = axes_on(t, s, a + d), axes_on(t, s, b + d)
+        if not _wants_an_order(t, s, a + d, b + d):
+            continue
+        for one in range(len(t.mesh.axis_size)):
+            for other in range(len(t.mesh.axis_size)):
+                if have & want & (1 << one) and (have ^ want) & (1 << other):
+                    dim = a + d if have & (1 << other) else b + d
+                    if not leads(t, s, t.tensors.dim_item[dim], one, other):
+                        return True
+    return False
+
+
+@inner
+def _forget_sums(t: Tables, s: Scratch, result: int) -> None:
+    """Forget the orders of a scattered result and of what it sums over."""
+    row = s.reduce_scatters.row[result]
+    _clear(t, s, t.units.item_group[s.reduce_scatters.item[result]])
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        _clear(t, s, t.units.item_group[t.partial_sums.item[k]])
+
+
+@inner
+def _follow(t: Tables, s: Scratch, result: int) -> None:
+    """Have what is summed over follow the order of the axes on the scattered result."""
+    row, kept = s.reduce_scatters.row[result], s.reduce_scatters.item[result]
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        item, size = (
+            t.partial_sums.item[k],
+            t.partial_sums.weight[row] * s.reduce_scatters.bytes[result],
+        )
+        group = t.units.item_group[item]
+        if group < 0:
+            continue
+        for one in range(len(t.mesh.axis_size)):
+            for other in range(one + 1, len(t.mesh.axis_size)):
+                both = 1 << one | 1 << other
+                if s.units.mask[item] & s.reduce_scatters.axes[result] & both == both:
+                    if _is_wanted(t, s, kept, one, other):
+                        s.axis_order.follows[group, one, other] += size
+                    else:
+                        s.axis_order.follows[group, other, one] += size
+
+
+@inner
+def _is_wanted(t: Tables, s: Scratch, item: int, one: int, other: int) -> bool:
+    """Whether moves want an item to have an axis before another; the mesh's order if none does."""
+    group = t.units.item_group[item]
+    if group < 0:
+        return leads(t, s, item, one, other)
+    return bool(s.axis_order.ahead[group, one, other] >= s.axis_order.ahead[group, other, one])
+
+
+@inner
+def _gather_orders(t: Tables, s: Scratch) -> None:
+    """Gather what the orders are worth that moves and scattered sums are about."""
+    moves, results = len(s.axis_order.seconds), len(t.partial_sums.computed)
+    for result in range(results):
+        if s.reduce_scatters.axes[result]:
+            _forget_sums(t, s, result)
+    for move in range(moves):
+        if s.axis_order.seconds[move] > 0.0:
+            _forget(t, s, move)
+    for move in range(moves):
+        if s.axis_order.seconds[move] > 0.0:
+            _gather(t, s, move)
+    for result in range(results):
+        if s.reduce_scatters.axes[result]:
+            _follow(t, s, result)
+
+
+@inner
+def reorders(t: Tables, s: Scratch) -> float:
+    """Seconds of the permutes before moves that do not get the order they want."""
+    moves, results, spent = len(s.axis_order.seconds), len(t.partial_sums.computed), 0.0
+    _gather_orders(t, s)
+    for move in range(moves):
+        if s.axis_order.seconds[move] == 0.0:
+            continue
+        _settle_move(t, s, move)
+        if _loses(t, s, move):
+            row = s.axis_order.row[move]
+            if move < results:
+                mark(s.journal, PARTIAL, row, move - t.partial_sums.result_start[row])
+            else:
+                mark(s.journal, EDGE, row, move - results - t.reshards.target_start[row])
+            count, size, seconds = (
+                s.axis_order.times[move],
+                s.axis_order.bytes[move],
+                s.axis_order.seconds[move],
+            )
+            axes = s.axis_order.axes[move]
+            note_collective(s.journal, PERMUTE, axes, count, size, seconds, REORDERED)
+            spent += seconds
+    return spent
 
 
 @inner
@@ -121,14 +340,82 @@ def _is_summed_whole(t: Tables, s: Scratch, result: int) -> bool:
         for other in range(one + 1, len(t.mesh.axis_size)):
             if not (axes >> one & 1 and axes >> other & 1):
                 continue
-            if not _leads(s, s.reduce_scatters.group[result], one, other):
+            if not leads(t, s, s.reduce_scatters.item[result], one, other):
                 return False
             first, second = _place_of(t, s, row, one), _place_of(t, s, row, other)
             if first == second:
-                turned |= not _leads(s, t.units.item_group[t.partial_sums.item[first]], one, other)
+                turned |= not leads(t, s, t.partial_sums.item[first], one, other)
             else:
                 turned |= t.chip.sums_in_turn and first > second
     return turned
+
+
+@inner
+def _settle_sums(t: Tables, s: Scratch, result: int) -> None:
+    """Find the orders of a scattered result and of what it sums over."""
+    row = s.reduce_scatters.row[result]
+    _settle(t, s, t.units.item_group[s.reduce_scatters.item[result]])
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        _settle(t, s, t.units.item_group[t.partial_sums.item[k]])
+
+
+@inner
+def note_told(t: Tables, s: Scratch) -> None:
+    """Say of which results the compiler must be told what their sums are made as.
+
+    Told, it sums in one piece: it scatters a sum over all of its axes, which come to the result in
+    the order of the mesh or in that of what is summed over, and sums any other whole. It is left
+    alone with what it would scatter otherwise.
+    """
+    if len(s.journal.entries) == 0:
+        return
+    for row in range(len(t.partial_sums.weight)):
+        for result in range(t.partial_sums.result_start[row], t.partial_sums.result_start[row + 1]):
+            s.reduce_scatters.told[result] = _is_told(t, s, row, result)
+
+
+@inner
+def _is_told(t: Tables, s: Scratch, row: int, result: int) -> bool:
+    source, target = t.partial_sums.computed[result], t.partial_sums.defined[result]
+    a, b, taken, parts = t.tensors.start[source], t.tensors.start[target], 0, 0
+    for d in range(t.tensors.start[source + 1] - a):
+        new = axes_on(t, s, b + d) & s.partial_sums.reduced[row]
+        taken |= new
+        if new and axes_on(t, s, a + d):
+            return False
+    if taken != s.partial_sums.reduced[row]:
+        return taken == 0
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        parts += 1 if s.units.mask[t.partial_sums.item[k]] else 0
+    by_mesh, by_sums = True, parts == 1 or t.chip.sums_in_turn
+    for one in range(len(t.mesh.axis_size)):
+        for other in range(one + 1, len(t.mesh.axis_size)):
+            if taken >> one & 1 and taken >> other & 1:
+                first = _leads_on(t, s, target, one, other)
+                by_mesh &= first
+                by_sums &= first == _leads_in(t, s, row, one, other)
+    return by_mesh or by_sums
+
+
+@inner
+def _leads_on(t: Tables, s: Scratch, tensor: int, one: int, other: int) -> bool:
+    """Whether an axis comes before another on the dimensions of a tensor."""
+    for d in range(t.tensors.start[tensor], t.tensors.start[tensor + 1]):
+        axes = axes_on(t, s, d)
+        if axes >> one & 1 and axes >> other & 1:
+            return leads(t, s, t.tensors.dim_item[d], one, other)
+        if axes >> one & 1 or axes >> other & 1:
+            return bool(axes >> one & 1)
+    return False
+
+
+@inner
+def _leads_in(t: Tables, s: Scratch, row: int, one: int, other: int) -> bool:
+    """Whether a row sums over an axis before another."""
+    first, second = _place_of(t, s, row, one), _place_of(t, s, row, other)
+    if first == second:
+        return leads(t, s, t.partial_sums.item[first], one, other)
+    return first < second
 
 
 @inner
@@ -140,88 +427,18 @@ def summed_whole(t: Tables, s: Scratch) -> float:
     spent = 0.0
     for result in range(len(t.partial_sums.computed)):
         axes, row = s.reduce_scatters.axes[result], s.reduce_scatters.row[result]
+        if axes:
+            _settle_sums(t, s, result)
         s.reduce_scatters.whole[result] = (
             axes and s.partial_sums.reduced[row] and _is_summed_whole(t, s, result)
         )
         if s.reduce_scatters.whole[result]:
             size, weight = s.reduce_scatters.bytes[result], t.partial_sums.weight[row]
-            whole = weight * duration(t, ALL_REDUCE, axes, size)
+            seconds = weight * duration(t, ALL_REDUCE, axes, size)
             wire = weight * size * t.mesh.wire[ALL_REDUCE, axes]
             place = result - t.partial_sums.result_start[row]
             kinds = (REDUCE_SCATTER, ALL_REDUCE)
-            replace_collective(s.journal, row, place, kinds, wire, whole)
-            spent += whole - weight * duration(t, REDUCE_SCATTER, axes, size)
-    return spent
-
-
-@inner
-def _forget(t: Tables, s: Scratch, result: int) -> None:
-    """Set to nothing what the orders of a result and of what it sums over are worth."""
-    row = s.reduce_scatters.row[result]
-    for one in range(len(t.mesh.axis_size)):
-        for other in range(len(t.mesh.axis_size)):
-            s.axis_order.ahead[s.reduce_scatters.group[result], one, other] = 0.0
-            for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
-                group = t.units.item_group[t.partial_sums.item[k]]
-                if group >= 0:
-                    s.axis_order.ahead[group, one, other] = 0.0
-
-
-@inner
-def _gather(t: Tables, s: Scratch, move: int, zero: bool) -> None:
-    """Add what a move costs to what its order is worth to the colour, or set that to nothing."""
-    group, axes = s.axis_order.group[move], len(t.mesh.axis_size)
-    for one in range(axes):
-        for other in range(axes):
-            if s.axis_order.stay[move] >> one & 1 and s.axis_order.go[move] >> other & 1:
-                if zero:
-                    s.axis_order.ahead[group, one, other], s.axis_order.ahead[group, other, one] = (
-                        0.0,
-                        0.0,
-                    )
-                else:
-                    s.axis_order.ahead[group, one, other] += s.axis_order.seconds[move]
-
-
-@inner
-def _loses(t: Tables, s: Scratch, move: int) -> bool:
-    """Whether other moves of the colour have more to lose by the order that one wants."""
-    group, axes = s.axis_order.group[move], len(t.mesh.axis_size)
-    for one in range(axes):
-        for other in range(axes):
-            if s.axis_order.stay[move] >> one & 1 and s.axis_order.go[move] >> other & 1:
-                mine, theirs = (
-                    s.axis_order.ahead[group, one, other],
-                    s.axis_order.ahead[group, other, one],
-                )
-                if theirs > mine or (theirs == mine and other < one):
-                    return True
-    return False
-
-
-@inner
-def reorders(t: Tables, s: Scratch) -> float:
-    """Seconds of the permutes before moves that do not get the order they want."""
-    moves, results, spent = len(s.axis_order.seconds), len(t.partial_sums.computed), 0.0
-    for result in range(results):
-        if s.reduce_scatters.axes[result]:
-            _forget(t, s, result)
-    for stage in range(2):
-        for move in range(moves):
-            if s.axis_order.seconds[move] > 0.0:
-                _gather(t, s, move, stage == 0)
-    for move in range(moves):
-        if s.axis_order.seconds[move] > 0.0 and _loses(t, s, move):
-            row, axes = s.axis_order.row[move], s.axis_order.stay[move] | s.axis_order.go[move]
-            if move < results:
-                mark(s.journal, PARTIAL, row, move - t.partial_sums.result_start[row])
-            else:
-                mark(s.journal, EDGE, row, move - results - t.reshards.target_start[row])
-            count, size, seconds = (
-                s.axis_order.times[move],
-                s.axis_order.bytes[move],
-                s.axis_order.seconds[move],
-            )
-            note_collective(s.journal, PERMUTE, axes, count, size, seconds)
-            spent += seconds
+            replace_collective(s.journal, row, place, kinds, wire, seconds, AXIS_ORDER)
+            s.reduce_scatters.reason[result] = AXIS_ORDER
+            spent += seconds - weight * duration(t, REDUCE_SCATTER, axes, size)
     return spent

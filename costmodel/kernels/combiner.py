@@ -9,7 +9,16 @@ import numpy as np
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.axis_order import duration
 from toast.costmodel.network.collectives import Kind
-from toast.costmodel.terms.journal import COUNT, DETAIL, KIND, PARTIAL, ROW, SECONDS, TABLE
+from toast.costmodel.terms.journal import (
+    COMBINED,
+    COUNT,
+    DETAIL,
+    KIND,
+    PARTIAL,
+    ROW,
+    SECONDS,
+    TABLE,
+)
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -78,6 +87,7 @@ def _write(
         if s.journal.entries[n, KIND] == _kind(side) and s.journal.entries[n, DETAIL] == axes:
             s.journal.entries[n, COUNT] *= sent / s.combiner.joint[loop, side, axes, MANY]
             s.journal.entries[n, SECONDS] *= part
+            s.journal.entries[n, COMBINED] = 1
 
 
 @inner

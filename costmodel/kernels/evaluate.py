@@ -14,7 +14,7 @@ import numpy as np
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.kernels.axis_order import reorders, summed_whole
+from toast.costmodel.kernels.axis_order import note_told, reorders, summed_whole
 from toast.costmodel.kernels.combiner import spared
 from toast.costmodel.kernels.compute import price_fusions
 from toast.costmodel.kernels.incremental import mark_changes, overwrite, total
@@ -127,6 +127,7 @@ def price(t: Tables, s: Scratch) -> tuple[float, float, float]:
     communication += reorders(t, s)
     communication += summed_whole(t, s)
     communication -= spared(t, s)
+    note_told(t, s)
     compute += price_unfused_sums(t, s) + total(s.reshards.local_seconds)
     compute += price_main_memory(t, s, compute)
     return compute, communication, peak_bytes(t, s, compute)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toast.analysis.jit import inner
 from toast.costmodel.terms.journal import (
+    COMBINED,
     COUNT,
     DETAIL,
     KIND,
@@ -13,6 +14,7 @@ from toast.costmodel.terms.journal import (
     SECONDS,
     SIZE,
     TABLE,
+    WHY,
     Journal,
 )
 
@@ -43,12 +45,13 @@ def note(
         journal.entries[n, COUNT] = count
         journal.entries[n, SIZE] = size
         journal.entries[n, SECONDS] = seconds
+        journal.entries[n, WHY], journal.entries[n, COMBINED] = 0, 0
 
 
 @inner
 def replace_collective(
     journal: Journal, row: int, place: int, kinds: tuple[int, int], size: float,
-    seconds: float,
+    seconds: float, why: int,
 ) -> None:  # fmt: skip
     """Write the second kind of collective over the first (row of partials, place in it)."""
     for n in range(min(journal.noted[0], len(journal.entries))):
@@ -63,14 +66,15 @@ def replace_collective(
                 size,
                 seconds,
             )
+            journal.entries[n, WHY] = why
 
 
 @inner
 def note_collective(
-    journal: Journal, kind: int, axes: int, count: float, size: float, seconds: float
+    journal: Journal, kind: int, axes: int, count: float, size: float, seconds: float, why: int
 ) -> None:
-    """Write an entry for a collective of what was marked."""
-    if len(journal.entries) > 0:
+    """Write an entry for a collective of what was marked, for a `CollectiveReason`."""
+    if journal.noted[0] < len(journal.entries):
         note(
             journal,
             journal.noted[1],
@@ -82,3 +86,4 @@ def note_collective(
             size,
             seconds,
         )
+        journal.entries[journal.noted[0] - 1, WHY] = why

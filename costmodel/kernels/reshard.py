@@ -10,24 +10,38 @@ from toast.costmodel.kernels.combiner import SCATTERED, WHOLE, remember_sum
 from toast.costmodel.kernels.incremental import axes_on, total
 from toast.costmodel.kernels.journal import mark, note, note_collective
 from toast.costmodel.network.collectives import Kind
-from toast.costmodel.terms.journal import EDGE, HALO, LOCAL, PARTIAL, UNFUSED, Bound
+from toast.costmodel.terms.journal import (
+    EDGE,
+    HALO,
+    LOCAL,
+    PARTIAL,
+    UNFUSED,
+    Bound,
+    CollectiveReason,
+)
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, COLLECTIVE_PERMUTE = map(int, Kind)
 BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
+(
+    INTO_SHARDS, UNWANTED, TWO_DIMENSIONS, ALL_DEVICES, BATCH, LOOKUP, SLICED, SHARDED_ALREADY,
+    SEGMENTS, _, BEHIND_LOOP, REGATHERED, GATHERED, EXCHANGED, _, NEIGHBOURS, ADDED,
+) = map(int, CollectiveReason)  # fmt: skip
 
 
 @inner
-def collective(t: Tables, s: Scratch, kind: int, axes: int, size: float, weight: float) -> float:
-    """Seconds of one collective over `axes`, counted `weight` times.
+def collective(
+    t: Tables, s: Scratch, kind: int, axes: int, size: float, weight: float, why: int
+) -> float:
+    """Seconds of one collective over `axes`, counted `weight` times, for a `CollectiveReason`.
 
     `size` is the larger of what goes in and comes out on one device, in bytes.
     """
     wire = size * t.mesh.wire[kind, axes]
     seconds = weight * duration(t, kind, axes, size)
-    note_collective(s.journal, kind, axes, weight, weight * wire, seconds)
+    note_collective(s.journal, kind, axes, weight, weight * wire, seconds, why)
     return seconds
 
 
@@ -58,8 +72,8 @@ def _changes(t: Tables, s: Scratch, source: int, target: int) -> tuple[int, int,
 @inner
 def _taken(
     t: Tables, s: Scratch, source: int, target: int, reduced: int, row: int
-) -> tuple[int, int]:
-    """Axes of the partial sums of a row that are scattered, and axes that are gathered in between.
+) -> tuple[int, int, int]:
+    """Axes of a row's partial sums that are scattered, axes gathered in between, and why.
 
     Nothing is scattered where two dimensions want it, over all axes of chips that do not, of a
     lookup over several axes, and of a sum that a TPU cuts slices of. Nor are some axes and not all,
@@ -77,26 +91,24 @@ def _taken(
             wanting += 1
             grown |= taken if have & want else 0
             again |= have if d < batch else 0
-    if (
-        wanting > 1
-        or scattered == t.mesh.summed_whole
-        or again
-        or _stays(t, s, target, row, scattered)
-    ):
-        scattered = 0
-    if scattered != reduced and (grown or (row >= 0 and t.partial_sums.segments[row])):
-        scattered = 0
-    return scattered, again
-
-
-@inner
-def _stays(t: Tables, s: Scratch, target: int, row: int, scattered: int) -> bool:
-    """Whether what makes the sums of a row, or reads what they add up to, keeps them together."""
-    if row < 0:
-        return False
-    lookup = t.partial_sums.lookup[row] and scattered & (scattered - 1)
-    cut = t.partial_sums.cut[row] >= 0 and same(t, s, target, t.partial_sums.cut[row])
-    return bool(lookup or cut)
+    if scattered == 0:
+        return 0, again, UNWANTED
+    why = INTO_SHARDS
+    if wanting > 1:
+        why = TWO_DIMENSIONS
+    elif scattered == t.mesh.summed_whole:
+        why = ALL_DEVICES
+    elif again:
+        why = BATCH
+    elif row >= 0 and t.partial_sums.lookup[row] and scattered & (scattered - 1):
+        why = LOOKUP
+    elif row >= 0 and t.partial_sums.cut[row] >= 0 and same(t, s, target, t.partial_sums.cut[row]):
+        why = SLICED
+    elif scattered != reduced and grown:
+        why = SHARDED_ALREADY
+    elif scattered != reduced and row >= 0 and t.partial_sums.segments[row]:
+        why = SEGMENTS
+    return scattered if why == INTO_SHARDS else 0, again, why
 
 
 @inner
@@ -108,7 +120,7 @@ def _is_behind(t: Tables, s: Scratch, source: int, target: int, reduced: int, ro
     if row < 0 or t.partial_sums.loop_trips[row] <= 1.0:
         return False
     gathered, moved, sliced = _changes(t, s, source, target)
-    scattered, again = _taken(t, s, source, target, reduced, row)
+    scattered, again, _ = _taken(t, s, source, target, reduced, row)
     cut = sliced & reduced & ~scattered
     return (reduced & ~scattered) != 0 and (gathered | moved | again | cut) == 0
 
@@ -132,33 +144,35 @@ def reshard(
     elsewhere; axes that move between dimensions are an all-to-all, axes that vanish an all-gather.
     """
     gathered, moved, sliced = _changes(t, s, source, target)
-    scattered, again = _taken(t, s, source, target, reduced, row)
+    scattered, again, why = _taken(t, s, source, target, reduced, row)
     size = s.tensors.local[source] * width
     seconds = 0.0
     if scattered:
-        seconds += collective(t, s, REDUCE_SCATTER, scattered, size, weight)
+        seconds += collective(t, s, REDUCE_SCATTER, scattered, size, weight, why)
         size /= t.mesh.shards[scattered]
     summed = reduced & ~scattered
     sliced &= ~scattered
     if sliced & ~summed:
         size /= t.mesh.shards[sliced & ~summed]
     if summed:
-        times = weight
+        times, why = weight, UNWANTED if scattered else why
         if _is_behind(t, s, source, target, reduced, row):
             times, size = (
                 weight / t.partial_sums.loop_trips[row],
                 size * t.partial_sums.loop_width[row],
             )
-        seconds += collective(t, s, ALL_REDUCE, summed, size, times)
+            why = BEHIND_LOOP
+        seconds += collective(t, s, ALL_REDUCE, summed, size, times, why)
     if again:
-        seconds += collective(t, s, ALL_GATHER, again, size * t.mesh.shards[again], weight)
+        whole = size * t.mesh.shards[again]
+        seconds += collective(t, s, ALL_GATHER, again, whole, weight, REGATHERED)
     if sliced & summed:
         size /= t.mesh.shards[sliced & summed]
     if moved:
-        seconds += collective(t, s, ALL_TO_ALL, moved, size, weight)
+        seconds += collective(t, s, ALL_TO_ALL, moved, size, weight, EXCHANGED)
     if gathered:
         size *= t.mesh.shards[gathered]
-        seconds += collective(t, s, ALL_GATHER, gathered, size, weight)
+        seconds += collective(t, s, ALL_GATHER, gathered, size, weight, GATHERED)
     return seconds
 
 
@@ -222,7 +236,9 @@ def price_partial_sums(t: Tables, s: Scratch) -> float:
             computed, defined = t.partial_sums.computed[k], t.partial_sums.defined[k]
             s.axis_order.seconds[k], s.reduce_scatters.axes[k] = 0.0, 0
             s.combiner.axes[k, 0], s.combiner.axes[k, 1] = 0, 0
+            s.reduce_scatters.reason[k] = UNWANTED
             if reduced and _is_added(t, s, row):
+                s.reduce_scatters.reason[k] = ADDED
                 continue
             if reduced or not same(t, s, computed, defined):
                 mark(s.journal, PARTIAL, row, k - t.partial_sums.result_start[row])
@@ -233,7 +249,8 @@ def price_partial_sums(t: Tables, s: Scratch) -> float:
                     t, s, computed, defined, reduced, row
                 )
                 remember(t, s, k, row, computed, defined, 1.0, weight)
-                scattered, _ = _taken(t, s, computed, defined, reduced, row)
+                scattered, _, why = _taken(t, s, computed, defined, reduced, row)
+                s.reduce_scatters.reason[k] = why
                 remember_scattered(t, s, k, row, scattered, reduced, s.tensors.local[computed])
                 if t.partial_sums.combined_in[row] >= 0 and not _is_behind(
                     t, s, computed, defined, reduced, row
@@ -306,8 +323,8 @@ def price_reshards(t: Tables, s: Scratch) -> float:
                 mark(s.journal, EDGE, row, k - first)
                 sending = reshard(t, s, source, target, 0, -1, width, weight)
                 spent += sending
+                remember(t, s, move, row, source, target, width, weight)
                 if sending > 0.0:
-                    remember(t, s, move, row, source, target, width, weight)
                     if width < 1.0 and t.reshards.given[row] and not rounded:
                         rounded = True
                         _round(t, s, row, k - first, weight)
@@ -365,6 +382,7 @@ def price_halos(t: Tables, s: Scratch) -> float:
                 * s.tensors.local[t.halos.tensor[row]]
             )
             mark(s.journal, HALO, row, 0)
-            spent = collective(t, s, COLLECTIVE_PERMUTE, axes, strip, t.halos.weight[row])
+            weight = t.halos.weight[row]
+            spent = collective(t, s, COLLECTIVE_PERMUTE, axes, strip, weight, NEIGHBOURS)
         s.halos.seconds[row] = spent
     return total(s.halos.seconds)

@@ -19,9 +19,9 @@ from toast.analysis.program import TRANSFERS, Ints, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.program.arrays import ints
 from toast.costmodel.program.distinct import distinct, distinct_rows
-from toast.costmodel.program.pins import NO_PINS, Masks, Pins
+from toast.costmodel.program.pins import NO_PINS, Axes, Layout, Pins
 
-Item = tuple[int, int, int, int, int]
+Item = tuple[int, int, int, int, Axes]
 """(colour group or -1, size, set group or -1, side, axes that are on it in every state)."""
 
 Resolutions = dict[tuple[int, int], tuple[int, tuple[int, int]]]
@@ -208,14 +208,14 @@ class _Interner:
         return self._own_tensor(value, names, fixed, forbidden)
 
     def _own_tensor(
-        self, value: int, names: Ints, fixed: Masks | None = None, forbidden: int = 0
+        self, value: int, names: Ints, fixed: Layout | None = None, forbidden: int = 0
     ) -> int:
         """A tensor whose dimensions compete for axes among themselves only."""
         shape = list(self._program.shape(value))
         if fixed is None:
             unit = self._unit(names.tolist(), shape, forbidden)
         else:
-            unit = self._intern((tuple((-1, 1, -1, 0, mask) for mask in fixed), 0))
+            unit = self._intern((tuple((-1, 1, -1, 0, axes) for axes in fixed), 0))
         self._last_unit = unit
         start = self._out.unit_start[unit]
         return self._tensor(value, [start + d for d in range(len(shape))])
@@ -226,7 +226,7 @@ class _Interner:
         if len(set(groups)) < len(groups):
             resolved = self._resolved(names, groups)
         items = tuple(
-            (group, size if group >= 0 else 1, *resolved.get(index, (-1, 0)), 0)
+            (group, size if group >= 0 else 1, *resolved.get(index, (-1, 0)), ())
             for index, (group, size) in enumerate(zip(groups, sizes, strict=True))
         )
         return self._intern((items, forbidden))

@@ -54,10 +54,50 @@ class Bound(IntEnum):
     ELEMENTS = 2
 
 
-TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS = range(8)
+class CollectiveReason(IntEnum):
+    """Why the evaluator priced a collective, and no cheaper one."""
+
+    SCATTERED = 0
+    """One dimension of the result takes the axes that are summed over."""
+    UNWANTED = 1
+    """No dimension of the result takes the axes that are summed over."""
+    TWO_DIMENSIONS = 2
+    """Two dimensions of the result take axes that are summed over: it is summed whole, and cut."""
+    ALL_DEVICES = 3
+    """The compiler sums whole what would be scattered over all devices."""
+    BATCH = 4
+    """A dimension of a product's batch that is sharded already takes the axes."""
+    LOOKUP = 5
+    """A lookup in a table that is sharded over several axes leaves the sums."""
+    SLICED = 6
+    """Something cuts a slice of the sum as it is kept."""
+    SHARDED_ALREADY = 7
+    """A dimension that is sharded already takes some of the axes, and not all."""
+    SEGMENTS = 8
+    """A scatter sums over more axes than the result takes."""
+    AXIS_ORDER = 9
+    """The result has the axes in another order than what is summed over."""
+    BEHIND_LOOP = 10
+    """A loop only adds the sums up: they are summed over devices behind it, whole."""
+    REGATHERED = 11
+    """What `BATCH` sums whole is gathered before it is cut."""
+    GATHERED = 12
+    """A use, or the value itself, has fewer axes than what it is made of."""
+    EXCHANGED = 13
+    """Axes move from one dimension to another."""
+    REORDERED = 14
+    """Axes that come or go have to be the last of a dimension, and are not."""
+    NEIGHBOURS = 15
+    """A window reaches into a neighbour's part."""
+    ADDED = 16
+    """The sums are added to others, and summed over devices with these."""
+
+
+TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)
 """The columns of the journal. `kind` and `detail` are a bound, a collective and its axes, or the
-first and last position of memory; `size` is bytes; all three are counted `count` times."""
-COLUMNS, STAY = 8, PLACE
+first and last position of memory; `size` is bytes; all three are counted `count` times. Of a
+collective `why` is its `CollectiveReason`, and `combined` whether it is sent with others."""
+COLUMNS, STAY = 10, PLACE
 BRIEF, LATE, LASTING = 1, 2, 3
 """Of memory the place tells whether it may be on the chip, for a short time or for longer, and
 `LATE` where it waits if there is room; else it is 0."""

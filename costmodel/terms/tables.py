@@ -88,34 +88,40 @@ class Changes(NamedTuple):
 
 
 class AxisOrderScratch(NamedTuple):
-    """By move what it needs of the order of axes: those that `stay` are to lead those that `go`.
+    """By move what it costs where a dimension has not the order of axes that it wants.
 
-    Moves are results of ops with partial sums, then what uses want. Of each the row and the colour
-    `group`, how often it runs (`times`), `bytes` and `seconds`. `ahead` [groups, axes, axes] is
-    what it is worth to a colour that one axis leads another.
+    Moves are results of ops with partial sums, then what uses want. Of each the row, the `axes` of
+    such dimensions, how often it runs (`times`), `bytes` and `seconds`. `ahead` [groups, axes,
+    axes] is what it is worth to a colour that one axis leads another, `follows` the same of sums
+    where no move speaks for these, `place` [groups, axes] where each axis comes in the order that
+    is found.
     """
 
     row: Ints
-    group: Ints
-    stay: Ints
-    go: Ints
+    axes: Ints
     times: Floats
     bytes: Floats
     seconds: Floats
     ahead: Floats
+    follows: Floats
+    place: Ints
 
 
 class ReduceScatterScratch(NamedTuple):
-    """By result the `axes` over which its sums are scattered, if several, its row and colour.
+    """By result the `axes` over which its sums are scattered, if several.
 
-    `bytes` of one, and whether it is summed `whole` for the order of axes.
+    Of such a result its row, the item that takes the axes, `bytes` of one, and whether it is summed
+    `whole` for the order of axes. Of every result the `reason` why its sums are sent as they are
+    (a `CollectiveReason`), and with a journal whether the compiler is `told` what they are made as.
     """
 
     axes: Ints
     row: Ints
-    group: Ints
+    item: Ints
     bytes: Floats
     whole: Bools
+    reason: Ints
+    told: Bools
 
 
 class CombinerScratch(NamedTuple):
@@ -203,17 +209,18 @@ def new_scratch(t: Tables, entries: int = 0) -> Scratch:
 def _axis_order(t: Tables) -> AxisOrderScratch:
     moves = len(t.partial_sums.computed) + len(t.reshards.target)
     groups, axes = len(t.units.touch_start) - 1, len(t.mesh.axis_size)
-    row, group, stay, go = (np.zeros(moves, dtype=np.int64) for _ in range(4))
+    row, moved = (np.zeros(moves, dtype=np.int64) for _ in range(2))
     count, size, seconds = (np.zeros(moves) for _ in range(3))
-    ahead = np.zeros((groups, axes, axes))
-    return AxisOrderScratch(row, group, stay, go, count, size, seconds, ahead)
+    ahead, follows = (np.zeros((groups, axes, axes)) for _ in range(2))
+    place = np.tile(np.arange(axes, dtype=np.int64), (groups, 1))
+    return AxisOrderScratch(row, moved, count, size, seconds, ahead, follows, place)
 
 
 def _reduce_scatters(t: Tables) -> ReduceScatterScratch:
     results = len(t.partial_sums.computed)
-    axes, row, group = (np.zeros(results, dtype=np.int64) for _ in range(3))
-    whole = np.zeros(results, dtype=np.bool_)
-    return ReduceScatterScratch(axes, row, group, np.zeros(results), whole)
+    axes, row, item, reason = (np.zeros(results, dtype=np.int64) for _ in range(4))
+    whole, told = np.zeros(results, dtype=np.bool_), np.ones(results, dtype=np.bool_)
+    return ReduceScatterScratch(axes, row, item, np.zeros(results), whole, reason, told)
 
 
 def _combiner(t: Tables) -> CombinerScratch:

@@ -16,14 +16,17 @@ from toast.costmodel.program.sharding_units import Layouts
 class Units(NamedTuple):
     """Unit n has the items from `start[n]` to `start[n + 1]`.
 
-    By item: the axes that are fixed on it (`item_fixed`) and their product (`item_shards`, which
-    depends on the mesh), its colour group and size, and where it is in a conflict the bit of its
-    set in the resolution (or -1) and its side. By unit: the axes that are `forbidden` to it. By
-    colour group: the units that have it, `touch_unit` from `touch_start` on.
+    By item: the axes that are fixed on it (`item_fixed`, in order `fixed_axis` from `fixed_start`
+    on) and their product (`item_shards`, which depends on the mesh), its colour group and size, and
+    where it is in a conflict the bit of its set in the resolution (or -1) and its side. By unit:
+    the axes that are `forbidden` to it. By colour group: the units that have it, `touch_unit` from
+    `touch_start` on.
     """
 
     start: Ints
     item_fixed: Ints
+    fixed_start: Ints
+    fixed_axis: Ints
     item_shards: Ints
     item_group: Ints
     item_size: Ints
@@ -46,6 +49,7 @@ def unit_columns(layouts: Layouts, analysis: Analysis, item_shards: Ints) -> Uni
     """The columns of all units."""
     bits = set_bits(analysis)
     items = [item for unit, _ in layouts.units for item in unit]
+    fixed = [item[4] for item in items]
     touching: list[list[int]] = [[] for _ in range(analysis.groups.colours)]
     for number, (unit, _) in enumerate(layouts.units):
         for group in sorted({item[0] for item in unit if item[0] >= 0}):
@@ -53,6 +57,8 @@ def unit_columns(layouts: Layouts, analysis: Analysis, item_shards: Ints) -> Uni
     return Units(
         start=ints(layouts.unit_start),
         item_fixed=fixed_axes(layouts),
+        fixed_start=starts(fixed),
+        fixed_axis=flat(fixed),
         item_shards=item_shards,
         item_group=ints([item[0] for item in items]),
         item_size=ints([item[1] for item in items]),
@@ -65,8 +71,9 @@ def unit_columns(layouts: Layouts, analysis: Analysis, item_shards: Ints) -> Uni
 
 
 def fixed_axes(layouts: Layouts) -> Ints:
-    """The axes on each item in every state."""
-    return ints([item[4] for unit, _ in layouts.units for item in unit])
+    """The axes on each item in every state, as bits."""
+    items = (item for unit, _ in layouts.units for item in unit)
+    return ints([sum(1 << axis for axis in item[4]) for item in items])
 
 
 def unit_scratch(units: Units) -> UnitScratch:

@@ -8,6 +8,7 @@ from tests.modules import analysed, argument_group, colours_of, evaluator_of, te
 from toast.analysis.program import Program
 from toast.costmodel.evaluator import Action
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 
 
@@ -50,10 +51,10 @@ def test_figure_2b_batch_partitioning_needs_no_communication() -> None:
     evaluator = evaluator_of(text("mlp"), "b=2,m=2")
     batch = argument_group(evaluator.analysis, 0, 0)
     state = (Action(group=batch, axis=0),)
-    specs = Specs(evaluator, state)
+    specs = Specs(resolve(evaluator, state))
     program = evaluator.analysis.program
     assert [specs.value(a.value) for a in program.arguments] == [[["b"], []], [[], []], [[], []]]
-    assert evaluator.collectives(state) == []
+    assert resolve(evaluator, state).totals() == []
 
 
 def test_figure_2c_megatron_ends_in_one_all_reduce() -> None:
@@ -61,10 +62,10 @@ def test_figure_2c_megatron_ends_in_one_all_reduce() -> None:
     analysis = evaluator.analysis
     batch, hidden = argument_group(analysis, 0, 0), argument_group(analysis, 1, 1)
     state = (Action(group=batch, axis=0), Action(group=hidden, axis=1))
-    specs = Specs(evaluator, state)
+    specs = Specs(resolve(evaluator, state))
     arguments = [specs.value(argument.value) for argument in analysis.program.arguments]
     assert arguments == [[["b"], []], [[], ["m"]], [["m"], []]]
-    (collective,) = evaluator.collectives(state)
+    (collective,) = resolve(evaluator, state).totals()
     assert (collective.kind, collective.axes, collective.count) == (Kind.ALL_REDUCE, (1,), 1)
     # w is [256, 16] f32 with 256 over b: an all-reduce over 2 devices sends 2 * 1/2 of it.
     assert collective.bytes == 256 / 2 * 16 * 4
@@ -104,8 +105,8 @@ def attention_specs(bits: int) -> tuple[Program, Specs, list[tuple[Kind, float]]
     evaluator = evaluator_of(text("attention"), "s=2")
     sequence = argument_group(evaluator.analysis, 0, 0)
     state = (Action(group=sequence, axis=0, bits=bits),)
-    collectives = [(row.kind, row.count) for row in evaluator.collectives(state)]
-    return evaluator.analysis.program, Specs(evaluator, state), collectives
+    collectives = [(row.kind, row.count) for row in resolve(evaluator, state).totals()]
+    return evaluator.analysis.program, Specs(resolve(evaluator, state)), collectives
 
 
 def test_figure_5b_is_one_of_the_two_resolutions() -> None:
@@ -119,7 +120,7 @@ def test_figure_5b_is_one_of_the_two_resolutions() -> None:
     assert z == [["s"], []]
     assert sorted(collectives) == [(Kind.ALL_GATHER, 1), (Kind.REDUCE_SCATTER, 1)]
     # k is gathered at its use in a, and nothing else is.
-    gathered = [pin for pin in specs.pins() if pin.uses]
+    gathered = [pin for pin in specs.constraints() if pin.uses]
     assert [(pin.value, pin.spec) for pin in gathered] == [(dots[0], [[], []])]
 
 
@@ -135,6 +136,6 @@ def test_the_transpose_example_shards_one_dimension_of_z(bits: int) -> None:
     analysis = evaluator.analysis
     assert analysis.conflicts.sets == 1
     group = argument_group(analysis, 0, 0)
-    specs = Specs(evaluator, (Action(group=group, axis=0, bits=bits),))
+    specs = Specs(resolve(evaluator, (Action(group=group, axis=0, bits=bits),)))
     z = value_named(analysis.program, "stablehlo.dot_general")
     assert specs.value(z) == ([[], ["s"]] if bits else [["s"], []])

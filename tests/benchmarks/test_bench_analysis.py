@@ -47,11 +47,15 @@ def test_growth_of_one_module_is_not_a_number() -> None:
 
 def test_the_page_has_a_row_for_each_module_and_a_plot(tmp_path: Path) -> None:
     models = [row(1, 5_000, 1.0, name="t2b:paper:scan", kernel=0.0)]
+    calls = row(1, 90_000, 3.0, name="block_sparse:large", written_ops=4_321)
     held = row(1, 2, 0.5, bytes=100 << 20, peak=500 << 20, resident=400 << 20)
-    write_report(tmp_path, [*ROWS, *models], held, 2)
+    write_report(tmp_path, [*ROWS, *models, calls], held, 2)
     page = (tmp_path / "analysis-speed.md").read_text()
     assert "| gemma, 200 layers | 100,000 | 4.00 | 1.50 | 0.50 | 0.30 | 0.50 | 0.57 |" in page
     assert "| t2b, scanned | 5,000 |" in page
+    assert "writes 4,321 ops" in page
+    assert "they\nare 90,000." in page
+    assert "so 3.0 s go" in page
     assert "the quickest of 2 runs" in page
     assert "to the power 1.00" in page
     assert "3.0 times the constant" in page
@@ -84,14 +88,16 @@ def test_a_module_of_constants_holds_as_many_bytes(tmp_path: Path) -> None:
     assert program.shape(0) == (100, 1000)
 
 
-def test_children_measure_a_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["itx:tiny", "block_sparse:tiny"])
+def test_children_measure_a_model(tmp_path: Path, model: str) -> None:
     path = tmp_path / "module"
     found: dict[str, Any] = {}
-    for arguments in (["lower", "itx:tiny", path], ["analyse", path]):
+    for arguments in (["lower", model, path], ["analyse", path]):
         command = [sys.executable, "-m", "benchmarks.analysis_child", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, check=True, cwd=ROOT)
         found |= json.loads(done.stdout)
     assert found["ops"] > 0
+    assert found["written_ops"] > 0
     assert found["lower"] > 0
     assert found["peak"] >= found["base"] > 0
     assert set(found["stages"]) >= {"parse", "walk", "names", "conflicts"}

@@ -12,6 +12,7 @@ from benchmarks.planners.models import models
 from examples import mlp
 from examples.forms import Step, serialize
 from examples.models import gns, itx, t2b, t7b, transformer, unet
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
 
@@ -36,14 +37,14 @@ def bench(family: str, mesh: str = WIDE) -> Bench:
 
 
 def arguments(some: Bench, family: str, name: str) -> dict[str, Spec]:
-    specs = Specs(some.evaluator, layout(some.problem, family, name))
+    specs = Specs(resolve(some.evaluator, layout(some.problem, family, name)))
     return {a.name: specs.value(a.value) for a in some.evaluator.analysis.program.arguments}
 
 
 def at_use(some: Bench, family: str, name: str, ending: str) -> list[Spec]:
     """The layouts in which products read an argument."""
     program = some.evaluator.analysis.program
-    specs = Specs(some.evaluator, layout(some.problem, family, name))
+    specs = Specs(resolve(some.evaluator, layout(some.problem, family, name)))
     (value,) = [a.value for a in program.arguments if a.name.endswith(ending)]
     return [
         specs.use(use)

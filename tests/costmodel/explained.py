@@ -5,20 +5,21 @@ from __future__ import annotations
 import pytest
 
 from toast.costmodel.evaluator import Action, Evaluator
-from toast.costmodel.explain import Explanation, explain
+from toast.costmodel.explain import PriceBreakdown, explain
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.resolved import resolve
 
 
-def assert_adds_up(evaluator: Evaluator, state: tuple[Action, ...]) -> Explanation:
+def assert_adds_up(evaluator: Evaluator, state: tuple[Action, ...]) -> PriceBreakdown:
     """Every sum of terms is the evaluator's own figure: bytes exactly, seconds but for rounding."""
-    told, cost = explain(evaluator, state), evaluator.cost(state)
+    told, cost = explain(resolve(evaluator, state)), evaluator.cost(state)
     assert told.cost == cost
     assert sum(row.seconds for row in told.kernels) == pytest.approx(cost.compute, rel=1e-12)
     seconds = sum(row.seconds for row in told.collectives)
     assert seconds == pytest.approx(cost.communication, rel=1e-12, abs=1e-300)
     assert sum(row.bytes for row in told.alive) == cost.peak
     assert told.timeline.max() == told.timeline[told.position] == cost.peak
-    known = {(row.kind, row.axes): row for row in evaluator.collectives(state)}
+    known = {(row.kind, row.axes): row for row in resolve(evaluator, state).totals()}
     found: dict[tuple[Kind, tuple[int, ...]], float] = {}
     for row in told.collectives:
         key = (row.kind, row.axes)

@@ -32,6 +32,7 @@ from tests.costmodel.texts import GPU, TPU, Priced
 from tests.modules import analysed
 from toast.costmodel.explain import explain
 from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, summed_behind
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
 
 PROBE = "while_loop_all_reduce_motion"
@@ -55,7 +56,7 @@ def sent(case: str, device: str) -> dict[str, dict[str, float]]:
             "runs": row.count,
             "bytes": row.bytes,
         }
-        for row in priced.evaluator.collectives(priced.state(*layout.choices))
+        for row in resolve(priced.evaluator, priced.state(*layout.choices)).totals()
     }
 
 
@@ -81,8 +82,8 @@ def test_no_time_goes_into_summing_or_keeping_what_is_summed_behind_a_loop() -> 
     """A sum is then an addition to what is carried, in one kernel that stores nothing else."""
     added = Priced(module(lambda c, x, w: (c + reduced(x, w), None)), "a=2", TPU)
     other = Priced(module(lambda c, x, w: (c - reduced(x, w), None)), "a=2", TPU)
-    here = explain(added.evaluator, added.state((BATCH, 0)))
-    there = explain(other.evaluator, other.state((BATCH, 0)))
+    here = explain(resolve(added.evaluator, added.state((BATCH, 0))))
+    there = explain(resolve(other.evaluator, other.state((BATCH, 0))))
     assert not [kernel for kernel in here.kernels if kernel.unfused]
     assert [kernel for kernel in there.kernels if kernel.unfused]
     (told,) = here.collectives
@@ -93,7 +94,11 @@ def test_a_product_that_is_summed_behind_a_loop_is_not_stored() -> None:
     """It adds to what is carried inside itself; what is summed in the loop is stored for that."""
     one, other = (Priced(module(body), "a=2", TPU) for body in (added_up, scaled))
     one_sum, other_sum = (
-        [h for h in explain(p.evaluator, p.state((BATCH, 0))).held if h.why is Entry.SUMMED]
+        [
+            h
+            for h in explain(resolve(p.evaluator, p.state((BATCH, 0)))).held
+            if h.why is Entry.SUMMED
+        ]
         for p in (one, other)
     )
     assert [h.bytes for h in one_sum] == []

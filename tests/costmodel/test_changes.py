@@ -22,6 +22,7 @@ from toast.analysis.program import Ints
 from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, dependents, owning_units
 from toast.costmodel.terms.partial_sums import partial_sum_dependencies
 from toast.costmodel.terms.reshards import Reshards, reshard_dependencies
@@ -145,7 +146,7 @@ def test_the_same_layout_again_prices_nothing() -> None:
 def test_a_journal_tells_of_all_rows_each_time() -> None:
     evaluator = training_step(TPU)
     evaluator.cost(actions(TPU)[:3])
-    first, second = (evaluator.journal(actions(TPU)[:3])[1] for _ in range(2))
+    first, second = (resolve(evaluator, actions(TPU)[:3]).journal for _ in range(2))
     assert np.array_equal(first, second)
     assert len(first) > len(evaluator.tables.fusions.weight)
 
@@ -198,8 +199,7 @@ def test_a_program_without_rows_has_no_dependencies() -> None:
 
 def unit_of_items(count: int) -> Units:
     """As many units of one item each."""
-    start, none = np.arange(count + 1), np.zeros(count, dtype=np.int64)
-    return Units(start, *[none] * 9)
+    return training_step(TPU).tables.units._replace(start=np.arange(count + 1))
 
 
 def test_rows_of_all_terms_have_one_numbering() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product, sums
 from toast.costmodel.evaluator import Action
+from toast.costmodel.resolved import resolve
 
 X_M, X_K, W_N = (0, 0), (0, 1), (1, 1)
 """Dimensions of the arguments of `y[m, n] = x[m, k] w[k, n]`."""
@@ -131,7 +132,7 @@ def added(results: str) -> Priced:
 def test_products_that_are_added_up_are_summed_over_devices_once() -> None:
     priced = added(f"t:{RESULT}")
     assert priced.sent((X_K, 0)) == {("ALL_REDUCE", (0,)): SUMMED}
-    (row,) = priced.evaluator.collectives(priced.state((X_K, 0)))
+    (row,) = resolve(priced.evaluator, priced.state((X_K, 0))).totals()
     assert row.count == 1
 
 
@@ -343,6 +344,6 @@ def test_a_state_of_another_program_or_mesh_is_refused(action: Action) -> None:
     with pytest.raises(IndexError, match="not there"):
         evaluator.cost((good, action))
     with pytest.raises(IndexError):
-        evaluator.collectives((Action(group=-1, axis=0),))
+        resolve(evaluator, (Action(group=-1, axis=0),)).totals()
     with pytest.raises(IndexError):
         evaluator.masks((Action(group=0, axis=-1),))

@@ -18,10 +18,11 @@ from tests.laws.states import every_action
 from tests.modules import analysed
 from toast.costmodel.compilers.profile import profile_of
 from toast.costmodel.evaluator import Action, Evaluator, State
-from toast.costmodel.explain import Held, explain
+from toast.costmodel.explain import HeldMemory, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.space_to_batch import NO_IMAGE, filter_gradients, image_rows, images
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.live_ranges import LIVE_RANGES
 
@@ -104,7 +105,7 @@ def test_images_take_tiles_and_blocks(
     batch: int, pixels: int, channels: int, device: str, of: float
 ) -> None:
     evaluator = priced(step(batch, pixels, channels, 3), device)
-    scratch, _ = evaluator.journal(batch_over(evaluator, 0))
+    scratch = resolve(evaluator, batch_over(evaluator, 0)).scratch
     shapes = [tuple(size for size, _ in dims) for _, dims in evaluator.layouts.tensors]
     local, shape = batch // 8 * pixels**2 * channels * 4, (batch, pixels, pixels, channels)
     sizes = [s for s, is_of in zip(scratch.tensors.stored, shapes, strict=True) if is_of == shape]
@@ -113,14 +114,14 @@ def test_images_take_tiles_and_blocks(
     assert (scratch.tensors.stored[kernels] == scratch.tensors.local[kernels]).all()
 
 
-def waiting(evaluator: Evaluator, state: State) -> list[Held]:
+def waiting(evaluator: Evaluator, state: State) -> list[HeldMemory]:
     """What is held that waits: gradients whole, or the images that they are made of, again."""
     rows = evaluator.listing.of(LIVE_RANGES)
     guarded = rows.deferred >= 0
     known = set(zip(rows.value[guarded].tolist(), rows.first[guarded].tolist(), strict=True))
     events = evaluator.tables.schedule.position
     starts = {(v, int(events[events <= first][-1])) for v, first in known}
-    held = (one for one in explain(evaluator, state).held if one.why is Entry.LIVE)
+    held = (one for one in explain(resolve(evaluator, state)).held if one.why is Entry.LIVE)
     return [one for one in held if (one.value, one.first) in starts]
 
 

@@ -22,6 +22,7 @@ from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.evaluate import step_seconds
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Bound, Entry
 from toast.costmodel.terms.reshard_copies import COPIES
 from toast.costmodel.terms.sources import Sources
@@ -46,7 +47,7 @@ def test_the_terms_of_any_program_add_up(program: Text, numbers: list[int]) -> N
 @given(STATES)
 @settings(deadline=None, max_examples=6)
 def test_memory_at_each_position_is_what_is_held_there(state: tuple[Action, ...]) -> None:
-    told = explain(gemma_evaluator(), state)
+    told = explain(resolve(gemma_evaluator(), state))
     for position in np.linspace(0, len(told.timeline) - 1, 7).astype(int):
         held = [one for one in told.held if one.first <= position <= one.last]
         assert sum(one.bytes for one in held) == told.timeline[position]
@@ -56,7 +57,7 @@ def test_memory_at_each_position_is_what_is_held_there(state: tuple[Action, ...]
 @settings(deadline=None, max_examples=6)
 def test_what_is_held_has_the_size_of_its_local_shape(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
-    for one in explain(evaluator, state).held:
+    for one in explain(resolve(evaluator, state)).held:
         itemsize, _ = evaluator.layouts.tensors[one.tensor]
         assert one.bytes == itemsize * np.prod(one.shape, dtype=np.float64)
 
@@ -65,7 +66,7 @@ def test_what_is_held_has_the_size_of_its_local_shape(state: tuple[Action, ...])
 @settings(deadline=None, max_examples=6)
 def test_runs_are_those_of_the_ops_behind_them(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
-    program, told = evaluator.analysis.program, explain(evaluator, state)
+    program, told = evaluator.analysis.program, explain(resolve(evaluator, state))
     for kernel in told.kernels:
         if not kernel.unfused:
             runs = [float(program.op_trips[ops[0]]) for ops, _ in kernel.sources]
@@ -86,13 +87,13 @@ def state_over(argument: int, dim: int, axis: int) -> tuple[Action, ...]:
 
 
 def test_an_unsharded_program_communicates_nothing() -> None:
-    told = explain(mlp(), ())
+    told = explain(resolve(mlp(), ()))
     assert told.collectives == ()
     assert {one.why for one in told.alive} <= {Entry.BASE, Entry.LIVE}
 
 
 def test_a_product_that_sums_over_a_split_dimension_is_a_partial_sum() -> None:
-    evaluator, told = mlp(), explain(mlp(), state_over(1, 1, 1))
+    evaluator, told = mlp(), explain(resolve(mlp(), state_over(1, 1, 1)))
     program = evaluator.analysis.program
     (row,) = told.collectives
     ((value, ops, runs),) = row.sources
@@ -105,7 +106,7 @@ def test_a_product_that_sums_over_a_split_dimension_is_a_partial_sum() -> None:
 
 def test_a_gathered_weight_is_an_edge_from_the_argument_to_its_use() -> None:
     state = state_over(0, 0, 0) + state_over(0, 1, 0)
-    told = explain(mlp(), state)
+    told = explain(resolve(mlp(), state))
     program = mlp().analysis.program
     (row,) = told.collectives
     ((value, ops, _),) = row.sources
@@ -118,7 +119,8 @@ def test_a_gathered_weight_is_an_edge_from_the_argument_to_its_use() -> None:
 
 def test_contractions_lead_the_ops_of_their_kernel() -> None:
     program = mlp().analysis.program
-    kinds = [program.kind(ops[0]) for row in explain(mlp(), ()).kernels for ops, _ in row.sources]
+    kernels = explain(resolve(mlp(), ())).kernels
+    kinds = [program.kind(ops[0]) for row in kernels for ops, _ in row.sources]
     assert kinds.count("stablehlo.dot_general") == 2
 
 
@@ -139,7 +141,7 @@ def test_what_bounds_a_kernel(body: str, bound: Bound) -> None:
         "func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {"
         f" {body} return %y : tensor<64x64xf32> }}"
     ).replace("64x64", f"{size}x{size}")
-    (kernel,) = explain(evaluator_of(data.encode(), "a=2"), ()).kernels
+    (kernel,) = explain(resolve(evaluator_of(data.encode(), "a=2"), ())).kernels
     assert kernel.bound is bound
 
 
@@ -244,5 +246,5 @@ def test_an_evaluator_with_overlap_prices_the_same_terms_in_less_time() -> None:
 
 def test_a_scratch_of_the_search_keeps_no_journal() -> None:
     assert not len(mlp().new_scratch().journal.entries)
-    scratch, entries = mlp().journal(())
-    assert len(entries) == scratch.journal.noted[0] > 0
+    resolved = resolve(mlp(), ())
+    assert len(resolved.journal) == resolved.scratch.journal.noted[0] > 0

@@ -15,6 +15,7 @@ from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.memory_floor import FLOORS
 
 DEVICE = find(TPU)
@@ -94,7 +95,7 @@ def test_the_floor_never_makes_a_step_cheaper(dims: list[int]) -> None:
 
 def test_what_is_missing_is_told_of_each_that_reads_or_writes() -> None:
     found = evaluator(SUM)
-    told = explain(found, ())
+    told = explain(resolve(found, ()))
     assert sum(row.seconds for row in told.kernels) == pytest.approx(told.cost.compute)
     kernel, *floors = told.kernels
     assert sum(row.bytes for row in floors) == 3 * N * 16

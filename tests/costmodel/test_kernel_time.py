@@ -14,6 +14,7 @@ from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import KernelTime, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Bound
 from toast.costmodel.terms.partial_sums import passes_over_sums
 
@@ -40,7 +41,7 @@ def over(found: Evaluator, *places: tuple[int, int, int]) -> tuple[Action, ...]:
 def reading(found: Evaluator, state: tuple[Action, ...], kind: str) -> list[KernelTime]:
     """The kernels that the first op of is of a kind."""
     program = found.analysis.program
-    rows = explain(found, state).kernels
+    rows = explain(resolve(found, state)).kernels
     return [row for row in rows if program.kind(row.sources[0][0][0]) == f"stablehlo.{kind}"]
 
 
@@ -55,7 +56,7 @@ def test_an_update_pays_for_its_copies_into_the_gradients_layout(scale: int) -> 
     given = ARGUMENTS.replace(W, larger).replace("32x8xf32", f"32x{wide}xf32")
     found = evaluator(main(given, lines, RESULTS.replace(W, larger)))
     elements = wide * 16 * 4
-    update = next(row for row in explain(found, ()).kernels if len(row.sources[0][0]) > 2)
+    update = next(row for row in explain(resolve(found, ())).kernels if len(row.sources[0][0]) > 2)
     copies = 6 * (elements / ELEMENTS + DEVICE.op_overhead)
     assert update.seconds == pytest.approx(elements / ELEMENTS + DEVICE.op_overhead + copies)
 
@@ -88,7 +89,7 @@ GATHERED = main(
 
 def local_kernels(found: Evaluator, state: tuple[Action, ...]) -> list[float]:
     """Seconds of what is computed beyond the one product, by a row's bytes."""
-    rows = explain(found, state).kernels
+    rows = explain(resolve(found, state)).kernels
     return [row.seconds for row in rows if row.bound is Bound.ELEMENTS and not row.unfused]
 
 
@@ -96,7 +97,7 @@ def test_an_argument_is_rounded_before_it_is_gathered_for_products() -> None:
     """Rows and columns of x on one axis: the product gives way, and gathers the columns."""
     found = evaluator(GATHERED)
     state = over(found, (0, 0, 0), (1, 1, 0))
-    whole = explain(found, state)
+    whole = explain(resolve(found, state))
     sent = [row for row in whole.collectives if row.kind.name == "ALL_GATHER"]
     assert len(sent) == 1
     (spent,) = local_kernels(found, state)
@@ -118,7 +119,7 @@ def test_what_a_kernel_makes_is_rounded_where_it_is_made() -> None:
     found = evaluator(
         main(f"x:{ROWS}x{WIDTH}xf32 w:{w} u:{w}", lines, f"y:{ROWS}x{WIDTH}xf32 t:{w}")
     )
-    journal = explain(found, over(found, (0, 0, 0), (1, 1, 0)))
+    journal = explain(resolve(found, over(found, (0, 0, 0), (1, 1, 0))))
     assert sum(row.seconds for row in journal.kernels) == pytest.approx(journal.cost.compute)
     ops = {ops for row in journal.kernels for ops, _ in row.sources}
     assert len(ops) == len(journal.kernels)
@@ -139,7 +140,7 @@ def test_what_is_computed_for_a_product_is_handled_element_by_element() -> None:
     """A narrow product of a large computed operand: not its arithmetic, but its exponentials."""
     case = "narrow product of exponentials"
     found = evaluator(LAYOUTS[case].program())
-    (row,) = explain(found, ()).kernels
+    (row,) = explain(resolve(found, ())).kernels
     compiled = golden("fusion_rates", case)["contraction"] / CLOCK
     assert row.seconds == pytest.approx(compiled, rel=1 / 20)
     plain = evaluator(LAYOUTS["narrow product"].program())
@@ -172,7 +173,7 @@ def test_a_product_writes_its_partial_sums_and_an_update_reads_them() -> None:
     program = found.analysis.program
     (dot,) = (op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
     assert passes_over_sums(program, found.fusion)[dot] == 3.0
-    (row,) = (row for row in explain(found, over(found, (0, 0, 0))).kernels if row.unfused)
+    (row,) = (row for row in explain(resolve(found, over(found, (0, 0, 0)))).kernels if row.unfused)
     assert row.bytes == 3 * 1024 * 4096 * 4
     assert row.seconds == pytest.approx(row.bytes / RATE)
 
@@ -186,7 +187,7 @@ def test_what_others_read_needs_no_pass_of_its_own() -> None:
     ]
     data = main("x:512x1024xf32 w:1024x4096xf32 v:4096x64xf32", lines, "o:512x64xf32")
     found = evaluator(data)
-    rows = explain(found, over(found, (0, 1, 0))).kernels
+    rows = explain(resolve(found, over(found, (0, 1, 0)))).kernels
     assert not any(row.unfused for row in rows)
     program = found.analysis.program
     dots = program.ops_named("stablehlo.dot_general")

@@ -10,6 +10,7 @@ from tests.modules import argument_group, evaluator_of, text
 from toast.costmodel.evaluator import Action, Cost, Evaluator, Reward
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.collectives import Kind, collective_tables
+from toast.costmodel.resolved import resolve
 
 CPU = find("cpu")
 MLP_FLOPS = 2 * 256 * 32 * 64 + 2 * 256 * 64 * 16
@@ -51,7 +52,7 @@ def test_a_batch_split_divides_what_has_a_batch() -> None:
 def test_an_all_reduce_costs_what_the_formula_says(axis: int) -> None:
     evaluator, _, hidden, _ = mlp()
     n = evaluator.mesh.axes[axis].size
-    (row,) = evaluator.collectives((Action(group=hidden, axis=axis),))
+    (row,) = resolve(evaluator, (Action(group=hidden, axis=axis),)).totals()
     wire = 2 * 256 * 16 * 4 * (n - 1) / n
     link = CPU.links[0]
     assert row.kind is Kind.ALL_REDUCE
@@ -64,14 +65,14 @@ def test_an_all_reduce_costs_what_the_formula_says(axis: int) -> None:
 def test_a_weight_sharded_over_the_batch_axis_is_gathered_at_its_use() -> None:
     evaluator, batch, _, inner = mlp()
     state = (Action(group=batch, axis=0), Action(group=inner, axis=0))
-    kinds = {row.kind: row.bytes for row in evaluator.collectives(state)}
+    kinds = {row.kind: row.bytes for row in resolve(evaluator, state).totals()}
     # x keeps the batch; w1 is [32, 64] with 32 over b: each device receives half of it.
     assert kinds == {Kind.ALL_GATHER: 32 * 64 * 4 / 2}
 
 
 def test_a_contracting_dimension_that_comes_first_is_summed() -> None:
     evaluator, _, _, inner = mlp()
-    kinds = [row.kind for row in evaluator.collectives((Action(group=inner, axis=0),))]
+    kinds = [row.kind for row in resolve(evaluator, (Action(group=inner, axis=0),)).totals()]
     assert kinds == [Kind.ALL_REDUCE]
 
 
@@ -122,7 +123,9 @@ def test_a_halo_is_a_permute_and_not_a_gather() -> None:
         b" return %y : tensor<1x32x32x1xf32> }"
     )
     evaluator = evaluator_of(data, "s=4")
-    rows = evaluator.collectives((Action(group=argument_group(evaluator.analysis, 0, 1), axis=0),))
+    rows = resolve(
+        evaluator, (Action(group=argument_group(evaluator.analysis, 0, 1), axis=0),)
+    ).totals()
     assert [row.kind for row in rows] == [Kind.COLLECTIVE_PERMUTE]
     # a strip of 2 of the 32 rows, each 32 x 4 floats
     assert rows[0].bytes == 2 * 32 * 4 * 4
@@ -175,7 +178,7 @@ def test_the_kernel_looks_collectives_up_in_the_tables(device: str) -> None:
         (Action(group=hidden, axis=0), Action(group=hidden, axis=1)),
         (Action(group=argument_group(analysis, 0, 0), axis=0), Action(group=inner, axis=0)),
     ):
-        for row in evaluator.collectives(state):
+        for row in resolve(evaluator, state).totals():
             axes = sum(1 << axis for axis in row.axes)
             size = row.bytes / row.count / found.wire[row.kind, axes]
             sent = found.seconds(row.kind, axes, size) + evaluator.tables.chip.launched[row.kind]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.costmodel.training_steps import STATES, actions, gemma_evaluator
 from toast.costmodel.evaluator import Action
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 
 
@@ -45,7 +46,7 @@ def test_actions_on_different_axes_commute_on_different_colours(
 @settings(deadline=None)
 def test_every_layout_uses_an_axis_once_and_divides(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
-    specs, program = Specs(evaluator, state), evaluator.analysis.program
+    specs, program = Specs(resolve(evaluator, state)), evaluator.analysis.program
     sizes = {axis.name: axis.size for axis in evaluator.mesh.axes}
     for value in range(program.values):
         spec = specs.value(value)
@@ -59,7 +60,7 @@ def test_every_layout_uses_an_axis_once_and_divides(state: tuple[Action, ...]) -
 @settings(deadline=None)
 def test_donated_arguments_keep_their_layout(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
-    specs, program = Specs(evaluator, state), evaluator.analysis.program
+    specs, program = Specs(resolve(evaluator, state)), evaluator.analysis.program
     for argument in program.arguments:
         if argument.aliases >= 0:
             result = program.results[argument.aliases]
@@ -70,7 +71,7 @@ def test_donated_arguments_keep_their_layout(state: tuple[Action, ...]) -> None:
 @settings(deadline=None)
 def test_collectives_add_up_to_the_communication(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
-    total = sum(row.seconds for row in evaluator.collectives(state))
+    total = sum(row.seconds for row in resolve(evaluator, state).totals())
     assert np.isclose(total, evaluator.cost(state).communication)
 
 
@@ -80,7 +81,7 @@ def test_known_layouts_cost_what_they_should() -> None:
     batch = next(a for a in program.arguments if a.name == "batch['tokens']")
     colour = evaluator.analysis.colours.colour[program.def_names(batch.value)[0]]
     group = int(evaluator.analysis.groups.of_colour[colour])
-    rows = evaluator.collectives((Action(group=group, axis=0),))
+    rows = resolve(evaluator, (Action(group=group, axis=0),)).totals()
     assert {row.kind.name for row in rows} == {"ALL_REDUCE"}
     weights = sum(
         4 * int(np.prod(program.shape(a.value))) for a in program.arguments if "params" in a.name

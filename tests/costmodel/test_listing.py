@@ -27,6 +27,7 @@ from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program import sharding_units as rooms
 from toast.costmodel.program.pins import NO_PINS, Pins
 from toast.costmodel.program.sharding_units import Layouts, first_alike, lay_out
+from toast.costmodel.resolved import resolve
 
 
 @cache
@@ -73,8 +74,8 @@ def pins_of(program: Program) -> Pins:
     first, middle = program.arguments[0].value, program.values // 2
     last = len(program.use_value) - 1
     return Pins(
-        values={middle: tuple(1 if dim == 0 else 0 for dim in range(len(program.shape(middle))))},
-        uses={last: (0,) * len(program.shape(program.sources[last]))},
+        values={middle: ((0,), *(() for _ in program.shape(middle)[1:]))},
+        uses={last: tuple(() for _ in program.shape(program.sources[last]))},
         forbidden={first: 2},
     )
 
@@ -161,4 +162,4 @@ def test_an_explanation_makes_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.delattr(f"toast.costmodel.{name}")
     state = single_states(evaluator)[0]
-    assert explain(evaluator, state).cost == evaluator.cost(state)
+    assert explain(resolve(evaluator, state)).cost == evaluator.cost(state)

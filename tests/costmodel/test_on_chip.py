@@ -23,6 +23,7 @@ from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.memory import PARTS, lasting_share
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
 from toast.search.actions import action_space
 
@@ -79,7 +80,7 @@ def tables_of_copies(evaluator: Evaluator) -> float:
 def test_main_memory_lacks_at_most_what_is_on_the_chip(state: tuple[Action, ...]) -> None:
     whole, *peaks = (training_step(size).cost(state).peak for size in SIZES)
     arguments = sum(
-        one.bytes for one in explain(training_step(0), state).held if one.why is Entry.BASE
+        one.bytes for one in explain(resolve(training_step(0), state)).held if one.why is Entry.BASE
     )
     told = tables_of_copies(training_step(SIZES[-1]))
     for size, peak in zip(SIZES[1:], peaks, strict=True):
@@ -149,7 +150,7 @@ def test_the_share_is_that_of_the_state(states: list[tuple[Action, ...]]) -> Non
     evaluator = training_step(SIZES[-1], whole=2 * LESS)
     scratch = evaluator.new_scratch()
     for state in states:
-        assert evaluator.cost(state, scratch) == explain(evaluator, state).cost
+        assert evaluator.cost(state, scratch) == explain(resolve(evaluator, state)).cost
         less = training_step(SIZES[-1], whole=0).cost(state)
         assert evaluator.cost(state, scratch).peak <= less.peak
 
@@ -270,14 +271,14 @@ def test_what_sums_add_up_to_stays_until_something_is_made_of_it() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_arguments_fill_tiles_of_their_two_best_dimensions(shape: str, device: str) -> None:
     module = main(f"x:{shape}", [maps("sine", f"y:{shape}", "x")], f"y:{shape}")
-    told = explain(Priced(module, "a=2", device).evaluator, ())
+    told = explain(resolve(Priced(module, "a=2", device).evaluator, ()))
     given = [one.bytes for one in told.held if one.why is Entry.BASE]
     assert sum(given) == golden("layout_assignment", shape, device)
 
 
 def test_what_has_no_elements_fills_no_tile() -> None:
     module = main("x:0x7xf32", [maps("sine", "y:0x7xf32", "x")], "y:0x7xf32")
-    told = explain(Priced(module, "a=2", TPU).evaluator, ())
+    told = explain(resolve(Priced(module, "a=2", TPU).evaluator, ()))
     assert sum(one.bytes for one in told.held if one.why is Entry.BASE) == 0
 
 
@@ -285,7 +286,7 @@ def test_a_shard_of_an_argument_fills_tiles() -> None:
     square = "256x256xf32"
     module = main(f"x:{square}", [maps("sine", f"y:{square}", "x")], f"y:{square}")
     priced = Priced(module, "a=4", TPU)
-    told = explain(priced.evaluator, priced.state(((0, 1), 0)))
+    told = explain(resolve(priced.evaluator, priced.state(((0, 1), 0))))
     # 64 columns take the place of rows: no more than there are elements
     assert [one.bytes for one in told.held if one.why is Entry.BASE] == [256 * 64 * 4]
 
@@ -299,5 +300,5 @@ def test_results_come_from_the_chip_in_the_place_of_arguments(donated: str, copi
     }}"""
     for buffers, told in ((2**20, copies * TABLE), (0, 0.0)):
         evaluator = Priced(text.encode(), "a=2", TPU, buffers).evaluator
-        given = [one.bytes for one in explain(evaluator, ()).held if one.why is Entry.BASE]
+        given = [one.bytes for one in explain(resolve(evaluator, ())).held if one.why is Entry.BASE]
         assert given == [4 * 128 * 128 + told]

@@ -7,9 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, product
-from toast.costmodel.evaluator import Action
+from tests.costmodel.texts import sums as reduced
+from tests.modules import analysed, argument_group
+from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
+from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.program.pins import Pins
+from toast.costmodel.resolved import resolve
+from toast.costmodel.terms.journal import CollectiveReason
 
 ROWS, WIDTH = 64, 32
 X = f"x:{ROWS}x{WIDTH}xf32"
@@ -57,7 +64,7 @@ def test_the_move_that_costs_less_gives_way() -> None:
     program = priced.evaluator.analysis.program
     turned = [
         row
-        for row in explain(priced.evaluator, state).collectives
+        for row in explain(resolve(priced.evaluator, state)).collectives
         if row.kind is Kind.COLLECTIVE_PERMUTE
     ]
     assert turned
@@ -98,12 +105,48 @@ def test_a_sum_over_axes_in_another_order_than_the_results_is_not_scattered(devi
 def test_a_sum_in_another_order_takes_as_long_as_one_of_the_whole() -> None:
     priced = Priced(GRADIENT, "a=2,b=2", GPU)
     state = priced.state((U_COLUMNS, 0), (X_ROWS, 0), (X_ROWS, 1), (X_COLUMNS, 0), (X_COLUMNS, 1))
-    (told,) = (row for row in explain(priced.evaluator, state).collectives if row.axes == (0, 1))
-    (row,) = (row for row in priced.evaluator.collectives(state) if row.axes == (0, 1))
+    (told,) = (
+        row for row in explain(resolve(priced.evaluator, state)).collectives if row.axes == (0, 1)
+    )
+    (row,) = (row for row in resolve(priced.evaluator, state).totals() if row.axes == (0, 1))
     assert (told.kind, told.count, told.bytes) == (Kind.ALL_REDUCE, 1.0, row.bytes)
     whole = priced.state((X_ROWS, 0), (X_ROWS, 1))
-    (same,) = priced.evaluator.collectives(whole)
+    (same,) = resolve(priced.evaluator, whole).totals()
     assert row.seconds == told.seconds == same.seconds
+
+
+H, M, V16 = f"h:{ROWS}x24xf32", "m:24x16xf32", "v:16x64xf32"
+TWO_GRADIENTS = main(
+    f"{X} {Y} {H} {V16}",
+    [product(G, X, Y, (0, 0)), product(M, H, Y, (0, 0)), product("q:32x64xf32", G, V16)],
+    f"{G} {M} q:32x64xf32",
+)
+
+
+@pytest.mark.parametrize("device", [TPU, GPU])
+@pytest.mark.parametrize("gathered", [0, 1])
+def test_what_is_summed_over_follows_the_order_of_what_moves_speak_for(
+    gathered: int, device: str
+) -> None:
+    """The last product gathers an axis of the first gradient's rows: the other leads there.
+
+    The rows that are summed over have that order too, so the first gradient is scattered. The
+    second has the mesh's order, as nothing wants another: where the two differ it is summed whole.
+    In a graph network the GPU compiler did so, byte by byte.
+    """
+    priced = Priced(TWO_GRADIENTS, "a=2,b=2", device)
+    h_columns, v_columns = (2, 1), (3, 1)
+    both = [(dim, axis) for dim in (X_ROWS, X_COLUMNS, h_columns) for axis in (0, 1)]
+    state = priced.state((v_columns, gathered), *both)
+    resolved = resolve(priced.evaluator, state)
+    group = {action.group for action in priced.state((X_ROWS, 0))}
+    order = [0, 1] if gathered == 1 else [1, 0]
+    assert [resolved.orders[number].tolist() for number in group] == [order]
+    sent = sums(priced.sent((v_columns, gathered), *both))
+    first, second = WHOLE * 3 / 4, 24 * 16 * 4 * 3 / 4
+    scattered = {("REDUCE_SCATTER", (0, 1)): first + second}
+    whole = {("REDUCE_SCATTER", (0, 1)): first, ("ALL_REDUCE", (0, 1)): 2 * second}
+    assert sent == (scattered if gathered == 1 else whole)
 
 
 def over_two(batch: int, seq: int, device: str) -> Sent:
@@ -138,7 +181,7 @@ def test_permutes_are_part_of_what_is_told_of_communication(
 ) -> None:
     priced = Priced(module, "a=2,b=2,c=2", TPU)
     state = priced.state(*actions)
-    told = explain(priced.evaluator, state).collectives
+    told = explain(resolve(priced.evaluator, state)).collectives
     cost = priced.evaluator.cost(state)
     assert sum(row.seconds for row in told) == pytest.approx(cost.communication)
 
@@ -159,6 +202,47 @@ def test_the_order_of_actions_within_a_colour_does_not_matter(
     ]
     for state, seconds in (*fresh, *fresh[::-1]):
         assert priced.evaluator.cost(state, scratch).communication == seconds
+
+
+@pytest.mark.parametrize("widths", [(1, 2, 4), (4, 2, 1), (2, 4, 1)])
+def test_three_axes_are_in_the_order_in_which_moves_lose_most(widths: tuple[int, ...]) -> None:
+    """Each of three products gathers one axis of its rows: the largest has its axis last.
+
+    Their rows are of one colour, as the sums of each row are added up.
+    """
+    axes, made = range(3), [f"p{n}:{ROWS}x16xf32" for n in range(3)]
+    given = [f"x{n}:{ROWS}x{1024 * widths[n]}xf32" for n in axes]
+    given += [f"w{n}:{1024 * widths[n]}x16xf32" for n in axes]
+    lines = [product(made[n], given[n], given[n + 3]) for n in axes]
+    for n in axes:
+        lines += reduced(f"r{n}:{ROWS}xf32", given[n], 1)
+    lines += [maps("add", f"s:{ROWS}xf32", "r0", "r1"), maps("add", f"t:{ROWS}xf32", "s", "r2")]
+    module = main(" ".join(given), lines, " ".join([*made, f"t:{ROWS}xf32"]))
+    priced = Priced(module, "a=2,b=2,c=2", GPU)
+    columns = [((n + 3, 1), n) for n in axes]
+    resolved = resolve(priced.evaluator, priced.state(*columns, *((X_ROWS, n) for n in axes)))
+    (group,) = (action.group for action in priced.state((X_ROWS, 0)))
+    assert resolved.orders[group].tolist() == sorted(axes, key=lambda n: widths[n])
+    reordered = [one for one in resolved.collectives if one.reason is CollectiveReason.REORDERED]
+    assert reordered
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_pinned_dimension_keeps_its_order_and_moves_pay_for_it(order: tuple[int, int]) -> None:
+    """The product gathers a of the rows, which has to be the last axis on them."""
+    line = product(P, X, U)
+    analysis = analysed(main(f"{X} {U}", [line], P))
+    pins = Pins(values={analysis.program.arguments[0].value: (order, ())})
+    evaluator = Evaluator(analysis, Mesh.parse("a=2,b=2"), find(GPU), pins)
+    columns = argument_group(analysis, 1, 1)
+    rows = argument_group(analysis, 0, 0)
+    state = tuple(Action(group=group, axis=axis) for group, axis in ((columns, 0), (rows, 1)))
+    resolved = resolve(evaluator, state)
+    argument = int(evaluator.layouts.value_tensor[analysis.program.arguments[0].value])
+    assert resolved.layout(argument) == (order, ())
+    kinds = [one.kind for one in resolved.collectives]
+    permutes = [Kind.COLLECTIVE_PERMUTE] if order == (0, 1) else []
+    assert kinds == [Kind.ALL_GATHER, *permutes]
 
 
 def test_elementwise_work_needs_no_order() -> None:

@@ -36,6 +36,7 @@ from toast.costmodel.program import sharding_units as layouts_room
 from toast.costmodel.program.dataflow import flow_of
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import role
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms import fusions as rows_room
 from toast.costmodel.terms.fusions import FUSIONS
 
@@ -122,7 +123,7 @@ def assert_told_alike(program: Program, device: str) -> None:
     assert_equal_columns(together.folded, apart.folded)
     assert together.listing.of(FUSIONS).sources == apart.listing.of(FUSIONS).sources
     for state in [(), *single_states(together)[:2]]:
-        one, other = explain(together, state), explain(apart, state)
+        one, other = explain(resolve(together, state)), explain(resolve(apart, state))
         assert one.cost == other.cost
         assert one.held == other.held
         assert one.collectives == other.collectives

@@ -17,6 +17,7 @@ from tests.modules import evaluator_of
 from toast.analysis.program import Program
 from toast.analysis.types import itemsize
 from toast.costmodel.evaluator import Evaluator, State, measure
+from toast.costmodel.resolved import resolve
 from toast.costmodel.tables import Tables, new_scratch
 from toast.emit.specs import Specs
 
@@ -67,7 +68,7 @@ def local_bytes(evaluator: Evaluator, specs: Specs, value: int) -> float:
 @FEW
 def test_the_peak_holds_the_arguments_and_the_results(device: str, picks: tuple[int, ...]) -> None:
     evaluator, state = training_step(device), state_of(device, picks)
-    program, specs = evaluator.analysis.program, Specs(evaluator, state)
+    program, specs = evaluator.analysis.program, Specs(resolve(evaluator, state))
     values = {argument.value for argument in program.arguments}
     donated = {argument.aliases for argument in program.arguments if argument.aliases >= 0}
     offered = any(argument.donated and argument.aliases < 0 for argument in program.arguments)

@@ -16,6 +16,7 @@ from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.incremental import streamed
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program.buffers import loop_copies
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Bound
 
 DEVICE = find(TPU)
@@ -77,7 +78,7 @@ def kernels(found: Evaluator, kind: str, *state: Action) -> list[KernelTime]:
     program = found.analysis.program
     return [
         row
-        for row in explain(found, state).kernels
+        for row in explain(resolve(found, state)).kernels
         if kind in {program.kind(op) for op in row.sources[0][0]}
     ]
 
@@ -124,7 +125,7 @@ def test_a_stack_made_in_a_loop_that_reads_a_donated_one_is_copied_to_its_buffer
     expected = copied if device == TPU else streamed_twice
     assert row.runs == 1.0
     assert row.seconds == pytest.approx(expected + 2 * chip.op_overhead, rel=1 / 10)
-    assert sum(k.seconds for k in explain(found, ()).kernels) == pytest.approx(
+    assert sum(k.seconds for k in explain(resolve(found, ())).kernels) == pytest.approx(
         found.cost(()).compute
     )
 

@@ -127,10 +127,10 @@ def test_a_split_operand_may_stay_on_the_chip() -> None:
 def test_more_bytes_stream_more(one: float, two: float) -> None:
     chip = float(DEVICE.on_chip_bytes)
     less, more = sorted((one, two))
-    assert 0.0 <= less * streamed(chip, less) <= more * streamed(chip, more) <= more
-    assert streamed(0.0, one) == 1.0
-    assert streamed(chip, chip / 4) == 0.0
-    assert streamed(chip, chip) == 1.0
+    assert 0.0 <= less * streamed(chip, 0.25, less) <= more * streamed(chip, 0.25, more) <= more
+    assert streamed(0.0, 0.25, one) == 1.0
+    assert streamed(chip, 0.25, chip / 4) == 0.0
+    assert streamed(chip, 0.25, chip) == 1.0
 
 
 def test_a_tensor_on_the_chip_costs_no_bandwidth() -> None:

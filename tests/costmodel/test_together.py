@@ -13,11 +13,11 @@ from benchmarks.probes.figures import golden
 from tests.costmodel import profiles
 from tests.costmodel.texts import GPU, TPU, Dim, Priced, main, maps, product
 from tests.modules import analysed
-from toast.costmodel.evaluator import CollectiveCost
 from toast.costmodel.explain import explain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.all_reduce_combiner import ALONE, sent_together
+from toast.costmodel.resolved import CollectiveTotal, resolve
 
 ROWS, WIDTH = 64, 32
 X, Y = f"x:{ROWS}x{WIDTH}xf32", f"y:{ROWS}x{WIDTH}xf32"
@@ -33,8 +33,8 @@ X_ROWS, X_COLUMNS = (0, 0), (0, 1)
 BYTES = WIDTH * WIDTH * 4
 
 
-def summed(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveCost]:
-    rows = priced.evaluator.collectives(priced.state(*actions))
+def summed(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveTotal]:
+    rows = resolve(priced.evaluator, priced.state(*actions)).totals()
     return [row for row in rows if row.kind in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER)]
 
 
@@ -149,10 +149,10 @@ def test_sending_together_never_takes_longer_and_sends_as_much(
 ) -> None:
     priced = Priced(deep(), "a=2,b=2", device)
     evaluator, state = priced.evaluator, priced.state(*actions)
-    together = evaluator.collectives(state)
+    together = resolve(evaluator, state).totals()
     cost = evaluator.cost(state)
     assert sum(row.seconds for row in together) == pytest.approx(cost.communication)
-    told = explain(evaluator, state).collectives
+    told = explain(resolve(evaluator, state)).collectives
     assert sum(row.seconds for row in told) == pytest.approx(cost.communication)
     none = np.zeros(0, dtype=np.int64)
     sums = evaluator.tables.partial_sums._replace(combined=none, combined_loop=none)
@@ -160,7 +160,7 @@ def test_sending_together_never_takes_longer_and_sends_as_much(
     evaluator.tables = evaluator.folded = apart
     alone = evaluator.cost(state)
     assert cost.communication <= alone.communication * (1 + 1e-12)
-    sent = {(row.kind, row.axes): row.bytes for row in evaluator.collectives(state)}
+    sent = {(row.kind, row.axes): row.bytes for row in resolve(evaluator, state).totals()}
     assert {(row.kind, row.axes): row.bytes for row in together} == pytest.approx(sent)
     assert (cost.peak, cost.compute) == (alone.peak, alone.compute)
 

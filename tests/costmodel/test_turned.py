@@ -25,6 +25,7 @@ from toast.costmodel.passes.layout_assignment import (
 from toast.costmodel.passes.select_and_scatter_expander import Beside
 from toast.costmodel.program.contractions import BATCH, Sides
 from toast.costmodel.program.op_traits import Role
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
 
 FEW = settings(deadline=None, max_examples=30)
@@ -130,7 +131,7 @@ def test_the_copies_count_at_the_peak() -> None:
         3 * size + 2 * size
     )
     # what is small of these is on the chip, but for the results
-    given = sum(one.bytes for one in explain(found, ()).held if one.why is Entry.BASE)
+    given = sum(one.bytes for one in explain(resolve(found, ())).held if one.why is Entry.BASE)
     assert found.cost(()).peak == given + 3 * size
 
 

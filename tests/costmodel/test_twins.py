@@ -12,11 +12,11 @@ from benchmarks.probes.figures import golden
 from tests.costmodel.texts import GPU, TPU, Dim, Priced, main, maps, moves, product, sums
 from tests.modules import analysed
 from toast.analysis.program import Program
-from toast.costmodel.evaluator import CollectiveCost
 from toast.costmodel.explain import explain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.passes.all_reduce_combiner import loops
 from toast.costmodel.passes.cse import equal_ops, twins
+from toast.costmodel.resolved import CollectiveTotal, resolve
 from toast.costmodel.terms.fusions import FUSIONS
 from toast.costmodel.terms.reshards import RESHARDS
 
@@ -169,8 +169,8 @@ GATHERED = main(f"{X} {W} {V}", [*TWICE, product(P, A, W), product(Q, B, V)], f"
 ONCE = main(f"{X} {W} {V}", [TWICE[0], product(P, A, W), product(Q, A, V)], f"{P} {Q}")
 
 
-def sent(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveCost]:
-    return priced.evaluator.collectives(priced.state(*actions))
+def sent(priced: Priced, *actions: tuple[Dim, int]) -> list[CollectiveTotal]:
+    return resolve(priced.evaluator, priced.state(*actions)).totals()
 
 
 @pytest.mark.parametrize("actions", [(), ((COLUMNS, 0),), ((X_ROWS, 0),), (((1, 1), 0),)])
@@ -269,7 +269,7 @@ def test_explanations_add_up_where_things_are_computed_twice(
 ) -> None:
     priced = Priced(text(steps, merged=False)[0], "a=2,b=2", device)
     state = priced.state(*actions)
-    told, cost = explain(priced.evaluator, state), priced.evaluator.cost(state)
+    told, cost = explain(resolve(priced.evaluator, state)), priced.evaluator.cost(state)
     assert sum(row.seconds for row in told.collectives) == pytest.approx(cost.communication)
     assert sum(kernel.seconds for kernel in told.kernels) == pytest.approx(cost.compute)
     for row in told.collectives:
@@ -302,7 +302,7 @@ BARRIERS = pytest.mark.xfail(reason="libtpu merges ops behind barriers on one ar
 def test_a_tpu_gathers_as_often_as_the_compiled_program(case: str) -> None:
     layout = LAYOUTS[case]
     priced = Priced(layout.program(), layout.mesh, TPU)
-    (row,) = priced.evaluator.collectives(priced.state(*layout.choices))
+    (row,) = resolve(priced.evaluator, priced.state(*layout.choices)).totals()
     compiled = golden("cse", case)
     assert (row.kind, row.count) == (Kind.ALL_GATHER, compiled["gathers"])
     assert round(row.bytes / 1e6, 2) == compiled["megabytes"]["all_gather"]
@@ -312,5 +312,5 @@ def test_a_tpu_gathers_as_often_as_the_compiled_program(case: str) -> None:
 def test_a_gpu_gathers_every_byte(case: str) -> None:
     layout = LAYOUTS[case]
     priced = Priced(layout.program(), layout.mesh, GPU)
-    (row,) = priced.evaluator.collectives(priced.state(*layout.choices))
+    (row,) = resolve(priced.evaluator, priced.state(*layout.choices)).totals()
     assert round(row.bytes / 1e6, 2) == golden("cse", case, GPU)["megabytes"]["all_gather"]

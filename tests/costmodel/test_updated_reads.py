@@ -17,6 +17,7 @@ from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.registry import without
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.updated_reads import UPDATED_READS
 
 BATCH, WIDTH, LAYERS = 8, 1024, 4
@@ -174,7 +175,7 @@ def test_keys_and_values_of_one_cache_are_read_once() -> None:
 def test_the_explanation_says_which_ops_wait_for_a_cache() -> None:
     evaluator = priced(decode(512))
     program = evaluator.analysis.program
-    told = explain(evaluator, ())
+    told = explain(resolve(evaluator, ()))
     assert sum(row.seconds for row in told.kernels) == pytest.approx(told.cost.compute)
     waited = [row for row in told.kernels if row.bytes == bytes_of(512)]
     assert len(waited) == 1

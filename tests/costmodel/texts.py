@@ -8,6 +8,7 @@ from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
 
 TPU, GPU = "tpu-v5e", "a100-40gb"
@@ -91,10 +92,10 @@ class Priced:
 
     def made(self, *actions: tuple[Dim, int]) -> float:
         """Peak bytes of a state but for those of arguments, which may be padded."""
-        told = explain(self.evaluator, self.state(*actions))
+        told = explain(resolve(self.evaluator, self.state(*actions)))
         return told.cost.peak - sum(one.bytes for one in told.held if one.why is Entry.BASE)
 
     def sent(self, *actions: tuple[Dim, int]) -> dict[tuple[str, tuple[int, ...]], float]:
         """(kind, axes) -> bytes on the wire of each device."""
-        rows = self.evaluator.collectives(self.state(*actions))
+        rows = resolve(self.evaluator, self.state(*actions)).totals()
         return {(row.kind.name, row.axes): row.bytes for row in rows}

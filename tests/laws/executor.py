@@ -23,6 +23,7 @@ from toast.analysis.load import Source
 from toast.analysis.program import FactorKind
 from toast.costmodel.evaluator import Evaluator, State
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import ResolvedPlan, resolve
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
 
@@ -40,15 +41,21 @@ class Executor:
 
     def __post_init__(self) -> None:
         self._program = self.source.program
-        self._specs = Specs(self.evaluator, self.state)
+        self._resolved = resolve(self.evaluator, self.state)
+        self._specs = Specs(self._resolved)
         self._grid = self.grid or Grid(self.evaluator.mesh)
         self._layouts = self.evaluator.layouts
 
     _program: Any = field(init=False)
+    _resolved: ResolvedPlan = field(init=False)
     _specs: Specs = field(init=False)
     _grid: Grid = field(init=False)
     _layouts: Any = field(init=False)
     _results: list[Array] = field(default_factory=list)
+
+    def _axes(self, item: int) -> list[str]:
+        axes = self.evaluator.mesh.axes
+        return [axes[number].name for number in self._resolved.axes_of(item)]
 
     def run(self, inputs: list[Array]) -> list[Array]:
         """The results of `main`, put together from their shards."""
@@ -166,7 +173,7 @@ class Executor:
         start = layouts.unit_start[layouts.op_unit[op]]
         found: list[str] = []
         for index, name in enumerate(program.factors_of(op)):
-            axes = self._specs._axes(start + index)
+            axes = self._axes(start + index)
             kind = program.factor_kind[name]
             assert not axes or kind != FactorKind.BLOCKED, "a blocked factor is split"
             if kind == FactorKind.REDUCTION:

@@ -13,9 +13,10 @@ from hypothesis import note
 from tests.laws.chains import Text
 from tests.laws.executor import unsharded
 from tests.laws.layout import Array
-from tests.laws.xla_child import Reply, Request
+from tests.laws.xla_child import Compiled, CompileRequest, Reply, Request
 from toast.analysis.load import Source
 from toast.costmodel.evaluator import Evaluator, Refined
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.emit.writer import write
 
@@ -28,7 +29,7 @@ class Xla:
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
 
-    def run(self, request: Request) -> Reply:
+    def run(self, request: Request | CompileRequest) -> Reply:
         """The child's reply; a text that says so when the child died."""
         child = self._child or self._start()
         assert child.stdin is not None
@@ -42,6 +43,12 @@ class Xla:
             self.close()
             return f"XLA ended the process (status {status})"
         return reply
+
+    def hlo(self, sharded: bytes, devices: int) -> str:
+        """What XLA compiles of a sharded module."""
+        reply = self.run(CompileRequest(sharded=sharded, devices=devices))
+        assert isinstance(reply, Compiled), reply
+        return reply.hlo
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = os.environ | {
@@ -78,7 +85,7 @@ def run_plan(
     request = request_of(module, source, evaluator, decisions, inputs)
     note(request.sharded.decode())
     reply = xla.run(request)
-    assert not isinstance(reply, str), reply
+    assert isinstance(reply, tuple), reply
     return by_specification, *reply
 
 
@@ -87,13 +94,13 @@ def request_of(
 ) -> Request:
     """What a state's plan would be; `source` is written to and of no use afterwards."""
     program = source.program
-    specs = Specs(evaluator, state)
+    specs = Specs(resolve(evaluator, state))
     arguments = [specs.value(argument.value) for argument in program.arguments]
     results = [
         (specs.use(result.use), program.shape(int(program.use_value[result.use])))
         for result in program.results
     ]
-    sharded = write(source, evaluator.mesh, specs, specs.pins())
+    sharded = write(source, evaluator.mesh, specs, specs.constraints())
     return Request(
         original=module.encode(),
         sharded=sharded,

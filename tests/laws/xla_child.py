@@ -28,11 +28,43 @@ class Request:
     inputs: list[Array]
 
 
-Reply = tuple[list[Array], list[Array]] | str
-"""The results of the original and of the sharded module, or the error of XLA."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """A sharded module of which the compiled HLO is wanted."""
+
+    sharded: bytes
+    devices: int
 
 
-def answer(request: Request) -> Reply:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """The text of a compiled module."""
+
+    hlo: str
+
+
+Reply = tuple[list[Array], list[Array]] | Compiled | str
+"""The results of the original and of the sharded module, the HLO, or the error of XLA."""
+
+
+def answer(request: Request | CompileRequest) -> Reply:
+    """Compile the module, or run both."""
+    return compiled(request) if isinstance(request, CompileRequest) else run(request)
+
+
+def compiled(request: CompileRequest) -> Reply:
+    """The HLO of a sharded module."""
+    from toast.analysis.forms import decode
+    from toast.verify import child as verify_child
+
+    try:
+        executable = verify_child.compile_module(decode(request.sharded), request.devices)
+        return Compiled(hlo=executable.hlo_modules()[0].to_string())
+    except (RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def run(request: Request) -> Reply:
     """Run both modules."""
     from toast.analysis.forms import decode
     from toast.verify import child as verify_child
@@ -71,8 +103,9 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
 if __name__ == "__main__":
     import jax
 
+    from tests.laws import xla_child  # whose classes the pickles name
     from toast.process.messages import take_stdout
 
     stream = take_stdout()
     jax.config.update("jax_enable_x64", True)
-    serve(sys.stdin.buffer, stream.buffer)  # type: ignore[attr-defined]
+    xla_child.serve(sys.stdin.buffer, stream.buffer)  # type: ignore[attr-defined]

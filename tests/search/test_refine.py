@@ -19,6 +19,7 @@ from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program.buffers import loop_slots
 from toast.costmodel.program.pins import NO_PINS, Pins
 from toast.costmodel.program.sharding_units import Marks
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.search.actions import action_space
 from toast.search.decision_sites import SiteMembers, Thing, decision_sites, marks
@@ -115,7 +116,10 @@ def test_where_memory_is_short_parameters_are_sharded_that_no_action_shards() ->
     assert result.refinements
     assert after.peak < 0.9 * before.peak
     assert result.cost == better.value(result.decisions) < problem.cost(())[0]
-    specs, program = Specs(better.evaluator, result.decisions), better.evaluator.analysis.program
+    specs, program = (
+        Specs(resolve(better.evaluator, result.decisions)),
+        better.evaluator.analysis.program,
+    )
     sharded = [argument for argument in program.arguments if any(specs.value(argument.value))]
     assert sharded
     for argument in sharded:
@@ -126,17 +130,17 @@ def test_where_memory_is_short_parameters_are_sharded_that_no_action_shards() ->
 
 def test_what_is_pinned_or_forbidden_stays() -> None:
     weight, momentum, _ = analysed(training()).program.arguments
-    pins = Pins(values={weight.value: (0, 0)}, forbidden={momentum.value: 1})
+    pins = Pins(values={weight.value: ((), ())}, forbidden={momentum.value: 1})
     problem = short(problem_of(training(), pins=pins))
     better, result = refine(problem, found(problem), Control())
-    specs = Specs(better.evaluator, result.decisions)
+    specs = Specs(resolve(better.evaluator, result.decisions))
     assert result.refinements
     assert not any(specs.value(weight.value) + specs.value(momentum.value))
 
 
 def test_no_refinement_moves_what_is_pinned_or_forbidden() -> None:
     weight, momentum, _ = analysed(training()).program.arguments
-    pins = Pins(values={weight.value: (1, 0)}, forbidden={momentum.value: 1})
+    pins = Pins(values={weight.value: ((0,), ())}, forbidden={momentum.value: 1})
     evaluator, refinements = finer(problem_of(training(), pins=pins))
     fixed = [int(evaluator.layouts.value_unit[each.value]) for each in (weight, momentum)]
     there = refinements.open(evaluator.masks(()))
@@ -247,11 +251,11 @@ def test_all_ends_of_what_a_loop_carries_are_laid_out_alike() -> None:
     program, tried = problem.evaluator.analysis.program, 0
     slots = list(loop_slots(program))
     for refinement in refinements.open(evaluator.masks(state)):
-        specs = Specs(evaluator, (*state, refinement))
+        specs = Specs(resolve(evaluator, (*state, refinement)))
         for slot in slots:
             ends = (slot.condition, slot.body, slot.result)
             assert len({str(specs.value(end)) for end in ends}) == 1
-        tried += specs.value(slots[0].body) != Specs(evaluator, state).value(slots[0].body)
+        tried += specs.value(slots[0].body) != Specs(resolve(evaluator, state)).value(slots[0].body)
     assert slots
     assert tried
 
@@ -271,7 +275,7 @@ def test_one_set_is_resolved_otherwise_than_the_one_it_is_tied_to() -> None:
 
 
 def _sines(evaluator: Evaluator, decisions: Refined) -> list[list[list[str]]]:
-    specs, program = Specs(evaluator, decisions), evaluator.analysis.program
+    specs, program = Specs(resolve(evaluator, decisions)), evaluator.analysis.program
     return [specs.value(value_named(program, "stablehlo.sine", nth)) for nth in (0, 1)]
 
 

@@ -12,9 +12,11 @@ import jax.numpy as jnp
 from tests.modules import argument_group
 from toast.analysis.analyse import analyse
 from toast.analysis.load import Source, load
-from toast.costmodel.evaluator import Action, Evaluator
+from toast.costmodel.evaluator import Action, Evaluator, Refined
+from toast.costmodel.explain import PriceBreakdown, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.explain.explainer import Explainer
 from toast.pipeline.user_constraints import Demands, demands
 from toast.search.actions import action_space
@@ -50,6 +52,10 @@ class Loaded:
     @property
     def explainer(self) -> Explainer:
         return Explainer(self.source, self.problem.evaluator)
+
+    def terms(self, state: Refined) -> PriceBreakdown:
+        """The terms of the price of a state."""
+        return explain(resolve(self.problem.evaluator, state))
 
     def action(self, argument: str, dim: int, axis: int, bits: int = 0) -> Action:
         """The action that splits a dimension of an argument, by a part of its name."""

@@ -10,6 +10,7 @@ from jaxlib.mlir.dialects import sdy
 
 from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator, State
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.plans.plan import Spec
@@ -27,7 +28,7 @@ def propagated(data: bytes, evaluator: Evaluator, specs: Specs) -> dict[int, Spe
         for op in range(source.program.ops):
             if source.program.kind(op).startswith("stablehlo."):
                 source.handles[op].attributes[NUMBER] = ir.IntegerAttr.get(integer, op)
-        write(source, evaluator.mesh, specs, specs.pins())
+        write(source, evaluator.mesh, specs, specs.constraints())
         passes = "builtin.module(sdy-propagation-pipeline)"
         passmanager.PassManager.parse(passes).run(module.operation)
         found: dict[int, Spec] = {}
@@ -37,7 +38,7 @@ def propagated(data: bytes, evaluator: Evaluator, specs: Specs) -> dict[int, Spe
 
 def deviating(data: bytes, evaluator: Evaluator, state: State) -> list[str]:
     """The ops whose result Shardy neither computes nor stores as the plan says, but for order."""
-    program, specs = evaluator.analysis.program, Specs(evaluator, state)
+    program, specs = evaluator.analysis.program, Specs(resolve(evaluator, state))
     wrong = []
     for op, spec in propagated(data, evaluator, specs).items():
         (value,) = program.values_of(op)

@@ -30,7 +30,7 @@ def state() -> State:
 @cache
 def told(rows: int = MAX_ROWS) -> Explanation:
     explainer = tiny().explainer
-    return explainer.explanation(explainer.terms(state()), rows)
+    return explainer.explanation(tiny().terms(state()), rows)
 
 
 def test_each_product_belongs_to_the_weight_that_it_reads_or_whose_gradient_it_makes() -> None:
@@ -119,8 +119,8 @@ def test_collectives_say_what_is_sent_for_what_and_why() -> None:
 
 
 def test_reasons_of_what_is_alive() -> None:
-    explainer = loaded(step()).explainer
-    plan = explainer.explanation(explainer.terms(()))
+    module = loaded(step())
+    plan = module.explainer.explanation(module.terms(()))
     reasons = {(row.name, row.why) for row in plan.alive}
     assert ("p['first']", "argument") in reasons
     assert ("x", "argument") in reasons
@@ -132,7 +132,7 @@ def test_a_gathered_weight_is_a_resharded_copy() -> None:
     module = loaded(step())
     split = (module.action("x", 0, 0), module.action("second", 1, 0))
     explainer = module.explainer
-    terms = explainer.terms(split)
+    terms = module.terms(split)
     names = {
         (explainer.say.name(held.value), explainer.alive_row([held], terms).why)
         for held in terms.held
@@ -147,8 +147,8 @@ def test_a_module_without_locations_is_explained_by_its_ops() -> None:
         b" : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>"
         b" return %y : tensor<8x8xf32> }"
     )
-    explainer = loaded(data, mesh="a=2").explainer
-    plan = explainer.explanation(explainer.terms(()))
+    module = loaded(data, mesh="a=2")
+    plan = module.explainer.explanation(module.terms(()))
     (row,) = plan.kernels
     assert (row.op, row.direction, row.kernels) == ("dot_general", "", 1)
     assert plan.peak.op == "dot_general"
@@ -157,8 +157,8 @@ def test_a_module_without_locations_is_explained_by_its_ops() -> None:
 def test_what_a_loop_carries() -> None:
     from tests.costmodel.explained import LOOP
 
-    explainer = loaded(LOOP, mesh="a=2").explainer
-    terms = explainer.terms(())
+    module = loaded(LOOP, mesh="a=2")
+    explainer, terms = module.explainer, module.terms(())
     why = {explainer.alive_row([held], terms).why for held in terms.held}
     assert why & {"loop_carry", "result"}
     assert "argument" in why
@@ -167,7 +167,7 @@ def test_what_a_loop_carries() -> None:
 def test_kernels_are_summed_as_one_by_one() -> None:
     """To the last bit: parts of equal kernels are added in their order."""
     explainer = tiny().explainer
-    terms, say = explainer.terms(state()), explainer.say
+    terms, say = tiny().terms(state()), explainer.say
     sums: dict[tuple[object, ...], list[float]] = {}
     for kernel in terms.kernels:
         whole = sum(runs for _, runs in kernel.sources)

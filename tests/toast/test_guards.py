@@ -5,8 +5,9 @@ from __future__ import annotations
 from tests.laws.states import every_action, prepared
 from toast.analysis.program import Program
 from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.resolved import resolve
 from toast.emit.partitioner_guards import guarded_ops
-from toast.emit.specs import Pin, Specs
+from toast.emit.specs import LayoutConstraint, Specs
 
 HEAD = "func.func public @main(%a: tensor<8x8xf32>) -> tensor<8x16xf32> {\n"
 INTERIOR = HEAD + (
@@ -24,10 +25,10 @@ def kinds(program: Program) -> list[str]:
 
 def all_split(evaluator: Evaluator) -> Specs:
     actions = every_action(evaluator)
-    return Specs(evaluator, (actions[0],))
+    return Specs(resolve(evaluator, (actions[0],)))
 
 
-def pins_at(pins: list[Pin], program: Program, kind: str) -> list[Pin]:
+def pins_at(pins: list[LayoutConstraint], program: Program, kind: str) -> list[LayoutConstraint]:
     ops = [op for op in range(program.ops) if program.kind(op) == kind]
     values = {value for op in ops for value in program.values_of(op)}
     uses = {use for op in ops for use in program.uses_of(op)}
@@ -37,14 +38,14 @@ def pins_at(pins: list[Pin], program: Program, kind: str) -> list[Pin]:
 def test_a_pad_that_xla_gets_wrong_is_guarded() -> None:
     source, evaluator = prepared(INTERIOR, "x=2,y=2")
     assert kinds(source.program) == ["stablehlo.pad"]
-    pins = pins_at(all_split(evaluator).pins(), source.program, "stablehlo.pad")
+    pins = pins_at(all_split(evaluator).constraints(), source.program, "stablehlo.pad")
     assert any(pin.uses for pin in pins)
     assert any(not pin.uses for pin in pins)
 
 
 def test_nothing_is_pinned_where_nothing_is_split() -> None:
     _, evaluator = prepared(INTERIOR, "x=2,y=2")
-    assert Specs(evaluator, ()).pins() == []
+    assert Specs(resolve(evaluator, ())).constraints() == []
 
 
 def test_a_module_without_a_dimension_to_plan_for_is_priced() -> None:

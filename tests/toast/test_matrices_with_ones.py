@@ -7,6 +7,7 @@ import pytest
 from tests.modules import argument_group, evaluator_of
 from tests.toast.propagation import deviating
 from toast.costmodel.evaluator import Action
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 
 
@@ -34,7 +35,7 @@ def test_a_tpu_is_not_told_what_the_sums_of_a_matrix_with_ones_are_made_as(
     evaluator = evaluator_of(MATRIX, "a=2,b=2", device)
     rows, summed = (argument_group(evaluator.analysis, 0, dim) for dim in (0, 2))
     state = (Action(group=summed, axis=1), Action(group=rows, axis=1))
-    pins = Specs(evaluator, state).pins()
+    pins = Specs(resolve(evaluator, state)).constraints()
     made = [(pin.spec, pin.through) for pin in pins if not pin.uses]
     assert made == [([["b"], [], []], (NONE,) if told else ())]
     operands = [pin.spec for pin in pins if pin.uses]
@@ -47,7 +48,7 @@ def test_what_a_chip_sums_whole_in_any_case_it_is_told() -> None:
     evaluator = evaluator_of(MATRIX, "a=2", "tpu-v3")
     rows, summed = (argument_group(evaluator.analysis, 0, dim) for dim in (0, 2))
     state = (Action(group=summed, axis=0), Action(group=rows, axis=0))
-    (pin,) = (pin for pin in Specs(evaluator, state).pins() if not pin.uses)
+    (pin,) = (pin for pin in Specs(resolve(evaluator, state)).constraints() if not pin.uses)
     assert (pin.spec, pin.through) == ([["a"], [], []], (NONE,))
 
 
@@ -56,7 +57,7 @@ def test_over_several_axes_it_is_told() -> None:
     evaluator = evaluator_of(MATRIX, "a=2,b=2", "tpu-v5e")
     rows, summed = (argument_group(evaluator.analysis, 0, dim) for dim in (0, 2))
     state = tuple(Action(group=group, axis=axis) for group in (summed, rows) for axis in (0, 1))
-    (pin,) = (pin for pin in Specs(evaluator, state).pins() if not pin.uses)
+    (pin,) = (pin for pin in Specs(resolve(evaluator, state)).constraints() if not pin.uses)
     assert (pin.spec, pin.through) == ([["a", "b"], [], []], (NONE,))
 
 
@@ -65,10 +66,10 @@ def test_columns_of_such_a_matrix_and_stacks_of_them_are_told() -> None:
     summed = argument_group(evaluator.analysis, 0, 2)
     columns = argument_group(evaluator.analysis, 1, 1)
     state = (Action(group=summed, axis=1), Action(group=columns, axis=1))
-    (pin,) = (pin for pin in Specs(evaluator, state).pins() if not pin.uses)
+    (pin,) = (pin for pin in Specs(resolve(evaluator, state)).constraints() if not pin.uses)
     assert (pin.spec, pin.through) == ([[], [], ["b"]], (NONE,))
     evaluator = evaluator_of(STACK, "a=2,b=2", "tpu-v5e")
     first, summed = (argument_group(evaluator.analysis, 0, dim) for dim in (0, 3))
     state = (Action(group=summed, axis=1), Action(group=first, axis=1))
-    (pin,) = (pin for pin in Specs(evaluator, state).pins() if not pin.uses)
+    (pin,) = (pin for pin in Specs(resolve(evaluator, state)).constraints() if not pin.uses)
     assert (pin.spec, pin.through) == ([["b"], [], [], []], ([[], [], [], []],))

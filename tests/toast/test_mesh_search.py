@@ -14,7 +14,8 @@ from toast.analysis.analyse import Analysis
 from toast.analysis.errors import InvalidMesh, InvalidRequest
 from toast.costmodel.program.pins import Pins
 from toast.costmodel.program.sharding_units import Layouts, lay_out
-from toast.labels.decisions import decision_names, decision_text, decisions, state_of
+from toast.costmodel.resolved import resolve
+from toast.labels.decisions import costs_after, decision_names, decision_text, decisions, state_of
 from toast.pipeline.plan_module import make_plan
 from toast.plans.choices import request_of, with_choices
 from toast.plans.plan import Plan
@@ -74,7 +75,10 @@ def test_a_plan_holds_what_was_asked() -> None:
 def test_decisions_are_read_as_they_are_written(name: str) -> None:
     problem = problem_of(text(name), "a=2,b=2")
     for state in itertools.permutations(problem.actions, 2):
-        rows = decisions(problem, state, decision_names(problem.evaluator.analysis))
+        resolved = resolve(problem.evaluator, state)
+        costs = costs_after(problem, resolved)
+        rows = decisions(problem, resolved, costs, decision_names(problem.evaluator.analysis))
+        assert costs == [problem.cost(state[:count])[0] for count in (1, 2)]
         texts = tuple(decision_text(row.colour, row.axis, row.resolution) for row in rows)
         assert state_of(problem, texts) == state
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -21,10 +20,11 @@ from toast.analysis.load import load
 from toast.costmodel.evaluator import Action, Evaluator, Refined, Refinement, State
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.explain.refinements import refinements
-from toast.labels.decisions import decision_names, decisions
+from toast.labels.decisions import costs_after, decision_names, decisions
 from toast.labels.labels import Labels
 from toast.pipeline.plan_module import make_plan
 from toast.plans import report
@@ -32,7 +32,7 @@ from toast.plans.choices import request_of
 from toast.plans.plan import Plan
 from toast.request.request import PlanRequest
 from toast.search.decision_sites import DecisionSite, SiteMembers, decision_sites, marks
-from toast.search.problem import Found, Problem
+from toast.search.problem import Problem
 from toast.search.progress import Progress
 from toast.verify.verification import verify
 
@@ -64,7 +64,7 @@ def unit_of(number: int) -> int:
 def predicted(evaluator: Evaluator, taken: Refined) -> dict[str, int]:
     """Collectives by kind, as XLA writes them here: a sum over two axes is two."""
     found: Counter[str] = Counter()
-    for row in evaluator.collectives(taken):
+    for row in resolve(evaluator, taken).totals():
         found[row.kind.name.lower()] += round(row.count) * len(row.axes)
     return dict(found)
 
@@ -85,8 +85,8 @@ def test_the_compiled_program_has_the_predicted_collectives(
     taken: Refined = state
     if number is not None:
         taken = (*state, Refinement(axis=1, places=((unit_of(number), item),)))
-    specs = Specs(evaluator, taken)
-    sharded = write(load(ORIGINAL.encode()), MESH, specs, specs.pins()).decode()
+    specs = Specs(resolve(evaluator, taken))
+    sharded = write(load(ORIGINAL.encode()), MESH, specs, specs.constraints()).decode()
     result = verify(write_plan_directory(tmp_path, sharded=sharded))
     assert result.ok
     assert result.collectives == predicted(evaluator, taken)
@@ -98,13 +98,12 @@ def test_a_refinement_is_named_with_what_it_bought() -> None:
     source = load(ORIGINAL.encode())
     problem = Problem(evaluator=evaluator, reward=evaluator.reward(1e12), actions=())
     whole = Refinement(axis=1, places=((unit_of(0), -1), (unit_of(2), 1)))
-    found = Found.after(state, problem.cost(state)[0], 1, "given")
-    found = replace(found, refinements=(whole,))
-    names = decision_names(evaluator.analysis)
-    (row,) = refinements(problem, found, Labels(source, evaluator.analysis), names)
+    resolved = resolve(evaluator, (*state, whole))
+    costs, names = costs_after(problem, resolved), decision_names(evaluator.analysis)
+    (row,) = refinements(problem, resolved, costs, Labels(source, evaluator.analysis), names)
     assert row.places == ["dot_general, stored: whole", "dot_general, computed: dimension 1"]
     assert row.axis == "model"
-    assert row.colour == decisions(problem, state, names)[1].colour
+    assert row.colour == decisions(problem, resolved, costs, names)[1].colour
     assert row.cost_after == problem.value((*state, whole)) > problem.cost(state)[0]
 
 

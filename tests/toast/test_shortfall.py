@@ -9,6 +9,8 @@ import pytest
 from tests.modules import argument_group, text
 from tests.toast.explained import Loaded, loaded, step
 from toast.costmodel.evaluator import Action, State
+from toast.costmodel.explain import explain
+from toast.costmodel.resolved import resolve
 from toast.pipeline.shortfall import MAX_SPLITS, MAX_TENSORS, shortfall
 from toast.plans.explanation import Shortfall, SplitRow
 from toast.search.infeasible import closest_to_fitting
@@ -24,10 +26,15 @@ def module(*, pins: tuple[str, ...] = (), forbid: tuple[str, ...] = ()) -> Loade
 
 
 def why(which: Loaded, state: State) -> Shortfall:
-    explainer = which.explainer
-    found = shortfall(explainer, explainer.terms(state), which.problem, state, which.demands)
+    found = shortfall_of(which, state)
     assert found is not None
     return found
+
+
+def shortfall_of(which: Loaded, state: State) -> Shortfall | None:
+    resolved = resolve(which.problem.evaluator, state)
+    terms = explain(resolved)
+    return shortfall(which.explainer, terms, which.problem, resolved, which.demands)
 
 
 def splits_of(found: Shortfall, name: str) -> dict[tuple[int, str], SplitRow]:
@@ -38,8 +45,7 @@ def splits_of(found: Shortfall, name: str) -> dict[tuple[int, str], SplitRow]:
 
 def test_what_fits_has_no_shortfall() -> None:
     roomy = loaded(step())
-    explainer = roomy.explainer
-    assert shortfall(explainer, explainer.terms(()), roomy.problem, (), roomy.demands) is None
+    assert shortfall_of(roomy, ()) is None
 
 
 def test_it_says_by_how_much_where_and_with_what() -> None:
@@ -106,9 +112,7 @@ def test_a_split_that_would_help_is_priced_with_its_action_added() -> None:
 
 def test_a_split_that_costs_more_time_than_its_bytes_are_worth() -> None:
     which = loaded(step(), memory=1.0, penalty=1e-9)
-    explainer = which.explainer
-    found = shortfall(explainer, explainer.terms(()), which.problem, (), which.demands)
-    assert found is not None
+    found = why(which, ())
     rows = [row for blocked in found.tensors for row in blocked.splits if row.frees_bytes]
     assert rows
     for row in rows:

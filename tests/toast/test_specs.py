@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from examples import gemma
-from tests.modules import argument_group, evaluator_of, text, value_named
+from tests.modules import analysed, argument_group, evaluator_of, text, value_named
 from tests.toast.propagation import deviating, random_states
 from toast.costmodel.evaluator import Action, Evaluator, State
-from toast.emit import specs as specs_module
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.program.pins import NO_PINS, Pins
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs, stations
 from toast.search.actions import action_space
 
@@ -72,7 +75,7 @@ def test_what_a_use_wants_whole_is_pinned_where_it_is_made() -> None:
     """Shardy would gather k where it is made: its only constrained use wants it whole."""
     evaluator = evaluator_of(text("attention"), "s=2")
     sequence = argument_group(evaluator.analysis, 0, 0)
-    pins = Specs(evaluator, (Action(group=sequence, axis=0, bits=1),)).pins()
+    pins = Specs(resolve(evaluator, (Action(group=sequence, axis=0, bits=1),))).constraints()
     k = value_named(evaluator.analysis.program, "stablehlo.dot_general")
     assert [(pin.spec, bool(pin.uses)) for pin in pins if pin.value == k] == [
         ([["s"], []], False),
@@ -82,36 +85,43 @@ def test_what_a_use_wants_whole_is_pinned_where_it_is_made() -> None:
 
 def test_nothing_is_pinned_where_no_axis_is_missing() -> None:
     evaluator, state = two_products((0, 0, 0), (1, 1, 1))
-    assert Specs(evaluator, state).pins() == []
+    assert Specs(resolve(evaluator, state)).constraints() == []
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_axes_of_a_dimension_are_in_the_order_of_the_mesh(first: int) -> None:
     evaluator, state = two_products((0, 0, first), (0, 0, 1 - first))
     argument = evaluator.analysis.program.arguments[0].value
-    assert Specs(evaluator, state).value(argument) == [["a", "b"], []]
+    assert Specs(resolve(evaluator, state)).value(argument) == [["a", "b"], []]
 
 
 def test_the_axis_that_stays_leads() -> None:
     """Rows have both axes, but the products need a for the hidden dimension: b stays on rows."""
     evaluator, state = two_products((1, 1, 0), (0, 0, 0), (0, 0, 1))
-    specs = Specs(evaluator, state)
+    specs = Specs(resolve(evaluator, state))
     argument = evaluator.analysis.program.arguments[0].value
     assert specs.value(argument) == [["b", "a"], []]
-    (sums,) = [pin for pin in specs.pins() if not pin.uses]
+    (sums,) = [pin for pin in specs.constraints() if not pin.uses]
     assert (sums.through, sums.spec) == ((), [["b", "a"], []]), "a is only added"
 
 
 @pytest.mark.parametrize("given", [False, True])
 def test_pins_are_where_layouts_differ_and_nowhere_else(given: bool) -> None:
-    evaluator = evaluator_of(gemma.lower(gemma.PRESETS["tiny"]).as_text().encode(), MESH)
-    program, layouts = evaluator.analysis.program, evaluator.layouts
+    analysis = analysed(gemma.lower(gemma.PRESETS["tiny"]).as_text().encode())
+    program = analysis.program
+    value = program.arguments[1].value
+    use = next(result.use for result in program.results[::-1] if program.use_names(result.use).size)
+    rest = tuple(() for _ in program.shape(value)[1:])
+    columns = tuple(() for _ in program.shape(program.sources[use])[1:])
+    pinned = Pins(values={value: ((0,), *rest)}, uses={use: ((1,), *columns)})
+    pins_of = pinned if given else NO_PINS
+    evaluator = Evaluator(analysis, Mesh.parse(MESH), find("cpu"), pins_of)
+    layouts = evaluator.layouts
     for state in random_states(evaluator, 4):
-        value, use = program.sources[0], len(program.users) - 1
-        values = {value: [["a"]] + [[] for _ in program.shape(value)[1:]]} if given else {}
-        taken = program.sources[use]
-        uses = {use: [["b"]] + [[] for _ in program.shape(taken)[1:]]} if given else {}
-        specs = Specs(evaluator, state, values=values, uses=uses)
+        specs = Specs(resolve(evaluator, state))
+        if given:
+            assert specs.value(value) == [["a"], *([] for _ in rest)]
+            assert specs.use(use) == [["b"], *([] for _ in columns)]
         wanted = {
             (value, str(specs.use(some[0])))
             for value, targets in evaluator.listing.wanted.items()
@@ -125,7 +135,7 @@ def test_pins_are_where_layouts_differ_and_nowhere_else(given: bool) -> None:
             and specs.tensor(int(layouts.result_tensor[value])) != specs.value(value)
         }
         left = {value for value, _ in wanted if program.kind(program.makers[value]) != "argument"}
-        pins = specs.pins()
+        pins = specs.constraints()
         told = {(pin.value, str(pin.spec)) for pin in pins if pin.uses}
         assert wanted <= told
         kept = {(value, str(specs.value(value))) for value, _ in told - wanted}
@@ -155,14 +165,14 @@ def scattered(contracted: tuple[int, ...], rows: tuple[int, ...]) -> tuple[Evalu
 
 def test_what_sums_are_made_as_is_told() -> None:
     evaluator, state = scattered((0, 1), (0, 1))
-    (pin,) = Specs(evaluator, state).pins()
+    (pin,) = Specs(resolve(evaluator, state)).constraints()
     assert (pin.through, pin.spec, pin.uses) == (([[], []],), [["a", "b"], []], ())
     assert deviating(SCATTERED, evaluator, state) == []
 
 
 def test_what_sums_are_made_as_is_not_told_where_the_rows_are_sharded_already() -> None:
     evaluator, state = scattered((0,), (1, 0))
-    sums, *operands = Specs(evaluator, state).pins()
+    sums, *operands = Specs(resolve(evaluator, state)).constraints()
     assert (sums.through, sums.spec, sums.uses) == ((), [["b", "a"], []], ())
     assert [(pin.spec, len(pin.uses)) for pin in operands] == [
         ([["b"], ["a"]], 1),
@@ -195,84 +205,106 @@ def test_what_is_contracted_has_its_axes_in_the_order_of_what_its_sums_are_scatt
     columns = argument_group(analysis, 2, 1)
     places = [(columns, moved), (summed, 0), (summed, 1), (rows, 0), (rows, 1)]
     state = tuple(Action(group=group, axis=axis) for group, axis in places)
-    specs = Specs(evaluator, state)
+    specs = Specs(resolve(evaluator, state))
     order = ["b", "a"] if moved == 0 else ["a", "b"]
     assert specs.value(analysis.program.arguments[1].value) == [order, []]
-    (pin,) = (pin for pin in specs.pins() if pin.through)
+    (pin,) = (pin for pin in specs.constraints() if pin.through)
     assert (pin.through, pin.spec) == (([[], []],), [order, []])
     assert deviating(FOLLOWED, evaluator, state) == []
 
 
-def ordered(evaluator: Evaluator, kept: list[int], summed: list[int]) -> dict[int, list[int]]:
-    """The orders of the axes on the rows of the result and on what is summed over."""
-    dims = ((0, kept), (1, summed))
-    return {argument_group(evaluator.analysis, 0, dim): order for dim, order in dims}
-
-
-def test_what_sums_are_made_as_is_told_where_both_have_the_axes_in_one_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """In whatever order: XLA scatters, in one piece and not as it multiplies."""
-    evaluator, state = scattered((0, 1), (0, 1))
-    orders = ordered(evaluator, [1, 0], [1, 0])
-    monkeypatch.setattr(specs_module, "axis_orders", lambda *_: orders)
-    (pin,) = Specs(evaluator, state).pins()
-    assert (pin.through, pin.spec, pin.uses) == (([[], []],), [["b", "a"], []], ())
-    assert deviating(SCATTERED, evaluator, state) == []
-
-
 OVER_TWO = b"""
-func.func public @main(%x: tensor<8x64x32xf32>, %w: tensor<8x64x16xf32>) -> tensor<32x16xf32> {
+func.func public @main(%x: tensor<8x64x32xf32>, %w: tensor<8x64x16xf32>, %v: tensor<16x32xf32>)
+    -> (tensor<32x16xf32>, tensor<32x32xf32>) {
   %y = stablehlo.dot_general %x, %w, contracting_dims = [0, 1] x [0, 1]
     : (tensor<8x64x32xf32>, tensor<8x64x16xf32>) -> tensor<32x16xf32>
   %t = stablehlo.tanh %y : tensor<32x16xf32>
-  return %t : tensor<32x16xf32>
+  %z = stablehlo.dot_general %t, %v, contracting_dims = [1] x [0]
+    : (tensor<32x16xf32>, tensor<16x32xf32>) -> tensor<32x32xf32>
+  return %t, %z : tensor<32x16xf32>, tensor<32x32xf32>
 }
 """
 
 
 @pytest.mark.parametrize(("device", "told"), [("tpu-v5e", True), ("a100-40gb", False)])
-def test_a_tpu_sums_over_one_dimension_after_the_other(
-    device: str, told: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """First over b, then over a: the order of the result. A GPU sums in that of the mesh."""
+def test_a_tpu_sums_over_one_dimension_after_the_other(device: str, told: bool) -> None:
+    """First over b, then over a: the order of the result. A GPU sums in that of the mesh.
+
+    The second product gathers a of the rows, so b leads there.
+    """
     evaluator = evaluator_of(OVER_TWO, MESH, device)
     batch, seq, rows = (argument_group(evaluator.analysis, 0, dim) for dim in range(3))
+    columns = argument_group(evaluator.analysis, 2, 1)
     state = tuple(
         Action(group=group, axis=axis)
-        for group, axis in ((batch, 1), (seq, 0), (rows, 0), (rows, 1))
+        for group, axis in ((columns, 0), (batch, 1), (seq, 0), (rows, 0), (rows, 1))
     )
-    monkeypatch.setattr(specs_module, "axis_orders", lambda *_: {rows: [1, 0]})
-    (pin,) = (pin for pin in Specs(evaluator, state).pins() if not pin.uses)
-    assert (pin.through, pin.spec) == (([[], []],) if told else (), [["b", "a"], []])
+    found = Specs(resolve(evaluator, state)).constraints()
+    product = value_named(evaluator.analysis.program, "stablehlo.dot_general")
+    (one,) = (one for one in found if one.value == product and not one.uses)
+    assert (one.through, one.spec) == (([[], []],) if told else (), [["b", "a"], []])
 
 
-@pytest.mark.parametrize("reverse", [False, True], ids=["in part", "in another order"])
-def test_where_xla_would_sum_whole_the_operands_are_told(
-    reverse: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """XLA scatters what is summed over a and b where the rows get both, and a first."""
-    evaluator, state = scattered((0, 1), (0, 1) if reverse else (0,))
-    if reverse:
-        orders = ordered(evaluator, [1, 0], [0, 1])
-        monkeypatch.setattr(specs_module, "axis_orders", lambda *_: orders)
-    pins = Specs(evaluator, state).pins()
-    rows = [["b", "a"] if reverse else ["a"], []]
-    assert [(pin.spec, pin.through) for pin in pins if not pin.uses] == [(rows, ())]
-    assert [pin.spec for pin in pins if pin.uses] == [[[], ["a", "b"]], [["a", "b"], []]]
+APART = b"""
+func.func public @main(
+    %x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %v: tensor<16x32xf32>, %r: tensor<16x8xf32>)
+    -> (tensor<64x16xf32>, tensor<64x32xf32>, tensor<32x8xf32>) {
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<64x32xf32>, tensor<32x16xf32>) -> tensor<64x16xf32>
+  %t = stablehlo.tanh %y : tensor<64x16xf32>
+  %z = stablehlo.dot_general %t, %v, contracting_dims = [1] x [0]
+    : (tensor<64x16xf32>, tensor<16x32xf32>) -> tensor<64x32xf32>
+  %q = stablehlo.dot_general %w, %r, contracting_dims = [1] x [0]
+    : (tensor<32x16xf32>, tensor<16x8xf32>) -> tensor<32x8xf32>
+  return %t, %z, %q : tensor<64x16xf32>, tensor<64x32xf32>, tensor<32x8xf32>
+}
+"""
+
+
+def test_where_only_some_axes_are_scattered_the_operands_are_told() -> None:
+    evaluator, state = scattered((0, 1), (0,))
+    found = Specs(resolve(evaluator, state)).constraints()
+    assert [(one.spec, one.through) for one in found if not one.uses] == [([["a"], []], ())]
+    assert [one.spec for one in found if one.uses] == [[[], ["a", "b"]], [["a", "b"], []]]
     assert deviating(SCATTERED, evaluator, state) == []
+
+
+def test_where_the_result_has_another_order_than_the_sum_the_operands_are_told() -> None:
+    """The second product gathers a of the rows, so b leads; the third one b of what is summed."""
+    evaluator = evaluator_of(APART, MESH)
+    rows, summed = (argument_group(evaluator.analysis, 0, dim) for dim in (0, 1))
+    v_columns, r_columns = (argument_group(evaluator.analysis, n, 1) for n in (2, 3))
+    places = [(v_columns, 0), (r_columns, 1)]
+    places += [(group, axis) for group in (summed, rows) for axis in (0, 1)]
+    state = tuple(Action(group=group, axis=axis) for group, axis in places)
+    found = Specs(resolve(evaluator, state)).constraints()
+    product = value_named(evaluator.analysis.program, "stablehlo.dot_general")
+    (sums,) = (one for one in found if one.value == product and not one.uses)
+    assert (sums.spec, sums.through) == ([["b", "a"], []], ())
+    uses = set(evaluator.analysis.program.uses_of(evaluator.analysis.program.makers[product]))
+    told = [one.spec for one in found if uses & set(one.uses)]
+    assert told == [[[], ["a", "b"]], [["a", "b"], []]]
+    assert deviating(APART, evaluator, state) == []
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_a_pin_says_what_its_own_value_and_uses_are_laid_out_as(first: int) -> None:
     """What is alike is worked out once, and is what it is for each by itself."""
     config = replace(gemma.PRESETS["tiny"], layers=3)
-    evaluator = evaluator_of(gemma.lower(config).as_text().encode(), MESH)
-    state = tuple(action_space(evaluator)[first::3])
-    given = {evaluator.analysis.program.arguments[0].value: [["a"], []]}
-    for values in ({}, given):
-        specs = Specs(evaluator, state, values=values)
-        pins = specs.pins()
+    analysis = analysed(gemma.lower(config).as_text().encode())
+    weight = next(
+        argument.value
+        for argument in analysis.program.arguments
+        if len(analysis.program.shape(argument.value)) == 2
+    )
+    given = Pins(values={weight: ((1, 0), ())})
+    for pinned in (NO_PINS, given):
+        evaluator = Evaluator(analysis, Mesh.parse(MESH), find("cpu"), pinned)
+        state = tuple(action_space(evaluator)[first::3])
+        specs = Specs(resolve(evaluator, state))
+        if pinned is given:
+            assert specs.value(weight) == [["b", "a"], []]
+        pins = specs.constraints()
         assert any(pin.uses for pin in pins)
         for pin in pins:
             kept = specs.value(pin.value)

@@ -17,6 +17,7 @@ from toast.analysis.load import Source, load
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.pipeline.plan_module import make_plan
 from toast.pipeline.user_constraints import demands
@@ -175,7 +176,7 @@ def pinned_evaluator() -> tuple[Evaluator, tuple[Action, ...], dict[int, list[li
 def test_no_state_changes_a_pin_or_takes_a_forbidden_axis(numbers: list[int]) -> None:
     evaluator, actions, values = pinned_evaluator()
     state = tuple(actions[n % len(actions)] for n in numbers)
-    specs = Specs(evaluator, state)
+    specs = Specs(resolve(evaluator, state))
     for value, wanted in values.items():
         assert [set(axes) for axes in specs.value(value)] == [set(axes) for axes in wanted]
     for argument in evaluator.analysis.program.arguments:

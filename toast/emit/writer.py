@@ -18,7 +18,7 @@ from toast.analysis.program import PSEUDO
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.jax_export import encode_export
 from toast.emit.shardy import Shardings, add_mesh, constrained, verify
-from toast.emit.specs import Pin, Specs
+from toast.emit.specs import LayoutConstraint, Specs
 from toast.plans.plan import Spec
 
 
@@ -26,7 +26,7 @@ def write(
     source: Source,
     mesh: Mesh,
     specs: Specs,
-    pins: list[Pin],
+    constraints: list[LayoutConstraint],
     kept: frozenset[int] = frozenset(),
 ) -> bytes:
     """The sharded module, in the form that the module came in.
@@ -41,12 +41,12 @@ def write(
     with module.context, ir.Location.unknown():
         _annotate(source.main, "arg_attrs", arguments, attributes)
         _annotate(source.main, "res_attrs", results, attributes)
-        for pin in pins:
-            _constrain(source, pin, attributes)
+        for one in constraints:
+            _constrain(source, one, attributes)
         _settle_constraints(source, specs, kept, attributes)
         add_mesh(module, mesh)
         _tell_devices(module, mesh)
-        _verify(source, mesh, specs, pins, attributes)
+        _verify(source, mesh, specs, constraints, attributes)
         source.regions.restore(source.main)  # from here on handles of their stand-ins are dead
     if source.loaded.form is Form.EXPORT:
         return encode_export(source.loaded, module, mesh, arguments, results)
@@ -60,12 +60,14 @@ def _tell_devices(module: ir.Module, mesh: Mesh) -> None:
     attributes["mhlo.num_replicas"] = ir.IntegerAttr.get(integer, 1)
 
 
-def _verify(source: Source, mesh: Mesh, specs: Specs, pins: list[Pin], made: Shardings) -> None:
+def _verify(
+    source: Source, mesh: Mesh, specs: Specs, constraints: list[LayoutConstraint], made: Shardings
+) -> None:
     """Have each layout verified once for each type of the tensors that are given it."""
     program = source.program
     given = [(argument.value, specs.value(argument.value)) for argument in program.arguments]
     given += [(program.sources[one.use], specs.use(one.use)) for one in program.results]
-    given += [(pin.value, spec) for pin in pins for spec in (*pin.through, pin.spec)]
+    given += [(one.value, spec) for one in constraints for spec in (*one.through, one.spec)]
     shapes, types = program.value_shape.data, program.value_type.data
     found = {
         (shapes[value], types[value], id(attribute)): (value, attribute)
@@ -88,43 +90,45 @@ def _annotate(main: ir.Operation, name: str, specs: list[Spec], attributes: Shar
     main.attributes[name] = ir.ArrayAttr.get(dictionaries)
 
 
-def _constrain(source: Source, pin: Pin, attributes: Shardings) -> None:
-    if pin.uses:
-        _constrain_uses(source, pin, attributes)
+def _constrain(source: Source, constraint: LayoutConstraint, attributes: Shardings) -> None:
+    if constraint.uses:
+        _constrain_uses(source, constraint, attributes)
         return
-    value = _handle(source, pin.value)
+    value = _handle(source, constraint.value)
     users = [(use.owner, use.operand_number) for use in value.uses]
     owner = value.owner
     if isinstance(owner, ir.Block):
         at = ir.InsertionPoint.at_block_begin(owner)
     else:
         at = ir.InsertionPoint.after(owner.operation)
-    pinned = _chain(value, pin, attributes, at)
+    pinned = _chain(value, constraint, attributes, at)
     for user, number in users:
         user.operands[number] = pinned
 
 
-def _chain(value: Any, pin: Pin, attributes: Shardings, at: ir.InsertionPoint) -> Any:
-    """Constraints that take `value` to its layout, by way of the pin's stations."""
-    for spec in (*pin.through, pin.spec):
+def _chain(
+    value: Any, constraint: LayoutConstraint, attributes: Shardings, at: ir.InsertionPoint
+) -> Any:
+    """Constraints that take `value` to its layout, by way of its stations."""
+    for spec in (*constraint.through, constraint.spec):
         value = constrained(value, attributes.of(spec), at)
     return value
 
 
-def _constrain_uses(source: Source, pin: Pin, attributes: Shardings) -> None:
+def _constrain_uses(source: Source, constraint: LayoutConstraint, attributes: Shardings) -> None:
     """One constraint per block, before the first op there that wants the layout.
 
     The value may itself be pinned by now: a use is rewired from whatever it reads of it.
     """
     program = source.program
     first: dict[Any, Any] = {}
-    for use in pin.uses:
+    for use in constraint.uses:
         op = program.user(use)
         user, number = _user(source, op), use - int(program.op_uses[op])
         block = user.block
         if block not in first:
             at = ir.InsertionPoint(user)
-            first[block] = _chain(user.operands[number], pin, attributes, at)
+            first[block] = _chain(user.operands[number], constraint, attributes, at)
         user.operands[number] = first[block]
 
 

@@ -10,12 +10,11 @@ import numpy as np
 
 from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Floats
-from toast.costmodel.evaluator import Evaluator, Refined
-from toast.costmodel.explain import CollectiveTime, Held, KernelTime, explain
-from toast.costmodel.explain import Explanation as Terms
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.explain import CollectiveTime, HeldMemory, KernelTime, PriceBreakdown
 from toast.costmodel.program.buffers import loop_slots
 from toast.costmodel.program.distinct import distinct_rows
-from toast.costmodel.terms.journal import Entry
+from toast.costmodel.terms.journal import CollectiveReason, Entry
 from toast.labels.labels import Labels
 from toast.plans.explanation import (
     AliveRow,
@@ -27,6 +26,7 @@ from toast.plans.explanation import (
     PeakMoment,
     Reason,
     Rest,
+    SentFor,
     TimelinePoint,
     Why,
 )
@@ -45,6 +45,28 @@ _FIXED: dict[Entry, Reason] = {
     Entry.SUM: "partial_sum",
     Entry.SUMMED: "partial_sum",
 }
+
+
+_REASON: dict[CollectiveReason, SentFor] = {
+    CollectiveReason.SCATTERED: "scattered",
+    CollectiveReason.UNWANTED: "unwanted",
+    CollectiveReason.TWO_DIMENSIONS: "two_dimensions",
+    CollectiveReason.ALL_DEVICES: "all_devices",
+    CollectiveReason.BATCH: "batch",
+    CollectiveReason.LOOKUP: "lookup",
+    CollectiveReason.SLICED: "sliced",
+    CollectiveReason.SHARDED_ALREADY: "sharded_already",
+    CollectiveReason.SEGMENTS: "segments",
+    CollectiveReason.AXIS_ORDER: "axis_order",
+    CollectiveReason.BEHIND_LOOP: "behind_loop",
+    CollectiveReason.REGATHERED: "regathered",
+    CollectiveReason.GATHERED: "gathered",
+    CollectiveReason.EXCHANGED: "exchanged",
+    CollectiveReason.REORDERED: "reordered",
+    CollectiveReason.NEIGHBOURS: "neighbours",
+}
+_Sent = tuple[str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool]
+"""What the collectives of a row have in common."""
 
 
 @dataclass(slots=True)
@@ -77,7 +99,7 @@ class Explainer:
     def __init__(self, source: Source, evaluator: Evaluator) -> None:
         self._program = source.program
         self._evaluator = evaluator
-        self._grouped: tuple[Terms, list[list[Held]]] | None = None
+        self._grouped: tuple[PriceBreakdown, list[list[HeldMemory]]] | None = None
         self.say = Labels(source, evaluator.analysis)
         self._carried = {
             value
@@ -85,11 +107,7 @@ class Explainer:
             for value in (slot.body, slot.condition, slot.yielded, slot.result)
         }
 
-    def terms(self, state: Refined) -> Terms:
-        """The terms that the price of a state is made of."""
-        return explain(self._evaluator, state)
-
-    def explanation(self, terms: Terms, rows: int = MAX_ROWS) -> Explanation:
+    def explanation(self, terms: PriceBreakdown, rows: int = MAX_ROWS) -> Explanation:
         """The largest rows of each kind, with the sum of the rest."""
         kernels, collectives = self._kernels(terms.kernels), self._collectives(terms.collectives)
         alive = self.alive(terms)
@@ -142,7 +160,7 @@ class Explainer:
     def _collectives(self, collectives: Iterable[CollectiveTime]) -> list[CollectiveRow]:
         axes = [axis.name for axis in self._evaluator.mesh.axes]
         say = self.say
-        sums: dict[tuple[str, tuple[str, ...], Why, str, str, str, Direction, str], _Sum] = {}
+        sums: dict[_Sent, _Sum] = {}
         for each in collectives:
             whole = sum(runs for _, _, runs in each.sources)
             over = tuple(axes[axis] for axis in each.axes)
@@ -150,7 +168,8 @@ class Explainer:
                 op, part = ops[0], runs / whole
                 said = (say.name(value), say.op(op), say.line(op), say.direction(op))
                 what = (each.kind.name.lower(), over, _WHY[each.why])
-                key = (*what, *said, say.layer(op, value))
+                reason = _REASON[each.reason], each.combined
+                key = (*what, *said, say.layer(op, value), *reason)
                 found = sums.setdefault(key, _Sum())
                 found.add(each.count * part, each.bytes * part, each.seconds * part)
         rows = [
@@ -163,6 +182,8 @@ class Explainer:
                 location=key[5],
                 direction=key[6],
                 group=key[7],
+                reason=key[8],
+                combined=key[9],
                 count=max(1, round(found.count)),
                 bytes=round(found.bytes),
                 seconds=found.seconds,
@@ -171,25 +192,25 @@ class Explainer:
         ]
         return sorted(rows, key=lambda row: -row.seconds)
 
-    def alive(self, terms: Terms) -> list[AliveRow]:
+    def alive(self, terms: PriceBreakdown) -> list[AliveRow]:
         """What is alive at the peak, largest first; values that are told alike are one row."""
         return [self.alive_row(group, terms) for group in self.alive_groups(terms)]
 
-    def alive_groups(self, terms: Terms) -> list[list[Held]]:
+    def alive_groups(self, terms: PriceBreakdown) -> list[list[HeldMemory]]:
         """Values alive at the peak that are told alike, in falling order of their bytes."""
         if self._grouped is None or self._grouped[0] is not terms:
             self._grouped = (terms, self._groups(terms))
         return self._grouped[1]
 
-    def _groups(self, terms: Terms) -> list[list[Held]]:
-        groups: dict[tuple[object, ...], list[Held]] = {}
+    def _groups(self, terms: PriceBreakdown) -> list[list[HeldMemory]]:
+        groups: dict[tuple[object, ...], list[HeldMemory]] = {}
         for held in terms.alive:
             told = (self.say.name(held.value), self.say.line_of(held.value))
             key = (*told, held.shape, self._why(held, terms))
             groups.setdefault(key, []).append(held)
         return sorted(groups.values(), key=lambda group: -sum(held.bytes for held in group))
 
-    def alive_row(self, group: Sequence[Held], terms: Terms) -> AliveRow:
+    def alive_row(self, group: Sequence[HeldMemory], terms: PriceBreakdown) -> AliveRow:
         """One row for values that are told alike."""
         first = group[0]
         return AliveRow(
@@ -203,7 +224,7 @@ class Explainer:
             why=self._why(first, terms),
         )
 
-    def peak(self, terms: Terms) -> PeakMoment:
+    def peak(self, terms: PriceBreakdown) -> PeakMoment:
         """The first moment at which the peak is reached."""
         op = self._op_at(terms.position)
         return PeakMoment(
@@ -247,7 +268,7 @@ class Explainer:
         ]
         return sorted(rows, key=lambda row: -(row.compute_seconds + row.communication_seconds))
 
-    def _why(self, held: Held, terms: Terms) -> Reason:
+    def _why(self, held: HeldMemory, terms: PriceBreakdown) -> Reason:
         """Why memory is held at the peak."""
         if held.why in _FIXED:
             return _FIXED[held.why]
@@ -284,7 +305,7 @@ def _other_layers(rows: Sequence[LayerRow]) -> LayerRow:
     )
 
 
-def _timeline(terms: Terms) -> list[TimelinePoint]:
+def _timeline(terms: PriceBreakdown) -> list[TimelinePoint]:
     """At most `MAX_POINTS` points, each the most of the positions that it stands for."""
     positions = len(terms.timeline)
     width = -(-positions // MAX_POINTS)

@@ -8,31 +8,32 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from toast.costmodel.evaluator import Refined, Refinement
+from toast.costmodel.resolved import ResolvedPlan
 from toast.labels.labels import Labels
 from toast.plans.plan import Decision
-from toast.search.problem import Found, Problem
+from toast.search.problem import Problem
 
 
 def refinements(
-    problem: Problem, found: Found, say: Labels, names: Sequence[str]
+    problem: Problem,
+    resolved: ResolvedPlan,
+    costs: Sequence[float],
+    say: Labels,
+    names: Sequence[str],
 ) -> list[Decision]:
-    """One row for each refinement, in order, with C(s) after it; `names` are those of colours."""
-    axes = problem.evaluator.mesh.axes
-    rows = []
-    before: Refined = found.state
-    for refinement in found.refinements:
-        after = (*before, refinement)
-        rows.append(
-            Decision(
-                colour=names[_group(problem, before, refinement)],
-                axis=axes[refinement.axis].name,
-                resolution="",
-                places=list(_places(problem, refinement, say)),
-                cost_after=problem.value(after),
-            )
+    """One row for each refinement of a plan; `costs` after each decision, `names` of colours."""
+    axes, state = problem.evaluator.mesh.axes, resolved.state
+    return [
+        Decision(
+            colour=names[_group(problem, state[:count], refinement)],
+            axis=axes[refinement.axis].name,
+            resolution="",
+            places=list(_places(problem, refinement, say)),
+            cost_after=cost,
         )
-        before = after
-    return rows
+        for count, (refinement, cost) in enumerate(zip(state, costs, strict=True))
+        if isinstance(refinement, Refinement)
+    ]
 
 
 def _group(problem: Problem, before: Refined, refinement: Refinement) -> int:

@@ -14,8 +14,10 @@ from toast.explain.timeline import Timeline
 from toast.plans.explanation import (
     AliveRow,
     BlockedTensor,
+    CollectiveRow,
     Explanation,
     PeakMoment,
+    SentFor,
     Shortfall,
     SplitRow,
 )
@@ -92,6 +94,29 @@ def kernels(plan: Plan, explanation: Explanation, rows: int) -> Table:
     return found
 
 
+_REASONS: dict[SentFor, str] = {
+    "scattered": "partial sum",
+    "unwanted": "partial sum",
+    "two_dimensions": "partial sum, whole: two dimensions take it",
+    "all_devices": "partial sum, whole: over all devices",
+    "batch": "partial sum, whole: its batch is sharded",
+    "lookup": "partial sum, whole: of a lookup",
+    "sliced": "partial sum, whole: a slice is cut",
+    "sharded_already": "partial sum, whole: sharded already",
+    "segments": "partial sum, whole: of a scatter",
+    "axis_order": "partial sum, whole: order of axes",
+    "behind_loop": "partial sum, behind the loop",
+    "regathered": "partial sum: its batch is sharded",
+    "reordered": "order of axes",
+}
+"""What is not told by `why` alone."""
+
+
+def _reason(row: CollectiveRow) -> str:
+    """Why a collective is needed, and why it is no cheaper one."""
+    return _REASONS.get(row.reason, row.why.replace("_", " "))
+
+
 def collectives(plan: Plan, explanation: Explanation, rows: int) -> Table | Text:
     """Communication by collective, and what it is for."""
     if not explanation.collectives:
@@ -109,7 +134,7 @@ def collectives(plan: Plan, explanation: Explanation, rows: int) -> Table | Text
             Text(", ".join(row.axes)),
             Text(path(row.value) + needed),
             Text(row.location),
-            row.why.replace("_", " "),
+            _reason(row),
             f"{row.count:,}",
             format_bytes(row.bytes),
             format_seconds(row.seconds),

@@ -12,22 +12,33 @@ from collections.abc import Sequence
 from toast.analysis.analyse import Analysis
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.evaluator import Action, State
+from toast.costmodel.resolved import ResolvedPlan
 from toast.labels.colours import colour_names
 from toast.plans.plan import Decision
 from toast.search.problem import Problem
 
 
-def decisions(problem: Problem, state: State, names: Sequence[str]) -> list[Decision]:
-    """The actions in order, each with the cost after it; `names` are those of the colours."""
+def costs_after(problem: Problem, resolved: ResolvedPlan) -> list[float]:
+    """C(s) after each decision of a plan, refinements too; the plan knows its own."""
+    state = resolved.state
+    before = problem.evaluator.costs([state[:count] for count in range(1, len(state))])
+    return [problem.reward.of(cost) for cost in (*before, resolved.cost)][: len(state)]
+
+
+def decisions(
+    problem: Problem, resolved: ResolvedPlan, costs: Sequence[float], names: Sequence[str]
+) -> list[Decision]:
+    """The actions of a plan in order; `costs` after each, `names` those of the colours."""
     axes = problem.evaluator.mesh.axes
     return [
         Decision(
             colour=names[action.group],
             axis=axes[action.axis].name,
             resolution=resolution(problem, action),
-            cost_after=problem.cost(state[: index + 1])[0],
+            cost_after=cost,
         )
-        for index, action in enumerate(state)
+        for action, cost in zip(resolved.state, costs, strict=True)
+        if isinstance(action, Action)
     ]
 
 

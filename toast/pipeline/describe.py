@@ -11,13 +11,14 @@ from pydantic import TypeAdapter
 
 from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Program
-from toast.costmodel.evaluator import Cost, Refined
+from toast.costmodel.evaluator import Cost
 from toast.costmodel.network.auto_mesh import is_auto
 from toast.costmodel.network.placement import place, places
-from toast.emit.specs import Pin, Specs
+from toast.costmodel.resolved import ResolvedPlan
+from toast.emit.specs import LayoutConstraint, Specs
 from toast.explain.refinements import refinements
 from toast.labels.colours import common_pattern, pattern
-from toast.labels.decisions import decision_names, decision_text, decisions, resolution
+from toast.labels.decisions import costs_after, decision_names, decision_text, decisions, resolution
 from toast.labels.labels import Labels
 from toast.pipeline.mesh_search import MeshAnswer
 from toast.pipeline.user_constraints import Demands, overruled, records
@@ -58,8 +59,9 @@ class Planned:
     source: Source
     request: PlanRequest
     answer: MeshAnswer
+    resolved: ResolvedPlan
     specs: Specs
-    pins: list[Pin]
+    constraints: list[LayoutConstraint]
     explanation: Explanation
     shortfall: Shortfall | None
     say: Labels
@@ -86,7 +88,7 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
     memory = int(problem.reward.memory)
     names = decision_names(problem.evaluator.analysis)
     arguments = _arguments(planned)
-    costs = _costs(problem, found.decisions, memory)
+    costs = costs_after(problem, planned.resolved)
     pins = records(planned.demands, _planned_layouts(planned))
     return Plan(
         mesh=_mesh(problem),
@@ -98,13 +100,13 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         groups=_groups(arguments),
         constraints=_constraints(planned),
         pins=pins,
-        predicted=costs[0],
-        unsharded=costs[1],
+        predicted=_cost(planned.resolved.cost, memory),
+        unsharded=_cost(problem.evaluator.cost(()), memory),
         baselines=_baselines(problem, memory),
-        collectives=_collectives(problem, found.decisions),
+        collectives=_collectives(planned.resolved),
         decisions=[
-            *decisions(problem, found.state, names),
-            *refinements(problem, found, planned.say, names),
+            *decisions(problem, planned.resolved, costs, names),
+            *refinements(problem, planned.resolved, costs, planned.say, names),
         ],
         choices=_choices(planned, names),
         meshes=_meshes(planned, memory),
@@ -226,12 +228,12 @@ def _groups(arguments: list[Tensor]) -> list[Group]:
 
 def _constraints(planned: Planned) -> list[Constraint]:
     program, rows = planned.source.program, []
-    for pin in planned.pins:
-        op = program.makers[pin.value]
-        number = pin.value - program.values_of(op).start
-        ops = dict.fromkeys(map(program.user, pin.uses))
+    for one in planned.constraints:
+        op = program.makers[one.value]
+        number = one.value - program.values_of(op).start
+        ops = dict.fromkeys(map(program.user, one.uses))
         users = f" used by {','.join(map(str, ops))}" if ops else ""
-        rows.append({"value": f"{op}:{program.kind(op)}#{number}{users}", "spec": pin.spec})
+        rows.append({"value": f"{op}:{program.kind(op)}#{number}{users}", "spec": one.spec})
     return _CONSTRAINTS.validate_python(rows)
 
 
@@ -246,11 +248,6 @@ def _cost(priced: Cost, memory: int) -> PredictedCost:
     )
 
 
-def _costs(problem: Problem, state: Refined, memory: int) -> tuple[PredictedCost, PredictedCost]:
-    evaluator = problem.evaluator
-    return _cost(evaluator.cost(state), memory), _cost(evaluator.cost(()), memory)
-
-
 def _baselines(problem: Problem, memory: int) -> list[Baseline]:
     state = data_parallel(problem.evaluator)
     if not state:
@@ -259,8 +256,8 @@ def _baselines(problem: Problem, memory: int) -> list[Baseline]:
     return [Baseline(name="data_parallel", **cost.model_dump())]
 
 
-def _collectives(problem: Problem, state: Refined) -> list[Collective]:
-    names = [axis.name for axis in problem.evaluator.mesh.axes]
+def _collectives(resolved: ResolvedPlan) -> list[Collective]:
+    names = [axis.name for axis in resolved.evaluator.mesh.axes]
     return [
         Collective(
             kind=row.kind.name.lower(),
@@ -269,7 +266,7 @@ def _collectives(problem: Problem, state: Refined) -> list[Collective]:
             bytes=round(row.bytes),
             seconds=row.seconds,
         )
-        for row in problem.evaluator.collectives(state)
+        for row in resolved.totals()
     ]
 
 

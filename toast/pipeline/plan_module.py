@@ -11,8 +11,10 @@ from toast.analysis.analyse import analyse
 from toast.analysis.errors import InvalidRequest
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.load import load
+from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.auto_mesh import meshes
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.explain.explainer import Explainer
@@ -69,22 +71,24 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     source, stages = job.source, job.stages
     problem, found, demanded = answer.best.problem, answer.best.found, answer.best.demands
     stages.enter("explain", END)
+    resolved = resolve(problem.evaluator, found.decisions)
     explainer = Explainer(source, problem.evaluator)
-    terms = explainer.terms(found.decisions)
+    terms = explain(resolved)
     explanation = explainer.explanation(terms)
-    missing = shortfall(explainer, terms, problem, found.decisions, demanded)
+    missing = shortfall(explainer, terms, problem, resolved, demanded)
     stages.enter("write", 0.92)
-    specs = Specs(problem.evaluator, found.decisions, values=demanded.values, uses=demanded.uses)
-    pins = specs.pins()
-    written = write(source, answer.best.mesh, specs, pins, frozenset(demanded.values))
+    specs = Specs(resolved)
+    constraints = specs.constraints()
+    written = write(source, answer.best.mesh, specs, constraints, frozenset(demanded.values))
     stages.enter("describe", 0.98)
     planned = Planned(
         module=module,
         source=source,
         request=job.request,
         answer=answer,
+        resolved=resolved,
         specs=specs,
-        pins=pins,
+        constraints=constraints,
         explanation=explanation,
         shortfall=missing,
         say=explainer.say,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from toast.costmodel.evaluator import Action, Cost, Refined
-from toast.costmodel.explain import Explanation as Terms
-from toast.costmodel.explain import Held
+from toast.costmodel.evaluator import Action, Cost
+from toast.costmodel.explain import HeldMemory, PriceBreakdown
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
+from toast.costmodel.resolved import ResolvedPlan
 from toast.costmodel.tables import Scratch
 from toast.explain.explainer import Explainer
 from toast.pipeline.user_constraints import Demands
@@ -35,9 +35,13 @@ _ORDER: tuple[Obstacle, ...] = (
 
 
 def shortfall(
-    explainer: Explainer, terms: Terms, problem: Problem, state: Refined, demands: Demands
+    explainer: Explainer,
+    terms: PriceBreakdown,
+    problem: Problem,
+    resolved: ResolvedPlan,
+    demands: Demands,
 ) -> Shortfall | None:
-    """Why `state` does not fit; None where it does.
+    """Why a plan does not fit; None where it does.
 
     Looks at the largest tensors that are alive at its peak, and for each at every dimension over
     every mesh axis; what could be done is priced with that action added to the state.
@@ -45,7 +49,7 @@ def shortfall(
     over = round(terms.cost.peak - problem.reward.memory)
     if over <= 0:
         return None
-    obstacles = _Obstacles(problem, state, terms.cost, demands)
+    obstacles = _Obstacles(problem, resolved, demands)
     groups = explainer.alive_groups(terms)[:MAX_TENSORS]
     return Shortfall(
         over_bytes=over,
@@ -77,32 +81,31 @@ class _Split:
 
 
 class _Obstacles:
-    def __init__(self, problem: Problem, state: Refined, cost: Cost, demands: Demands) -> None:
+    def __init__(self, problem: Problem, resolved: ResolvedPlan, demands: Demands) -> None:
         self._problem = problem
         self._evaluator = problem.evaluator
         self._tables = problem.evaluator.tables
         self._names = [axis.name for axis in self._evaluator.mesh.axes]
         self._sizes = [axis.size for axis in self._evaluator.mesh.axes]
-        self._state = state
-        self._cost = cost
-        self._value = problem.reward.of(cost)
+        self._state = resolved.state
+        self._cost = resolved.cost
+        self._value = problem.reward.of(resolved.cost)
         self._demands = demands
-        self._scratch: Scratch = self._evaluator.new_scratch()
-        self._evaluator.cost(state, self._scratch)
+        self._scratch: Scratch = resolved.scratch
         self._priced: dict[Action, tuple[Cost, Scratch]] = {}
 
-    def shards(self, held: Held) -> int:
+    def shards(self, held: HeldMemory) -> int:
         """How many ways a tensor is split already."""
         _, dims = self._evaluator.layouts.tensors[held.tensor]
         return math.prod(int(self._scratch.units.shards[item]) for _, item in dims if item >= 0)
 
-    def splits(self, held: Held) -> list[SplitRow]:
+    def splits(self, held: HeldMemory) -> list[SplitRow]:
         """Every further split of a tensor, those that would help first."""
         rows = [self._row(held, split) for split in self._open(held)]
         rows.sort(key=lambda row: (_ORDER.index(row.obstacle), -row.frees_bytes))
         return rows[:MAX_SPLITS]
 
-    def _open(self, held: Held) -> Iterator[_Split]:
+    def _open(self, held: HeldMemory) -> Iterator[_Split]:
         """Splits over axes that the dimension does not have yet."""
         _, dims = self._evaluator.layouts.tensors[held.tensor]
         for dimension, (size, item) in enumerate(dims):
@@ -111,7 +114,7 @@ class _Obstacles:
                 if size > 1 and n > 1 and not mask >> axis & 1:
                     yield _Split(dimension=dimension, size=size, item=item, axis=axis)
 
-    def _row(self, held: Held, split: _Split) -> SplitRow:
+    def _row(self, held: HeldMemory, split: _Split) -> SplitRow:
         found = self._given(held) or self._impossible(held, split)
         if found is None:
             return self._tried(split)
@@ -126,7 +129,7 @@ class _Obstacles:
             detail=detail,
         )
 
-    def _given(self, held: Held) -> tuple[Obstacle, str] | None:
+    def _given(self, held: HeldMemory) -> tuple[Obstacle, str] | None:
         """Where the caller or the module pins the tensor."""
         layouts, demands = self._evaluator.layouts, self._demands
         at_definition = held.tensor == layouts.value_tensor[held.value]
@@ -138,7 +141,7 @@ class _Obstacles:
             return "pinned", f"the use is pinned to {_spec(demands.uses[pinned[0]])}"
         return None
 
-    def _impossible(self, held: Held, split: _Split) -> tuple[Obstacle, str] | None:
+    def _impossible(self, held: HeldMemory, split: _Split) -> tuple[Obstacle, str] | None:
         """Where no action can split the dimension over the axis."""
         tables, item, axis = self._tables, split.item, split.axis
         name, n = self._names[axis], self._sizes[axis]
@@ -155,7 +158,7 @@ class _Obstacles:
             return "indivisible", f"{split.size:,}{split_already} is not divisible by {shards * n}"
         return None
 
-    def _holder(self, held: Held, split: _Split, unit: int) -> str:
+    def _holder(self, held: HeldMemory, split: _Split, unit: int) -> str:
         """What has the axis, among the dimensions that compete for it."""
         first, last = self._tables.units.start[unit : unit + 2].tolist()
         masks = self._scratch.units.mask[first:last] >> split.axis & 1

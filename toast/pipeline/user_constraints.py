@@ -15,7 +15,7 @@ from toast.analysis.hlosharding import tile_axes
 from toast.analysis.load import Source
 from toast.analysis.rules import REGION
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.program.pins import Pins
+from toast.costmodel.program.pins import Layout, Pins
 from toast.plans.plan import Pin, Spec
 from toast.request.patterns import matching
 
@@ -37,17 +37,17 @@ class Demands:
     warnings: list[str] = field(default_factory=list)
 
     def pins(self, mesh: Mesh) -> Pins:
-        """The same as bits of axes."""
+        """The same by numbers of axes."""
         return Pins(
-            values={value: _masks(spec, mesh) for value, spec in self.values.items()},
-            uses={use: _masks(spec, mesh) for use, spec in self.uses.items()},
+            values={value: _layout(spec, mesh) for value, spec in self.values.items()},
+            uses={use: _layout(spec, mesh) for use, spec in self.uses.items()},
             forbidden=self.forbidden,
         )
 
 
-def _masks(spec: Spec, mesh: Mesh) -> tuple[int, ...]:
+def _layout(spec: Spec, mesh: Mesh) -> Layout:
     number = {axis.name: index for index, axis in enumerate(mesh.axes)}
-    return tuple(sum(1 << number[axis] for axis in axes) for axes in spec)
+    return tuple(tuple(number[axis] for axis in axes) for axes in spec)
 
 
 def demands(source: Source, mesh: Mesh, pins: tuple[str, ...], forbid: tuple[str, ...]) -> Demands:
@@ -62,7 +62,7 @@ def demands(source: Source, mesh: Mesh, pins: tuple[str, ...], forbid: tuple[str
             _pin_argument(source, mesh, index, spec, found)
     for text in forbid:
         pattern, spec = _split(text, mesh)
-        mask = sum(_masks(spec, mesh))
+        mask = sum(1 << axis for axes in _layout(spec, mesh) for axis in axes)
         for index in matching(pattern, names):
             value = source.program.arguments[index].value
             found.forbidden[value] = found.forbidden.get(value, 0) | mask

@@ -14,6 +14,25 @@ from toast.plans.record import Record
 
 Direction = Literal["forward", "backward", ""]
 Why = Literal["partial_sum", "resharding", "halo"]
+SentFor = Literal[
+    "",
+    "scattered",
+    "unwanted",
+    "two_dimensions",
+    "all_devices",
+    "batch",
+    "lookup",
+    "sliced",
+    "sharded_already",
+    "segments",
+    "axis_order",
+    "behind_loop",
+    "regathered",
+    "gathered",
+    "exchanged",
+    "reordered",
+    "neighbours",
+]
 Reason = Literal[
     "argument",
     "result",
@@ -70,7 +89,9 @@ class CollectiveRow(Record):
 
     `why`: `partial_sum` where an op summed over a sharded dimension, `resharding` where a value is
     wanted in another layout than it has, `halo` where a neighbour's strip is needed. `value` names
-    it, `needed_by` is the op that wants it.
+    it, `needed_by` is the op that wants it. `reason` is why it is this collective and no cheaper
+    one (docs/explain.md has them all; empty in plans of older versions), `combined` whether the
+    compiler sends it together with others.
     """
 
     kind: str
@@ -84,6 +105,8 @@ class CollectiveRow(Record):
     count: int
     bytes: int
     seconds: float
+    reason: SentFor = ""
+    combined: bool = False
 
 
 class LayerRow(Record):

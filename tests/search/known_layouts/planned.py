@@ -12,6 +12,7 @@ from toast.analysis.load import load
 from toast.costmodel.evaluator import Cost, Evaluator, State
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
 from toast.search.actions import action_space
@@ -40,7 +41,7 @@ class Planned:
 
     def arguments(self) -> dict[str, Spec]:
         """The layout of each argument by its name."""
-        specs = Specs(self.problem.evaluator, self.found.state)
+        specs = Specs(resolve(self.problem.evaluator, self.found.state))
         program = self.problem.evaluator.analysis.program
         return {a.name: specs.value(a.value) for a in program.arguments}
 
@@ -53,7 +54,7 @@ class Planned:
     def at_use(self, ending: str) -> set[str]:
         """The layouts in which products read the arguments whose names end so."""
         evaluator, program = self.problem.evaluator, self.problem.evaluator.analysis.program
-        specs = Specs(evaluator, self.found.state)
+        specs = Specs(resolve(evaluator, self.found.state))
         values = {a.value for a in program.arguments if a.name.endswith(ending)}
         return {
             shown(specs.use(use))
@@ -80,7 +81,7 @@ def collectives(evaluator: Evaluator, state: State) -> dict[tuple[str, tuple[str
     names = [axis.name for axis in evaluator.mesh.axes]
     return {
         (row.kind.name.lower(), tuple(names[axis] for axis in row.axes)): row.count
-        for row in evaluator.collectives(state)
+        for row in resolve(evaluator, state).totals()
     }
 
 

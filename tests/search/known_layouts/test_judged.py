@@ -22,6 +22,7 @@ from tests.search.known_layouts.steps import attention_forward, mlp_training, mo
 from toast.analysis.load import load
 from toast.aot import Target, judge
 from toast.costmodel.evaluator import State
+from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.search.problem import Problem
@@ -35,8 +36,8 @@ HAS_LIBTPU = bool(os.environ.get("TPU_LIBRARY_PATH") or importlib.util.find_spec
 def compiled(problem: Problem, module: bytes, state: State) -> tuple[float, int]:
     """The step time of a state by the compiler for 8 or 32 TPU v5e, and the bytes of a device."""
     evaluator = problem.evaluator
-    specs = Specs(evaluator, state)
-    sharded = write(load(module), evaluator.mesh, specs, specs.pins())
+    specs = Specs(resolve(evaluator, state))
+    sharded = write(load(module), evaluator.mesh, specs, specs.constraints())
     topology = {8: "2x4", 32: "4x8"}[evaluator.mesh.devices]
     target = Target.parse(f"tpu-v5e:{topology}")
     verdict = judge(sharded, target, evaluator.mesh, deadline_s=COMPILING)

@@ -1,0 +1,170 @@
+"""What is written is what was priced: the order of axes, and every move with its collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+from tests.laws.chains import Text
+from tests.laws.examples import few
+from tests.laws.programs import picks, programs
+from tests.laws.states import state_of
+from tests.laws.steps import CONTRACTING, ELEMENTWISE, SHAPING
+from tests.laws.written import Written, written
+from tests.laws.xla import Xla
+from toast.analysis.analyse import analyse
+from toast.analysis.load import Source, load
+from toast.aot.collectives import find_collectives
+from toast.aot.hlo import parse
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.explain import explain
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.collectives import Kind
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import ResolvedPlan, resolve
+from toast.costmodel.terms.journal import CollectiveReason, Entry
+from toast.emit.partitioner_guards import guarded_ops
+from toast.plans.plan import Spec
+
+MESHES = ("x=2,y=2", "x=2,y=4", "x=2,y=2,z=2")
+DEVICES = ("cpu", "tpu-v5e", "a100-40gb")
+
+
+class Plan:
+    """A resolved plan of a random program, and the module that is written for it."""
+
+    def __init__(self, text: Text, mesh: str, device: str, chosen: list[int]) -> None:
+        module = text.module()
+        self.source: Source = load(module.encode())
+        self.program = self.source.program
+        evaluator = Evaluator(analyse(self.program), Mesh.parse(mesh), find(device))
+        state = state_of(evaluator, chosen)
+        self.resolved: ResolvedPlan = resolve(evaluator, state)
+        self.layouts = evaluator.layouts
+        self.names = [axis.name for axis in evaluator.mesh.axes]
+        note(f"{module}\n{state}")
+        self.written: Written = written(self.source, self.resolved)
+        note(self.written.data.decode())
+
+    def spec(self, tensor: int) -> Spec:
+        return [[self.names[axis] for axis in axes] for axes in self.resolved.layout(tensor)]
+
+    def made(self, value: int) -> Spec:
+        """The layout in which its op computes a value."""
+        return self.spec(int(self.layouts.result_tensor[value]))
+
+    def kept(self, value: int) -> Spec:
+        return self.spec(int(self.layouts.value_tensor[value]))
+
+    def wanted(self, use: int) -> Spec:
+        return self.spec(int(self.layouts.use_tensor[use]))
+
+    def moves(self) -> Iterator[tuple[int, int, list[Spec], list[Spec]]]:
+        """Uses with their values, and what is written where these are made, and to be used."""
+        for use, path in self.written.uses.items():
+            value = int(self.program.use_value[use])
+            if self.program.constant[value]:
+                continue
+            last = max((n for n, spec in enumerate(path) if spec == self.kept(value)), default=-1)
+            yield use, value, path[: last + 1], path[last + 1 :]
+
+    def priced(self, why: Entry, reason: CollectiveReason) -> set[tuple[int, int]]:
+        """Values, and ops that make or use them, with collectives of a table for a reason."""
+        return {
+            (value, op)
+            for row in explain(self.resolved).collectives
+            for value, ops, _ in row.sources
+            for op in ops
+            if row.why is why and row.reason is reason
+        }
+
+
+plans = st.builds(Plan, programs(), st.sampled_from(MESHES), st.sampled_from(DEVICES), picks)
+
+
+@few(200)
+@given(plan=plans)
+def test_everything_is_written_in_the_resolved_layout(plan: Plan) -> None:
+    program, found = plan.program, plan.written
+    assert found.arguments == [plan.kept(argument.value) for argument in program.arguments]
+    assert found.results == [plan.wanted(result.use) for result in program.results]
+    for use, value, before, after in plan.moves():
+        at_use = (before + after)[-1] if before or after else plan.made(value)
+        assert at_use == plan.wanted(use)
+
+
+@few(200)
+@given(plan=plans)
+def test_the_axes_of_a_dimension_are_in_the_order_that_the_price_assumed(plan: Plan) -> None:
+    """Every layout with several axes on a dimension, of each colour group in one order."""
+    resolved, tables = plan.resolved, plan.resolved.evaluator.tables
+    for use, value, before, after in plan.moves():
+        path = [*before, *after]
+        for spec, tensor in (
+            (path[-1] if path else None, plan.layouts.use_tensor[use]),
+            (before[-1] if before else None, plan.layouts.value_tensor[value]),
+        ):
+            if spec is None:
+                continue
+            _, dims = plan.layouts.tensors[int(tensor)]
+            for axes, (_, item) in zip(spec, dims, strict=True):
+                if axes:
+                    group = int(tables.units.item_group[item])
+                    places = [
+                        int(resolved.scratch.axis_order.place[group, plan.names.index(a)])
+                        for a in axes
+                    ]
+                    assert places == sorted(places)
+
+
+@few(200)
+@given(plan=plans)
+def test_permutes_for_the_order_of_axes_are_written_where_they_are_priced(plan: Plan) -> None:
+    reordered = CollectiveReason.REORDERED
+    at_uses = plan.priced(Entry.EDGE, reordered)
+    where_made = plan.priced(Entry.PARTIAL, reordered)
+    for use, value, before, after in plan.moves():
+        maker, user = plan.program.makers[value], plan.program.user(use)
+        # the last constraint is the move itself, those before it only reorder axes
+        if len(after) > 1:
+            assert any((value, other) in at_uses for other in range(plan.program.ops)), (use, value)
+        if (value, user) in at_uses:
+            assert len(after) > 1 or plan.wanted(use) == plan.kept(value)
+        stations = [spec for spec in before if spec not in (plan.made(value), plan.kept(value))]
+        assert bool(stations) == ((value, maker) in where_made), (use, value)
+
+
+@few(200)
+@given(plan=plans)
+def test_the_compiler_is_told_what_a_sum_is_made_as_where_the_plan_says_so(plan: Plan) -> None:
+    guarded = frozenset(guarded_ops(plan.program)) if plan.resolved.masks.any() else frozenset()
+    for _, value, before, _ in plan.moves():
+        maker = plan.program.makers[value]
+        if plan.made(value) != plan.kept(value):
+            assert (plan.made(value) in before) == (
+                maker in guarded or plan.resolved.is_told(maker)
+            )
+
+
+AS_ELSEWHERE = ELEMENTWISE + SHAPING + CONTRACTING
+XLA_MESHES = ("x=2,y=4", "x=2,y=2,z=2")
+
+
+@few(60)
+@given(text=programs(AS_ELSEWHERE), mesh=st.sampled_from(XLA_MESHES), chosen=picks)
+def test_xla_sends_over_the_axes_that_were_priced_and_no_others(
+    xla: Xla, text: Text, mesh: str, chosen: list[int]
+) -> None:
+    """Of ops that XLA partitions for a processor as it does for the chips that are priced."""
+    plan = Plan(text, mesh, "cpu", chosen)
+    compiled = find_collectives(parse(xla.hlo(plan.written.data, 8)), Mesh.parse(mesh))
+    priced = plan.resolved.collectives
+    note(str([(one.kind, one.axes) for one in compiled]))
+    note(str([(one.kind.name, one.axes, one.reason.name) for one in priced]))
+    sent = {axis for one in compiled for axis in one.axes or plan.names}
+    assert sent <= {plan.names[axis] for one in priced for axis in one.axes}
+    summed = {axis for one in compiled if "reduce" in one.kind for axis in one.axes or plan.names}
+    sums = [one for one in priced if one.kind in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER)]
+    assert summed == {plan.names[axis] for one in sums for axis in one.axes}
