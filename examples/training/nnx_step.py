@@ -58,7 +58,7 @@ def main() -> None:
     for _ in range(STEPS):
         wanted = reference(expected, optimizer, batch)
 
-    step = toast.autoshard(train_step, memory="6MiB")  # or nnx.jit(train_step)
+    step = toast.autoshard(reference, memory="6MiB")  # or of train_step itself
     model, optimizer = initial()
     for _ in range(STEPS):
         loss = step(model, optimizer, batch)
