@@ -47,7 +47,7 @@ RUN useradd --uid 10001 --create-home --home-dir /home/toast toast \
     && install -d -o toast -g toast /data /var/cache/toast
 COPY --from=build /opt/toast /opt/toast
 
-# Numba writes to its cache directory even to read from it, so the user that serves owns it.
+# On another processor the service compiles its own kernels, so the user that serves owns the folder.
 ENV PATH=/opt/toast/bin:$PATH \
     NUMBA_CACHE_DIR=/var/cache/toast \
     JAX_PLATFORMS=cpu \

@@ -138,9 +138,12 @@ class _Inner(CPUDispatcher):
 
 
 def entry(function: Callable[..., Any]) -> Any:
-    """Decorate a function that Python calls; kernels may call it, too, if it is small."""
+    """Decorate a function that Python calls; kernels may call it, too, if it is small.
+
+    It is kept unless it is defined inside another, whose variables no source tells of.
+    """
     made = _dispatcher(CPUDispatcher, function, {})
-    if not config.DISABLE_JIT:
+    if not config.DISABLE_JIT and function.__closure__ is None:
         made._cache = Kept(function)
     return made
 

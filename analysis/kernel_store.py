@@ -65,6 +65,11 @@ class Kept:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
+    @property
+    def cache_path(self) -> str:
+        """The folder that is looked into first."""
+        return str(folders()[0])
+
     def load_overload(self, signature: Any, context: Any) -> Any:
         """What is kept of the kernel for arguments of these types, or None."""
         context.refresh()

@@ -29,7 +29,7 @@ from numba.extending import (
     unbox,
 )
 from numba.np.arrayobj import make_array
-from numba.np.numpy_support import from_dtype
+from numba.np.numpy_support import as_dtype, from_dtype
 
 T = TypeVar("T")
 
@@ -181,13 +181,12 @@ def _field(context: Any, builder: Any, kind: Record, address: Any, name: str) ->
 def _array(context: Any, builder: Any, kind: Any, address: Any, place: int) -> Any:
     words = [_load(builder, address, place + _WORD * n, _INT64) for n in range(1, _words(kind))]
     shape, strides = words[: kind.ndim], words[kind.ndim :]
-    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     array = make_array(kind)(context, builder)
     array.meminfo = cgutils.get_null_value(array.meminfo.type)
     array.parent = cgutils.get_null_value(array.parent.type)
     array.data = _load(builder, address, place, context.get_value_type(types.CPointer(kind.dtype)))
     array.nitems = reduce(builder.mul, shape)
-    array.itemsize = ir.Constant(_INT64, size)
+    array.itemsize = ir.Constant(_INT64, as_dtype(kind.dtype).itemsize)
     array.shape = cgutils.pack_array(builder, shape)
     array.strides = cgutils.pack_array(builder, strides)
     return array._getvalue()

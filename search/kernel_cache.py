@@ -20,6 +20,7 @@ import numpy as np
 from numba.core.registry import cpu_target
 
 from toast.analysis.analyse import analyse
+from toast.analysis.gc_pause import collector_paused
 from toast.analysis.jit import counted
 from toast.analysis.kernel_store import (
     PACKAGE,
@@ -134,7 +135,7 @@ def _forget(folder: Path) -> None:
 
 
 def _compile(on_share: Callable[[float], None] = lambda _: None) -> None:
-    with counted(on_share):
+    with counted(on_share), collector_paused():
         _run_all()
 
 

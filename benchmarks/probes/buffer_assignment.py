@@ -26,6 +26,6 @@ def available(compiled: Compiled) -> float:
 PROBE = Probe(
     name="buffer_assignment",
     figures="GiB that a program may have of a chip's memory",
-    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "tpu-v4:2x2x1", "tpu-v6e:2x4"),
+    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "tpu-v6e:2x4"),
     cases={"256 GiB and a copy": Case.of(too_large, available)},
 )

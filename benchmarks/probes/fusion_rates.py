@@ -30,8 +30,8 @@ def of_exponentials(x: Any, w: Any) -> Any:
     return jnp.exp(x) @ w
 
 
-def behind_a_sum(x: Any, w: Any) -> Any:
-    """Sums that are there twice in the update, and a transpose between."""
+def turned_and_added(x: Any, w: Any) -> Any:
+    """What is transposed, in the memory layout of something else."""
     return w.T + x
 
 
@@ -69,7 +69,7 @@ LAYOUTS = {
     "add 4 Mi": one(added, LONG, LONG),
     "add 256 Mi": one(added, (2**18, WIDTH), (2**18, WIDTH)),
     "round 2 Mi": one(rounded, SQUARE, SQUARE),
-    "transpose and add 64 Mi": one(behind_a_sum, (WIDE, WIDE), (WIDE, WIDE)),
+    "transpose and add 64 Mi": one(turned_and_added, (WIDE, WIDE), (WIDE, WIDE)),
     "product": one(product, LONG, SQUARE),
     "product, columns gathered": one(product, LONG, SQUARE, choices=COLUMNS_AND_ROWS),
     "product, columns over two axes": one(

@@ -75,7 +75,7 @@ class Device:
     that the vector unit gets through, whatever their type; `tile` is the granularity (rows,
     columns) of its matrix unit; `links` are the networks from the fastest and smallest to the
     slowest and largest. `on_chip_bytes` is memory in which the compiler keeps whole tensors between
-    kernels, 0 where it does not. `device_kinds` is what JAX calls it; `sources` has a text for each
+    fusions, 0 where it does not. `device_kinds` is what JAX calls it; `sources` has a text for each
     figure.
 
     `compiler` names the profile of the compiler for it, `generation` the chip of that profile whose

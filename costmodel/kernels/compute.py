@@ -91,7 +91,7 @@ def _operand(t: Tables, s: Scratch, dot: int, side: int) -> float:
 
 @inner
 def _copying(t: Tables, s: Scratch, row: int) -> float:
-    """Seconds to copy what a kernel needs in another memory layout, and to bring back the rest."""
+    """Seconds to copy what a fusion needs in another memory layout, and to bring back the rest."""
     spent = 0.0
     for k in range(t.fusions.copied_start[row], t.fusions.copied_start[row + 1]):
         tensor = t.fusions.copied[k]
@@ -122,7 +122,7 @@ def _spreading(t: Tables, s: Scratch, row: int) -> float:
 
 @inner
 def _blocking(t: Tables, s: Scratch, row: int) -> float:
-    """Seconds to bring what a kernel convolves into blocks of pixels."""
+    """Seconds to bring what a fusion convolves into blocks of pixels."""
     spent = 0.0
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         spent += blocking(t, s, k)
@@ -131,7 +131,7 @@ def _blocking(t: Tables, s: Scratch, row: int) -> float:
 
 @inner
 def _epilogue(t: Tables, s: Scratch, row: int) -> float:
-    """Seconds of the reductions of what a kernel's product makes, run behind it.
+    """Seconds of the reductions of what a product of a fusion makes, run behind it.
 
     Where others want the whole of what they reduce, they reduce that.
     """
@@ -149,7 +149,7 @@ def _epilogue(t: Tables, s: Scratch, row: int) -> float:
 
 @inner
 def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, bool]:
-    """Of a kernel's products: seconds, bytes of partial sums, elements computed for them.
+    """Of the products of a fusion: seconds, bytes of partial sums, elements computed for them.
 
     The last tells whether there are partial sums.
     """
@@ -199,7 +199,7 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
 
 @inner
 def price_fusions(t: Tables, s: Scratch) -> float:
-    """Roofline of every kernel: arithmetic, bytes moved, or elements handled.
+    """Roofline of every fusion: arithmetic, bytes moved, or elements handled.
 
     A product writes its partial sums in place of what it would make of them, and reductions beside
     it run behind it.

@@ -177,7 +177,7 @@ def _stays(t: Tables, s: Scratch, guard: int) -> bool:
 
 @inner
 def _is_scattered(t: Tables, s: Scratch, gradient: int) -> bool:
-    """Whether the sums of a gradient are, so that kernels are gathered, beside gradients."""
+    """Whether the sums of a gradient are, so that filters are gathered, beside gradients."""
     row = t.deferred.row[gradient]
     left = s.tensors.local[t.partial_sums.defined[t.partial_sums.result_start[row]]]
     return bool(s.partial_sums.reduced[row] and left < s.tensors.local[t.deferred.tensor[gradient]])

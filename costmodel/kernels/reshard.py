@@ -345,7 +345,7 @@ def _gathered(t: Tables, s: Scratch, source: int, target: int) -> int:
 
 @inner
 def _round(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
-    """Price the kernel that rounds an argument to what travels of it; others round what they make.
+    """Price the fusion that rounds an argument to what travels of it; others round what they make.
 
     It runs once, whatever is made of its result.
     """

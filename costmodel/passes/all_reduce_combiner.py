@@ -22,7 +22,7 @@ ALONE = -1
 """The loop of an op whose sums are sent by themselves."""
 
 
-def sent_together(program: Program, rules: AllReduceCombinerRules) -> tuple[Ints, Floats]:
+def combine_sums(program: Program, rules: AllReduceCombinerRules) -> tuple[Ints, Floats]:
     """For each op the loop in whose runs its sums are sent with others, or `ALONE`.
 
     The program itself is the first of the loops, and an inner loop is not part of an outer one.

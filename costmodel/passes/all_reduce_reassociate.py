@@ -14,7 +14,7 @@ SCATTER = "stablehlo.scatter"
 ADD = "stablehlo.add"
 
 
-def added_up(program: Program, flow: Flow, rules: AllReduceReassociateRules) -> Ints:
+def reassociate_sums(program: Program, flow: Flow, rules: AllReduceReassociateRules) -> Ints:
     """For each contraction or scatter an earlier one whose result is only added to its own, or -1.
 
     As in `a + b + c`, where nothing else uses the three. Of scatters anything else may be added to

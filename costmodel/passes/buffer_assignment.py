@@ -12,7 +12,7 @@ from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.fusion import Fusion, fused_into_update
 from toast.costmodel.passes.fusion_chains import hand_over
 from toast.costmodel.passes.fusion_kernel import spread_spans
-from toast.costmodel.passes.layout_assignment import Turns, copied_beside
+from toast.costmodel.passes.layout_assignment import OtherLayouts, copied_beside
 from toast.costmodel.passes.space_to_batch import filter_gradients
 from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
@@ -49,7 +49,11 @@ class Buffered(NamedTuple):
 
 
 def buffer_ranges(
-    program: Program, layouts: Layouts, fusion: Fusion, reused: dict[int, int], turns: Turns
+    program: Program,
+    layouts: Layouts,
+    fusion: Fusion,
+    reused: dict[int, int],
+    others: OtherLayouts,
 ) -> Buffered:
     """Buffers, then what is copied for the way that elements lie in memory.
 
@@ -60,10 +64,10 @@ def buffer_ranges(
     arguments = [argument.value for argument in program.arguments]
     own = ~(flags(program.values, [*arguments, *reused]) | inside)[values]
     values, first, last = values[own], first[own], last[own]
-    copied = copied_beside(program, fusion, turns)
-    others = ints([value for value, _, _ in copied])
+    copied = copied_beside(program, fusion, others)
+    beside = ints([value for value, _, _ in copied])
     begins, ends = (ints([span[side] for _, span, _ in copied]) for side in (0, 1))
-    both = np.concatenate([values, others])
+    both = np.concatenate([values, beside])
     width = np.where(fusion.narrow[values], 0.5, 1.0)
     buffers = LiveRanges(
         value=both,
@@ -71,7 +75,7 @@ def buffer_ranges(
         first=np.concatenate([first, begins]),
         last=np.concatenate([last, ends]),
         width=np.concatenate([width, floats([width for _, _, width in copied])]),
-        inner=np.concatenate([last != program.ops, np.ones(len(others), dtype=np.bool_)]),
+        inner=np.concatenate([last != program.ops, np.ones(len(beside), dtype=np.bool_)]),
         deferred=np.full(len(both), -1),
     )
     ends = np.full(program.values, -1)
@@ -93,7 +97,7 @@ def stored_inside(program: Program, fusion: Fusion) -> Bools:
 def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     """First and last position of each value; results of `main` live to the end.
 
-    A gradient of a convolution's kernel that is updated with it inside one kernel is computed when
+    A gradient of a filter that is updated with it inside one fusion is computed when
     it can be, as it has to be summed over devices first.
     """
     first = fusion.position[program.value_op]
@@ -128,7 +132,7 @@ def _buffer_spans(
 
 
 def _handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> Ints:
-    """The last positions, less one where an elementwise kernel writes over what it reads last.
+    """The last positions, less one where an elementwise fusion writes over what it reads last.
 
     Each result takes the buffer of one input of its own shape and type that nothing reads later.
     """

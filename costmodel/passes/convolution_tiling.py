@@ -14,7 +14,7 @@ class Window(NamedTuple):
     """Of a convolution how many pixels of its window are contracted in one go with the channels.
 
     That is a row of the window, and 0 where pixels themselves are contracted, as in the gradient of
-    a kernel. `widest` is the longest side of the window, 0 for what is no convolution. `apart` is
+    a filter. `widest` is the longest side of the window, 0 for what is no convolution. `apart` is
     how far apart pixels are put that are read, with zeros between, as where a stride is undone.
     """
 

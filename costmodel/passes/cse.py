@@ -12,13 +12,13 @@ import numpy as np
 from toast.analysis.program import BRANCH_END, CASE_END, Ints, Program
 from toast.costmodel.compilers.rules import CseRules
 from toast.costmodel.passes.all_reduce_combiner import loops
-from toast.costmodel.passes.cse_kernel import number_twins
+from toast.costmodel.passes.cse_kernel import number_identical
 from toast.costmodel.program.dataflow import named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.sharding_units import Layouts
 
 
-def twins(program: Program, layouts: Layouts, rules: CseRules) -> tuple[Ints, Ints]:
+def merge_identical_ops(program: Program, layouts: Layouts, rules: CseRules) -> tuple[Ints, Ints]:
     """For each value and for each op the first that is equal and laid out alike, or itself.
 
     Itself where a compiler does not merge them, as for a GPU, where each is sent for itself.
@@ -42,7 +42,7 @@ def equal_ops(program: Program) -> tuple[Ints, Ints]:
     value, first = np.arange(program.values), np.arange(program.ops)
     table = np.full(1 << (2 * program.ops + 1).bit_length(), -1)
     columns = program.op_uses, program.use_value, program.op_values
-    number_twins(program.op_content, _scopes(program), *columns, table, value, first)
+    number_identical(program.op_content, _scopes(program), *columns, table, value, first)
     return value, first
 
 

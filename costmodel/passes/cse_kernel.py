@@ -1,4 +1,4 @@
-"""The kernel that finds equal ops of equal operands; `twins` says what is made of them."""
+"""The kernel that finds equal ops of equal operands; `cse` says what is made of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHIFT = 29
 
 
 @entry
-def number_twins(
+def number_identical(
     content: Ints, scope: Ints, op_uses: Ints, use_value: Ints, op_values: Ints, table: Ints,
     value: Ints, first: Ints,
 ) -> None:  # fmt: skip

@@ -29,7 +29,7 @@ from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, m
 from toast.costmodel.passes.reduction_fusion import merge_reductions
 from toast.costmodel.program.contractions import BATCH, Sides, product_sides
 from toast.costmodel.program.dataflow import Flow, flow_of, named
-from toast.costmodel.program.launches import Kernels
+from toast.costmodel.program.launches import LaunchedFusions
 from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role
 
 
@@ -40,8 +40,8 @@ class Fusion:
     `light[v]` tells of a fused value whether no arithmetic made it, `narrow[v]` of a stored one
     whether its 32 bits are stored as 16; `rounded` are arguments kept so besides, while loops run.
 
-    `flow` is the program as kernels read it, `kernels` are what is launched; `position[op]` is when
-    an op's fusion runs: its index in the schedule. `bytes` are those of every value, `sides` of
+    `flow` is the program as kernels read it, `launched` are its fusions; `position[op]` is when an
+    op's fusion runs: its index in the schedule. `bytes` are those of every value, `sides` of
     every matrix product as in `flops`.
     """
 
@@ -53,8 +53,8 @@ class Fusion:
     light: Bools
     narrow: Bools
     rounded: Rounded
-    roots: Kernels
-    kernels: Kernels
+    roots: LaunchedFusions
+    launched: LaunchedFusions
     position: Ints
 
 
@@ -63,8 +63,8 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
     flow = flow_of(program)
     needs = _needs(program, flow, profile.fusion)
     roots = _roots(needs)
-    kernels = merge_roots(flow, roots, profile.multi_output_fusion)
-    kernels = merge_reductions(flow, kernels, profile.reduction_fusion)
+    launched = merge_roots(flow, roots, profile.multi_output_fusion)
+    launched = merge_reductions(flow, launched, profile.reduction_fusion)
     narrow, rounded = _narrow(program, flow, profile.bf16_narrowing, needs.written)
     return Fusion(
         profile=profile,
@@ -76,7 +76,7 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
         narrow=narrow,
         rounded=rounded,
         roots=roots,
-        kernels=kernels,
+        launched=launched,
         position=_schedule(program, flow, roots),
     )
 
@@ -172,17 +172,19 @@ def _new_needs(program: Program, room: int) -> Needs:
     )
 
 
-def _roots(needs: Needs) -> Kernels:
+def _roots(needs: Needs) -> LaunchedFusions:
     """The ops that write, with what they read."""
     ops = np.flatnonzero(needs.root)
-    return Kernels.of(
+    return LaunchedFusions.of(
         (ops, np.arange(len(ops)), np.arange(1, len(ops) + 1)),
         (needs.use, needs.use_start[ops], needs.use_end[ops]),
         (needs.dot, needs.dot_start[ops], needs.dot_end[ops]),
     )
 
 
-def merge_roots(flow: Flow, roots: Kernels, rules: MultiOutputFusionRules) -> Kernels:
+def merge_roots(
+    flow: Flow, roots: LaunchedFusions, rules: MultiOutputFusionRules
+) -> LaunchedFusions:
     """Join each elementwise root with those that it reads, where nothing outside lies between."""
     count, ops, values = len(roots), len(flow.role), len(flow.maker)
 
@@ -216,7 +218,7 @@ def merge_roots(flow: Flow, roots: Kernels, rules: MultiOutputFusionRules) -> Ke
     room = (np.zeros(size, dtype=np.int64) for most in sizes for size in (count + 1, most))
     out = Merged(*room)
     kept = merge(flow, given, work, out)
-    return Kernels(
+    return LaunchedFusions(
         op_start=out.op_start[: kept + 1],
         ops=out.ops,
         read_start=out.read_start[: kept + 1],
@@ -226,7 +228,7 @@ def merge_roots(flow: Flow, roots: Kernels, rules: MultiOutputFusionRules) -> Ke
     )
 
 
-def _schedule(program: Program, flow: Flow, roots: Kernels) -> Ints:
+def _schedule(program: Program, flow: Flow, roots: LaunchedFusions) -> Ints:
     """When each op runs: in program order, but results of `main` as soon as their inputs exist.
 
     That is how a compiler schedules optimizer updates, to free the gradients.
@@ -246,23 +248,23 @@ def fused_into_update(program: Program, fusion: Fusion) -> set[int]:
     """
     if not fusion.profile.fusion.fuses_into_update:
         return set()
-    kernels, roots, source = fusion.kernels, fusion.roots, program.use_value
-    readers = np.bincount(source[kernels.reads], minlength=program.values)
+    launched, roots, source = fusion.launched, fusion.roots, program.use_value
+    readers = np.bincount(source[launched.reads], minlength=program.values)
     made = np.zeros(program.ops, dtype=np.bool_)
     made[roots.ops[np.diff(roots.dot_start) == 1]] = True
     reduces = (fusion.flow.role[roots.ops] == Role.REDUCE)[roots.rows(roots.read_start)]
     kept = np.zeros(program.values, dtype=np.bool_)
     kept[source[[result.use for result in program.results]]] = True
     kept[source[roots.reads[reduces]]] = True
-    inside = elementwise(fusion)[kernels.rows(kernels.read_start)]
-    values = source[kernels.reads[inside]]
+    inside = elementwise(fusion)[launched.rows(launched.read_start)]
+    values = source[launched.reads[inside]]
     alone = (readers[values] == 1) & ~kept[values] & made[program.value_op[values]]
     return set(values[alone].tolist())
 
 
 def elementwise(fusion: Fusion) -> Bools:
     """Of each fusion whether all of its ops are elementwise."""
-    kernels = fusion.kernels
-    found = np.ones(len(kernels), dtype=np.bool_)
-    found[kernels.rows(kernels.op_start)[fusion.flow.role[kernels.ops] != Role.FUSIBLE]] = False
+    launched = fusion.launched
+    found = np.ones(len(launched), dtype=np.bool_)
+    found[launched.rows(launched.op_start)[fusion.flow.role[launched.ops] != Role.FUSIBLE]] = False
     return found

@@ -3,7 +3,7 @@
 Where a TPU transposes a product that cannot be turned round instead, its elements stay as the
 matrix unit leaves them, and all that is computed with them elementwise is laid out so. What that
 reads of the program's arguments is copied there first, and its results are copied back. A GPU does
-so with the gradient of a convolution's kernel: one argument of its update is copied early.
+so with the gradient of a convolution's filter: one argument of its update is copied early.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from toast.costmodel.passes.fusion import Fusion, batch_dims, elementwise
 from toast.costmodel.passes.select_and_scatter_expander import Beside, kept_for_pooling
 from toast.costmodel.passes.space_to_batch import given_images
 from toast.costmodel.program.arrays import spans
-from toast.costmodel.program.launches import Kernel
+from toast.costmodel.program.launches import LaunchedFusion
 
-Turns = dict[int, int]
-"""Kernels that work on what a product leaves in another memory layout, and its position."""
+OtherLayouts = dict[int, int]
+"""Fusions that work on what a product leaves in another memory layout, and its position."""
 
 
-def copied_beside(program: Program, fusion: Fusion, turns: Turns) -> list[Beside]:
+def copied_beside(program: Program, fusion: Fusion, others: OtherLayouts) -> list[Beside]:
     """All that is held besides the buffers of values."""
     arguments = [
-        (value, span, 1.0) for value, span in turned_arguments(program, fusion, turns).items()
+        (value, span, 1.0) for value, span in copied_arguments(program, fusion, others).items()
     ]
     return arguments + kept_for_pooling(program, fusion) + _rounded(program, fusion)
 
@@ -49,24 +49,26 @@ def _rounded(program: Program, fusion: Fusion) -> list[Beside]:
     ]
 
 
-def turned_arguments(program: Program, fusion: Fusion, turns: Turns) -> dict[int, tuple[int, int]]:
+def copied_arguments(
+    program: Program, fusion: Fusion, others: OtherLayouts
+) -> dict[int, tuple[int, int]]:
     """Arguments that are copied into a product's memory layout: first and last position.
 
-    On a TPU all but one of those that a kernel reads: what was an argument's own buffer takes the
+    On a TPU all but one of those that a fusion reads: what was an argument's own buffer takes the
     next. On a GPU one, at the start.
     """
     copies_all = fusion.profile.layout_assignment.copies_all
     found: dict[int, tuple[int, int]] = {}
-    for number, begin in turns.items():
-        kernel, copied = fusion.kernels[number], _given(program, fusion.kernels[number])
-        end = max(int(fusion.position[op]) for op in kernel.ops)
+    for number, begin in others.items():
+        one, copied = fusion.launched[number], _given(program, fusion.launched[number])
+        end = max(int(fusion.position[op]) for op in one.ops)
         count = max(1, len(copied) - 1) if copies_all else 1
         found |= dict.fromkeys(copied[:count], (begin if copies_all else 0, end))
     return found
 
 
-def copied_values(program: Program, fusion: Fusion, turns: Turns) -> dict[int, list[int]]:
-    """For kernels of a TPU, by number, the values that are copied to their layout and back.
+def copied_values(program: Program, fusion: Fusion, others: OtherLayouts) -> dict[int, list[int]]:
+    """For fusions of a TPU, by number, the values that are copied to their layout and back.
 
     Those are all that it reads of the program's arguments, and all results that it makes.
     """
@@ -74,44 +76,44 @@ def copied_values(program: Program, fusion: Fusion, turns: Turns) -> dict[int, l
         return {}
     returned = {int(program.use_value[result.use]) for result in program.results}
     found = {}
-    for number in turns:
-        kernel = fusion.kernels[number]
-        made = {value for op in kernel.ops for value in program.values_of(op)}
-        found[number] = _given(program, kernel) + sorted(made & returned)
+    for number in others:
+        one = fusion.launched[number]
+        made = {value for op in one.ops for value in program.values_of(op)}
+        found[number] = _given(program, one) + sorted(made & returned)
     return found
 
 
-def turning(program: Program, fusion: Fusion) -> Turns:
-    """Elementwise kernels of what a product leaves in another memory layout, by number.
+def assign_layouts(program: Program, fusion: Fusion) -> OtherLayouts:
+    """Elementwise fusions of what a product leaves in another memory layout, by number.
 
-    With each the position of that product. Kernels that read no argument are left out.
+    With each the position of that product. Fusions that read no argument are left out.
     """
     copies = fusion.profile.layout_assignment.copies_arguments
-    turned, kernels = _turned(program, fusion) if copies else {}, fusion.kernels
+    turned, launched = _turned(program, fusion) if copies else {}, fusion.launched
     if not turned:
         return {}
-    read, reader = program.use_value[kernels.reads], kernels.rows(kernels.read_start)
-    makes = np.diff(program.op_values)[kernels.ops]
-    made = spans(program.op_values[kernels.ops], makes)
-    maker = np.repeat(kernels.rows(kernels.op_start), makes)
+    read, reader = program.use_value[launched.reads], launched.rows(launched.read_start)
+    makes = np.diff(program.op_values)[launched.ops]
+    made = spans(program.op_values[launched.ops], makes)
+    maker = np.repeat(launched.rows(launched.op_start), makes)
     product = np.full(program.values, program.ops)
     product[list(turned)] = list(turned.values())
-    first = np.full(len(kernels), program.ops)
+    first = np.full(len(launched), program.ops)
     np.minimum.at(first, np.concatenate([reader, maker]), product[np.concatenate([read, made])])
     given = np.zeros(program.values, dtype=np.bool_)
     given[[argument.value for argument in program.arguments]] = True
-    looping, own = elementwise(fusion), np.full(len(kernels), -1)
-    own[looping] = program.value_shape[program.op_values[kernels.first_op[looping]]]
-    reading = np.zeros(len(kernels), dtype=np.bool_)
+    looping, own = elementwise(fusion), np.full(len(launched), -1)
+    own[looping] = program.value_shape[program.op_values[launched.first_op[looping]]]
+    reading = np.zeros(len(launched), dtype=np.bool_)
     reading[reader[given[read] & (program.value_shape[read] == own[reader])]] = True
     found = np.flatnonzero((first < program.ops) & reading & looping)
     return dict(zip(found.tolist(), fusion.position[first[found]].tolist(), strict=True))
 
 
-def _given(program: Program, kernel: Kernel) -> list[int]:
-    """The program's arguments of a kernel's own shape that it reads."""
-    shape = program.shape(program.values_of(kernel.ops[0])[0])
-    read = {_value(program, use) for use in kernel.reads}
+def _given(program: Program, one: LaunchedFusion) -> list[int]:
+    """The program's arguments of a fusion's own shape that it reads."""
+    shape = program.shape(program.values_of(one.ops[0])[0])
+    read = {_value(program, use) for use in one.reads}
     given = (value for value in read if program.kind(program.makers[value]) == ARGUMENT)
     return sorted(value for value in given if program.shape(value) == shape)
 

@@ -51,7 +51,7 @@ class Merging(NamedTuple):
 
 @record
 class Merged(NamedTuple):
-    """The kernels: ops, uses read and contractions of each from `X_start` on."""
+    """The fusions: ops, uses read and contractions of each from `X_start` on."""
 
     op_start: Ints
     ops: Ints
@@ -65,7 +65,7 @@ class Merged(NamedTuple):
 def merge(f: Any, r: Any, m: Any, out: Any) -> int:
     """Join each loop with those that it reads, where nothing outside lies between.
 
-    Returns how many kernels there are.
+    Returns how many fusions there are.
     """
     count, turn = len(r.op), 0
     for n in range(count):
@@ -79,13 +79,13 @@ def merge(f: Any, r: Any, m: Any, out: Any) -> int:
                 if other >= 0 and r.loop[other] and _alike(f, source, r.op[n]):
                     turn += 1
                     _join(f, r, m, m.group[other], m.group[n], turn)
-    kernels = 0
+    fusions = 0
     for n in range(count):
         if m.head[n] >= 0:
             turn += 1
-            _write(f, r, m, n, turn, out, kernels)
-            kernels += 1
-    return kernels
+            _write(f, r, m, n, turn, out, fusions)
+            fusions += 1
+    return fusions
 
 
 @inner
@@ -150,9 +150,9 @@ def _push(m: Any, op: int, low: int, turn: int, depth: int) -> int:
 
 
 @inner
-def _write(f: Any, r: Any, m: Any, group: int, turn: int, out: Any, kernel: int) -> None:
+def _write(f: Any, r: Any, m: Any, group: int, turn: int, out: Any, number: int) -> None:
     """What one member writes for another is not read from memory."""
-    ops, reads, dots = out.op_start[kernel], out.read_start[kernel], out.dot_start[kernel]
+    ops, reads, dots = out.op_start[number], out.read_start[number], out.dot_start[number]
     n = m.head[group]
     while n >= 0:
         out.ops[ops] = r.op[n]
@@ -174,7 +174,7 @@ def _write(f: Any, r: Any, m: Any, group: int, turn: int, out: Any, kernel: int)
                 out.dots[dots] = r.dots[k]
                 dots += 1
         n = m.after[n]
-    sort_few(out.reads, out.read_start[kernel], reads)
-    sort_few(out.dots, out.dot_start[kernel], dots)
-    out.op_start[kernel + 1], out.read_start[kernel + 1] = ops, reads
-    out.dot_start[kernel + 1] = dots
+    sort_few(out.reads, out.read_start[number], reads)
+    sort_few(out.dots, out.dot_start[number], dots)
+    out.op_start[number + 1], out.read_start[number + 1] = ops, reads
+    out.dot_start[number + 1] = dots

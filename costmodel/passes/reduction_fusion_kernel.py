@@ -16,7 +16,7 @@ REDUCE = int(Role.REDUCE)
 
 @record
 class Launches(NamedTuple):
-    """Kernels whose ops and reads are those of a pool from `X_first` to `X_end`, and may move.
+    """Fusions whose ops and reads are those of a pool from `X_first` to `X_end`, and may move.
 
     `alive` are those that no other has taken in, `home` is the kernel of each op, `passes` the
     first that reduced each value; `seen` and `put` by value are stamps. Contractions stay.

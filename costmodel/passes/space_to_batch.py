@@ -1,8 +1,8 @@
-"""Convolutions: which of them make gradients of kernels, and what images lie like in memory.
+"""Convolutions: which of them make gradients of filters, and what images lie like in memory.
 
 An *image* is an activation that a convolution reads or makes: a batch, pixels along one or more
 dimensions, channels. A TPU keeps it in tiles, of the channels by the batch or the other way round.
-Few images at once are convolved block by block (`kernelchanges`).
+Few images at once are convolved block by block (`kernels/incremental.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0)
 
 
 def filter_gradients(program: Program) -> Ints:
-    """The convolutions that sum over pixels: what they make is the gradient of a kernel."""
+    """The convolutions that sum over pixels: what they make is the gradient of a filter."""
     found = (op for op in program.ops_named(CONVOLUTION) if _pixels(program, op) < 0)
     return np.array(list(found), dtype=np.int64)
 
@@ -144,9 +144,9 @@ def _moves(program: Program, name: int) -> bool:
 
 def _images_of(program: Program, op: int) -> Iterator[tuple[Shape, Image]]:
     """What a convolution reads and what it makes."""
-    source, kernel = program.uses_of(op)
-    value, shape = program.values_of(op)[0], program.shape(program.sources[kernel])
-    weights = program.use_names(kernel).tolist()
+    source, filter_use = program.uses_of(op)
+    value, shape = program.values_of(op)[0], program.shape(program.sources[filter_use])
+    weights = program.use_names(filter_use).tolist()
     halo = max((s - 1 for s, name in zip(shape, weights, strict=True) if name < 0), default=0)
     for of, names in (
         (program.sources[source], program.use_names(source).tolist()),

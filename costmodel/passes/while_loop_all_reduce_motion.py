@@ -18,7 +18,7 @@ HERE: Behind = (1.0, 1.0)
 _PASSED = frozenset({"stablehlo.convert", "stablehlo.reshape", "stablehlo.transpose"})
 
 
-def summed_behind(program: Program, rules: WhileLoopAllReduceMotionRules) -> dict[int, Behind]:
+def move_sums(program: Program, rules: WhileLoopAllReduceMotionRules) -> dict[int, Behind]:
     """The ops whose results a loop adds to a value that it carries, and uses nowhere else.
 
     As the gradients of weights that every iteration reads, and those of batch after batch. Nothing

@@ -19,18 +19,18 @@ def contraction_flops(program: Program, op: int) -> float:
     uses, values = program.uses_of(op), program.values_of(op)
     result = math.prod(program.shape(values[0]))
     if program.kind(op) == "stablehlo.convolution":
-        kernel = program.shape(program.sources[uses[1]])
-        return 2.0 * result * math.prod(kernel) / _output_features(program, op, kernel)
+        filter_shape = program.shape(program.sources[uses[1]])
+        return 2.0 * result * math.prod(filter_shape) / _output_features(program, op, filter_shape)
     return 2.0 * math.prod(program.factor_size[list(program.factors_of(op))].tolist())
 
 
-def _output_features(program: Program, op: int, kernel: tuple[int, ...]) -> int:
-    """The kernel's dimension that shares a name with the result but not with the input."""
+def _output_features(program: Program, op: int, filter_shape: tuple[int, ...]) -> int:
+    """The filter's dimension that shares a name with the result but not with the input."""
     uses = program.uses_of(op)
     result = set(program.def_names(program.values_of(op)[0]).tolist())
     names = program.use_names(uses[1]).tolist()
     shared = [
-        size for name, size in zip(names, kernel, strict=True) if name in result and name >= 0
+        size for name, size in zip(names, filter_shape, strict=True) if name in result and name >= 0
     ]
     return shared[0] if shared else 1
 

@@ -13,7 +13,7 @@ from toast.costmodel.program.arrays import spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class LaunchedFusion:
     """One or more ops that write and run as one fusion, with several results if there are more.
 
     `reads` are the uses that it reads memory through, `contractions` those inside it.
@@ -33,8 +33,8 @@ _COLUMNS = ("op_start", "ops", "read_start", "reads", "dot_start", "dots")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Kernels(Sequence[Kernel]):
-    """Kernels as columns: those of kernel n are from `X_start[n]` to `X_start[n + 1]`."""
+class LaunchedFusions(Sequence[LaunchedFusion]):
+    """Fusions as columns: those of fusion n are from `X_start[n]` to `X_start[n + 1]`."""
 
     op_start: Ints
     ops: Ints
@@ -46,7 +46,7 @@ class Kernels(Sequence[Kernel]):
     @classmethod
     def of(
         cls, ops: tuple[Ints, Ints, Ints], reads: tuple[Ints, Ints, Ints], dots: tuple[Ints, ...]
-    ) -> Kernels:
+    ) -> LaunchedFusions:
         """From (pool, firsts, ends) of each column."""
         columns = []
         for pool, firsts, ends in (ops, reads, dots):
@@ -68,7 +68,7 @@ class Kernels(Sequence[Kernel]):
         return found
 
     def rows(self, starts: Ints) -> Ints:
-        """The kernel of each entry of a column with these starts."""
+        """The fusion of each entry of a column with these starts."""
         return np.repeat(np.arange(len(self)), np.diff(starts))
 
     def __len__(self) -> int:
@@ -76,10 +76,10 @@ class Kernels(Sequence[Kernel]):
         return len(self.op_start) - 1
 
     @overload
-    def __getitem__(self, number: int) -> Kernel: ...
+    def __getitem__(self, number: int) -> LaunchedFusion: ...
     @overload
-    def __getitem__(self, number: slice) -> Sequence[Kernel]: ...
-    def __getitem__(self, number: int | slice) -> Kernel | Sequence[Kernel]:
+    def __getitem__(self, number: slice) -> Sequence[LaunchedFusion]: ...
+    def __getitem__(self, number: int | slice) -> LaunchedFusion | Sequence[LaunchedFusion]:
         """One of them by itself."""
         if isinstance(number, slice):
             return [self[one] for one in range(*number.indices(len(self)))]
@@ -93,11 +93,11 @@ class Kernels(Sequence[Kernel]):
                 (self.dot_start, self.dots),
             )
         )
-        return Kernel(ops=ops, reads=reads, contractions=dots)
+        return LaunchedFusion(ops=ops, reads=reads, contractions=dots)
 
     def __eq__(self, other: object) -> bool:
         """Whether the columns are equal."""
-        return isinstance(other, Kernels) and all(
+        return isinstance(other, LaunchedFusions) and all(
             np.array_equal(getattr(self, name), getattr(other, name)) for name in _COLUMNS
         )
 

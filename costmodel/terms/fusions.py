@@ -21,7 +21,7 @@ from toast.costmodel.program.buffers import loop_copies
 from toast.costmodel.program.contractions import Sides
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
-from toast.costmodel.program.launches import Kernel, Kernels
+from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
 from toast.costmodel.program.op_traits import Role, role
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
@@ -59,7 +59,7 @@ Moved = tuple[int, int]
 
 
 class FusionRow(NamedTuple):
-    """What a kernel writes, what it reads, and its contractions.
+    """What a fusion writes, what it reads, and its contractions.
 
     `epilogue` are, of the reductions behind a contraction, the tensors that each may read; `copied`
     tensors that are copied to another memory layout or buffer, or back; `spread` (item, buffer) of
@@ -127,9 +127,9 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
     The row of one is made of those that do the same to the same tensors, as those of layers do.
     """
     program, layouts, fusion = listing.program, listing.layouts, listing.fusion
-    kernels = fusion.kernels
-    kept = np.flatnonzero(~_again(program, kernels, listing.first_op))
-    working = fusion.flow.role[kernels.first_op] != Role.NOTHING
+    launched = fusion.launched
+    kept = np.flatnonzero(~_again(program, launched, listing.first_op))
+    working = fusion.flow.role[launched.first_op] != Role.NOTHING
     maker = _RowMaker(
         program,
         layouts,
@@ -137,10 +137,10 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
         listing.seconds,
         listing.wanted,
         listing.widths,
-        copied_values(program, fusion, listing.turns),
+        copied_values(program, fusion, listing.other_layouts),
     )
     leaving, known = loop_copies(program), dict[FusionRow, int]()
-    apart = np.isin(kernels.first_op, list(leaving)) & ~working
+    apart = np.isin(launched.first_op, list(leaving)) & ~working
     told = (*maker.told(), np.where(apart, np.arange(len(apart)), working - 2))
     number, first = distinct_rows(*(column[kept] for column in told))
     made: list[list[int]] = []
@@ -148,23 +148,22 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
         if working[n]:
             rows = [maker.row(n)]
         else:
-            copied = _tensors(layouts, leaving.get(int(kernels.first_op[n]), ()))
+            copied = _tensors(layouts, leaving.get(int(launched.first_op[n]), ()))
             rows = [FusionRow(copied=(tensor,)) for tensor in copied]
         made.append([known.setdefault(row, len(known)) for row in rows])
     counts = ints([len(rows) for rows in made])
     starts = np.concatenate([[0], np.cumsum(counts)])
     row = flat(made)[spans(starts[number], counts[number])]
     source = np.repeat(kept, counts[number])
-    weights = program.op_trips[kernels.first_op][source]
+    weights = program.op_trips[launched.first_op][source]
     return WeightedRows.of(list(known), row, weights, source)
 
 
-def _again(program: Program, kernels: Kernels, equal: Ints) -> Bools:
-    """Kernels that write nothing but what others have written before."""
-    launched = np.zeros(program.ops, dtype=np.bool_)
-    launched[kernels.ops] = True
-    ops = kernels.ops
-    return reduced(np.logical_and, (equal[ops] != ops) & launched[equal[ops]], kernels.op_start)
+def _again(program: Program, launched: LaunchedFusions, equal: Ints) -> Bools:
+    """Fusions that write nothing but what others have written before."""
+    writes, ops = np.zeros(program.ops, dtype=np.bool_), launched.ops
+    writes[ops] = True
+    return reduced(np.logical_and, (equal[ops] != ops) & writes[equal[ops]], launched.op_start)
 
 
 def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
@@ -173,7 +172,7 @@ def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _RowMaker:
-    """Makes the rows of kernels, and tells before that which are sure to be equal."""
+    """Makes the rows of fusions, and tells before that which are sure to be equal."""
 
     program: Program
     layouts: Layouts
@@ -211,17 +210,17 @@ class _RowMaker:
         return windows(self.program, self.fusion.profile.convolution_tiling)
 
     def told(self) -> list[Ints]:
-        """Of each kernel numbers that together are equal only where its row is."""
-        kernels = self.fusion.kernels
-        copied = np.full(len(kernels), -1)
+        """Of each fusion numbers that together are equal only where its row is."""
+        launched = self.fusion.launched
+        copied = np.full(len(launched), -1)
         known: dict[tuple[int, ...], int] = {}
         for number, values in self.turned.items():
             tensors = _tensors(self.layouts, values)
             copied[number] = known.setdefault(tensors, len(known))
         return [
-            distinct(kernels.op_start, self._op_number[kernels.ops])[0],
-            distinct(kernels.read_start, self._of_uses()[kernels.reads])[0],
-            distinct(kernels.dot_start, self._of_operands()[kernels.dots])[0],
+            distinct(launched.op_start, self._op_number[launched.ops])[0],
+            distinct(launched.read_start, self._of_uses()[launched.reads])[0],
+            distinct(launched.dot_start, self._of_operands()[launched.dots])[0],
             copied,
         ]
 
@@ -270,9 +269,9 @@ class _RowMaker:
         return number
 
     def row(self, number: int) -> FusionRow:
-        """The row of a kernel."""
+        """The row of a fusion."""
         program, layouts, fusion = self.program, self.layouts, self.fusion
-        kernel = fusion.kernels[number]
+        one = fusion.launched[number]
         dots = tuple(
             Dot(
                 unit=int(layouts.op_unit[op]),
@@ -282,15 +281,15 @@ class _RowMaker:
                 operands=self._operands(op),
                 window=self._windows.get(op, NO_WINDOW),
             )
-            for op in kernel.contractions
+            for op in one.contractions
         )
         return FusionRow(
-            written=tuple(sorted(_written(program, layouts, fusion, kernel))),
-            read=tuple(sorted(_read(program, layouts, kernel))),
+            written=tuple(sorted(_written(program, layouts, fusion, one))),
+            read=tuple(sorted(_read(program, layouts, one))),
             dots=dots,
-            epilogue=_epilogue(program, layouts, self.wanted, kernel) if dots else (),
+            epilogue=_epilogue(program, layouts, self.wanted, one) if dots else (),
             copied=_tensors(layouts, self.turned.get(number, ())),
-            spread=passed_over(program, layouts, kernel.ops, fusion.profile.dynamic_update_slice),
+            spread=passed_over(program, layouts, one.ops, fusion.profile.dynamic_update_slice),
         )
 
     def _operands(self, op: int) -> tuple[Operand, ...]:
@@ -329,20 +328,20 @@ def _bytes_read(program: Program, fusion: Fusion) -> Floats:
 
 
 def _epilogue(
-    program: Program, layouts: Layouts, wanted: Edges, kernel: Kernel
+    program: Program, layouts: Layouts, wanted: Edges, one: LaunchedFusion
 ) -> tuple[tuple[int, ...], ...]:
-    """For each reduction of a kernel the tensors of its operand, as others want it as well."""
-    uses = [program.op_uses[op] for op in kernel.ops if role(program.kind(op)) is Role.REDUCE]
+    """For each reduction of a fusion the tensors of its operand, as others want it as well."""
+    uses = [program.op_uses[op] for op in one.ops if role(program.kind(op)) is Role.REDUCE]
     return tuple(
         (int(layouts.use_tensor[use]), *sorted(wanted.get(int(program.use_value[use]), ())))
         for use in uses
     )
 
 
-def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[Moved]:
-    """Tensors that a kernel reads; of what is only sliced, the slice that comes out."""
+def _read(program: Program, layouts: Layouts, one: LaunchedFusion) -> list[Moved]:
+    """Tensors that a fusion reads; of what is only sliced, the slice that comes out."""
     read = []
-    for use in kernel.reads:
+    for use in one.reads:
         op = program.user(use)
         kind, tensor = program.kind(op), int(layouts.use_tensor[use])
         sliced = kind in SLICING or kind in UPDATING
@@ -354,10 +353,12 @@ def _read(program: Program, layouts: Layouts, kernel: Kernel) -> list[Moved]:
     return read
 
 
-def _written(program: Program, layouts: Layouts, fusion: Fusion, kernel: Kernel) -> list[Moved]:
-    """Tensors that a kernel writes; of what is updated in place, the update."""
+def _written(
+    program: Program, layouts: Layouts, fusion: Fusion, one: LaunchedFusion
+) -> list[Moved]:
+    """Tensors that a fusion writes; of what is updated in place, the update."""
     found = []
-    for op in kernel.ops:
+    for op in one.ops:
         kind, first = program.kind(op), int(program.op_uses[op])
         if kind in UPDATING:
             part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
@@ -415,7 +416,7 @@ def _pairs(dots: Operands) -> Ints:
 
 
 def _computed(dots: Operands) -> Ints:
-    """[contractions, operands] if arithmetic inside the kernel makes an operand."""
+    """[contractions, operands] if arithmetic inside the fusion makes an operand."""
     found = [[computed for *_, computed in operands[:2]] for operands in dots]
     return np.asarray(found, dtype=np.int64).reshape(-1, 2)
 
@@ -450,7 +451,7 @@ def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
 def _fused(sources: Sources, row: int, _place: int) -> Runs:
     """The ops of each fusion of a row, contractions first."""
     rows = sources.once("fusions", lambda: sources.listing.of(FUSIONS).grouped())
-    fusions, (numbers, runs) = sources.listing.fusion.kernels, rows[row]
+    fusions, (numbers, runs) = sources.listing.fusion.launched, rows[row]
 
     def ops(number: int) -> tuple[int, ...]:
         fusion = fusions[int(numbers[number])]

@@ -16,9 +16,9 @@ class Entry(IntEnum):
     """Which table the row of an entry is of."""
 
     ROOT = 0
-    """A kernel. `kind` is a `Bound`, `size` the bytes that it moves."""
+    """A fusion. `kind` is a `Bound`, `size` the bytes that it moves."""
     UNFUSED = 1
-    """Partial sums that a kernel writes because a collective comes between (row of partials)."""
+    """Partial sums that a fusion writes because a collective comes between (row of partials)."""
     PARTIAL = 2
     """A collective at the results of an op (row of partials, place among the results)."""
     EDGE = 3
@@ -34,7 +34,7 @@ class Entry(IntEnum):
     SUM = 8
     """Memory of partial sums."""
     LOCAL = 9
-    """A kernel around a gather: one that rounds an argument to 16 bits before it, one that puts in
+    """A fusion around a gather: one that rounds an argument to 16 bits before it, one that puts in
     place what came along two dimensions (row of edges, place among `edge_to`)."""
     FLOOR = 10
     """What computation lacks of the time that main memory takes for arguments and results, the
@@ -47,7 +47,7 @@ class Entry(IntEnum):
 
 
 class Bound(IntEnum):
-    """What the time of a kernel goes by."""
+    """What the time of a fusion goes by."""
 
     ARITHMETIC = 0
     BYTES = 1

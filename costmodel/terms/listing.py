@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toast.analysis.program import Ints, Program
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.passes.buffer_assignment import Buffered, buffer_ranges, positions_of_ops
-from toast.costmodel.passes.cse import twins
+from toast.costmodel.passes.cse import merge_identical_ops
 from toast.costmodel.passes.fusion import Fusion
-from toast.costmodel.passes.layout_assignment import Turns, turning
+from toast.costmodel.passes.layout_assignment import OtherLayouts, assign_layouts
 from toast.costmodel.program.buffers import reusing_results
 from toast.costmodel.program.contractions import contraction_seconds
 from toast.costmodel.program.sharding_units import Layouts
@@ -74,7 +74,7 @@ class Listing:
 
     @cached_property
     def _equal(self) -> tuple[Ints, Ints]:
-        return twins(self.program, self.layouts, self.fusion.profile.cse)
+        return merge_identical_ops(self.program, self.layouts, self.fusion.profile.cse)
 
     @cached_property
     def first_op(self) -> Ints:
@@ -82,9 +82,9 @@ class Listing:
         return self._equal[1]
 
     @cached_property
-    def turns(self) -> Turns:
+    def other_layouts(self) -> OtherLayouts:
         """What lies otherwise in memory than it is made."""
-        return turning(self.program, self.fusion)
+        return assign_layouts(self.program, self.fusion)
 
     @cached_property
     def reused(self) -> dict[int, int]:
@@ -94,7 +94,9 @@ class Listing:
     @cached_property
     def buffers(self) -> Buffered:
         """The live ranges of buffers."""
-        return buffer_ranges(self.program, self.layouts, self.fusion, self.reused, self.turns)
+        return buffer_ranges(
+            self.program, self.layouts, self.fusion, self.reused, self.other_layouts
+        )
 
     @cached_property
     def positions(self) -> tuple[Ints, Ints]:

@@ -33,7 +33,7 @@ class Floors(NamedTuple):
 
 
 def floor_rows(listing: Listing) -> WeightedRows[int]:
-    """Tensors of arguments that a kernel reads whole and of results that one writes whole.
+    """Tensors of arguments that a fusion reads whole and of results that one writes whole.
 
     Weights count how many there are; the sources are the ops that read or write them. What is only
     looked up in, sliced or updated in place is left out, as is what a loop carries.
@@ -57,7 +57,7 @@ class ReadWhole(NamedTuple):
 
 def read_whole(listing: Listing) -> ReadWhole:
     """Arguments that some fusion reads whole."""
-    program, use = listing.program, listing.fusion.kernels.reads
+    program, use = listing.program, listing.fusion.launched.reads
     op, value = program.use_op[use], program.use_value[use]
     read = np.flatnonzero(arguments_of(program)[value] & ~is_partial(program, use))
     read = read[np.sort(np.unique(value[read], return_index=True)[1])]

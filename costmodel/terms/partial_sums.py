@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import FactorKind, Floats, Ints, Program
-from toast.costmodel.passes.all_reduce_combiner import sent_together
-from toast.costmodel.passes.all_reduce_reassociate import SCATTER, added_up
+from toast.costmodel.passes.all_reduce_combiner import combine_sums
+from toast.costmodel.passes.all_reduce_reassociate import SCATTER, reassociate_sums
 from toast.costmodel.passes.fusion import Fusion, batch_dims
-from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, Behind, summed_behind
+from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, Behind, move_sums
 from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
@@ -134,7 +134,7 @@ def partial_sum_rows(listing: Listing) -> Partials:
     summing = np.searchsorted(program.op_factors, factors, side="right") - 1
     ops = _concerned(program, layouts, summing)
     loops, loop = _behind(program, fusion)
-    together, runs = sent_together(program, fusion.profile.all_reduce_combiner)
+    together, runs = combine_sums(program, fusion.profile.all_reduce_combiner)
     columns = _Columns(
         *_items(program, layouts, factors, summing, ops),
         *_results(program, layouts, ops),
@@ -145,7 +145,7 @@ def partial_sum_rows(listing: Listing) -> Partials:
         together=together[ops],
     )
     alike = columns.alike()
-    sums = added_up(program, fusion.flow, fusion.profile.all_reduce_reassociate)
+    sums = reassociate_sums(program, fusion.flow, fusion.profile.all_reduce_reassociate)
     leader = _places(program, ops)[sums[ops]]
     number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
     before = np.where(leader >= 0, number[leader], -1)
@@ -246,7 +246,7 @@ def _results(program: Program, layouts: Layouts, ops: Ints) -> tuple[Ints, Ints]
 def _behind(program: Program, fusion: Fusion) -> tuple[list[Behind], Ints]:
     """Behind which loops sums are priced, and by op which of these it is."""
     rules = fusion.profile.while_loop_all_reduce_motion
-    behind, loop = summed_behind(program, rules), np.zeros(program.ops, dtype=np.int64)
+    behind, loop = move_sums(program, rules), np.zeros(program.ops, dtype=np.int64)
     loops = list(dict.fromkeys((HERE, *behind.values())))
     loop[list(behind)] = [loops.index(one) for one in behind.values()]
     return loops, loop

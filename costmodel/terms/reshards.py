@@ -166,7 +166,7 @@ class Widths:
         )
         to_narrowed = reduced(np.logical_and, narrowed(program)[user], wanted.use_start)
         to_narrowed = to_narrowed & rules.narrows_concatenations
-        self.narrow: Bools = single & to_products
+        self.narrow: Bools = single & to_products & rules.narrows_gathers
         """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
         told = np.where(self.narrow, NARROW_WHERE_TOLD, WIDE)
         self.of: Ints = np.where(single & to_narrowed, NARROW, told)

@@ -93,7 +93,7 @@ def updated_read_rows(listing: Listing) -> WeightedRows[UpdatedReadRow]:
 
 def _first_reads(listing: Listing, origins: _Origins, given: Bools) -> Ints:
     """For each buffer behind an update a use that reads all of it, one that runs most often."""
-    program, use = listing.program, listing.fusion.kernels.reads
+    program, use = listing.program, listing.fusion.launched.reads
     value = program.use_value[use]
     in_memory = given[origins.whole[origins.start[value]]] | origins.carried[value]
     kept = use[origins.updated[value] & in_memory & ~is_partial(program, use)]

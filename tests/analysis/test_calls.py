@@ -49,6 +49,8 @@ def assert_as_inlined(data: bytes) -> Source:
     assert_equal(source.program, wanted.program)
     assert source.facts == wanted.facts
     assert _handled(source) == _handled(wanted)
+    for handle, place in zip(source.handles, source.places.tolist(), strict=True):
+        assert handle.location.attr == source.locations[place][0]
     return source
 
 

@@ -17,6 +17,7 @@ from benchmarks.probes.registry import PROBES
 from toast.analysis.errors import InvalidModule, InvalidRequest
 from toast.aot import Target, Verdict
 from toast.costmodel.compilers.profile import compiler
+from toast.costmodel.hardware.devices import find
 
 V5E = "tpu-v5e:2x4"
 HLO = """HloModule m
@@ -123,6 +124,13 @@ def test_every_probe_that_a_compilers_profile_names_is_there(name: str) -> None:
     named = {evidence.probe for evidence in compiler(name).evidence.values()} - {"accuracy"}
     assert named
     assert named <= PROBES.keys()
+
+
+@pytest.mark.parametrize("target", PROBES["buffer_assignment"].targets)
+def test_programs_may_have_of_the_memory_what_the_catalogue_says(target: str) -> None:
+    (available,) = read_figures("buffer_assignment", target).values()
+    device = find(Target.parse(target).chip.device)
+    assert device.usable_bytes / 2**30 == pytest.approx(available, abs=0.01)
 
 
 def test_golden_figures_are_those_of_the_device_of_the_catalogue() -> None:

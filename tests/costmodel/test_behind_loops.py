@@ -31,7 +31,7 @@ from tests.costmodel.profiles import TPU as PROFILE
 from tests.costmodel.texts import GPU, TPU, Priced
 from tests.modules import analysed
 from toast.costmodel.explain import explain
-from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, summed_behind
+from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, move_sums
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
 
@@ -75,7 +75,7 @@ def test_every_tpu_sends_once_what_a_loop_only_adds_up(case: str, device: str) -
 def test_sums_leave_one_loop_and_not_the_one_around_it() -> None:
     program = analysed(module(added_up, outer=3)).program
     (op,) = program.ops_named("stablehlo.dot_general")
-    assert summed_behind(program, PROFILE.while_loop_all_reduce_motion)[op] == (RUNS, 1.0)
+    assert move_sums(program, PROFILE.while_loop_all_reduce_motion)[op] == (RUNS, 1.0)
 
 
 def test_no_time_goes_into_summing_or_keeping_what_is_summed_behind_a_loop() -> None:
@@ -126,5 +126,5 @@ def test_what_no_loop_adds_up_is_summed_where_it_is_made() -> None:
 
     shapes = [jax.ShapeDtypeStruct((RUNS, ROWS, n), jnp.float32) for n in (LEFT, RIGHT)]
     program = analysed(str(jax.jit(step).lower(*shapes).as_text()).encode()).program
-    assert summed_behind(program, PROFILE.while_loop_all_reduce_motion) == {}
+    assert move_sums(program, PROFILE.while_loop_all_reduce_motion) == {}
     assert HERE == (1.0, 1.0)

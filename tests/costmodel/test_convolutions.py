@@ -126,7 +126,7 @@ def waiting(evaluator: Evaluator, state: State) -> list[HeldMemory]:
 
 
 def test_the_smaller_waits_a_gradient_or_what_it_is_made_of() -> None:
-    """Kernels of 144 MiB and images of 16 MiB: images stay. Kernels of 1 MiB wait themselves."""
+    """Filters of 144 MiB and images of 16 MiB: images stay. Filters of 1 MiB wait themselves."""
     large = priced(step(64, 16, 2048, 4), "tpu-v5p")
     program = large.analysis.program
     gradients = set(filter_gradients(program).tolist())

@@ -67,7 +67,7 @@ def test_optimizer_updates_are_one_kernel() -> None:
     program = lowered(adam, *[(64,)] * 4)
     work = [
         k
-        for k in fuse(program, TPU).kernels
+        for k in fuse(program, TPU).launched
         if program.kind(k.ops[0]) not in ("argument", "return")
     ]
     assert len(work) == 1
@@ -82,7 +82,7 @@ def test_kernels_are_not_joined_across_a_reduction() -> None:
 
     program = lowered(softmax, (8, 8), (8, 8))
     fusion = fuse(program, TPU)
-    divide = next(k for k in fusion.kernels if program.kind(k.ops[-1]) == "stablehlo.divide")
+    divide = next(k for k in fusion.launched if program.kind(k.ops[-1]) == "stablehlo.divide")
     assert len(divide.ops) == 1
 
 

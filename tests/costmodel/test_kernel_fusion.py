@@ -220,7 +220,7 @@ def test_operands_are_read_with_all_that_they_are_computed_of() -> None:
     program, fusion = evaluator.analysis.program, evaluator.fusion
     unequal = 0
     for row, numbers in evaluator.listing.of(FUSIONS).sources.items():
-        dots = [dot for number, _ in numbers for dot in fusion.kernels[number].contractions]
+        dots = [dot for number, _ in numbers for dot in fusion.launched[number].contractions]
         for dot, op in zip(row[2], dots, strict=False):
             for operand, use in zip(dot.operands, program.uses_of(op), strict=True):
                 value = program.sources[use]

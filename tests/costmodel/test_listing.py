@@ -157,7 +157,7 @@ def test_an_explanation_makes_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         "terms.fusions.copied_values",
         "terms.halos._factors_by_op",
         "terms.listing.edges",
-        "terms.partial_sums.added_up",
+        "terms.partial_sums.reassociate_sums",
         "terms.reshards.distinct_rows",
     ):
         monkeypatch.delattr(f"toast.costmodel.{name}")

@@ -18,7 +18,7 @@ from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import fuse, fused_into_update
-from toast.costmodel.program.launches import Kernel
+from toast.costmodel.program.launches import LaunchedFusion
 
 SCORES = (4, 256, 64), (4, 512, 64)
 
@@ -33,9 +33,9 @@ def softmax(q: jax.Array, k: jax.Array) -> jax.Array:
     return jnp.einsum("bst,bth->bsh", jax.nn.softmax(scores).astype(q.dtype), k)
 
 
-def kernels(program: Program, policy: CompilerProfile = TPU) -> list[Kernel]:
+def kernels(program: Program, policy: CompilerProfile = TPU) -> list[LaunchedFusion]:
     """Those that reduce."""
-    found = fuse(program, policy).kernels
+    found = fuse(program, policy).launched
     return [k for k in found if any(is_reduction(program, op) for op in k.ops)]
 
 
@@ -43,7 +43,7 @@ def is_reduction(program: Program, op: int) -> bool:
     return program.kind(op) == "stablehlo.reduce"
 
 
-def reductions(program: Program, kernel: Kernel) -> int:
+def reductions(program: Program, kernel: LaunchedFusion) -> int:
     return sum(is_reduction(program, op) for op in kernel.ops)
 
 

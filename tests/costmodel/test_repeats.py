@@ -29,7 +29,7 @@ from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.passes.all_reduce_reassociate import added_up
+from toast.costmodel.passes.all_reduce_reassociate import reassociate_sums
 from toast.costmodel.passes.buffer_assignment import _handed_over, _spans
 from toast.costmodel.passes.fusion import chain_ends, fuse
 from toast.costmodel.program import sharding_units as layouts_room
@@ -104,7 +104,7 @@ def each_by_itself() -> Iterator[None]:
         return np.array(uses, dtype=np.int64), list(uses)
 
     def all_apart(maker: Any) -> list[Ints]:
-        return [np.arange(len(maker.fusion.kernels))]
+        return [np.arange(len(maker.fusion.launched))]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layouts_room, "first_alike", none_alike)
@@ -166,11 +166,13 @@ def assert_fused_as_by_walking(program: Program, policy: CompilerProfile) -> Non
     kernels = walks.Merger(program, found.roots, roles).run()
     if policy.reduction_fusion.merges:
         kernels = walks.Reductions(program, kernels).run()
-    assert list(found.kernels) == kernels
+    assert list(found.launched) == kernels
     assert found.position.tolist() == walks.schedule(program, found.roots).tolist()
     leaders = {
         op: n
-        for op, n in enumerate(added_up(program, flow, policy.all_reduce_reassociate).tolist())
+        for op, n in enumerate(
+            reassociate_sums(program, flow, policy.all_reduce_reassociate).tolist()
+        )
         if n >= 0
     }
     assert leaders == walks.added_up(program)

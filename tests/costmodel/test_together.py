@@ -16,7 +16,7 @@ from tests.modules import analysed
 from toast.costmodel.explain import explain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.passes.all_reduce_combiner import ALONE, sent_together
+from toast.costmodel.passes.all_reduce_combiner import ALONE, combine_sums
 from toast.costmodel.resolved import CollectiveTotal, resolve
 
 ROWS, WIDTH = 64, 32
@@ -106,7 +106,7 @@ func.func @main(%x: tensor<{ROWS}x{WIDTH}xf32>, %g: tensor<4x{WIDTH}x{WIDTH}xf32
 def test_what_a_later_run_of_a_loop_multiplies_is_sent_by_itself() -> None:
     """`o` is only stacked; `e` is multiplied, and what comes of that in the next run."""
     program = analysed(LOOP).program
-    loop, runs = sent_together(program, profiles.TPU.all_reduce_combiner)
+    loop, runs = combine_sums(program, profiles.TPU.all_reduce_combiner)
     stacked, needed, product_of_it = program.ops_named("stablehlo.dot_general")
     assert runs.tolist() == [1.0, 4.0]
     assert [loop[op] for op in (stacked, needed, product_of_it)] == [1, ALONE, ALONE]

@@ -18,9 +18,9 @@ from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.passes.fusion import Fusion, batch_dims, fused_into_update
 from toast.costmodel.passes.layout_assignment import (
+    assign_layouts,
+    copied_arguments,
     copied_beside,
-    turned_arguments,
-    turning,
 )
 from toast.costmodel.passes.select_and_scatter_expander import Beside
 from toast.costmodel.program.contractions import BATCH, Sides
@@ -38,12 +38,12 @@ def update(device: str, lines: list[str] | None = None, results: str = RESULTS) 
 
 def turned(evaluator: Evaluator) -> dict[int, tuple[int, int]]:
     program, fusion = evaluator.analysis.program, evaluator.fusion
-    return turned_arguments(program, fusion, turning(program, fusion))
+    return copied_arguments(program, fusion, assign_layouts(program, fusion))
 
 
 def held_beside(evaluator: Evaluator) -> list[Beside]:
     program, fusion = evaluator.analysis.program, evaluator.fusion
-    return copied_beside(program, fusion, turning(program, fusion))
+    return copied_beside(program, fusion, assign_layouts(program, fusion))
 
 
 def test_a_tpu_copies_what_an_update_reads_into_the_layout_of_the_gradient() -> None:
@@ -55,10 +55,10 @@ def test_a_tpu_copies_what_an_update_reads_into_the_layout_of_the_gradient() -> 
 
 
 def walked(program: Program, fusion: Fusion, turned: dict[int, int]) -> dict[int, int]:
-    """What `turning` finds, kernel by kernel; `turned` are the products of values left as made."""
+    """What `assign_layouts` finds; `turned` are the products of values that are left as made."""
     given = {argument.value for argument in program.arguments}
     found = {}
-    for number, kernel in enumerate(fusion.kernels):
+    for number, kernel in enumerate(fusion.launched):
         if any(fusion.flow.role[op] != Role.FUSIBLE for op in kernel.ops):
             continue
         read = {program.sources[use] for use in kernel.reads}
@@ -82,14 +82,14 @@ def test_kernels_of_what_is_turned_are_those_that_a_walk_finds(
     values = np.flatnonzero(rng.random(program.values) < 0.5).tolist()
     turned = {value: int(rng.integers(program.ops)) for value in values}
     with patch("toast.costmodel.passes.layout_assignment._turned", lambda *_: turned):
-        assert turning(program, fusion) == walked(program, fusion, turned)
+        assert assign_layouts(program, fusion) == walked(program, fusion, turned)
 
 
 def test_an_update_is_of_what_a_walk_finds_too() -> None:
     evaluator = update(TPU)
     program, fusion = evaluator.analysis.program, evaluator.fusion
     turned = {value_named(program, "stablehlo.transpose"): int(fusion.roots.dots[0])}
-    assert turning(program, fusion) == walked(program, fusion, turned) != {}
+    assert assign_layouts(program, fusion) == walked(program, fusion, turned) != {}
 
 
 @given(sides=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1).map(tuple))

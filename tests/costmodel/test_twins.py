@@ -15,7 +15,7 @@ from toast.analysis.program import Program
 from toast.costmodel.explain import explain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.passes.all_reduce_combiner import loops
-from toast.costmodel.passes.cse import equal_ops, twins
+from toast.costmodel.passes.cse import equal_ops, merge_identical_ops
 from toast.costmodel.resolved import CollectiveTotal, resolve
 from toast.costmodel.terms.fusions import FUSIONS
 from toast.costmodel.terms.reshards import RESHARDS
@@ -196,7 +196,7 @@ def test_the_second_kernel_is_not_launched() -> None:
     lines = [maps("cosine", A, "x"), maps("cosine", B, "x")]
     twice = Priced(main(X, lines, f"{A} {B}"), "a=4", TPU).evaluator
     once = Priced(main(X, lines[:1], A), "a=4", TPU).evaluator
-    assert len(twice.fusion.kernels) > len(once.fusion.kernels)
+    assert len(twice.fusion.launched) > len(once.fusion.launched)
     assert sum(twice.listing.of(FUSIONS).values()) == sum(once.listing.of(FUSIONS).values())
 
 
@@ -223,7 +223,7 @@ def test_what_is_laid_out_otherwise_is_another() -> None:
         int(found.op_values[op]) for op in found.ops_named("stablehlo.broadcast_in_dim")
     )
     assert equal_ops(found)[0][second] == first
-    value, op = twins(found, layouts, priced.evaluator.fusion.profile.cse)
+    value, op = merge_identical_ops(found, layouts, priced.evaluator.profile.cse)
     assert layouts.value_tensor[first] != layouts.value_tensor[second]
     assert value[second] == second
     assert op[found.value_op[second]] == found.value_op[second]

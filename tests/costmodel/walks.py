@@ -13,7 +13,7 @@ from toast.analysis.types import itemsize
 from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.passes.all_reduce_reassociate import ADD, SCATTER
 from toast.costmodel.passes.fusion import Fusion
-from toast.costmodel.program.launches import Kernel
+from toast.costmodel.program.launches import LaunchedFusion
 from toast.costmodel.program.op_traits import LAYOUT, Role, role
 
 
@@ -128,18 +128,20 @@ class Chains:
 class Merger:
     """Joins each elementwise root with those that it reads, where nothing lies between."""
 
-    def __init__(self, program: Program, roots: Sequence[Kernel], roles: Sequence[Role]) -> None:
+    def __init__(
+        self, program: Program, roots: Sequence[LaunchedFusion], roles: Sequence[Role]
+    ) -> None:
         self._program = program
         self._roots = roots
         self._group: dict[int, int] = {}
-        self._members: dict[int, list[Kernel]] = {}
+        self._members: dict[int, list[LaunchedFusion]] = {}
         for root in roots:
             loop = roles[program.op_name[root.op]] is Role.FUSIBLE and not root.contractions
             if loop:
                 self._group[root.op] = root.op
             self._members[root.op] = [root]
 
-    def run(self) -> list[Kernel]:
+    def run(self) -> list[LaunchedFusion]:
         for root in self._roots:
             if root.op in self._group:
                 for source in self._sources(root):
@@ -148,7 +150,7 @@ class Merger:
         groups = (self._members[root.op] for root in self._roots if root.op in self._members)
         return [self._kernel(members) for members in groups]
 
-    def _sources(self, root: Kernel) -> list[int]:
+    def _sources(self, root: LaunchedFusion) -> list[int]:
         program = self._program
         return [program.makers[program.sources[use]] for use in root.reads]
 
@@ -187,7 +189,7 @@ class Merger:
                     left.append(source)
         return False
 
-    def _kernel(self, members: list[Kernel]) -> Kernel:
+    def _kernel(self, members: list[LaunchedFusion]) -> LaunchedFusion:
         """What one member writes for another is not read from memory."""
         program = self._program
         ops = tuple(root.op for root in members)
@@ -198,29 +200,29 @@ class Merger:
                 by_value.setdefault(program.sources[use], use)
         reads = tuple(sorted(use for value, use in by_value.items() if value not in inside))
         dots = tuple(sorted({dot for root in members for dot in root.contractions}))
-        return Kernel(ops=ops, reads=reads, contractions=dots)
+        return LaunchedFusion(ops=ops, reads=reads, contractions=dots)
 
 
 class Reductions:
     """Puts each reduction into the kernel that makes what it reads, or into an earlier pass."""
 
-    def __init__(self, program: Program, kernels: Sequence[Kernel]) -> None:
+    def __init__(self, program: Program, kernels: Sequence[LaunchedFusion]) -> None:
         self._program = program
-        self._kernels: list[Kernel | None] = list(kernels)
+        self._kernels: list[LaunchedFusion | None] = list(kernels)
         self._kernel_of = {op: n for n, kernel in enumerate(kernels) for op in kernel.ops}
         self._passes: dict[int, int] = {}
 
-    def run(self) -> list[Kernel]:
+    def run(self) -> list[LaunchedFusion]:
         for number, kernel in enumerate(self._kernels):
             if kernel is not None and self._is_reduction(kernel):
                 self._merge(number, kernel)
         return [kernel for kernel in self._kernels if kernel is not None]
 
-    def _is_reduction(self, kernel: Kernel) -> bool:
+    def _is_reduction(self, kernel: LaunchedFusion) -> bool:
         roles = {role(self._program.kind(op)) for op in kernel.ops}
         return roles == {Role.REDUCE} and not kernel.contractions
 
-    def _merge(self, number: int, kernel: Kernel) -> None:
+    def _merge(self, number: int, kernel: LaunchedFusion) -> None:
         """Into the product that makes what it reads, or else into an earlier pass over that."""
         source = self._reduced_value(kernel)
         if source is None:
@@ -232,14 +234,14 @@ class Reductions:
                 return
         self._passes.setdefault(source, number)
 
-    def _reduced_value(self, kernel: Kernel) -> int | None:
+    def _reduced_value(self, kernel: LaunchedFusion) -> int | None:
         """The stored value of which a reduction reads every element, one at a time."""
         program = self._program
         first = program.sources[program.op_uses[kernel.ops[0]]]
         values = [program.sources[use] for use in kernel.reads]
         return next((value for value in values if self._size(value) == self._size(first)), None)
 
-    def _fits(self, host: int, kernel: Kernel, source: int) -> bool:
+    def _fits(self, host: int, kernel: LaunchedFusion, source: int) -> bool:
         """Whether all else that it reads is there before the host runs, or is made in its rows."""
         program, into = self._program, self._kernels[host]
         if into is None or program.op_trips[into.ops[0]] != program.op_trips[kernel.ops[0]]:
@@ -253,7 +255,7 @@ class Reductions:
             return False
         return max(makers - inside, default=-1) < min(into.ops)
 
-    def _keeps_rows(self, host: Kernel, kernel: Kernel, source: int) -> bool:
+    def _keeps_rows(self, host: LaunchedFusion, kernel: LaunchedFusion, source: int) -> bool:
         """Whether rows stay until they are reduced: short ones, that fill the lanes."""
         program = self._program
         result = program.values_of(kernel.ops[0])[0]
@@ -273,7 +275,7 @@ class Reductions:
         for use in into.reads + kernel.reads:
             reads.setdefault(program.sources[use], use)
         kept = tuple(sorted(use for value, use in reads.items() if value not in inside))
-        self._kernels[host] = Kernel(ops=ops, reads=kept, contractions=into.contractions)
+        self._kernels[host] = LaunchedFusion(ops=ops, reads=kept, contractions=into.contractions)
         self._kernels[number] = None
         for op in kernel.ops:
             self._kernel_of[op] = host
@@ -285,7 +287,7 @@ class Reductions:
         return itemsize(self._program.dtype(value))
 
 
-def schedule(program: Program, roots: Sequence[Kernel]) -> Ints:
+def schedule(program: Program, roots: Sequence[LaunchedFusion]) -> Ints:
     """When each op runs: in program order, but results of `main` as soon as their inputs exist.
 
     That is how a compiler schedules optimizer updates, to free the gradients.

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from examples import block_sparse
 from examples.models import MODELS, Model, gat, itx, unet
 from examples.models.common import Tree
 from tests.examples.real_arrays import random_arguments, run, stack_like
@@ -90,3 +91,21 @@ def test_group_norm_normalises_each_group_of_channels() -> None:
     groups = unet.group_norm(2, weights, x).reshape(2, 16, 2, 4)
     assert np.allclose(groups.mean(axis=(1, 3)), 0.0, atol=1e-5)
     assert np.allclose(groups.std(axis=(1, 3)), 1.0, atol=1e-3)
+
+
+def test_block_sparse_attention_is_attention_under_its_mask() -> None:
+    config = block_sparse.PRESETS["tiny"]
+    positions = config.blocks * config.block
+    rng = np.random.default_rng(0)
+    query, key, value = (
+        jnp.asarray(rng.normal(size=(2, 3, positions, 8)), jnp.float32) for _ in range(3)
+    )
+    later, block = np.arange(positions)[:, None], config.block
+    seen = np.array([[k in config.seen(q) for k in range(config.blocks)] for q in range(4)])
+    mask = (later >= later.T) & np.kron(seen, np.ones((block, block), dtype=bool))
+    scores = np.where(mask, np.einsum("bnsh,bnth->bnst", query, key) * 8**-0.5, -np.inf)
+    share = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    expected = np.einsum("bnst,bnth->bnsh", share / share.sum(axis=-1, keepdims=True), value)
+    found = block_sparse.attention(config, query, key, value)
+    assert not mask[-1].all()
+    assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)

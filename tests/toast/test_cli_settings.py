@@ -46,6 +46,8 @@ def test_a_command_gets_the_request_that_its_flags_make() -> None:
     assert called("here", *flags, "--count", "3")[0] == 0
     wanted = make_request(mesh="data=2", pins=("w=None", "v=data"), refine=True, memory="1GiB")
     assert SEEN.pop() == ("here", wanted, 3)
+    assert called("here", "--mesh", "data=2", "--without", "cse,fusion")[0] == 0
+    assert SEEN.pop() == ("here", make_request(mesh="data=2", without=("cse", "fusion")), 1)
     assert called("here", "--mesh", "data=2")[0] == 0
     assert SEEN.pop() == ("here", make_request(mesh="data=2"), 1)
 
@@ -56,6 +58,7 @@ def test_a_command_gets_the_request_that_its_flags_make() -> None:
         (("--mesh", "data=2", "--overlap", "2"), "overlap"),
         (("--mesh", "data=2", "--prove", "--refine"), "do not go together"),
         (("--mesh", "poem"), "poem"),
+        (("--mesh", "data=2", "--without", "cse,twins"), "no pass 'twins' to leave out"),
         ((), "--mesh"),
     ],
 )

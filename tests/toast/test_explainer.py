@@ -198,8 +198,8 @@ def test_kernels_are_summed_as_one_by_one() -> None:
 
 def test_ops_of_one_name_and_location_are_told_alike() -> None:
     source, say = tiny().source, tiny().explainer.say
-    known: dict[tuple[str, str], int] = {}
+    known: dict[tuple[str, int], int] = {}
     for op in range(source.program.ops):
-        place = (source.program.kind(op), str(source.handles[op].location))
+        place = (source.program.kind(op), int(source.places[op]))
         assert known.setdefault(place, int(say.alike[op])) == say.alike[op]
     assert len(set(known.values())) == len(known) < source.program.ops

@@ -314,3 +314,13 @@ def test_stations_let_common_axes_lead(
     have: list[list[str]], want: list[list[str]], expected: tuple[list[list[str]], ...]
 ) -> None:
     assert stations(have, want) == expected
+
+
+def test_a_plan_without_a_pass_is_priced_so_and_says_so() -> None:
+    asked = {"rollouts": 5, "device": "tpu-v5e"}
+    plain = make_plan(gemma_text(), request(**asked)).plan
+    plan = make_plan(gemma_text(), request(**asked, without=("fusion",))).plan
+    assert plan.request is not None
+    assert plan.request.without == ("fusion",)
+    assert plan.unsharded.step_seconds > plain.unsharded.step_seconds
+    assert json.loads(plan.to_json())["request"]["without"] == ["fusion"]
