@@ -66,7 +66,8 @@ def autoshard(  # noqa: PLR0913 - what jax.jit takes, and where to plan
         ToastError: as `toast.plan` does. Warns with `toast.PlanWarning`, and with its
             `toast.DoesNotFit` where no plan fits the memory.
     """
-    if not callable(function):
+    given: Any = function
+    if not callable(given):
         kind = type(function).__name__
         raise InvalidRequest(f"The {kind} given is not a function.", "Give what jax.jit takes.")
     described = describe_function(

@@ -337,7 +337,7 @@ def errors() -> dict[str, Any]:
         "another tree": lambda: planned.shard({"w": W}),
         "no argument": lambda: planned.plan.partition_specs({"nothing": W}),
         "too many devices": lambda: toast.autoshard(product, W, X, mesh="a=32,b=2", **QUICK),
-        "no function": lambda: toast.autoshard(W),  # type: ignore[arg-type]
+        "no function": lambda: toast.autoshard(W),
         "no plan in a trace": lambda: jax.eval_shape(toast.autoshard(product, mesh=AUTO), W, X),
         "no client": lambda: toast.autoshard(product, W, X, mesh=AUTO, client=3, **QUICK),
     }
