@@ -60,7 +60,7 @@ def take_facts(module: ir.Module, calls: Calls) -> tuple[Facts, Stated]:
     """
     facts = Facts(arguments={}, results={}, constraints={})
     stated: Stated = {}
-    meshes = _meshes(module)
+    meshes = meshes_of(module)
     _take_dictionaries(calls.main, "arg_attrs", facts.arguments, meshes, facts)
     _take_dictionaries(calls.main, "res_attrs", facts.results, meshes, facts)
     for name, function in calls.functions.items():
@@ -81,7 +81,8 @@ def _forget_dictionaries(function: ir.Operation) -> None:
             del function.attributes[name]
 
 
-def _meshes(module: ir.Module) -> dict[str, Any]:
+def meshes_of(module: ir.Module) -> dict[str, Any]:
+    """The meshes that a module declares, by name."""
     return {
         ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation.attributes["mesh"]
         for op in module.body.operations

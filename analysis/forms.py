@@ -43,8 +43,9 @@ class Form(enum.Enum):
 class Loaded:
     """A parsed module with what is needed to write it back.
 
-    `argument_names` are pytree paths where the form carries them, else None. `exported` is set
-    for the EXPORT form only, `platforms` names what it was lowered for.
+    `argument_names` are pytree paths where the form carries them beside the module, else None; the
+    names in the module come before them. `exported` is set for the EXPORT form only, `platforms`
+    names what it was lowered for.
     """
 
     form: Form
@@ -171,9 +172,21 @@ def _decode_export(data: bytes) -> Loaded:
 
 
 def _argument_names(exported: jax.export.Exported) -> tuple[str, ...] | None:
-    """Pytree paths of the arguments that the module kept, where there is a path to show."""
+    """Names of the arguments that the module kept, for a module that has lost its own.
+
+    An export does not know what its function calls its parameters: they are `arg0`, `arg1`, ...
+    """
     tree = jax.tree_util.tree_unflatten(exported.in_tree, range(exported.in_tree.num_leaves))
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    names = [_argument_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
     kept = exported.module_kept_var_idx
-    names = [paths[index] for index in kept if index < len(paths)]
-    return tuple(names) if len(names) == len(kept) else None
+    if any(index >= len(names) for index in kept):
+        return None
+    return tuple(names[index] for index in kept)
+
+
+def _argument_name(path: tuple[Any, ...]) -> str:
+    """The name of a leaf of `(args, kwargs)`."""
+    parameter, rest = path[1], jax.tree_util.keystr(path[2:])
+    if isinstance(parameter, jax.tree_util.DictKey):
+        return f"{parameter.key}{rest}"
+    return f"arg{parameter.idx}{rest}"

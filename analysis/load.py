@@ -16,6 +16,7 @@ from toast.analysis.facts import Facts, take_facts
 from toast.analysis.flatten import flatten_calls, ops_in_order
 from toast.analysis.forms import Loaded, decode
 from toast.analysis.gc_pause import collector_paused
+from toast.analysis.manual import Regions, take_regions
 from toast.analysis.program import Ints, Program
 from toast.analysis.template import Place
 from toast.analysis.types import check_static
@@ -49,6 +50,7 @@ class Source:
     facts: Facts
     seconds: dict[str, float]
     calls: Calls
+    regions: Regions
 
     @property
     def main(self) -> ir.Operation:
@@ -93,6 +95,7 @@ def _load(data: bytes) -> Source:
     loaded = decode(data)
     lap("parse")
     with loaded.module.context:
+        regions = take_regions(loaded.module)
         calls = resolve_calls(loaded.module)
         check_static(calls)
         facts, stated = take_facts(loaded.module, calls)
@@ -111,4 +114,5 @@ def _load(data: bytes) -> Source:
         facts=facts,
         seconds=seconds,
         calls=calls,
+        regions=regions,
     )

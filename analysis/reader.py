@@ -20,6 +20,7 @@ _PLACES = frozenset({"start_indices", "limit_indices", "edge_padding_low", "edge
 """Where a slice or pad stands in the whole tensor; layers that each take their own part of one
 tensor (a mask for each layer, stacked parameters) are alike all the same."""
 _IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"}) | _PLACES
+_CUSTOM = "stablehlo.custom_call"
 _FOLDING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter"})
 """Ops that combine elements by a region, which the name of its one op describes."""
 _EACH_ITS_OWN = frozenset(
@@ -48,7 +49,7 @@ class OpReader:
 
     def op(self, op: ir.Operation, operands: Sequence[Any], results: Sequence[Any]) -> Read:
         """An op of these operands and results."""
-        name, attributes = op.name, tuple(op.attributes.items())
+        name, attributes = op.name, _attributes(op)
         types = tuple([value.type for value in operands] + [value.type for value in results])
         inner = _names_within(op)
         key = (name, attributes, types, inner)
@@ -102,7 +103,7 @@ class OpReader:
         if RULE in attributes:
             rule = self._rules.read(attributes[RULE])
         else:
-            rule = own_rule(name, shapes, made)
+            rule = own_rule(_called(op) if name == _CUSTOM else name, shapes, made)
             if not rule.known:
                 rule = self._discoverer.rule(op) or rule
         rule, halos = with_halos(op, rule, shapes, made)
@@ -112,12 +113,35 @@ class OpReader:
             content = (*content, *(item for item in items if item[0] == "value"))
             items = () if any(k == "value" for k, _ in items) else items
         known = name in _FOLDING and len(inner) == 2 if inner else name not in _EACH_ITS_OWN
-        if name == "stablehlo.custom_call":
-            name = f"custom_call {attributes['call_target_name'].value}"
+        if name == _CUSTOM:
+            name = _called(op)
         prototype = self.prototypes.add(
             name, rule, tensors[operands:], (items, types, inner), halos
         )
         return prototype, self.prototypes.content(prototype, content if known else None)
+
+
+def _attributes(op: ir.Operation) -> tuple[tuple[str, Any], ...]:
+    """The attributes of an op by name.
+
+    One that has no form in Python, such as complex numbers, is the text of the op.
+    """
+    try:
+        return tuple(op.attributes.items())
+    except TypeError:
+        return tuple((name, _attribute(op, name)) for name in op.attributes)
+
+
+def _attribute(op: ir.Operation, name: str) -> Any:
+    try:
+        return op.attributes[name]
+    except TypeError:
+        return str(op)
+
+
+def _called(op: ir.Operation) -> str:
+    """What a custom call is called in a program."""
+    return f"custom_call {op.attributes['call_target_name'].value}"
 
 
 def _names_within(op: ir.Operation) -> tuple[str, ...]:

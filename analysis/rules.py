@@ -11,6 +11,8 @@ from jaxlib.mlir.dialects import sdy
 from toast.analysis.program import FactorKind
 
 RULE = "sdy.sharding_rule"
+REGION = "custom_call toast.manual_computation."
+"""What stands for a region of `shard_map` while a module is planned, before its number."""
 
 Dims = tuple[tuple[int, ...], ...]
 """For each dimension of a tensor its factors, major first."""
@@ -126,6 +128,8 @@ def own_rule(name: str, operands: list[Shape], results: list[Shape]) -> Rule:
     """The rule of an op that Shardy leaves out."""
     if not operands and name in _GENERATORS:
         return pointwise(0, results)
+    if name.startswith(REGION):
+        return _free(operands, results)
     if name == "stablehlo.get_dimension_size":
         return _asked_for_size(operands)
     if name == "stablehlo.optimization_barrier":
@@ -172,6 +176,17 @@ def _asked_for_size(operands: list[Shape]) -> Rule:
     sizes, tensors = identities(operands)
     kinds = (FactorKind.PARALLEL,) * len(sizes)
     return Rule(sizes=sizes, kinds=kinds, operands=tensors, results=((),))
+
+
+def _free(operands: list[Shape], results: list[Shape]) -> Rule:
+    """The op takes and makes whatever shards it is given; no dimension means another."""
+    sizes, tensors = identities(operands + results)
+    return Rule(
+        sizes=sizes,
+        kinds=(FactorKind.PARALLEL,) * len(sizes),
+        operands=tensors[: len(operands)],
+        results=tensors[len(operands) :],
+    )
 
 
 def _pairwise(shapes: list[Shape]) -> Rule:

@@ -11,7 +11,6 @@ from jaxlib.mlir import ir
 from toast.analysis.calls import Calls, callee_of
 from toast.analysis.errors import UnsupportedModule
 
-_MANUAL = "sdy.manual_computation"
 _BITS = re.compile(r"(\d+)")
 
 
@@ -41,9 +40,9 @@ class TypeReader:
 
 
 def check_static(calls: Calls) -> None:
-    """Raise `UnsupportedModule` where a program has a dynamic shape or a manual computation.
+    """Raise `UnsupportedModule` where a program has a dynamic shape.
 
-    Shardy's passes abort or fail on them, so this runs before them.
+    Shardy's passes abort or fail on it, so this runs before them.
     """
     reader = TypeReader()
     for index, argument in enumerate(calls.main.regions[0].blocks[0].arguments):
@@ -65,21 +64,12 @@ def check_static(calls: Calls) -> None:
         try:
             for result in op.results:
                 reader.read(result.type, op)
-            if op.name == _MANUAL:
-                raise _manual(op)
         except UnsupportedModule as error:
             wrong.append(error)
 
     calls.main.walk(visit, ir.WalkOrder.PRE_ORDER)
     if wrong:
         raise wrong[0]
-
-
-def _manual(op: ir.Operation) -> UnsupportedModule:
-    return UnsupportedModule(
-        f"The module already holds a manual computation at {op.location}.",
-        "Lower the step without shard_map; the planner chooses the shards.",
-    )
 
 
 def _tensor(kind: ir.Type, where: Any) -> TensorType:

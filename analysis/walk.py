@@ -93,14 +93,19 @@ class Walk:
         return found
 
     def _argument_names(self, block: Any, attributes: Sequence[Any]) -> list[str]:
+        """The names of the function's own parameters, with the paths of their leaves.
+
+        They are the module's locations; where those are lost, what came beside the module.
+        """
         given = list(self._given_names or ())
         extra = sum("jax.global_constant" in item for item in attributes)
-        if given and len(given) + extra == len(block.arguments):
-            return [f"arg{i}" for i in range(extra)] + given
+        if len(given) + extra != len(block.arguments):
+            given, extra = [], 0
         names = []
         for index, argument in enumerate(block.arguments):
             match = _NAME.match(str(argument.location))
-            names.append(match[1] if match else f"arg{index}")
+            beside = given[index - extra] if given and index >= extra else f"arg{index}"
+            names.append(match[1] if match else beside)
         return names
 
 

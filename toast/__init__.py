@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from toast.api import plan
     from toast.client import Client
+    from toast.plans.notices import ClosedOverArrays, DoesNotFit, PlanWarning
     from toast.plans.plan import Plan
     from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout
     from toast.request.request import PlanRequest
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Client",
+    "ClosedOverArrays",
+    "DoesNotFit",
     "EngineCrashed",
     "EngineFailed",
     "EngineOutOfMemory",
@@ -39,6 +42,7 @@ __all__ = [
     "InvalidRequest",
     "Plan",
     "PlanRequest",
+    "PlanWarning",
     "ToastError",
     "UnknownDevice",
     "UnsupportedModule",
@@ -48,11 +52,14 @@ __all__ = [
 
 _HOMES = {
     "Client": "toast.client",
+    "ClosedOverArrays": "toast.plans.notices",
+    "DoesNotFit": "toast.plans.notices",
     "EngineFailed": "toast.process.outcome",
     "EngineOutOfMemory": "toast.process.outcome",
     "EngineTimeout": "toast.process.outcome",
     "Plan": "toast.plans.plan",
     "PlanRequest": "toast.request.request",
+    "PlanWarning": "toast.plans.notices",
     "autoshard": "toast.sharding",
     "plan": "toast.api",
 }

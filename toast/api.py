@@ -24,7 +24,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     module: bytes | str | os.PathLike[str] | jax.export.Exported | jax.stages.Lowered,
     *,
     mesh: Any,
-    device: str = "tpu-v5e",
+    device: str = "auto",
     memory: int | str | None = None,
     seed: int = 0,
     rollouts: int | None = None,
@@ -45,7 +45,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     Args:
         module: bytes in any form, a path, a `jax.export.Exported` or a `jax.stages.Lowered`.
         mesh: `"data=2,model=4"` (docs/devices.md), `"auto:8"`, a mapping, or JAX's.
-        device: a name of `toast devices`, or the path of a device file.
+        device: a name of `toast devices`, or the path of a device file; `"auto"` is the chip that a
+            `jax.sharding.Mesh` is made of, and tpu-v5e for a mesh without devices.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
         seed: of the search; with it, `rollouts` and `threads=1` the answer is repeatable.
         rollouts: until the search converges when None.
@@ -79,15 +80,15 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         refine=refine,
         **_tuples(pins=pins, forbid=forbid, decisions=decisions),
     )
-    return _plan(module_bytes(module), request, on_progress)
+    return plan_module(module_bytes(module), request, on_progress)
 
 
 def _tuples(**texts: Sequence[str] | None) -> dict[str, tuple[str, ...] | None]:
     return {name: None if found is None else tuple(found) for name, found in texts.items()}
 
 
-def _plan(
-    module: bytes, request: PlanRequest, on_progress: Callable[[Event], None] | None
+def plan_module(
+    module: bytes, request: PlanRequest, on_progress: Callable[[Event], None] | None = None
 ) -> PlanResult:
     """Plan in a child process, in a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="toast-") as name:
@@ -110,6 +111,8 @@ def module_bytes(module: Any) -> bytes:
         return read_module(Path(module))
     if hasattr(module, "mlir_module_serialized"):
         return bytes(module.serialize())
+    # nnx.jit and equinox.filter_jit return records around what jax.jit would have returned.
+    module = getattr(module, "lowered", module)
     if hasattr(module, "compiler_ir"):
         buffer = io.BytesIO()
         module.compiler_ir("stablehlo").operation.write_bytecode(buffer)

@@ -13,7 +13,6 @@ from tests.analysis.op_modules_special import (
     BOUNDED,
     COLLECTIVE,
     CONTROL,
-    MANUAL,
     OPAQUE,
     SHARDING_CALL,
 )
@@ -81,11 +80,6 @@ def test_ops_with_effects_regions_or_calls_are_planned(name: str) -> None:
 @pytest.mark.nightly
 def test_every_op_is_planned(name: str) -> None:
     assert planned(MODULES[name]).plan.arguments
-
-
-def test_a_manual_computation_is_refused() -> None:
-    with pytest.raises(UnsupportedModule, match="manual computation"):
-        planned(MANUAL)
 
 
 def test_a_dynamic_shape_in_the_middle_is_refused() -> None:

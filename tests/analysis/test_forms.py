@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import jax
 import jax.numpy as jnp
 import pytest
+from jaxlib.mlir import ir
 
 from toast.analysis.errors import InvalidModule
-from toast.analysis.forms import Form, decode, detect, encode
+from toast.analysis.forms import Form, decode, detect, encode, new_context, portable
 from toast.analysis.load import load
 
 SHAPES = (jax.ShapeDtypeStruct((8, 4), "float32"), {"w": jax.ShapeDtypeStruct((4, 2), "float32")})
@@ -58,15 +60,32 @@ def test_argument_names_are_pytree_paths(forms: dict[Form, bytes], form: Form) -
     assert names == ["x", "params['w']"]
 
 
-def test_an_export_names_its_arguments_from_its_tree(forms: dict[Form, bytes]) -> None:
-    names = [argument.name for argument in load(forms[Form.EXPORT]).program.arguments]
-    assert names == ["[0][0]", "[0][1]['w']"]
+@pytest.mark.parametrize("form", [Form.PORTABLE, Form.EXPORT])
+def test_an_export_names_its_arguments_as_its_function_does(
+    forms: dict[Form, bytes], form: Form
+) -> None:
+    names = [argument.name for argument in load(forms[form]).program.arguments]
+    assert names == ["x", "params['w']"]
+
+
+def test_an_export_without_names_has_those_of_its_tree() -> None:
+    def unnamed(x: jax.Array, params: dict[str, jax.Array], *, scale: jax.Array) -> jax.Array:
+        return step(x, params) * scale
+
+    scale = jax.ShapeDtypeStruct((), "float32")
+    exported = jax.export.export(jax.jit(unnamed), platforms=["cpu"])(*SHAPES, scale=scale)
+    with new_context():
+        module = ir.Module.parse(decode(bytes(exported.serialize())).module.operation.get_asm())
+        bare = dataclasses.replace(exported, mlir_module_serialized=portable(module))
+    program = load(bytes(bare.serialize())).program
+    names = [argument.name for argument in program.arguments]
+    assert names == ["arg0", "arg1['w']", "scale"]
 
 
 def test_a_multi_platform_export_keeps_its_platform_argument() -> None:
     exported = jax.export.export(jax.jit(step), platforms=["cpu", "tpu"])(*SHAPES)
     program = load(bytes(exported.serialize())).program
-    assert [argument.name for argument in program.arguments][1:] == ["[0][0]", "[0][1]['w']"]
+    assert [argument.name for argument in program.arguments][1:] == ["x", "params['w']"]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jax
 import jsonschema
 import pytest
 
@@ -90,6 +92,11 @@ def test_errors_of_the_engine_arrive_as_themselves() -> None:
         toast.plan(b"poem", **QUICK)
     with pytest.raises(toast.InvalidRequest, match="oracle"):
         toast.plan(forms.serialize(STEP, "text"), planner="oracle", **QUICK)
+
+
+def test_what_libraries_lower_is_taken() -> None:
+    lowered = jax.jit(jax.numpy.tanh).lower(jax.ShapeDtypeStruct((8,), "float32"))
+    assert module_bytes(SimpleNamespace(lowered=lowered)) == module_bytes(lowered)
 
 
 def test_autoshard_computes_the_same_on_four_devices() -> None:

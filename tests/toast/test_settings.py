@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from toast.analysis.errors import InvalidMesh, InvalidRequest, ToastError, UnknownDevice
@@ -22,6 +24,29 @@ class JaxMesh:
 
     def __init__(self) -> None:
         self.shape = {"data": 2, "model": 4}
+
+
+class Devices(JaxMesh):
+    """A mesh of devices of these kinds."""
+
+    def __init__(self, *kinds: str) -> None:
+        super().__init__()
+        self.devices = np.array([SimpleNamespace(device_kind=kind) for kind in kinds])
+
+
+@pytest.mark.parametrize(
+    ("kind", "device"),
+    [("TPU v5 lite", "tpu-v5e"), ("NVIDIA H100 80GB HBM3", "h100-80gb"), ("cpu", "cpu")],
+)
+def test_the_device_is_what_the_mesh_is_made_of(kind: str, device: str) -> None:
+    assert make_request(mesh=Devices(kind)).device == device
+    assert make_request(mesh=Devices(kind), device="tpu-v4").device == "tpu-v4"
+    assert make_request(mesh="data=2").device == "tpu-v5e"
+
+
+def test_a_small_memory_may_be_said_in_bytes() -> None:
+    assert make_request(mesh="data=2", memory="16B").memory == 16
+    assert make_request(mesh="data=2", memory=1 << 20).memory == 1 << 20
 
 
 @pytest.mark.parametrize("mesh", ["data=2,model=4", {"data": 2, "model": 4}, JaxMesh()])
@@ -51,6 +76,10 @@ def test_a_mesh_to_be_chosen_is_left_to_the_engine() -> None:
         ({"mesh": "data=2", "device": "tpu-v99"}, UnknownDevice, "tpu-v99"),
         ({"mesh": "data=2", "memory": "lots"}, InvalidRequest, "lots"),
         ({"mesh": "data=2", "memory": "0"}, InvalidRequest, "above zero"),
+        ({"mesh": "data=2", "memory": "16"}, InvalidRequest, "16 bytes"),
+        ({"mesh": "data=2", "memory": 80}, InvalidRequest, "80 bytes"),
+        ({"mesh": Devices("TPU v99")}, UnknownDevice, "JAX calls 'TPU v99'"),
+        ({"mesh": Devices("TPU v4", "TPU v5")}, UnknownDevice, "several kinds"),
         ({"mesh": "data=2", "budget": "-1s"}, InvalidRequest, "-1s"),
         ({"mesh": "data=2", "seed": -1}, InvalidRequest, "'seed' is out of range"),
         ({"mesh": "data=2", "rollouts": 0}, InvalidRequest, "'rollouts' is out of range"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from functools import cache
 
 import pytest
@@ -49,6 +50,7 @@ def plan(data: bytes, **changes: object) -> PlanResult:
         ("state['params']['layers'][0]['gate']", "state/params/layers/0/gate"),
         ("params.dense.kernel", "params/dense/kernel"),
         ("[0][1]['w']", "0/1/w"),
+        ("model[<flat index 3>].w", "model/3/w"),
         ("x", "x"),
     ],
 )
@@ -74,7 +76,13 @@ NAMES = [
         ("s['params']['bias']", [2]),
         ("x", [3]),
         ("3", [3]),
-        ("s/**", []),
+        ("s/**", [0, 1, 2]),
+        ("params/**", [0, 1, 2]),
+        ("params/b/**", [1]),
+        ("**/b/*/kernel", [1]),
+        ("p*ms/**/k*l", [0, 1]),
+        ("x/**", []),
+        ("kernel/**", []),
     ],
 )
 def test_patterns(pattern: str, expected: list[int]) -> None:
@@ -91,6 +99,49 @@ def test_a_pattern_that_matches_nothing_names_what_is_near() -> None:
     assert "s/params/bias" in caught.value.hint
     with pytest.raises(InvalidRequest, match="no argument 9"):
         matching("9", NAMES)
+
+
+def test_long_patterns_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="characters"):
+        matching("a" * 1001, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [("**/a/" * 150 + "z", "a/" * 2000), ("*a" * 450 + "z", "a" * 100_000)],
+)
+@pytest.mark.timeout(20)
+def test_no_pattern_takes_exponential_time(pattern: str, name: str) -> None:
+    with pytest.raises(InvalidRequest):
+        matching(pattern, [name + "b"])
+
+
+STEPS = st.text("ab*", max_size=4)
+
+
+def like(pattern: list[str], steps: list[str]) -> bool:
+    """The definition, step by step and character by character."""
+    if not pattern:
+        return not steps
+    first, rest = pattern[0], pattern[1:]
+    if first == "**":
+        taken = range(0 if rest else 1, len(steps) + 1)
+        return any(like(rest, steps[count:]) for count in taken)
+    return bool(steps) and fnmatch.fnmatchcase(steps[0], first) and like(rest, steps[1:])
+
+
+@given(
+    st.lists(st.one_of(STEPS.filter(lambda s: s not in ("", "**")), st.just("**")), min_size=1),
+    st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=6),
+)
+def test_patterns_mean_what_their_definition_says(pattern: list[str], steps: list[str]) -> None:
+    name, text = "/".join(steps), "/".join(pattern)
+    wanted = any(like(pattern, steps[start:]) for start in range(len(steps)))
+    try:
+        found = bool(matching(text, [name]))
+    except InvalidRequest:
+        found = False
+    assert found == (wanted or text == name)
 
 
 PINS = ("params/layers/*/down=model,data", "params/embedding=None,data+model")

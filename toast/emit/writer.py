@@ -47,6 +47,7 @@ def write(
         add_mesh(module, mesh)
         _tell_devices(module, mesh)
         _verify(source, mesh, specs, constraints, attributes)
+        source.regions.restore(source.main)  # from here on handles of their stand-ins are dead
     if source.loaded.form is Form.EXPORT:
         return encode_export(source.loaded, module, mesh, arguments, results)
     return encode(source.loaded.form, module)

@@ -160,6 +160,7 @@ class MeshSearch:
         demanded = demands(self.source, mesh, self.request.pins, self.request.forbid)
         problem = self._problem(mesh, demanded)
         _check_divisible(problem, mesh)
+        demanded.warnings += _unused_axes(problem, mesh)
         self.stages.enter("search", begin + 0.2 * span, begin + span)
         found = self._given(problem)
         if found is None:
@@ -226,3 +227,17 @@ def _check_divisible(problem: Problem, mesh: Mesh) -> None:
         f"No dimension of the module is divisible by an axis of the mesh {mesh}.",
         "Choose axis sizes that divide a dimension of the inputs or parameters.",
     )
+
+
+def _unused_axes(problem: Problem, mesh: Mesh) -> list[str]:
+    """A warning for each axis over which no plan can shard anything.
+
+    Where there is no action at all the program itself leaves nothing to decide.
+    """
+    used = {action.axis for action in problem.actions}
+    return [
+        f"The mesh axis {axis.name}={axis.size} is left unused: it divides no dimension that may "
+        "be sharded, so its devices repeat each other's work."
+        for number, axis in enumerate(mesh.axes)
+        if problem.actions and axis.size > 1 and number not in used
+    ]

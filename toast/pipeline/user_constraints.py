@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from toast.analysis.errors import InvalidRequest
+from toast.analysis.errors import InvalidMesh, InvalidRequest
 from toast.analysis.facts import CONSTRAINT, Sharding
 from toast.analysis.hlosharding import tile_axes
 from toast.analysis.load import Source
+from toast.analysis.rules import REGION
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program.pins import Layout, Pins
 from toast.plans.plan import Pin, Spec
@@ -52,6 +53,7 @@ def _layout(spec: Spec, mesh: Mesh) -> Layout:
 def demands(source: Source, mesh: Mesh, pins: tuple[str, ...], forbid: tuple[str, ...]) -> Demands:
     """Gather what is demanded; raises `InvalidRequest` for a pin that cannot be kept."""
     found = Demands()
+    _check_regions(source, mesh, found)
     _of_module(source, mesh, found)
     names = [argument.name for argument in source.program.arguments]
     for text in pins:
@@ -154,6 +156,25 @@ def _of_module(source: Source, mesh: Mesh, found: Demands) -> None:
         )
 
 
+def _check_regions(source: Source, mesh: Mesh, found: Demands) -> None:
+    """The regions of `shard_map` are kept as they are, on the mesh that they were written for."""
+    axes = tuple((axis.name, axis.size) for axis in mesh.axes)
+    for region in source.regions.regions:
+        if region.axes != axes:
+            theirs = ",".join(f"{name}={size}" for name, size in region.axes)
+            raise InvalidMesh(
+                f"The module has a shard_map over the mesh {theirs}, which {mesh} is not.",
+                f"Plan it for that: {theirs}.",
+            )
+    count = len(source.regions.regions)
+    if count:
+        kept = "One shard_map is" if count == 1 else f"{count} shard_maps are"
+        found.warnings.append(
+            f"{kept} kept whole. Only the traffic of operands and results is priced, not the work "
+            "inside, which is the same in every plan."
+        )
+
+
 def _constraints(source: Source, mesh: Mesh, found: Demands) -> int:
     """Pin the constraints inside the module; returns how many cannot be kept."""
     program, lost = source.program, 0
@@ -164,8 +185,13 @@ def _constraints(source: Source, mesh: Mesh, found: Demands) -> int:
         if sharding is None or spec is None:
             lost += 1
         elif sharding.required:
+            use = program.uses_of(op)[0]
             found.values[value] = spec
-            found.uses[program.uses_of(op)[0]] = spec
+            found.uses[use] = spec
+            if program.kind(program.makers[program.sources[use]]).startswith(REGION):
+                made = program.sources[use]
+                found.values[made] = spec
+                found.targets[made] = (f"{program.makers[made]}:shard_map", "module")
             found.targets[value] = (f"{op}:{CONSTRAINT}#0", "module")
     return lost
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -221,6 +221,16 @@ class Plan(Record):
     def to_json(self) -> str:
         """The text of `plan.json`."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
+
+    def partition_specs(self, tree: Any, argument: str | None = None) -> Any:
+        """A tree of `jax.sharding.PartitionSpec`s, one for each leaf of `tree`.
+
+        `tree` is an argument of the planned function; which one is told by its paths and shapes, or
+        by `argument`, the name of a parameter. Leaves that the program leaves out are whole.
+        """
+        from toast.plans.partition_specs import partition_specs
+
+        return partition_specs(self, tree, argument)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:

@@ -1,27 +1,39 @@
-"""Arguments by pattern: `params/**/kernel`, a name as it stands, or an index."""
+"""Arguments by pattern: `params/**/kernel`, `params/**`, a name as it stands, or an index."""
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from toast.analysis.errors import InvalidRequest
 
+MAX_PATTERN = 1000
+"""Characters of a pattern; what is longer is a mistake."""
 _PARTS = re.compile(r"[^\[\]'\"./]+")
+_FLAT = re.compile(r"<flat index (\d+)>")
+"""How JAX writes a step into a node that names none."""
 
 
+@lru_cache(maxsize=1 << 15)
 def path(name: str) -> str:
     """An argument's pytree path with slashes: `params['layers'][0]['w']` is `params/layers/0/w`."""
-    return "/".join(_PARTS.findall(name))
+    return "/".join(_PARTS.findall(_FLAT.sub(r"\1", name)))
 
 
 def matching(pattern: str, names: list[str]) -> list[int]:
     """The numbers of the arguments that a pattern means; raises `InvalidRequest` for none.
 
-    `*` matches within one step of a path, `**` any number of steps; a pattern may begin at any
-    step.
+    `*` matches within one step of a path, `**` any number of steps and at the end at least one, so
+    `p/**` is all that lies below `p`; a pattern may begin at any step.
     """
     pattern = pattern.strip()
+    if len(pattern) > MAX_PATTERN:
+        raise InvalidRequest(
+            f"The pattern {pattern[:40]!r}... has {len(pattern):,} characters.",
+            f"A pattern has at most {MAX_PATTERN:,}.",
+        )
     if pattern.isdigit():
         if int(pattern) >= len(names):
             raise InvalidRequest(
@@ -29,8 +41,8 @@ def matching(pattern: str, names: list[str]) -> list[int]:
             )
         return [int(pattern)]
     exact = [index for index, name in enumerate(names) if name == pattern]
-    expression = re.compile(rf"(?:.*/)?{_expression(path(pattern))}")
-    found = exact or [i for i, name in enumerate(names) if expression.fullmatch(path(name))]
+    steps = _steps(path(pattern))
+    found = exact or [i for i, name in enumerate(names) if _matches(steps, path(name).split("/"))]
     if not found:
         near = difflib.get_close_matches(path(pattern), [path(name) for name in names], 3, 0.3)
         hint = f"Near it: {', '.join(near)}." if near else "`toast inspect` lists the arguments."
@@ -38,11 +50,45 @@ def matching(pattern: str, names: list[str]) -> list[int]:
     return found
 
 
-def _expression(pattern: str) -> str:
-    steps = []
-    for step in pattern.split("/"):
-        if step == "**":
-            steps.append(r"(?:[^/]+/)*")
+def _steps(pattern: str) -> list[str]:
+    """The steps of a pattern that may begin anywhere; a last `**` takes at least one step."""
+    steps = ["**", *pattern.split("/")]
+    if steps[-1] == "**":
+        steps.append("*")
+    return steps
+
+
+def _matches(pattern: Sequence[str], steps: Sequence[str]) -> bool:
+    """Whether the steps of a path are those of a pattern, where `**` is any number of them."""
+    return _wild(pattern, steps, "**", _step_matches)
+
+
+def _step_matches(pattern: str, step: str) -> bool:
+    """Whether one step is as one of a pattern, where `*` is any number of characters."""
+    if "*" not in pattern:
+        return pattern == step
+    return _wild(pattern, step, "*", str.__eq__)
+
+
+def _wild(
+    pattern: Sequence[str], items: Sequence[str], star: str, same: Callable[[str, str], bool]
+) -> bool:
+    """Whether `items` are as `pattern`, in which a star stands for any number of items.
+
+    Only the last star ever takes one item more: an earlier one could give nothing new. So this
+    takes at most as many comparisons as the pattern has items for each of the path.
+    """
+    at = item = 0
+    resume: tuple[int, int] | None = None
+    while item < len(items):
+        if at < len(pattern) and pattern[at] == star:
+            resume = (at + 1, item)
+            at += 1
+        elif at < len(pattern) and same(pattern[at], items[item]):
+            at, item = at + 1, item + 1
+        elif resume is not None:
+            resume = (resume[0], resume[1] + 1)
+            at, item = resume
         else:
-            steps.append("".join("[^/]*" if c == "*" else re.escape(c) for c in step) + "/")
-    return "".join(steps).removesuffix("/")
+            return False
+    return all(rest == star for rest in pattern[at:])

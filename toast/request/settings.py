@@ -14,13 +14,17 @@ from toast.costmodel.hardware.devices import find, is_file
 from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
 from toast.costmodel.network.auto_mesh import meshes
 from toast.costmodel.passes.registry import known_passes
+from toast.request.devices import AUTO, device_for
 from toast.request.request import PlanRequest
+
+SMALLEST_BARE = 1 << 20
+"""Bytes of memory that a bare number may mean: nobody has less, and `16` means 16GiB."""
 
 
 def make_request(
     *,
     mesh: Any,
-    device: str = "tpu-v5e",
+    device: str = AUTO,
     memory: int | str | None = None,
     budget: float | str | None = None,
     **settings: Any,
@@ -28,23 +32,35 @@ def make_request(
     """A request whose every setting is in range; or a ToastError that says what is wrong.
 
     `mesh` is `data=2,model=4`, `auto:8`, a mapping of sizes by name, or a `jax.sharding.Mesh`;
-    `device` a name of the catalogue or the path of a device file; `memory` is bytes per device or
-    a size such as `16GiB`; `budget` is seconds of search or such as `10s`.
+    `device` a name of the catalogue, the path of a device file, or `auto` for that of the mesh;
+    `memory` is bytes per device or a size such as `16GiB`; `budget` is seconds of search or such as
+    `10s`.
     """
-    text, device = mesh_text(mesh), device_text(device)
+    text, device = mesh_text(mesh), device_text(device_for(mesh, device))
     meshes(text, find(device))
     fields = {key: value for key, value in settings.items() if value is not None}
     try:
         request = PlanRequest(
             mesh=text,
             device=device,
-            memory=None if memory is None else parse_bytes(memory),
+            memory=None if memory is None else memory_bytes(memory),
             budget=None if budget is None else parse_seconds(budget),
             **fields,
         )
     except ValidationError as error:
         raise _invalid(error) from None
     return agreeing(request)
+
+
+def memory_bytes(memory: int | str) -> int:
+    """Bytes per device; raises InvalidRequest for a number that was meant in another unit."""
+    size = parse_bytes(memory)
+    if size < SMALLEST_BARE and str(memory).strip().isdigit():
+        raise InvalidRequest(
+            f"A memory of {size} is {size} bytes.",
+            f"Write the unit: {size}GiB, or {size}B where bytes are meant.",
+        )
+    return size
 
 
 def agreeing(request: PlanRequest) -> PlanRequest:

@@ -1,0 +1,175 @@
+"""Regions of `shard_map`: kept whole, between layouts that are theirs.
+
+Such a region computes on shards, which the rest of the analysis knows nothing of. While a module is
+planned a custom call stands in its place, with constraints on what goes in and comes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import sdy
+
+from toast.analysis.calls import calls_in, functions_of, inline
+from toast.analysis.facts import CONSTRAINT, meshes_of
+from toast.analysis.rules import REGION
+
+MANUAL = "sdy.manual_computation"
+TARGET = REGION.removeprefix("custom_call ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A region and the mesh that it works on; `axes` are name and size."""
+
+    op: ir.Operation
+    axes: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regions:
+    """The regions of a module, which are kept in another."""
+
+    holder: ir.Module | None = None
+    regions: tuple[Region, ...] = ()
+
+    def restore(self, main: ir.Operation) -> None:
+        """Put each region back where its custom call is."""
+        if not self.regions:
+            return
+        found: list[ir.Operation] = []
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            if _number(op) is not None:
+                found.append(op)
+            return ir.WalkResult.ADVANCE
+
+        main.walk(visit, ir.WalkOrder.PRE_ORDER)
+        for call in found:
+            number = _number(call)
+            assert number is not None
+            copy: Any = self.regions[number].op.clone(ir.InsertionPoint(call))
+            for index, operand in enumerate(call.operands):
+                copy.operands[index] = operand
+            for old, new in zip(call.results, copy.results, strict=True):
+                old.replace_all_uses_with(new)
+            call.erase()
+
+
+def take_regions(module: ir.Module) -> Regions:
+    """Take the regions out of a module."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name != MANUAL:
+            return ir.WalkResult.ADVANCE
+        found.append(op)
+        return ir.WalkResult.SKIP
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    if not found:
+        return Regions()
+    functions, meshes = functions_of(module), meshes_of(module)
+    holder = ir.Module.create(ir.Location.unknown())
+    regions = []
+    for number, op in enumerate(found):
+        _inline_all(op, functions)
+        _stand_in(op, number)
+        _keep(op, holder, number)
+        regions.append(Region(op=op, axes=_axes(op, meshes)))
+    return Regions(holder=holder, regions=tuple(regions))
+
+
+def _number(op: ir.Operation) -> int | None:
+    if op.name != "stablehlo.custom_call":
+        return None
+    target: str = ir.StringAttr(op.attributes["call_target_name"]).value
+    return int(target.removeprefix(TARGET)) if target.startswith(TARGET) else None
+
+
+def _inline_all(op: ir.Operation, functions: dict[str, ir.Operation]) -> None:
+    """Inline every call in a region: it leaves the module that has the functions."""
+    while calls := calls_in(op):
+        for call, callee in calls:
+            inline(call, functions[callee])
+
+
+def _stand_in(op: ir.Operation, number: int) -> None:
+    """Put a custom call in the place of a region, which loses its operands and uses."""
+    with op.location:
+        at = ir.InsertionPoint(op)
+        operands = [
+            _constrained(operand, sharding, at)
+            for operand, sharding in zip(op.operands, _shardings(op, "in_shardings"), strict=True)
+        ]
+        call = ir.Operation.create(
+            "stablehlo.custom_call",
+            results=[result.type for result in op.results],
+            operands=operands,
+            attributes={
+                "call_target_name": ir.StringAttr.get(f"{TARGET}{number}"),
+                "has_side_effect": ir.BoolAttr.get(False),
+            },
+            ip=at,
+        )
+        results = [
+            _constrained(result, sharding, at)
+            for result, sharding in zip(call.results, _shardings(op, "out_shardings"), strict=True)
+        ]
+    for old, new in zip(op.results, results, strict=True):
+        old.replace_all_uses_with(new)
+
+
+def _keep(op: ir.Operation, holder: ir.Module, number: int) -> None:
+    """Move a region to a function of its own in the module `holder`."""
+    types = [operand.type for operand in op.operands]
+    with ir.Location.unknown():
+        function = ir.Operation.create(
+            "func.func",
+            attributes={
+                "sym_name": ir.StringAttr.get(f"region_{number}"),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [])),
+            },
+            regions=1,
+            ip=ir.InsertionPoint(holder.body),
+        )
+        block = function.regions[0].blocks.append(*types)
+        end = ir.Operation.create("func.return", ip=ir.InsertionPoint(block))
+    for index, argument in enumerate(block.arguments):
+        op.operands[index] = argument
+    op.move_before(end)
+
+
+def _shardings(op: ir.Operation, name: str) -> list[Any]:
+    return list(sdy.TensorShardingPerValueAttr(op.attributes[name]).shardings)
+
+
+def _constrained(value: Any, sharding: Any, at: ir.InsertionPoint) -> Any:
+    """A value under the sharding of a region, which may leave no dimension open here."""
+    tensor = sdy.TensorShardingAttr(sharding)
+    dims = [
+        sdy.DimensionShardingAttr.get(list(sdy.DimensionShardingAttr(dim).axes), is_closed=True)
+        for dim in tensor.dimension_shardings
+    ]
+    closed = sdy.TensorShardingAttr.get(tensor.mesh_or_ref, dims)
+    op = ir.Operation.create(
+        CONSTRAINT,
+        results=[value.type],
+        operands=[value],
+        attributes={"sharding": closed},
+        ip=at,
+    )
+    return op.results[0]
+
+
+def _axes(op: ir.Operation, meshes: dict[str, Any]) -> tuple[tuple[str, int], ...]:
+    """The axes of the mesh that a region names; none where it names none."""
+    for sharding in [*_shardings(op, "in_shardings"), *_shardings(op, "out_shardings")]:
+        mesh = sdy.TensorShardingAttr(sharding).mesh_or_ref
+        if isinstance(mesh, ir.FlatSymbolRefAttr):
+            mesh = meshes[ir.FlatSymbolRefAttr(mesh).value]
+        axes = map(sdy.MeshAxisAttr, sdy.MeshAttr(mesh).axes)
+        return tuple((axis.name, axis.size) for axis in axes)
+    return ()
