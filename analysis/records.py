@@ -92,7 +92,7 @@ class _Handle:
 
 def by_address(fields: T) -> T:
     """A record for a kernel that is called often; it stands for the record to kernels alone."""
-    return fields._handle  # type: ignore[attr-defined, no-any-return]
+    return fields._handle  # type: ignore[attr-defined]
 
 
 def record(fields: type[T]) -> type[T]:
