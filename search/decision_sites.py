@@ -17,7 +17,7 @@ import numpy as np
 from toast.analysis.program import ARGUMENT, RETURN, TRANSFERS, Program
 from toast.analysis.unionfind import components
 from toast.costmodel.evaluator import Evaluator
-from toast.costmodel.program.sharding_units import Marks
+from toast.costmodel.program_facts import Marks
 
 Thing = tuple[str, int]
 """`("op", number)`, `("value", number)`, or `("use", number)` for a use by a transfer."""

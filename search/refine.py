@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from toast.costmodel.evaluator import Refined, Refinement
+from toast.costmodel.journal import ROW, SIZE, TABLE, Entry
 from toast.costmodel.resolved import ResolvedPlan, resolve
-from toast.costmodel.terms.journal import ROW, SIZE, TABLE, Entry
 from toast.search.background_task import in_background
 from toast.search.decision_sites import SiteMembers, Thing, decision_sites, marks
 from toast.search.infeasible import for_the_peak

@@ -21,7 +21,7 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.analysis.records import by_address
 from toast.costmodel.evaluator import Action, State
-from toast.costmodel.kernels.incremental import streamed
+from toast.costmodel.state_kernels import streamed
 from toast.costmodel.tables import TERMS, Sum, Tables
 from toast.search.pairwise.instance import Instance, Piece
 from toast.search.problem import Problem

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.kernels.reshard import (
+from toast.costmodel.state_kernels import (
     COLLECTIVE_PERMUTE,
     NEIGHBOURS,
     collective,
@@ -15,7 +15,7 @@ from toast.costmodel.kernels.reshard import (
 )
 
 if TYPE_CHECKING:
-    from toast.costmodel.terms.tables import Scratch, Tables
+    from toast.costmodel.tables import Scratch, Tables
 
 
 @inner

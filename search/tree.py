@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
 from toast.analysis.records import record
-from toast.costmodel.kernels.evaluate import layout_key, price, reset, shard, step_seconds
+from toast.costmodel.state_kernels import layout_key, price, reset, shard, step_seconds
 from toast.search.peak_buckets import PeakBuckets, keep
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from toast.analysis.errors import InvalidRequest
+from toast.costmodel.compiler_passes import PASSES
 from toast.costmodel.hardware.devices import Device, Link, catalogue
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
-from toast.costmodel.passes.registry import PASSES
 from toast.plans.report import make_console
 
 MAX_ROWS = 40

@@ -12,9 +12,8 @@ from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Floats
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import CollectiveTime, FusionTime, HeldMemory, PriceBreakdown
-from toast.costmodel.program.buffers import loop_slots
-from toast.costmodel.program.distinct import distinct_rows
-from toast.costmodel.terms.journal import CollectiveReason, Entry
+from toast.costmodel.journal import CollectiveReason, Entry
+from toast.costmodel.program_facts import distinct_rows, loop_slots
 from toast.labels.labels import Labels
 from toast.plans.explanation import (
     AliveRow,

@@ -11,7 +11,7 @@ import numpy as np
 
 from toast.analysis.analyse import Analysis
 from toast.analysis.program import Ints, Program
-from toast.costmodel.program.arrays import spans
+from toast.costmodel.program_facts import spans
 from toast.labels.value_flow import ValueFlow
 
 _INDEX = re.compile(r"\[\d+\]|(?<=[._/])\d+(?=[._/]|$)")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from toast.analysis.analyse import Analysis
 from toast.analysis.load import Source
 from toast.analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO, Ints
-from toast.costmodel.program.distinct import distinct_rows
+from toast.costmodel.program_facts import distinct_rows
 from toast.labels.colours import pattern
 from toast.labels.conflict_words import ConflictWords, short
 from toast.labels.layers import NO_GROUP, Layers

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from toast.analysis.program import ARGUMENT, LOOP_BEGIN, Ints, Program
-from toast.costmodel.program.dataflow import Bools, named
+from toast.costmodel.program_facts import Bools, named
 
 CONTRACTIONS = frozenset(
     {

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from toast.analysis.analyse import Analysis
 from toast.analysis.errors import InvalidMesh, InvalidRequest
 from toast.analysis.load import Source
-from toast.costmodel.compilers.profile import profile_of
+from toast.costmodel.compiler_passes import profile_of, without
 from toast.costmodel.evaluator import PENALTY, Cost, Evaluator
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.passes.registry import without
 from toast.labels.decisions import state_of
 from toast.pipeline.stages import Stages
 from toast.pipeline.user_constraints import Demands, demands

@@ -15,7 +15,7 @@ from toast.analysis.hlosharding import tile_axes
 from toast.analysis.load import Source
 from toast.analysis.rules import REGION
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.program.pins import Layout, Pins
+from toast.costmodel.program_facts import Layout, Pins
 from toast.plans.plan import Pin, Spec
 from toast.request.patterns import matching
 

@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from toast.analysis.errors import InvalidMesh, InvalidRequest
+from toast.costmodel.compiler_passes import known_passes
 from toast.costmodel.hardware.devices import find, is_file
 from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
 from toast.costmodel.network.auto_mesh import meshes
-from toast.costmodel.passes.registry import known_passes
 from toast.request.devices import AUTO, device_for
 from toast.request.request import PlanRequest
 
