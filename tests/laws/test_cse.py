@@ -7,8 +7,8 @@ from itertools import chain, permutations
 
 import pytest
 
+from tests.laws.equal_ops import STACKS, scanned, text_of, training, unrolled
 from tests.laws.states import prepared
-from tests.laws.twins import STACKS, scanned, text_of, training, unrolled
 from tests.modules import colours_of
 from toast.costmodel.evaluator import Action, Evaluator, State
 from toast.search.actions import action_space
