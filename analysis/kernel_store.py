@@ -27,6 +27,8 @@ from numba.core.compiler import CompileResult
 PACKAGE = Path(__file__).parent.parent
 """The folder of `toast`, through which all rooms are imported."""
 SUFFIX = ".kernel"
+_MAKERS = ("analysis/jit.py", "analysis/records.py")
+"""What every kernel is made by, whether or not its file imports it."""
 _IMPORT = re.compile(
     r"^(?:from +(toast[\w.]*) +import +(\([^)]*\)|.*)|import +(toast[\w.]*))", re.M
 )
@@ -75,7 +77,8 @@ class Kept:
         context.refresh()
         name = self._name(signature, context.codegen())
         for folder in folders():
-            with contextlib.suppress(OSError):
+            # A file that is torn, or of another release, is compiled anew.
+            with contextlib.suppress(Exception):
                 data = (folder / name).read_bytes()
                 self.used.add(name)
                 return CompileResult._rebuild(context, *pickle.loads(data))
@@ -111,7 +114,8 @@ def machine(codegen: Any) -> tuple[Any, ...]:
 def sources_digest(files: Iterable[Path], package: Path = PACKAGE) -> str:
     """Changes whenever one of these files does, or anything of the package that they import."""
     digest = hashlib.sha256()
-    for file in sorted(with_imports(files, package)):
+    makers = [file for file in (package / name for name in _MAKERS) if file.is_file()]
+    for file in sorted(with_imports([*files, *makers], package)):
         digest.update(os.path.relpath(file, package).encode() + _read(file)[0])
     return digest.hexdigest()
 

@@ -38,7 +38,7 @@ _INT64 = ir.IntType(64)
 _DECLARED = {"int": types.int64, "float": types.float64, "bool": types.boolean}
 
 
-class Record(types.Type):
+class RecordType(types.Type):
     """The type of a record: the types of its fields, and where each stands, in bytes."""
 
     def __init__(self, name: str, fields: tuple[tuple[str, Any], ...]) -> None:
@@ -46,7 +46,7 @@ class Record(types.Type):
         self.size = 0
         for field, kind in fields:
             self.places[field] = kind, self.size
-            self.size += kind.size if isinstance(kind, Record) else _WORD * _words(kind)
+            self.size += kind.size if isinstance(kind, RecordType) else _WORD * _words(kind)
         digest = hashlib.sha256(repr((name, fields)).encode()).hexdigest()[:16]
         super().__init__(f"{name.rpartition('.')[2]}_{digest}")
 
@@ -57,7 +57,7 @@ class _Packed:
     __slots__ = ()
 
     @cached_property
-    def _numba_type_(self) -> Record:
+    def _numba_type_(self) -> RecordType:
         return _type_of(self)
 
     @cached_property
@@ -107,14 +107,14 @@ def _words(kind: Any) -> int:
     return 1 + 2 * int(kind.ndim) if isinstance(kind, types.Array) else 1
 
 
-def _type_of(fields: Any) -> Record:
+def _type_of(fields: Any) -> RecordType:
     cls = type(fields)
     declared = _declarations(cls)
     kinds = tuple(
         (name, _field_type(value, declared.get(name)))
         for name, value in zip(cls._fields, fields, strict=True)
     )
-    return Record(f"{cls.__module__}.{cls.__qualname__}", kinds)
+    return RecordType(f"{cls.__module__}.{cls.__qualname__}", kinds)
 
 
 def _declarations(cls: type) -> dict[str, Any]:
@@ -140,9 +140,9 @@ def _field_type(value: Any, declared: Any) -> Any:
     return kind
 
 
-def _write(fields: Any, record_type: Record, codes: list[str], values: list[Any]) -> None:
+def _write(fields: Any, record_type: RecordType, codes: list[str], values: list[Any]) -> None:
     for value, (kind, _) in zip(fields, record_type.places.values(), strict=True):
-        if isinstance(kind, Record):
+        if isinstance(kind, RecordType):
             _write(value, kind, codes, values)
         elif isinstance(kind, types.Array):
             codes.append(f"{_words(kind)}q")
@@ -157,19 +157,19 @@ def _write(fields: Any, record_type: Record, codes: list[str], values: list[Any]
 
 @typeof_impl.register(_Handle)
 @typeof_impl.register(_Packed)
-def _typeof(value: Any, _context: Any) -> Record:
-    kind: Record = value._numba_type_
+def _typeof(value: Any, _context: Any) -> RecordType:
+    kind: RecordType = value._numba_type_
     return kind
 
 
-@register_model(Record)
+@register_model(RecordType)
 class _Address(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: Record) -> None:
+    def __init__(self, manager: Any, kind: RecordType) -> None:
         super().__init__(manager, kind, ir.IntType(8).as_pointer())
 
 
-@unbox(Record)
-def _unbox(_kind: Record, value: Any, c: Any) -> Any:
+@unbox(RecordType)
+def _unbox(_kind: RecordType, value: Any, c: Any) -> Any:
     number = c.pyapi.object_getattr_string(value, "_address")
     address = c.pyapi.long_as_voidptr(number)
     c.pyapi.decref(number)
@@ -178,16 +178,16 @@ def _unbox(_kind: Record, value: Any, c: Any) -> Any:
 
 @infer_getattr
 class _Fields(AttributeTemplate):
-    key = Record
+    key = RecordType
 
-    def generic_resolve(self, kind: Record, name: str) -> Any:
+    def generic_resolve(self, kind: RecordType, name: str) -> Any:
         return kind.places[name][0] if name in kind.places else None
 
 
-@lower_getattr_generic(Record)
-def _field(context: Any, builder: Any, kind: Record, address: Any, name: str) -> Any:
+@lower_getattr_generic(RecordType)
+def _field(context: Any, builder: Any, kind: RecordType, address: Any, name: str) -> Any:
     field, place = kind.places[name]
-    if isinstance(field, Record):
+    if isinstance(field, RecordType):
         return builder.gep(address, [ir.Constant(_INT64, place)], inbounds=True)
     if isinstance(field, types.Array):
         return _array(context, builder, field, address, place)

@@ -131,10 +131,10 @@ def compiler(name: str) -> CompilerFile:
 
 def read_compiler(text: str, where: str) -> CompilerFile:
     """The compiler that a TOML text describes; raises `InvalidDevice` where it is mistaken."""
-    return _Reader(where, _HINT, _RANGES, text).compiler(text)
+    return _ProfileReader(where, _HINT, _RANGES, text).compiler(text)
 
 
-class _Reader(TypedToml):
+class _ProfileReader(TypedToml):
     """Checks one file."""
 
     def compiler(self, text: str) -> CompilerFile:

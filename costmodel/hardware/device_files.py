@@ -41,11 +41,11 @@ now. `early` is the opposite of its key."""
 
 def read_profile(text: str, where: str) -> Device:
     """The device that a TOML text describes; raises `InvalidDevice`, where `where` names it."""
-    reader = _Reader(where, _HINT, _RANGES, text)
+    reader = _DeviceReader(where, _HINT, _RANGES, text)
     return reader.device(reader.parse(text))
 
 
-class _Reader(TypedToml):
+class _DeviceReader(TypedToml):
     """Checks the values of one device file."""
 
     def device(self, data: dict[str, Any]) -> Device:

@@ -10,7 +10,7 @@ from toast.costmodel.passes.space_to_batch import CONVOLUTION, filter_gradients
 from toast.costmodel.program.contractions import Sides, sides_of
 
 
-class Window(NamedTuple):
+class FilterWindow(NamedTuple):
     """Of a convolution how many pixels of its window are contracted in one go with the channels.
 
     That is a row of the window, and 0 where pixels themselves are contracted, as in the gradient of
@@ -23,10 +23,10 @@ class Window(NamedTuple):
     apart: int = 1
 
 
-NO_WINDOW = Window()
+NO_WINDOW = FilterWindow()
 
 
-def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Window]:
+def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, FilterWindow]:
     """The window of every convolution, by op; none where no tiles are filled."""
     if not rules.fills_tiles:
         return {}
@@ -46,7 +46,7 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Window
         sides = [size for size, name in pairs if name < 0 or name not in known]
         row = 0 if op in gradients else (sides or [1])[-1]
         apart = 1 if op in gradients else _apart(program, op)
-        found[op] = Window(row=row, widest=max(sides, default=1), apart=apart)
+        found[op] = FilterWindow(row=row, widest=max(sides, default=1), apart=apart)
     return found
 
 

@@ -24,7 +24,7 @@ from toast.costmodel.compilers.rules import (
 )
 from toast.costmodel.passes.bf16_narrowing import Rounded, narrow_stacks, rounded_stacks
 from toast.costmodel.passes.fusion_chains import NEVER, narrow_values, run_early, store_chains
-from toast.costmodel.passes.fusion_kernel import Bools, Graph, Needs, fuse_values
+from toast.costmodel.passes.fusion_kernel import Bools, FusionGraph, Needs, fuse_values
 from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
 from toast.costmodel.passes.reduction_fusion import merge_reductions
 from toast.costmodel.program.contractions import BATCH, Sides, product_sides
@@ -102,7 +102,7 @@ def chain_ends(flow: Flow, rules: FusionRules) -> Bools:
 
 def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
     """Which values are written, and what computing the others needs."""
-    graph = Graph(
+    graph = FusionGraph(
         flow=flow,
         costly=named(program, EXPENSIVE),
         cheap=named(program, CHEAP | LAYOUT),

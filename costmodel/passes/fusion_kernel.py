@@ -24,7 +24,7 @@ NOTHING, FUSIBLE, CONTRACTION, UPDATE, OPAQUE = (
 
 
 @record
-class Graph(NamedTuple):
+class FusionGraph(NamedTuple):
     """A program as the kernel reads it: its `flow`, and what fusing asks besides.
 
     By op `costly` and `cheap` (see `roles`), if it is a `matrix` product; by value if it is of

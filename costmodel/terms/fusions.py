@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.passes.convolution_tiling import NO_WINDOW, Window, convolution_sides, windows
+from toast.costmodel.passes.convolution_tiling import (
+    NO_WINDOW,
+    FilterWindow,
+    convolution_sides,
+    windows,
+)
 from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE, passed_over
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
@@ -51,7 +56,7 @@ class Dot(NamedTuple):
     seconds: float
     sides: Sides
     operands: tuple[Operand, ...]
-    window: Window
+    window: FilterWindow
 
 
 Moved = tuple[int, int]
@@ -206,7 +211,7 @@ class _RowMaker:
         return convolution_sides(self.program, self.fusion.profile.convolution_tiling)
 
     @cached_property
-    def _windows(self) -> dict[int, Window]:
+    def _windows(self) -> dict[int, FilterWindow]:
         return windows(self.program, self.fusion.profile.convolution_tiling)
 
     def told(self) -> list[Ints]:

@@ -34,7 +34,7 @@ def parse(data: bytes, name: str = "The problem") -> Instance:
         document = json.loads(text)
     except (OSError, EOFError, ValueError) as error:
         raise InvalidRequest(f"{name} is not JSON: {error}.", _HINT) from error
-    return _Reader(name).instance(document)
+    return _ContestReader(name).instance(document)
 
 
 def write(choice: Sequence[int], path: Path) -> None:
@@ -53,7 +53,7 @@ def read_solution(path: Path) -> list[int]:
     return found
 
 
-class _Reader:
+class _ContestReader:
     def __init__(self, name: str) -> None:
         self._name = name
 

@@ -92,3 +92,12 @@ def test_the_share_that_is_compiled_grows() -> None:
     assert len(told) == 2
     assert 0.0 <= told[0] < told[1] <= 1.0
     above(1)
+
+
+@pytest.mark.parametrize("torn", [b"", b"half of a", b"cno.such.module\nName\n."])
+def test_a_kept_kernel_that_cannot_be_read_is_compiled_anew(tmp_path: Path, torn: bytes) -> None:
+    expected = entry(_run)(np.arange(5))
+    (kept,) = tmp_path.rglob("*.kernel")
+    kept.write_bytes(torn)
+    assert entry(_run)(np.arange(5)) == expected
+    assert kept.read_bytes() != torn

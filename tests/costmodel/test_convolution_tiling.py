@@ -24,7 +24,12 @@ from tests.modules import analysed, argument_group, evaluator_of
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.kernels.compute import _product as kernel_of_products
 from toast.costmodel.kernels.convolution import blocking as kernel_of_blocks
-from toast.costmodel.passes.convolution_tiling import NO_WINDOW, Window, convolution_sides, windows
+from toast.costmodel.passes.convolution_tiling import (
+    NO_WINDOW,
+    FilterWindow,
+    convolution_sides,
+    windows,
+)
 from toast.costmodel.passes.space_to_batch import images
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT
 
@@ -119,12 +124,24 @@ def test_an_image_alone_is_an_image() -> None:
 @pytest.mark.parametrize(
     ("form", "sides", "window"),
     [
-        (FORWARD, {(LEFT, 8), (LEFT, 32), (CONTRACTED, 64), (RIGHT, 128)}, Window(row=5, widest=5)),
-        (IMAGE, {(LEFT, 8), (LEFT, 32), (CONTRACTED, 128), (RIGHT, 64)}, Window(row=5, widest=5)),
-        (FILTER, {(CONTRACTED, 8), (CONTRACTED, 32), (LEFT, 64), (RIGHT, 128)}, Window(widest=5)),
+        (
+            FORWARD,
+            {(LEFT, 8), (LEFT, 32), (CONTRACTED, 64), (RIGHT, 128)},
+            FilterWindow(row=5, widest=5),
+        ),
+        (
+            IMAGE,
+            {(LEFT, 8), (LEFT, 32), (CONTRACTED, 128), (RIGHT, 64)},
+            FilterWindow(row=5, widest=5),
+        ),
+        (
+            FILTER,
+            {(CONTRACTED, 8), (CONTRACTED, 32), (LEFT, 64), (RIGHT, 128)},
+            FilterWindow(widest=5),
+        ),
     ],
 )
-def test_sides_and_windows(form: Form, sides: set[tuple[int, int]], window: Window) -> None:
+def test_sides_and_windows(form: Form, sides: set[tuple[int, int]], window: FilterWindow) -> None:
     program = analysed(alone(form, 64, 128, side=5)).program
     ((op, found),) = convolution_sides(program, TPU.convolution_tiling).items()
     assert {side for side in found if side[1] > 1} == sides

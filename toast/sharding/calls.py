@@ -19,7 +19,7 @@ Place = int | str
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class CallArgument:
     """An argument that holds arrays: its parameter, where it stands, and its value.
 
     The value of an object of flax.nnx is its state.
@@ -39,7 +39,7 @@ class Call:
     """
 
     function: Function
-    arguments: tuple[Argument, ...]
+    arguments: tuple[CallArgument, ...]
     constants: dict[Place, Any]
     leaves: list[Any]
     tree: Any
@@ -104,7 +104,7 @@ def take_apart(function: Function, positional: Sequence[Any], keywords: dict[str
     nodes = {name: value for name, _, value in rest if function.graph and graphs.holds_nodes(value)}
     definition, states = graphs.split(nodes) if nodes else (None, {})
     arguments = tuple(
-        Argument(name, place, states.get(name, value) if name in nodes else value)
+        CallArgument(name, place, states.get(name, value) if name in nodes else value)
         for name, place, value in rest
     )
     leaves, tree = jax.tree.flatten([one.value for one in arguments])

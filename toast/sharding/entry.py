@@ -20,7 +20,7 @@ from toast.sharding.calls import Call, Place, is_array, take_apart
 from toast.sharding.functions import Function, Names, Numbers, describe_function
 from toast.sharding.meshes import automatic, built_mesh, chosen_mesh, devices_of, explicit
 from toast.sharding.planning import planned
-from toast.sharding.running import Planned, place
+from toast.sharding.running import PlannedCall, place
 from toast.sharding.tracing import Traced, trace
 
 _ABSENT = "There is no plan yet."
@@ -103,8 +103,8 @@ class Sharded:
         self._function = described
         self._mesh, self._client, self._cache = mesh, client, cache
         self._settings = settings
-        self._plans: dict[Hashable, Planned] = {}
-        self._first: Planned | None = None
+        self._plans: dict[Hashable, PlannedCall] = {}
+        self._first: PlannedCall | None = None
         self._lock = threading.RLock()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -183,7 +183,7 @@ class Sharded:
         return tree
 
     @property
-    def _made(self) -> Planned:
+    def _made(self) -> PlannedCall:
         if self._first is None:
             raise InvalidRequest(_ABSENT, _HOW)
         return self._first
@@ -211,7 +211,7 @@ class Sharded:
             f"Its arguments: {names}. Give one as the function takes it.",
         )
 
-    def _planned_for(self, call: Call) -> Planned:
+    def _planned_for(self, call: Call) -> PlannedCall:
         key = call.key()
         found = self._plans.get(key)
         if found is not None:
@@ -222,7 +222,7 @@ class Sharded:
                 self._first = self._first or self._plans[key]
             return self._plans[key]
 
-    def _plan(self, call: Call) -> Planned:
+    def _plan(self, call: Call) -> PlannedCall:
         if call.within_trace():
             raise InvalidRequest(
                 f"{self.__name__} is called within a function that JAX traces, and has no plan.",
@@ -235,7 +235,7 @@ class Sharded:
         on_progress = settings.pop("on_progress", None)
         traced = _traced(call, mesh, devices[0].platform)
         if len(devices) == 1:
-            return Planned.of(call, traced, None, mesh or _one())
+            return PlannedCall.of(call, traced, None, mesh or _one())
         if first is not None:
             settings["pins"] = (*settings.get("pins", ()), *_as_before(first, traced))
         for name in ("pins", "forbid", "decisions"):
@@ -249,7 +249,7 @@ class Sharded:
             cached=self._cache,
             on_progress=on_progress,
         )
-        return Planned.of(call, traced, result, mesh or built_mesh(result.plan.mesh))
+        return PlannedCall.of(call, traced, result, mesh or built_mesh(result.plan.mesh))
 
 
 def _put(leaf: Any, sharding: NamedSharding) -> Any:
@@ -299,7 +299,7 @@ def _alike(one: Any, other: Any) -> bool:
     )
 
 
-def _as_before(first: Planned, traced: Traced) -> list[str]:
+def _as_before(first: PlannedCall, traced: Traced) -> list[str]:
     """Pins that keep arguments where the first plan has them."""
     plan = first.result.plan if first.result is not None else None
     before = {tensor.name: tensor for tensor in plan.arguments} if plan is not None else {}

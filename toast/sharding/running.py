@@ -19,7 +19,7 @@ from toast.sharding.tracing import Leaf, Traced
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedCall:
     """A call with its plan and its compiled step; runs every call of the same types.
 
     `inputs` and `outputs` are the shardings of arrays on the caller's own mesh.
@@ -36,7 +36,7 @@ class Planned:
     inner: Mesh
 
     @classmethod
-    def of(cls, call: Call, traced: Traced, result: PlanResult | None, mesh: Mesh) -> Planned:
+    def of(cls, call: Call, traced: Traced, result: PlanResult | None, mesh: Mesh) -> PlannedCall:
         """Make the step that runs the planned program on `mesh`; nothing is compiled yet.
 
         Without a plan, for one device, all is whole.

@@ -86,7 +86,7 @@ def _weakly_typed(array: Any) -> Any:
 
 
 @dataclass(slots=True)
-class Outcome:
+class TraceOutcome:
     """What a call returns: a tree of arrays and of static values, by leaf."""
 
     tree: Any
@@ -116,7 +116,7 @@ class Traced:
     names: list[str]
     containers: list[Containers]
     splits: list[int]
-    outcome: Outcome
+    outcome: TraceOutcome
 
     def pack(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays of a call as the arguments of the program."""
@@ -169,7 +169,7 @@ def trace(call: Call, mesh: Mesh | None, platform: str) -> Traced:
     counts = [len(found) for found in paths]
     containers = [Containers.of(found) for found in paths]
     parameters = _parameters([one.name for one in call.arguments])
-    made: list[Outcome] = []
+    made: list[TraceOutcome] = []
 
     def program(*packed: Any) -> Any:
         arrays: list[Any] = []
@@ -226,7 +226,7 @@ def _parameters(names: Sequence[str]) -> list[inspect.Parameter]:
     return [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in found]
 
 
-def _outcome(result: Any, call: Call) -> tuple[Outcome, Any]:
+def _outcome(result: Any, call: Call) -> tuple[TraceOutcome, Any]:
     """How the results of a call are put together, and their arrays in containers."""
     found = jax.tree_util.tree_leaves_with_path(result)
     static: list[tuple[bool, Any]] = []
@@ -241,7 +241,7 @@ def _outcome(result: Any, call: Call) -> tuple[Outcome, Any]:
             leaves.append(Leaf.of(leaf))
             arrays.append(leaves[-1].enter(leaf))
     containers = Containers.of(paths)
-    outcome = Outcome(jax.tree.structure(result), static, leaves, containers)
+    outcome = TraceOutcome(jax.tree.structure(result), static, leaves, containers)
     return outcome, containers.pack(arrays)
 
 
