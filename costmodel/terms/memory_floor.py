@@ -36,7 +36,8 @@ def floor_rows(listing: Listing) -> WeightedRows[int]:
     """Tensors of arguments that a fusion reads whole and of results that one writes whole.
 
     Weights count how many there are; the sources are the ops that read or write them. What is only
-    looked up in, sliced or updated in place is left out, as is what a loop carries.
+    looked up in, sliced or updated in place is left out. Of the arguments that a loop carries the
+    first is left out; the others count.
     """
     program, layouts, fusion = listing.program, listing.layouts, listing.fusion
     read = read_whole(listing)
