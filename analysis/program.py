@@ -102,7 +102,7 @@ class Program:
     dim_size: Ints
     dim_name: Ints
     factor_size: Ints
-    factor_kind: Ints
+    factor_kind: NDArray[np.int8]
     factor_halo: Ints
     links: Ints
     constant: NDArray[np.bool_]
