@@ -52,7 +52,7 @@ def build_program(
         ),
         factor_size=prototypes.factor_size.read(factors),
         factor_kind=prototypes.factor_kind.read(factors).astype(np.int8),
-        factor_halo=prototypes.factor_halo.read(factors),
+        factor_halo=prototypes.factor_halo.read(factors).astype(np.int32),
         links=_links(template.links.astype(np.int64), op_factors),
         constant=template.constancy == CONSTANT,
         arguments=tuple(arguments),

@@ -103,7 +103,7 @@ class Program:
     dim_name: Ints
     factor_size: Ints
     factor_kind: NDArray[np.int8]
-    factor_halo: Ints
+    factor_halo: NDArray[np.int32]
     links: Ints
     constant: NDArray[np.bool_]
     arguments: tuple[Argument, ...]

@@ -43,6 +43,8 @@ class WeightedRows(dict[Row, float]):
         if self._columns is None:
             lists = (zip(*sources, strict=True) for sources in self._sources.values())
             return [(ints(list(numbers)), floats(list(parts))) for numbers, parts in lists]
+        if not self:
+            return []
         number, weights, sources = self._columns
         order = np.argsort(number, kind="stable")
         bounds = np.cumsum(np.bincount(number, minlength=len(self)))[:-1]
