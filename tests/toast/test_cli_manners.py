@@ -90,7 +90,7 @@ def test_a_quiet_plan_is_written(written: Path) -> None:
     assert Plan.from_json((written / "out" / "plan.json").read_bytes()).device == "cpu"
     assert invoked("explain", str(written / "out"), "-q") == ""
     parts = json.loads(invoked("explain", str(written / "out"), "-q", "--json"))
-    assert Explanation.model_validate(parts["explanation"]).kernels
+    assert Explanation.model_validate(parts["explanation"]).fusions
 
 
 def test_a_choice_as_json_is_what_is_written(written: Path) -> None:
