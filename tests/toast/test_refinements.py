@@ -101,7 +101,10 @@ def test_a_refinement_is_named_with_what_it_bought() -> None:
     resolved = resolve(evaluator, (*state, whole))
     costs, names = costs_after(problem, resolved), decision_names(evaluator.analysis)
     (row,) = refinements(problem, resolved, costs, Labels(source, evaluator.analysis), names)
-    assert row.places == ["dot_general, stored: whole", "dot_general, computed: dimension 1"]
+    assert row.places == [
+        "dot_general with w, stored: whole",
+        "dot_general with w, computed: dimension 1",
+    ]
     assert row.axis == "model"
     assert row.colour == decisions(problem, resolved, costs, names)[1].colour
     assert row.cost_after == problem.value((*state, whole)) > problem.cost(state)[0]

@@ -100,6 +100,7 @@ class Explainer:
         self._evaluator = evaluator
         self._grouped: tuple[PriceBreakdown, list[list[HeldMemory]]] | None = None
         self.say = Labels(source, evaluator.analysis)
+        self._results = {self._program.sources[result.use] for result in self._program.results}
         self._carried = {
             value
             for slot in loop_slots(self._program)
@@ -271,10 +272,10 @@ class Explainer:
         """Why memory is held at the peak."""
         if held.why in _FIXED:
             return _FIXED[held.why]
-        made = self._program.makers[held.value]
-        if held.last >= self._program.ops:
+        if held.value in self._results:
             return "result"
-        ends = self.say.direction(held.last)
+        made = self._program.makers[held.value]
+        ends = self.say.direction(min(held.last, self._program.ops - 1))
         if ends == "backward" and self.say.direction(made) == "forward":
             return "saved_for_backward"
         if held.value in self._carried:

@@ -42,6 +42,14 @@ class Layers:
         self._numbers = np.array(numbers, dtype=np.int64)  # that of none, -1, is the last
         self._makers = program.makers
 
+    def argument_of(self, value: int) -> int:
+        """The argument, by number, that a value is a form of; -1 where it is more than that."""
+        return int(self._held[value])
+
+    def owner_of(self, op: int) -> int:
+        """The argument, by number, that an op belongs to, or -1."""
+        return int(self._owner[op])
+
     def of_op(self, op: int) -> str:
         """The name of an op's layer group."""
         argument = self._owner[op]
