@@ -38,6 +38,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     prove: bool = False,
     decisions: Sequence[str] | None = None,
     refine: bool = False,
+    advice: bool = True,
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:
     """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
@@ -60,6 +61,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         prove: also compute a lower bound on the cost of every plan, for `gap` of the plan.
         decisions: of one of a plan's `choices`: the plan that they make, without a search.
         refine: lay single values and ops out otherwise than their colours; not with `prove`.
+        advice: where nothing fits, look some seconds longer for what would.
         on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
@@ -78,6 +80,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         overlap=overlap,
         prove=prove,
         refine=refine,
+        advice=advice,
         **_tuples(pins=pins, forbid=forbid, decisions=decisions),
     )
     return plan_module(module_bytes(module), request, on_progress)

@@ -31,6 +31,7 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
     forbid: options.Forbid = None,
     prove: options.Prove = False,
     refine: options.Refine = False,
+    advice: options.Advice = True,
     without: options.Without = None,
 ) -> PlanRequest:
     """The request that these flags make; raises ToastError where it would not do."""
@@ -49,6 +50,7 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
         forbid=forbid,
         prove=prove,
         refine=refine,
+        advice=advice,
         without=None if without is None else tuple(without.split(",")),
     )
 

@@ -18,16 +18,20 @@ from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.explain.explainer import Explainer
+from toast.pipeline.advice.advise import SECONDS, Misfit, advise
 from toast.pipeline.describe import Planned, describe
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
+from toast.plans.explanation import Shortfall
 from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
 from toast.search.planners import PLANNERS
-from toast.search.progress import Progress
+from toast.search.progress import Control, Progress
 
+ADVICE, WRITE, DESCRIBE = 0.9, 0.92, 0.98
+"""Parts of the whole job: where what would fit is looked for, and what comes after it begins."""
 
 @collector_paused()
 def make_plan(
@@ -76,11 +80,21 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     terms = explain(resolved)
     explanation = explainer.explanation(terms)
     missing = shortfall(explainer, terms, problem, resolved, demanded)
-    stages.enter("write", 0.92)
+    if missing is not None:
+        misfit = Misfit(
+            module=module,
+            job=job,
+            best=answer.best,
+            resolved=resolved,
+            terms=terms,
+            say=explainer.say,
+        )
+        missing = _advised(missing, misfit)
+    stages.enter("write", WRITE)
     specs = Specs(resolved)
     constraints = specs.constraints()
     written = write(source, answer.best.mesh, specs, constraints, frozenset(demanded.values))
-    stages.enter("describe", 0.98)
+    stages.enter("describe", DESCRIBE)
     planned = Planned(
         module=module,
         source=source,
@@ -96,3 +110,16 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     plan = describe(planned, stages.until_now(source))
     plan = plan.model_copy(update={"stages": stages.until_now(source)})
     return PlanResult(plan=plan, module=written, suffix=source.loaded.form.suffix)
+
+
+def _advised(missing: Shortfall, misfit: Misfit) -> Shortfall:
+    """A shortfall with what would fit, where the request asks for it and for a search at all."""
+    job = misfit.job
+    cancelled = job.cancelled is not None and job.cancelled()
+    if not job.request.advice or job.request.decisions is not None or cancelled:
+        return missing
+    job.stages.enter("advice", ADVICE, WRITE)
+    control = Control(on_progress=job.stages.report, budget=SECONDS)
+    if job.cancelled is not None:
+        control.cancelled = job.cancelled
+    return missing.model_copy(update={"advice": advise(misfit, control)})
