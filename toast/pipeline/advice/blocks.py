@@ -43,7 +43,7 @@ class Passes:
 
     @property
     def never(self) -> int:
-        """Later than everything."""
+        """The first use of what the backward pass does not use: later than everything."""
         return len(self.position) + 1
 
     @classmethod
@@ -56,7 +56,7 @@ class Passes:
         last = np.full(program.values, -1)
         there = forward[user]
         np.maximum.at(last, value[there], position[user[there]])
-        first = np.full(program.values, program.ops + 1)
+        first = np.full(program.values, program.ops + 1)  # as `never`
         there = backward[user]
         np.minimum.at(first, value[there], position[user[there]])
         return cls(

@@ -119,6 +119,8 @@ class Recomputation:
         change, there = self._zeros(), self._zeros()
         for found in kept:
             begins = min((int(passes.first_backward[held.value]) for held in found), default=0)
+            if begins == passes.never:  # only fusions read what is kept, by way of other ops
+                begins = min(held.last for held in found)
             for held in found:
                 gone = max(held.first, int(passes.last_forward[held.value])) + 1
                 _add(change, gone, begins - 1, -held.bytes)
@@ -146,10 +148,10 @@ class Recomputation:
     def _lasting(self) -> Iterator[HeldMemory]:
         """What the forward pass makes and holds for the backward pass."""
         passes, makers = self.passes, self._program.makers
+        backward = int(passes.position[passes.backward].min())
         for held in self._terms.held:
             stays = held.why in (Entry.LIVE, Entry.COPY) and not (held.short or held.late)
-            back = int(passes.first_backward[held.value])
-            if stays and passes.forward[makers[held.value]] and held.first < back <= held.last:
+            if stays and passes.forward[makers[held.value]] and held.last >= backward:
                 yield held
 
     def _loops(self) -> Iterator[_Outcome]:

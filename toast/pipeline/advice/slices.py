@@ -23,6 +23,8 @@ ROLLOUTS = 200
 """Of the search on each mesh; beams and local searches come on top."""
 MOST_MESHES = 4
 """Meshes tried of each number of chips: the most even ones."""
+_STALLED = 2
+"""Doublings that gain nothing, after which no more are tried."""
 _AXES = {2: 0, 3: 1, 1: 2}
 """Two axes come first: what fits at all mostly fits with them."""
 
@@ -91,7 +93,7 @@ class SliceSearch:
                 rows[count] = self._quick(count, control)
         else:
             count = devices
-            while rows[count].fits is False and count * 2 <= MAX_DEVICES:
+            while self._worth_more(rows) and count * 2 <= MAX_DEVICES:
                 count *= 2
                 rows[count] = self._quick(count, control)
         return [rows[count] for count in sorted(rows)]
@@ -103,6 +105,14 @@ class SliceSearch:
             one = Mesh(axes=(Axis(name="d0", size=1),))
             self._whole = self._free.problem(one, Demands()).evaluator.cost(())
         return self._whole
+
+    def _worth_more(self, rows: dict[int, Slice]) -> bool:
+        """Whether more chips may fit: the last row does not, and its peak is still falling."""
+        *before, last = (rows[count] for count in sorted(rows))
+        if last.fits is not False:
+            return False
+        peaks = [row.peak_bytes for row in before[-2:] if row.peak_bytes is not None]
+        return last.peak_bytes is None or len(peaks) < _STALLED or last.peak_bytes < min(peaks)
 
     def _quick(self, devices: int, control: Control) -> Slice:
         return self.best(devices, control.share(0.5), first_fit=True)
