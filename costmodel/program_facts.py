@@ -9,4 +9,14 @@ from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.program.pins import Layout, Pins
 from toast.costmodel.program.sharding_units import Marks
 
-__all__ = ["Bools", "Layout", "Marks", "Pins", "Slot", "distinct_rows", "loop_slots", "named", "spans"]
+__all__ = [
+    "Bools",
+    "Layout",
+    "Marks",
+    "Pins",
+    "Slot",
+    "distinct_rows",
+    "loop_slots",
+    "named",
+    "spans",
+]

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
         UnknownDevice,
         UnsupportedModule,
     )
-    from toast.api import plan
+    from toast.api import plan, size
     from toast.client import Client
+    from toast.plans.advice import Slice, SliceTable
     from toast.plans.notices import ClosedOverArrays, DoesNotFit, PlanWarning
     from toast.plans.plan import Plan
     from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout
@@ -43,11 +44,14 @@ __all__ = [
     "Plan",
     "PlanRequest",
     "PlanWarning",
+    "Slice",
+    "SliceTable",
     "ToastError",
     "UnknownDevice",
     "UnsupportedModule",
     "autoshard",
     "plan",
+    "size",
 ]
 
 _HOMES = {
@@ -60,8 +64,11 @@ _HOMES = {
     "Plan": "toast.plans.plan",
     "PlanRequest": "toast.request.request",
     "PlanWarning": "toast.plans.notices",
+    "Slice": "toast.plans.advice",
+    "SliceTable": "toast.plans.advice",
     "autoshard": "toast.sharding",
     "plan": "toast.api",
+    "size": "toast.api",
 }
 
 

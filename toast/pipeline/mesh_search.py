@@ -146,9 +146,7 @@ class MeshSearch:
             best = replace(best, found=replace(best.found, termination=reason))
         return best
 
-    def searched(
-        self, mesh: Mesh, control: Control, number: int = 0, count: int = 1
-    ) -> Searched:
+    def searched(self, mesh: Mesh, control: Control, number: int = 0, count: int = 1) -> Searched:
         """The search on one mesh, which has its part of the time that is left.
 
         All meshes have equal parts, and a proof as much as all of them, refinements a part of

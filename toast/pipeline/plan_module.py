@@ -33,6 +33,7 @@ from toast.search.progress import Control, Progress
 ADVICE, WRITE, DESCRIBE = 0.9, 0.92, 0.98
 """Parts of the whole job: where what would fit is looked for, and what comes after it begins."""
 
+
 @collector_paused()
 def make_plan(
     module: bytes,

@@ -7,6 +7,7 @@ fewest bytes are handed on: in a transformer that is the residual stream.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -97,7 +98,7 @@ def repeated_blocks(program: Program, passes: Passes, size: Bytes) -> list[Block
     found: list[Blocks] = []
     for pattern in sorted(members, key=lambda one: one.count("/")):
         spans = sorted((min(all_), max(all_)) for all_ in members[pattern].values())
-        apart = all(a[1] < b[0] for a, b in zip(spans, spans[1:], strict=False))
+        apart = all(a[1] < b[0] for a, b in itertools.pairwise(spans))
         inner = any(_within(pattern, other.name) for other in found)
         if len(spans) > 1 and apart and not inner:
             cuts = _cuts(program, passes, spans, everything, size)
@@ -140,15 +141,13 @@ def _cuts(
     end = int(passes.position[passes.forward].max()) + 1
     windows = [
         (int(before[-1]) if len(before) else -1, spans[0][0]),
-        *((one[1], other[0]) for one, other in zip(spans, spans[1:], strict=False)),
+        *((one[1], other[0]) for one, other in itertools.pairwise(spans)),
         (spans[-1][1], int(after[0]) if len(after) else end),
     ]
     return tuple(_narrowest(program, passes, window, size) for window in windows)
 
 
-def _narrowest(
-    program: Program, passes: Passes, window: tuple[int, int], size: Bytes
-) -> int:
+def _narrowest(program: Program, passes: Passes, window: tuple[int, int], size: Bytes) -> int:
     """The position in [a, b) behind which the forward pass needs the fewest bytes made before."""
     a, b = window
     made, last = passes.made, passes.last_forward

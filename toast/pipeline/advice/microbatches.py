@@ -59,9 +59,7 @@ def _estimate(
     )
 
 
-def step_seconds(
-    part: float, count: int, gradients: float, update: float, device: Device
-) -> float:
+def step_seconds(part: float, count: int, gradients: float, update: float, device: Device) -> float:
     """What a step takes in `count` parts, each of which would take so long as a step of its own."""
     adding = _PASSES * gradients / (device.bandwidth * device.stream_efficiency)
     return count * (part + adding) - (count - 1) * min(update, part)

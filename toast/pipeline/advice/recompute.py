@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from toast.analysis.program import LOOP_END, Floats, Program
+from toast.analysis.program import Floats, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.explain import HeldMemory, PriceBreakdown
 from toast.costmodel.journal import Entry
@@ -32,7 +32,7 @@ _ALL = "all of these"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What recomputing changes at each position, what is kept there today, and which ops it does."""
+    """Bytes that recomputing adds at each position, what is kept there today, what runs again."""
 
     name: str
     blocks: int
@@ -177,7 +177,7 @@ class Recomputation:
     def _loop(
         self, begin: int, trips: int, stacks: dict[int, int], carried: float
     ) -> _Outcome | None:
-        """A loop whose stacks, `stacks` by any value in their place, give way to what it carries."""
+        """A loop whose stacks (by any value in their place) give way to what it carries."""
         passes, change, there = self.passes, self._zeros(), self._zeros()
         kept = [
             (held, int(passes.first_backward[stacks[held.value]]))
