@@ -5,8 +5,9 @@
     python -m toast.pipeline.engine --size DIR            slices of chips, as DIR/request.json asks
 
 Events go to stdout, one JSON object a line: `progress`, `inspection`, `slices`, then `done` or
-`error`. Whatever XLA and MLIR print goes to stderr. A line `{"cancel": true}` on stdin, the end of stdin or
-SIGTERM stops the search, and the best plan so far is written; with a parent that is killed it ends.
+`error`. Whatever XLA and MLIR print goes to stderr. A line `{"cancel": true}` on stdin, the end of
+stdin or SIGTERM stops the search, and the best plan so far is written; with a parent that is killed
+it ends.
 """
 
 from __future__ import annotations

@@ -123,7 +123,8 @@ class Adviser:
             for one in catalogue().values()
             if one.platform != "cpu" and one.plannable_bytes > memory and one.name != own.name
         ]
-        devices.sort(key=lambda one: one.plannable_bytes)
+        peak = misfit.best.cost.peak  # what the plan takes here it takes there, more or less
+        devices.sort(key=lambda one: (one.plannable_bytes < peak, one.plannable_bytes))
         for number, device in enumerate(devices):
             if control.stop_reason() is not None:
                 names = ", ".join(one.name for one in devices[number:])

@@ -72,7 +72,7 @@ class SliceSearch:
             return self._row(1, "one chip", self.unsharded)
         least = self.unsharded.peak / devices
         if least > self._memory + self._device.on_chip_bytes:
-            said = f"at least {format_bytes(least)} on each, however it is laid out"
+            said = f"takes at least {format_bytes(least)} a chip"
             return self._row(devices, fits=False, reason=said)
         try:
             found = meshes(f"auto:{devices}", self._device)
