@@ -13,13 +13,13 @@ from tests.laws.chains import Text
 from tests.laws.programs import programs
 from toast.analysis.load import load
 from toast.analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Program
-from toast.labels.layers import _ELEMENTWISE, NO_GROUP, Layers, _group_names, _state_arguments
+from toast.labels.layers import _ELEMENTWISE, NO_GROUP, Layers, _group_names, state_arguments
 from toast.labels.value_flow import PASSING
 
 
 def by_walking(program: Program) -> list[int]:
     """The argument that each op belongs to, or -1."""
-    state = _state_arguments(program)
+    state = state_arguments(program)
     sizes = [math.prod(program.shape(argument.value)) for argument in program.arguments]
     held = {argument.value: number for number, argument in enumerate(program.arguments)}
     weight = [own(program, op, held, sizes, state) for op in range(program.ops)]

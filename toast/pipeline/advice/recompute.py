@@ -180,19 +180,18 @@ class Recomputation:
         """A loop whose stacks (by any value in their place) give way to what it carries."""
         passes, change, there = self.passes, self._zeros(), self._zeros()
         kept = [
-            (held, int(passes.first_backward[stacks[held.value]]))
+            held
             for held in self._terms.held
-            if held.why == Entry.LIVE and held.value in stacks
+            if held.why == Entry.LIVE
+            and held.value in stacks
+            and int(passes.first_backward[stacks[held.value]]) <= held.last
         ]
-        kept = [(held, back) for held, back in kept if back <= held.last]
         if not kept:
             return None
-        backward = min(back for _, back in kept)
-        end = max(held.last for held, _ in kept)
-        for held, _ in kept:
+        end = max(held.last for held in kept)
+        for held in kept:  # what is made again takes the place of what is read of the stack
             _add(change, held.first, held.last, -held.bytes)
             _add(there, held.first, held.last, held.bytes)
-            _add(change, backward, held.last, held.bytes / trips)
         _add(change, int(passes.position[begin]), end, carried * trips)
         ops = np.arange(self._program.ops)
         last = self._program.makers[next(iter(stacks.values()))]
