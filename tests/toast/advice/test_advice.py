@@ -25,10 +25,10 @@ def plan() -> Plan:
 
 
 def advice() -> Advice:
-    assert plan().shortfall is not None
-    found = plan().shortfall.advice
-    assert found is not None
-    return found
+    shortfall = plan().shortfall
+    assert shortfall is not None
+    assert shortfall.advice is not None
+    return shortfall.advice
 
 
 def shown(what: Plan) -> str:
