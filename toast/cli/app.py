@@ -208,15 +208,27 @@ def explain_command(
     path: Annotated[
         Path, typer.Argument(metavar="PLAN", help="A plan.json, or the directory that holds it.")
     ],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="What to give the reasons for: an argument, a result, a value or a colour, or a "
+            "pattern such as 'params/layers/*/wq'.",
+        ),
+    ] = None,
     as_json: options.Json = False,
     rows: Annotated[int, typer.Option("--rows", help="Rows of each table.", min=1)] = 10,
     quiet: options.Quiet = False,
 ) -> None:
-    """Say where the time and the memory of a plan go, and what keeps it from fitting."""
-    from toast.cli.explain import print_explanation
+    """Say where time and memory of a plan go; with NAME, why that is laid out as it is."""
+    from toast.cli.explain import print_explanation, print_reasons
 
+    answer = Answer(quiet=quiet, as_json=as_json)
     with user_errors():
-        print_explanation(path, Answer(quiet=quiet, as_json=as_json), rows=rows)
+        if name is None:
+            print_explanation(path, answer, rows=rows)
+        else:
+            print_reasons(path, name, answer)
 
 
 @app.command("verify")

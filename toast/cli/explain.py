@@ -10,9 +10,17 @@ from toast.analysis.errors import InvalidRequest
 from toast.cli.terminal import Answer
 from toast.explain.report import render_explanation
 from toast.plans.explanation import Explanation, Shortfall
+from toast.plans.reasons_report import render_reasons
 from toast.verify.verification import read_plan
 
 _PARTS = TypeAdapter(dict[str, Explanation | Shortfall | None])
+
+
+def print_reasons(path: Path, name: str, answer: Answer) -> None:
+    """Why what `name` matches in the plan at `path` is as it is, as tables or as JSON."""
+    found = read_plan(path).explain(name)
+    answer.document(found.model_dump_json(indent=2))
+    answer.tables(render_reasons(found))
 
 
 def print_explanation(path: Path, answer: Answer, *, rows: int) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from toast.analysis.analyse import Analysis
 from toast.analysis.load import Source
 from toast.analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO, Ints
 from toast.costmodel.program_facts import distinct_rows
-from toast.labels.colours import pattern
+from toast.labels.colours import groups_of_names
 from toast.labels.conflict_words import DOT, ConflictWords, short
 from toast.labels.layers import NO_GROUP, Layers
 from toast.labels.name_stack import NameStack
+from toast.labels.resolution_words import ResolutionWords
 from toast.labels.weights import Weights, operands, short_name
 from toast.plans.explanation import Direction
+from toast.request.patterns import layer_pattern
 
 _PSEUDO = {"return": "end of the step", "argument": "arguments"}
 
@@ -31,16 +35,23 @@ class Labels:
         self._directions: dict[int, Direction] = {}
         self._arguments = {item.value: item.name for item in self._program.arguments}
         self._results = {
-            self._program.sources[item.use]: pattern(item.name)
+            self._program.sources[item.use]: layer_pattern(item.name)
             for item in self._program.results
             if short_name(item.name).rstrip("0123456789") not in ("", "result")
         }
         self._weights = Weights(self._program, self._layers)
+        self._groups = groups_of_names(analysis)
+        self.resolutions = ResolutionWords(analysis, self._words)
+
+    def colours(self, value: int) -> list[int]:
+        """The colour group of each dimension of a value, -1 for none."""
+        names = self._program.def_names(value)
+        return np.where(names >= 0, self._groups[names], -1).tolist()
 
     def name(self, value: int) -> str:
         """An argument by its path, another value by the op that makes it."""
         if value in self._arguments:
-            return pattern(self._arguments[value])
+            return layer_pattern(self._arguments[value])
         told = self.op(self._program.makers[value])
         return f"{told} ({self._results[value]})" if value in self._results else told
 

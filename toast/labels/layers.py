@@ -16,8 +16,8 @@ import numpy as np
 
 from toast.analysis.owners import owners
 from toast.analysis.program import Ints, Program
-from toast.labels.colours import pattern
 from toast.labels.value_flow import PASSING, ValueFlow
+from toast.request.patterns import layer_pattern
 
 NO_GROUP = "(none)"
 """What has to do with no weight at all."""
@@ -86,7 +86,7 @@ def _group_names(program: Program) -> list[str]:
     found = []
     for number, own in enumerate(feeding):
         known = () if own else (weights[k] for k in _keys(program, number) if k in weights)
-        found.append(pattern(program.arguments[next(iter(known), number)].name))
+        found.append(layer_pattern(program.arguments[next(iter(known), number)].name))
     return found
 
 
