@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from toast.analysis.program import Ints
-from toast.costmodel.program_facts import Bools
 from toast.costmodel.evaluator import Action, Cost, Refined, Refinement
+from toast.costmodel.program_facts import Bools
 from toast.costmodel.resolved import ResolvedPlan, axis_orders, item_axes
 from toast.labels.decisions import resolution
 from toast.plans.alternatives import Alternative, MovedTensors, PlanColour
