@@ -67,6 +67,26 @@ class Result:
     use: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedCollective:
+    """A collective that a region of `shard_map` asks for: an op of the region's program.
+
+    `groups` are devices that work together, or where `paired` those that send and receive.
+    """
+
+    op: int
+    groups: tuple[tuple[int, ...], ...]
+    paired: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A region of `shard_map`: the program of one device, and the collectives that it asks for."""
+
+    program: Program
+    collectives: tuple[StatedCollective, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """A module as arrays. `X_start` arrays have one entry more than there are X.
@@ -80,6 +100,7 @@ class Program:
     `factor_size`, `factor_kind`, `factor_halo` (strip width in elements). `links` are pairs of
     factors joined beside the map M: loop inits with yields, branch yields with results.
     `constant` marks values that hold no more than constants: each use of one stands alone.
+    `regions` are those of `shard_map`, each by the number of its stand-in (`rules.REGION`).
     """
 
     names: Sequence[str]
@@ -110,6 +131,7 @@ class Program:
     results: tuple[Result, ...]
     no_rule: dict[str, int]
     warnings: tuple[str, ...]
+    regions: tuple[Region, ...] = ()
 
     @property
     def ops(self) -> int:
