@@ -74,7 +74,7 @@ class CompilerProfile:
     buffer_assignment: rules.BufferAssignmentRules
     dynamic_update_slice: rules.DynamicUpdateSliceRules
     memory_space_assignment: rules.MemorySpaceAssignmentRules
-    launches: rules.LaunchRules
+    spmd_partitioner: rules.SpmdPartitionerRules
 
     def changed(self, keys: Mapping[str, Mapping[str, Any]]) -> CompilerProfile:
         """The same but for some keys, by section."""

@@ -64,10 +64,12 @@ class ReductionFusionRules:
 class DotTilingRules:
     """How a product of two operands that do not stay on the chip is made.
 
-    Block by block, of `block_bytes` a side. An operand stays on the chip and is read once if it
+    Block by block, and `rereads_operands`: each is read again for every row or column of blocks,
+    which are `block_bytes` a side. An operand stays on the chip and is read once if it
     takes at most `resident_share` of the memory there.
     """
 
+    rereads_operands: bool
     block_bytes: float
     resident_share: float
 
@@ -119,12 +121,13 @@ class WhileLoopAllReduceMotionRules:
 class ReduceScatterCreatorRules:
     """Which sums over devices are not scattered, and how the others are ordered.
 
-    `keeps_cut_sums_whole`: not a sum of which a slice is cut in the layout that it is kept in.
+    `creates`: any are scattered. `keeps_cut_sums_whole`: not a sum of which a slice is cut in the layout that it is kept in.
     `keeps_sums_over_all_whole`: not over all axes of a mesh. `sums_by_dimension`: a sum over
     several dimensions runs over the axes of the first, then of the next, and not in the mesh's
     order. `flattens_unit_dims`: a product that is a matrix but for dimensions of 1 is made as one.
     """
 
+    creates: bool
     keeps_cut_sums_whole: bool
     keeps_sums_over_all_whole: bool
     sums_by_dimension: bool
@@ -266,7 +269,7 @@ class MemorySpaceAssignmentRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRules:
+class SpmdPartitionerRules:
     """How many small fusions are launched beside a collective of each kind, in the mean."""
 
     beside_all_reduce: float

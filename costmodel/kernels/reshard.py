@@ -28,6 +28,7 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 (
     INTO_SHARDS, UNWANTED, TWO_DIMENSIONS, ALL_DEVICES, BATCH, LOOKUP, SLICED, SHARDED_ALREADY,
     SEGMENTS, _, BEHIND_LOOP, REGATHERED, GATHERED, EXCHANGED, _, NEIGHBOURS, ADDED,
+    LEFT_OUT,
 ) = map(int, CollectiveReason)  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def _taken(
 ) -> tuple[int, int, int]:
     """Axes of a row's partial sums that are scattered, axes gathered in between, and why.
 
-    Nothing is scattered where two dimensions want it, over all axes of chips that do not, of a
+    Nothing is scattered by a compiler that makes no reduce-scatters, where two dimensions want it, over all axes of chips that do not, of a
     lookup over several axes, and of a sum that a TPU cuts slices of. Nor are some axes and not all,
     where a scatter makes the sums or a dimension that is sharded already takes them. A product's
     batch that is sharded already is gathered whole, and cut again.
@@ -94,7 +95,9 @@ def _taken(
     if scattered == 0:
         return 0, again, UNWANTED
     why = INTO_SHARDS
-    if wanting > 1:
+    if not t.mesh.scattered:
+        why = LEFT_OUT
+    elif wanting > 1:
         why = TWO_DIMENSIONS
     elif scattered == t.mesh.summed_whole:
         why = ALL_DEVICES

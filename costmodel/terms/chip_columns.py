@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 from toast.analysis.program import Floats
 from toast.costmodel.compilers.profile import CompilerProfile
-from toast.costmodel.compilers.rules import LaunchRules
 from toast.costmodel.hardware.devices import Device
-from toast.costmodel.network.collectives import Kind
+from toast.costmodel.passes.dot_tiling import tile_dots
 from toast.costmodel.passes.memory_space_assignment import assign_memory
-from toast.costmodel.program.arrays import floats
+from toast.costmodel.passes.spmd_partitioner import launched_beside
 
 
 class ChipColumns(NamedTuple):
@@ -27,8 +26,8 @@ class ChipColumns(NamedTuple):
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
     What is gathered along two dimensions at once is put in place by copies where `places_gathers`.
     Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
-    `resident_share` of `on_chip` are read once, others for each block of `block_bytes` a side;
-    tensors are streamed from main memory from `streamed_from` of `on_chip` on.
+    `resident_share` of `on_chip` are read once, others for each block of `block_bytes` a side, if
+    that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on.
     `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
     element costs that a product has just made, over one that is loaded; elements a second of
     `rounding`, `placing` and `blocking`; and `turning`, a part of the bandwidth.
@@ -69,6 +68,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     blocks, memory = profile.space_to_batch, profile.memory_space_assignment
     fills_memory = profile.deferred_filter_gradients.fills_memory
     on_chip = assign_memory(device, memory)
+    tiles = tile_dots(on_chip, profile.dot_tiling)
     return ChipColumns(
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
@@ -79,7 +79,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
-        launched=_launched(device, profile.launches),
+        launched=launched_beside(device, profile.spmd_partitioner),
         on_chip=on_chip.size,
         on_chip_buffers=on_chip.buffers,
         on_chip_piece=on_chip.piece,
@@ -94,13 +94,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         turning=layout.copy_rate,
         places_gathers=layout.places_gathers,
         combined_bytes=profile.all_reduce_combiner.max_bytes,
-        block_bytes=profile.dot_tiling.block_bytes,
-        resident_share=profile.dot_tiling.resident_share,
+        block_bytes=tiles.block,
+        resident_share=tiles.resident,
         streamed_from=memory.streamed_from,
     )
-
-
-def _launched(device: Device, rules: LaunchRules) -> Floats:
-    """By kind of collective the seconds of the small fusions beside one."""
-    counts = (getattr(rules, f"beside_{kind.name.lower()}") for kind in Kind)
-    return floats([count * device.op_overhead for count in counts])
