@@ -108,5 +108,8 @@ PROBE = Probe(
             partial(lowered, into_product, *[(4 * SIDE, 4 * SIDE)] * 2, dtype="bfloat16"), computed
         )
     }
-    | {f"sum of {n}": Case.of(partial(lowered, summed, *[(SIDE, SIDE)] * n), most_read) for n in MANY},
+    | {
+        f"sum of {n}": Case.of(partial(lowered, summed, *[(SIDE, SIDE)] * n), most_read)
+        for n in MANY
+    },
 )

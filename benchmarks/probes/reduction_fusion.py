@@ -50,6 +50,6 @@ def fusions(compiled: Compiled) -> dict[str, int]:
 PROBE = Probe(
     name="reduction_fusion",
     figures="how many fusions reduce beside a product, and alone; whole softmaxes",
-    targets=("tpu-v5e:2x4", "tpu-v3:2x2"),
+    targets=("tpu-v5e:2x4", "tpu-v3:2x2", "a100:8"),
     cases={name: Case.of(partial(softmax, *of), fusions) for name, of in PROGRAMS.items()},
 )

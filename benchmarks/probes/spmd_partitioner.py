@@ -22,14 +22,11 @@ class Move:
     wanted: tuple[str, str]
     product: bool = False
 
-    def module(self) -> bytes:
+    def module(self, _target: str) -> bytes:
         """A tanh before the move, or a product that makes sums, and an exponential behind it."""
         made = f"stablehlo.tanh %x : {T}"
         if self.product:
-            made = (
-                "stablehlo.dot_general %x, %x, contracting_dims = [0] x [0] "
-                f": ({T}, {T}) -> {T}"
-            )
+            made = f"stablehlo.dot_general %x, %x, contracting_dims = [0] x [0] : ({T}, {T}) -> {T}"
         return f"""
 sdy.mesh @mesh = <["a"=4, "b"=2]>
 func.func @main(%x: {T} {{sdy.sharding = {_sharding(self.given)}}})
@@ -83,7 +80,6 @@ PROBE = Probe(
     figures="collectives of a move, and what is launched beside them that does no work",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "a100:8"),
     cases={
-        name: Case(module=lambda _, move=move: move.module(), read=beside, mesh="a=4,b=2")
-        for name, move in MOVES.items()
+        name: Case(module=move.module, read=beside, mesh="a=4,b=2") for name, move in MOVES.items()
     },
 )

@@ -15,7 +15,8 @@ from toast.costmodel.passes.spmd_partitioner import launched_beside
 class ChipColumns(NamedTuple):
     """Figures of a chip and of its compiler that the kernels read.
 
-    A matrix unit's tile of `tile_rows` by `tile_columns`; `bandwidth` in bytes, and `element_rate`
+    A matrix unit's tile of `tile_rows` by `tile_columns`, and from how many images on rows of zeros
+    between pixels are left out (`undilated_images`); `bandwidth` in bytes, and `element_rate`
     in elements a second; seconds of `overhead` of each fusion, and those of the small fusions
     `launched` beside one collective of a kind. `on_chip` bytes keep operands; up to
     `on_chip_buffers` bytes of what is alive, in pieces of up to `on_chip_piece`, may be on the chip
@@ -24,7 +25,8 @@ class ChipColumns(NamedTuple):
     they are convolved block by block. Deferred gradients fill up to `deferral_budget_bytes`.
     `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the next,
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
-    What is gathered along two dimensions at once is put in place by copies where `places_gathers`.
+    What is gathered along two dimensions at once is put in place by `placing_copies` where
+    `places_gathers`.
     Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
     `resident_share` of `on_chip` are read once, others for each block of `block_bytes` a side, if
     that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on.
@@ -35,6 +37,7 @@ class ChipColumns(NamedTuple):
 
     tile_rows: int
     tile_columns: int
+    undilated_images: int
     in_blocks: float
     deferral_budget_bytes: float
     sums_in_turn: bool
@@ -56,6 +59,7 @@ class ChipColumns(NamedTuple):
     blocking: float
     turning: float
     places_gathers: bool
+    placing_copies: float
     combined_bytes: float
     block_bytes: float
     resident_share: float
@@ -72,6 +76,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     return ChipColumns(
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
+        undilated_images=profile.convolution_tiling.undilated_tiles * device.tile[0],
         in_blocks=blocks.stored_copies if blocks.convolves_in_blocks else 0.0,
         deferral_budget_bytes=float(device.usable_bytes) if fills_memory else 0.0,
         sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
@@ -93,6 +98,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         blocking=device.element_rate / blocks.blocking_cost,
         turning=layout.copy_rate,
         places_gathers=layout.places_gathers,
+        placing_copies=layout.placing_copies,
         combined_bytes=profile.all_reduce_combiner.max_bytes,
         block_bytes=tiles.block,
         resident_share=tiles.resident,

@@ -50,7 +50,9 @@ def test_a_change_of_any_row_of_any_term_is_one_flag() -> None:
 
 
 def test_every_term_of_a_file_is_in_the_tables() -> None:
-    modules = [import_module(f"{terms.__name__}.{one.name}") for one in iter_modules(terms.__path__)]
+    modules = [
+        import_module(f"{terms.__name__}.{one.name}") for one in iter_modules(terms.__path__)
+    ]
     found = {one.name for file in modules for one in vars(file).values() if isinstance(one, Term)}
     assert found == {term.name for term in TERMS}
 
