@@ -112,7 +112,8 @@ class ReduceScatterScratch(NamedTuple):
 
     Of such a result its row, the item that takes the axes, `bytes` of one, and whether it is summed
     `whole` for the order of axes. Of every result the `reason` why its sums are sent as they are
-    (a `CollectiveReason`), and with a journal whether the compiler is `told` what they are made as.
+    (a `CollectiveReason`), and whether the written module has it `constrained` before its sums to
+    the layout that its op makes; where `ordered` that depends on the order of axes.
     """
 
     axes: Ints
@@ -121,7 +122,8 @@ class ReduceScatterScratch(NamedTuple):
     bytes: Floats
     whole: Bools
     reason: Ints
-    told: Bools
+    constrained: Bools
+    ordered: Bools
 
 
 class CombinerScratch(NamedTuple):
@@ -219,8 +221,9 @@ def _axis_order(t: Tables) -> AxisOrderScratch:
 def _reduce_scatters(t: Tables) -> ReduceScatterScratch:
     results = len(t.partial_sums.computed)
     axes, row, item, reason = (np.zeros(results, dtype=np.int64) for _ in range(4))
-    whole, told = np.zeros(results, dtype=np.bool_), np.ones(results, dtype=np.bool_)
-    return ReduceScatterScratch(axes, row, item, np.zeros(results), whole, reason, told)
+    whole, constrained, ordered = (np.zeros(results, dtype=np.bool_) for _ in range(3))
+    size = np.zeros(results)
+    return ReduceScatterScratch(axes, row, item, size, whole, reason, constrained, ordered)
 
 
 def _combiner(t: Tables) -> CombinerScratch:
