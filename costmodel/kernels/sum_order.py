@@ -35,8 +35,11 @@ def constrain(t: Tables, s: Scratch, row: int, result: int) -> None:
 
     After its reason is known.
     """
-    source, target = t.partial_sums.computed[result], t.partial_sums.defined[result]
     reduced, taken, grown = s.partial_sums.reduced[row], 0, False
+    s.reduce_scatters.constrained[result], s.reduce_scatters.ordered[result] = True, False
+    if reduced == 0:
+        return
+    source, target = t.partial_sums.computed[result], t.partial_sums.defined[result]
     a, b = t.tensors.start[source], t.tensors.start[target]
     for d in range(t.tensors.start[source + 1] - a):
         come = axes_on(t, s, b + d) & reduced
@@ -105,12 +108,13 @@ def _sum_whole(t: Tables, s: Scratch, row: int, result: int) -> float:
 def _orders(t: Tables, s: Scratch, row: int, target: int) -> tuple[bool, bool]:
     """Whether a result has the axes of its sums in the mesh's order, and in that of the sums."""
     by_mesh, by_sums, reduced = True, True, s.partial_sums.reduced[row]
+    runs_by_mesh = not t.chip.sums_in_turn and _is_over_several(t, s, row)
     for one in range(len(t.mesh.axis_size)):
         for other in range(one + 1, len(t.mesh.axis_size)):
             if reduced >> one & 1 and reduced >> other & 1:
                 first = _leads_on(t, s, target, one, other)
                 by_mesh &= first
-                by_sums &= first == _leads_in(t, s, row, one, other)
+                by_sums &= first == (runs_by_mesh or _leads_in(t, s, row, one, other))
     return by_mesh, by_sums
 
 
@@ -127,15 +131,21 @@ def _leads_on(t: Tables, s: Scratch, tensor: int, one: int, other: int) -> bool:
 
 
 @inner
-def _leads_in(t: Tables, s: Scratch, row: int, one: int, other: int) -> bool:
-    """Whether a row sums over an axis before another, that comes later in the mesh.
+def _is_over_several(t: Tables, s: Scratch, row: int) -> bool:
+    """Whether a row sums over several dimensions that are sharded."""
+    sharded = 0
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        sharded += 1 if s.units.mask[t.partial_sums.item[k]] else 0
+    return sharded > 1
 
-    Over several dimensions it sums in their order, or in the mesh's.
-    """
+
+@inner
+def _leads_in(t: Tables, s: Scratch, row: int, one: int, other: int) -> bool:
+    """Whether a row sums over an axis before another, one dimension after the other."""
     first, second = _place_of(t, s, row, one), _place_of(t, s, row, other)
     if first == second:
         return leads(t, s, t.partial_sums.item[first], one, other)
-    return bool(first < second or not t.chip.sums_in_turn)
+    return bool(first < second)
 
 
 @inner
