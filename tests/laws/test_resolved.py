@@ -149,13 +149,13 @@ def test_permutes_for_the_order_of_axes_are_written_where_they_are_priced(plan: 
 
 @few(200)
 @given(plan=plans)
-def test_the_compiler_is_told_what_a_sum_is_made_as_where_the_plan_says_so(plan: Plan) -> None:
+def test_a_result_is_constrained_before_its_sum_where_the_plan_says_so(plan: Plan) -> None:
     guarded = frozenset(guarded_ops(plan.program)) if plan.resolved.masks.any() else frozenset()
     for _, value, before, _ in plan.moves():
         maker = plan.program.makers[value]
         if plan.made(value) != plan.kept(value):
             assert (plan.made(value) in before) == (
-                maker in guarded or plan.resolved.is_told(maker)
+                maker in guarded or plan.resolved.constrains_result(maker)
             )
 
 
