@@ -27,7 +27,7 @@ from toast.costmodel.program.contractions import Sides
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
-from toast.costmodel.program.op_traits import Role, role
+from toast.costmodel.program.op_traits import Role, is_priced_elsewhere, role
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
 from toast.costmodel.terms.journal import Entry
@@ -348,6 +348,8 @@ def _read(program: Program, layouts: Layouts, one: LaunchedFusion) -> list[Moved
     read = []
     for use in one.reads:
         op = program.user(use)
+        if is_priced_elsewhere(program.kind(op)):
+            continue
         kind, tensor = program.kind(op), int(layouts.use_tensor[use])
         sliced = kind in SLICING or kind in UPDATING
         if not (sliced and use == program.op_uses[op]):
@@ -364,6 +366,8 @@ def _written(
     """Tensors that a fusion writes; of what is updated in place, the update."""
     found = []
     for op in one.ops:
+        if is_priced_elsewhere(program.kind(op)):
+            continue
         kind, first = program.kind(op), int(program.op_uses[op])
         if kind in UPDATING:
             part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
