@@ -74,14 +74,14 @@ def _corners(alive: Words) -> Ints:
         order = np.argsort(window[:, 0], kind="stable")
         one, next_one = order[:-1], order[1:]
         for here, other in ((one, next_one), (next_one, one)):
-            chosen[_halfway(alive, here, other)] = False
+            chosen[halfway(alive, here, other)] = False
         shifted = np.zeros_like(window)
         shifted[1 << level :] = window[: -(1 << level)]
         window = window + _mixed(np.array([level]), _PHASE) * shifted
     return np.flatnonzero(chosen)
 
 
-def _halfway(alive: Words, here: Ints, other: Ints) -> Ints:
+def halfway(alive: Words, here: Ints, other: Ints) -> Ints:
     """Those of `here` whose vector is halfway between that of `other` and one as far before it."""
     mirrored = 2 * here - other
     there = (mirrored >= 0) & (mirrored < len(alive))

@@ -153,7 +153,7 @@ class TreeSearch:
     def adopt(self) -> None:
         """Take over the best path of any thread, and the front of each."""
         for worker in self.workers:
-            self.problem.front.merge(worker.agent.bands, self.problem.actions)
+            self.problem.front.merge(worker.agent.buckets, self.problem.actions)
         worker = min(self.workers, key=lambda w: float(w.agent.best_cost[0]))
         if worker.agent.best_cost[0] < self._cost:
             length = int(worker.agent.best_length[0])
@@ -320,5 +320,5 @@ def _new_agent(seed: int, index: int, first: int, share: int) -> Agent:
         counts=apart(2, np.int64),
         path=apart(MAX_DEPTH + 1, np.int64),
         trail=apart(MAX_DEPTH + 2, np.int64),
-        bands=new_buckets(MAX_DEPTH),
+        buckets=new_buckets(MAX_DEPTH),
     )

@@ -26,7 +26,7 @@ def _tiled(size: float, tile: int) -> float:
 
 
 @inner
-def _product(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]:
+def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]:
     """Padding of a product, bytes of its operands that are read again, and if its sums are partial.
 
     Whole tiles: what is contracted fills the columns of the unit, and so does one side of the
@@ -159,7 +159,7 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, b
         unit = t.fusions.dot_unit[k]
         for i in range(t.units.start[unit], t.units.start[unit + 1]):
             shards *= s.units.shards[i]
-        padding, reread, summed = _product(t, s, k)
+        padding, reread, summed = product_tiling(t, s, k)
         seconds += t.fusions.dot_seconds[k] / shards * padding
         again += reread
         if summed:

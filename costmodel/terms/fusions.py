@@ -135,7 +135,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
     launched = fusion.launched
     kept = np.flatnonzero(~_again(program, launched, listing.first_op))
     working = fusion.flow.role[launched.first_op] != Role.NOTHING
-    maker = _RowMaker(
+    maker = RowMaker(
         program,
         layouts,
         fusion,
@@ -146,8 +146,8 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
     )
     leaving, known = loop_copies(program), dict[FusionRow, int]()
     apart = np.isin(launched.first_op, list(leaving)) & ~working
-    told = (*maker.told(), np.where(apart, np.arange(len(apart)), working - 2))
-    number, first = distinct_rows(*(column[kept] for column in told))
+    identity = (*maker.identity(), np.where(apart, np.arange(len(apart)), working - 2))
+    number, first = distinct_rows(*(column[kept] for column in identity))
     made: list[list[int]] = []
     for n in kept[first].tolist():
         if working[n]:
@@ -176,7 +176,7 @@ def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class _RowMaker:
+class RowMaker:
     """Makes the rows of fusions, and tells before that which are sure to be equal."""
 
     program: Program
@@ -185,7 +185,7 @@ class _RowMaker:
     seconds: dict[int, float]
     wanted: Edges
     widths: Widths
-    turned: dict[int, list[int]]
+    copied_values: dict[int, list[int]]
 
     @cached_property
     def _narrow(self) -> Bools:
@@ -214,12 +214,12 @@ class _RowMaker:
     def _windows(self) -> dict[int, FilterWindow]:
         return windows(self.program, self.fusion.profile.convolution_tiling)
 
-    def told(self) -> list[Ints]:
+    def identity(self) -> list[Ints]:
         """Of each fusion numbers that together are equal only where its row is."""
         launched = self.fusion.launched
         copied = np.full(len(launched), -1)
         known: dict[tuple[int, ...], int] = {}
-        for number, values in self.turned.items():
+        for number, values in self.copied_values.items():
             tensors = _tensors(self.layouts, values)
             copied[number] = known.setdefault(tensors, len(known))
         return [
@@ -293,7 +293,7 @@ class _RowMaker:
             read=tuple(sorted(_read(program, layouts, one))),
             dots=dots,
             epilogue=_epilogue(program, layouts, self.wanted, one) if dots else (),
-            copied=_tensors(layouts, self.turned.get(number, ())),
+            copied=_tensors(layouts, self.copied_values.get(number, ())),
             spread=passed_over(program, layouts, one.ops, fusion.profile.dynamic_update_slice),
         )
 

@@ -95,9 +95,9 @@ def test_the_floor_never_makes_a_step_cheaper(dims: list[int]) -> None:
 
 def test_what_is_missing_is_told_of_each_that_reads_or_writes() -> None:
     found = evaluator(SUM)
-    told = explain(resolve(found, ()))
-    assert sum(row.seconds for row in told.fusions) == pytest.approx(told.cost.compute)
-    fusion, *floors = told.fusions
+    breakdown = explain(resolve(found, ()))
+    assert sum(row.seconds for row in breakdown.fusions) == pytest.approx(breakdown.cost.compute)
+    fusion, *floors = breakdown.fusions
     assert sum(row.bytes for row in floors) == 3 * N * 16
     assert {ops for row in floors for ops, _ in row.sources} == {ops for ops, _ in fusion.sources}
 

@@ -15,8 +15,8 @@ from toast.search.choices import choices
 from toast.search.infeasible import NEAR, closest_to_fitting, for_the_peak
 from toast.search.local_search import local_search
 from toast.search.mcts import search
-from toast.search.pareto import ALIKE, MOST, ParetoFront, Point, new_buckets, thinned
-from toast.search.peak_buckets import BANDS, bucket_of, keep
+from toast.search.pareto import MOST, NEGLIGIBLE, ParetoFront, Point, new_buckets, thinned
+from toast.search.peak_buckets import BUCKETS, bucket_of, keep
 from toast.search.planners import PLANNERS
 from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
@@ -66,19 +66,19 @@ def test_threads_that_are_merged_keep_what_one_would(
 ) -> None:
     merged = ParetoFront()
     for part in (prices[:cut], prices[cut:]):
-        bands = new_buckets(4)
+        buckets = new_buckets(4)
         for seconds, peak, path in part:
-            keep(bands, float(seconds), float(peak), np.array([*path, 0]), len(path))
-        merged.merge(bands, ACTIONS)
+            keep(buckets, float(seconds), float(peak), np.array([*path, 0]), len(path))
+        merged.merge(buckets, ACTIONS)
     alone = front_of(prices).points()
     assert [(p.seconds, p.peak) for p in merged.points()] == [(p.seconds, p.peak) for p in alone]
 
 
-def test_bands_are_a_sixteenth_of_a_doubling_and_end_somewhere() -> None:
+def test_buckets_are_a_sixteenth_of_a_doubling_and_end_somewhere() -> None:
     assert bucket_of(0.0) == 0
     assert bucket_of(2.0**40) == 640
     assert bucket_of(2.0**40 * 2 ** (1 / 16) * 1.001) == 641
-    assert bucket_of(1e30) == BANDS - 1
+    assert bucket_of(1e30) == BUCKETS - 1
 
 
 @given(PRICES, st.integers(0, 59), st.integers(2, MOST))
@@ -105,8 +105,8 @@ def test_thinning_takes_from_where_points_are_dense() -> None:
 
 def test_bytes_that_buy_nothing_are_no_choice() -> None:
     chosen = Point(seconds=1.0, peak=100.0, state=())
-    alike = Point(seconds=1.0 - ALIKE / 2, peak=200.0, state=())
-    worth = Point(seconds=1.0 - ALIKE * 2, peak=300.0, state=())
+    alike = Point(seconds=1.0 - NEGLIGIBLE / 2, peak=200.0, state=())
+    worth = Point(seconds=1.0 - NEGLIGIBLE * 2, peak=300.0, state=())
     assert thinned([chosen, alike, worth], chosen) == [chosen, worth]
 
 

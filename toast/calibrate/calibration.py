@@ -56,7 +56,7 @@ def calibrate(
         outcome = run(
             Path(name),
             command=_command(wanted),
-            environment=_environment(wanted),
+            environment=child_environment(wanted),
             on_event=on_event,
             deadline_s=deadline_s,
         )
@@ -72,7 +72,7 @@ def _command(wanted: Calibration) -> list[str]:
     return [*python_module("toast.calibrate.child"), str(wanted.devices), *quick]
 
 
-def _environment(wanted: Calibration) -> dict[str, str]:
+def child_environment(wanted: Calibration) -> dict[str, str]:
     """JAX's own choice of platform unless one is asked for; on a CPU virtual devices."""
     flags = os.environ.get("XLA_FLAGS", "")
     count = wanted.devices or CPU_DEVICES

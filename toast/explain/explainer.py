@@ -130,7 +130,7 @@ class Explainer:
         for fusion in fusions:
             sources, bound = fusion.sources, fusion.bound.name.lower()
             parts = sources.runs / sum(sources.runs.tolist())
-            number, first = distinct_rows(say.alike[sources.first], say.layers(sources.first))
+            number, first = distinct_rows(say.origin[sources.first], say.layers(sources.first))
             told = dict[tuple[str, str, str, Direction, str, str, bool], list[int]]()
             for of, op in enumerate(sources.first[first].tolist()):
                 place = (say.kind(op), say.place(op), say.line(op), say.direction(op))
