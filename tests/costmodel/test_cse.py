@@ -205,8 +205,8 @@ def test_a_sum_over_devices_of_the_same_is_made_once() -> None:
     lines = [*sums(f"a:{row}", X, 1), *sums(f"b:{row}", X, 1)]
     lines += [maps("tanh", f"c:{row}", "a"), maps("exponential", f"d:{row}", "b")]
     priced = Priced(main(X, lines, f"c:{row} d:{row}"), "a=4", TPU)
-    (row,) = sent(priced, (COLUMNS, 0))
-    assert (row.kind, row.count, row.bytes) == (
+    (total,) = sent(priced, (COLUMNS, 0))
+    assert (total.kind, total.count, total.bytes) == (
         Kind.ALL_REDUCE,
         1.0,
         ROWS * 4 * 2 * 3 / 4,
