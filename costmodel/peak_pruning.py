@@ -35,7 +35,7 @@ _SEEDS = np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], dtype=np.uint64)
 _LIVE, _SUM, _SUMMED, _COPY, _PHASE = range(5)
 PRIME = 1_000_003
 WINDOWS = 7
-"""Events are alike where what changed before them is, over 1, 2, 4, and so on changes."""
+"""Two events are alike where the last 1, 2, 4, and so on changes before them are the same."""
 
 
 def fold(t: Tables) -> Tables:
@@ -53,7 +53,7 @@ def fold(t: Tables) -> Tables:
 
 
 def peak_events(t: Tables) -> Ints:
-    """The events at which the peak of some state may be: where it is for all others as well."""
+    """The events at which a peak can be: the peak of every state is at one of them."""
     events = len(t.schedule.position) - 1
     ends = np.zeros(events, dtype=np.bool_)
     summed = t.sums.until[t.sums.stored == 0]

@@ -16,7 +16,7 @@ NEAR = 0.005
 
 
 def closest_to_fitting(problem: Problem, found: Found, control: Control, threads: int = 1) -> Found:
-    """The closest a state above the memory comes to fitting; a state that fits is kept as it is.
+    """The state that comes closest to fitting; a found state that fits is kept as it is.
 
     The reward of TOAST section 4.5 trades time for bytes above the memory, so its best state may
     need more than a slower one would. The local search therefore runs for the peak alone, and then

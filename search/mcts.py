@@ -31,7 +31,7 @@ MAX_CHILD_CELLS = 1 << 25
 BEAM_EVALUATIONS, BEAM_DEPTH = 3_000, 16
 """So many states may a beam of the second start price; it is as wide as that allows."""
 START_EVALUATIONS = 3_000
-"""States that polishing of the starts prices until no further one is begun."""
+"""States that improving the starts may price before no further start is begun."""
 IMPROVED = 1e-4
 """A round counts as better when the cost falls by more than this part."""
 
@@ -185,7 +185,7 @@ class TreeSearch:
         self._take(min(ends, key=lambda end: worth((end.state, end.cost))).state)
 
     def _beams(self) -> Iterator[tuple[float, State]]:
-        """What beams find over moves of alike groups: over all axes at once, over single ones."""
+        """What beams find over moves of symmetric groups: over all axes, over single ones."""
         single = moves(self.problem)
         joined = over_all_axes(single)
         for steps in (joined, single) if len(joined) < len(single) else (single,):

@@ -21,7 +21,7 @@ from toast.search.tree import MAX_DEPTH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSite:
-    """`changes` makes of a state those that differ at these groups; without any, at all of them."""
+    """`changes` gives the states that differ from one at these groups; without groups, at any."""
 
     groups: tuple[int, ...]
     changes: Callable[[State], list[State]]
@@ -144,7 +144,7 @@ def _reordered(space: Space, group: int, state: State) -> Iterator[State]:
 
 
 def _handed_over(space: Space, group: int, state: State) -> Iterator[State]:
-    """What a group has on an axis, or on all of its axes, to a group that it meets or an axis."""
+    """What a group has on one axis or on all goes to a group that it meets, or to another axis."""
     mine, having = _mine(group, state), set(state)
     for index, action in mine:
         for other in space.meet[group]:

@@ -28,7 +28,7 @@ SHAPINGS = ("log", "inverse")
 UNTRIED = 0
 """No child yet: a child is held as its number and one, so that fresh memory says this."""
 DEAD = -1
-"""The action changes nothing here; or it is a stop, which the node's own price has told of."""
+"""The action changes nothing here, or it is a stop, which costs what the node itself costs."""
 PUCT, LOG = SELECTIONS.index("puct"), SHAPINGS.index("log")
 TINY = 1e-12
 """Below any C(s) of a program that has work."""

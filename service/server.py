@@ -46,7 +46,7 @@ def serve(
     workers: int = 1,
     **limits: Any,
 ) -> None:
-    """Serve until told to stop, then drain.
+    """Serve until a signal asks to stop, then drain.
 
     `port` 0 takes a free one. `database` is an SQLAlchemy URL (a SQLite file in `data` when
     None), `keys` a file of hashed API keys, used beside those in TOAST_API_KEYS. `limits` are

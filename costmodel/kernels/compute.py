@@ -66,9 +66,9 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]
 def _again(t: Tables, s: Scratch, dot: int, left: float, right: float, depth: float) -> float:
     """Bytes of the operands of a product that are read from memory more than once.
 
-    The result is made block by block, each from a strip of both operands. One that waits on the
-    chip is read once, and then so is the other. `depth` is what the operands have beside the rows
-    and columns of the result.
+    The result is made block by block, each from a strip of both operands. If one of them waits on
+    the chip, both are read once. `depth` is what the operands have beside the rows and columns of
+    the result.
     """
     if t.chip.on_chip == 0.0:
         return 0.0

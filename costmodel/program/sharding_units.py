@@ -241,7 +241,7 @@ def first_equal(
     """For each op the first that does the same to tensors of the same groups and types.
 
     `groups` are those of the names, `resolved` rows and starts of what resolves conflicts in an op;
-    ops that are `apart` are like no other.
+    ops that are `apart` equal no other.
     """
     group = ints(groups)[: len(program.factor_size)]
     of_factor, _ = distinct_rows(group, program.factor_size)
@@ -261,10 +261,11 @@ def first_equal(
 def equal_uses(
     program: Program, groups: Ints, pinned_uses: Iterable[int], uses: range
 ) -> tuple[Ints, list[int]]:
-    """The use that each use of a transfer is laid out as, and those that are as none before.
+    """For each use of a transfer the use whose layout it has, and the uses that others follow.
 
-    That is the first of a value of that shape and type whose dimensions are of those groups;
-    where two are of one it takes what resolves their conflict, where it is pinned that layout.
+    That is the first use of a value of the same shape and type whose dimensions are of the same
+    groups. A use stands alone where two of its dimensions are of one group, whose conflict is
+    resolved, or where it is pinned.
     """
     starts = program.use_dims[uses.start : uses.stop + 1]
     of_dim = groups[program.use_name[starts[0] : starts[-1]]]

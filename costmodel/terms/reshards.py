@@ -124,7 +124,8 @@ class Edges(Mapping[int, Targets]):
 def edges(program: Program, layouts: Layouts, equal: Ints | None = None) -> Edges:
     """What the uses of values want that are laid out otherwise than these.
 
-    Uses of values that are `equal` to others, laid out alike, are counted as those of the others.
+    Where a value is `equal` to another one with the same layout, its uses count as uses of that
+    one.
     """
     differs = layouts.use_tensor != layouts.value_tensor[program.use_value]
     uses = np.flatnonzero(differs & ~program.constant[program.use_value])

@@ -67,7 +67,7 @@ def training_loop() -> bytes:
 
 @cache
 def two_squares() -> bytes:
-    """Two products of rows with rows: their conflicts are isomorphic and tied."""
+    """Two products of rows with rows: their conflicts are isomorphic."""
 
     def step(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.sum(jnp.sin(x @ x.T)), jnp.sum(jnp.sin(y @ y.T))
@@ -260,7 +260,7 @@ def test_all_ends_of_what_a_loop_carries_are_laid_out_alike() -> None:
     assert tried
 
 
-def test_one_set_is_resolved_otherwise_than_the_one_it_is_tied_to() -> None:
+def test_one_set_is_resolved_otherwise_than_its_isomorphic_ones() -> None:
     problem = problem_of(two_squares())
     analysis = problem.evaluator.analysis
     state: State = (Action(group=argument_group(analysis, 0, 0), axis=0),)

@@ -196,7 +196,7 @@ def test_fusions_are_summed_as_one_by_one() -> None:
     }
 
 
-def test_ops_of_one_name_and_location_are_told_alike() -> None:
+def test_ops_of_one_name_and_location_have_the_same_words() -> None:
     source, say = tiny().source, tiny().explainer.say
     known: dict[tuple[str, int], int] = {}
     for op in range(source.program.ops):

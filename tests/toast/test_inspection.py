@@ -46,7 +46,7 @@ def test_a_set_is_told_by_its_sides_and_where_it_arises() -> None:
     assert (
         row.description == "shard the key or the query side of attention, 2 places (62 conflicts)"
     )
-    assert row.tied * row.conflicts == 62
+    assert row.isomorphic * row.conflicts == 62
     key, query = row.resolutions
     equation = "of dot_general bsnh,bth->bnst at gemma.py:"
     assert key.startswith("the key side: dimension 1 (t) of the result [8, 32, 32, 4] " + equation)

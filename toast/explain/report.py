@@ -109,7 +109,7 @@ _REASONS: dict[SentFor, str] = {
     "regathered": "partial sum: its batch is sharded",
     "reordered": "order of axes",
 }
-"""What is not told by `why` alone."""
+"""Words for reasons that say more than `why`."""
 
 
 def _reason(row: CollectiveRow) -> str:
