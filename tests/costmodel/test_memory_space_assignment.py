@@ -21,11 +21,13 @@ from tests.modules import analysed
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.memory import PARTS, lasting_share
+from toast.costmodel.kernels.memory import lasting_share
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
 from toast.search.actions import action_space
+
+PARTS = 64.0
 
 TOLD = 16384
 """Bytes of main memory that tell where one copy to or from the chip goes."""

@@ -11,11 +11,14 @@ from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import State
 from toast.search.beam import beam
 from toast.search.greedy_and_random import greedy
-from toast.search.local_search import LEAST, local_search, touched_sites, worth
+from toast.search.local_search import local_search, touched_sites, worth
 from toast.search.neighbours import Space
-from toast.search.problem import CHUNK, Problem, SearchSettings, chunks
+from toast.search.problem import Problem, SearchSettings, chunks
 from toast.search.progress import Control
 from toast.search.symmetric_groups import moves
+
+LEAST = 1e-06
+CHUNK = 128
 
 
 def improved_one_by_one(problem: Problem, state: State, cost: float) -> State:

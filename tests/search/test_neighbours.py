@@ -15,7 +15,8 @@ from toast.costmodel.evaluator import Action, State
 from toast.search.neighbours import ChangeSite, Space, over
 from toast.search.problem import Problem
 from toast.search.symmetric_groups import moves, over_all_axes
-from toast.search.tree import MAX_DEPTH
+
+MAX_DEPTH = 128
 
 
 @cache

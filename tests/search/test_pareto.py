@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 from tests.search.problems import fresh, gemma_problem
 from toast.costmodel.evaluator import Action
 from toast.search.choices import choices
-from toast.search.infeasible import NEAR, closest_to_fitting, for_the_peak
+from toast.search.infeasible import closest_to_fitting, for_the_peak
 from toast.search.local_search import local_search
 from toast.search.mcts import search
-from toast.search.pareto import MOST, NEGLIGIBLE, ParetoFront, Point, new_buckets, thinned
-from toast.search.peak_buckets import BUCKETS, bucket_of, keep
+from toast.search.pareto import ParetoFront, Point, new_buckets, thinned
+from toast.search.peak_buckets import bucket_of, keep
 from toast.search.planners import PLANNERS
 from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
+
+NEAR = 0.005
+MOST = 10
+NEGLIGIBLE = 0.001
+BUCKETS = 768
 
 ACTIONS = tuple(Action(group=group, axis=0) for group in range(5))
 PRICES = st.lists(

@@ -25,9 +25,11 @@ from toast.search.actions import action_space
 from toast.search.decision_sites import SiteMembers, Thing, decision_sites, marks
 from toast.search.problem import Found, Problem
 from toast.search.progress import Control
-from toast.search.refine import MAX_EVALUATIONS, refine
+from toast.search.refine import refine
 from toast.search.refinement_moves import Refinements
 from toast.search.set_resolutions import set_resolutions
+
+MAX_EVALUATIONS = 600
 
 
 @cache

@@ -14,12 +14,14 @@ from toast.search import mcts
 from toast.search.choices import choices
 from toast.search.infeasible import closest_to_fitting
 from toast.search.local_search import local_search
-from toast.search.mcts import CHUNK, priors
+from toast.search.mcts import priors
 from toast.search.planners import PLANNERS
 from toast.search.problem import CHUNK as STATES
 from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control, Progress
 from toast.search.tree import grow
+
+CHUNK = 32
 
 LATER = STATES + 12
 """States that may be priced from Python once the stop is there: a chunk, and the best once more."""

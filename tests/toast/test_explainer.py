@@ -10,10 +10,12 @@ from examples import gemma
 from tests.toast.explained import Loaded, loaded, step
 from toast.analysis.locations import Locations
 from toast.costmodel.evaluator import State
-from toast.explain.explainer import MAX_POINTS, MAX_ROWS
 from toast.labels.layers import NO_GROUP, Layers
 from toast.plans.explanation import Explanation
 from toast.search.actions import action_space
+
+MAX_POINTS = 120
+MAX_ROWS = 20
 
 
 @cache
