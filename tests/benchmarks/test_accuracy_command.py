@@ -103,7 +103,7 @@ def test_report_and_write_keep_the_held_out_models_apart(
     assert ("| gat |" in theirs, "t5_cut" in theirs) == (False, True)
 
 
-def test_what_a_command_cannot_do_is_told_in_a_line(
+def test_what_a_command_cannot_do_is_said_in_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(_: object) -> int:

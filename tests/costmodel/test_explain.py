@@ -197,7 +197,7 @@ def test_a_copy_is_of_uses_that_want_its_tensor() -> None:
         assert {int(evaluator.layouts.use_tensor[use]) for use in uses} == {tensor}
 
 
-def test_equal_products_that_run_together_are_told_apart() -> None:
+def test_equal_products_of_one_fusion_have_their_own_sources() -> None:
     """Two results of `main` that run at once, of one row, fed in different types."""
     f, b = "32x32xf32", "32x32xbf16"
     lines = [

@@ -72,7 +72,7 @@ def walked(program: Program, fusion: Fusion, turned: dict[int, int]) -> dict[int
 
 @FEW
 @given(module=programs(), seed=st.integers(0, 1_000), device=st.sampled_from([TPU, GPU]))
-def test_kernels_of_what_is_turned_are_those_that_a_walk_finds(
+def test_fusions_with_copied_layouts_are_those_that_a_walk_finds(
     module: Text, seed: int, device: str
 ) -> None:
     """Whatever the values are that products leave in another layout: here any."""

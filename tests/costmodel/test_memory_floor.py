@@ -93,7 +93,7 @@ def test_the_floor_never_makes_a_step_cheaper(dims: list[int]) -> None:
     assert floored.cost(state).compute >= free.cost(state).compute
 
 
-def test_what_is_missing_is_told_of_each_that_reads_or_writes() -> None:
+def test_each_that_reads_or_writes_has_a_part_of_what_is_missing() -> None:
     found = evaluator(SUM)
     breakdown = explain(resolve(found, ()))
     assert sum(row.seconds for row in breakdown.fusions) == pytest.approx(breakdown.cost.compute)

@@ -135,7 +135,7 @@ def assert_prices_equal(program: Program, device: str) -> None:
 
 @pytest.mark.parametrize("device", ["tpu-v5e", "a100-40gb"])
 @pytest.mark.parametrize("case", CASES)
-def test_layers_together_are_what_each_is_by_itself(
+def test_layers_shared_are_what_each_is_by_itself(
     case: tuple[tuple[str, ...], bool, bool], device: str
 ) -> None:
     assert_prices_equal(stacked(*case), device)

@@ -79,7 +79,7 @@ def test_costs_of_a_problem_are_those_of_each_state() -> None:
     assert problem.costs(states, 2) == [problem.cost(state) for state in states]
 
 
-def test_moves_of_alike_groups_hold_every_action_once() -> None:
+def test_moves_of_symmetric_groups_hold_every_action_once() -> None:
     problem = gemma_problem()
     flat = [action for move in moves(problem) for action in move]
     assert sorted(flat) == sorted(problem.actions)

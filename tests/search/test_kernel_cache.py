@@ -52,7 +52,9 @@ def shares(directory: Path, name: str) -> list[float]:
     return [float(line) for line in told.read_text().split()] if told.exists() else []
 
 
-def test_of_two_processes_at_once_one_compiles_and_the_other_is_told(tmp_path: Path) -> None:
+def test_of_two_processes_at_once_one_compiles_and_the_other_sees_its_progress(
+    tmp_path: Path,
+) -> None:
     children = [ask(tmp_path, name) for name in ("one", "two")]
     deadline = time.monotonic() + 100.0
     while not all(0.25 in shares(tmp_path, name) for name in ("one", "two")):
@@ -63,7 +65,7 @@ def test_of_two_processes_at_once_one_compiles_and_the_other_is_told(tmp_path: P
     assert (tmp_path / "compiled").read_text() == "x"
 
 
-def test_who_comes_later_is_told_nothing(tmp_path: Path) -> None:
+def test_a_later_process_reports_no_progress(tmp_path: Path) -> None:
     (tmp_path / "done").touch()
     assert ask(tmp_path, "first").wait(100) == 0
     assert shares(tmp_path, "first") == [0.0, 0.25]

@@ -130,7 +130,7 @@ def test_no_state_becomes_longer_than_a_path() -> None:
     assert all(len(other) <= MAX_DEPTH for other in at(rows).changes(state))
 
 
-def test_groups_that_are_alike_are_laid_together() -> None:
+def test_symmetric_groups_are_laid_out_as_one() -> None:
     step = mlp_training(layers=2, width=8192, hidden=32768, tokens=16384)
     space = Space(planning(step, "data=4,model=2"))
     places = {place.groups: place for place in space.sites()}

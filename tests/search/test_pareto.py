@@ -181,7 +181,7 @@ def test_where_nothing_fits_one_that_comes_closer_is_better() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.2])
-def test_what_comes_as_close_to_fitting_is_told_apart_by_time(share: float) -> None:
+def test_of_states_as_close_to_fitting_the_fastest_is_best(share: float) -> None:
     problem = fresh(gemma_problem(memory=share * gemma_problem().evaluator.cost(()).peak))
     found = searched(problem)
     strict = for_the_peak(problem)

@@ -245,7 +245,7 @@ def test_refining_is_repeatable() -> None:
     assert one == two
 
 
-def test_all_ends_of_what_a_loop_carries_are_laid_out_alike() -> None:
+def test_all_ends_of_what_a_loop_carries_have_one_layout() -> None:
     problem = problem_of(looping())
     group = argument_group(problem.evaluator.analysis, 0, 0)
     state = (Action(group=group, axis=0),)

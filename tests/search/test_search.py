@@ -110,7 +110,7 @@ def test_progress_only_gets_better() -> None:
     assert all(0 <= progress.fraction <= 1 for progress in seen)
 
 
-def test_polish_drops_what_buys_nothing() -> None:
+def test_local_search_drops_what_buys_nothing() -> None:
     problem = problem_of(text("mlp"), "a=2,b=2")
     batch = argument_group(problem.evaluator.analysis, 0, 0)
     state = (Action(group=batch, axis=0), Action(group=batch, axis=0))

@@ -121,7 +121,7 @@ def test_how_long_chunks_are_changes_no_answer(monkeypatch: pytest.MonkeyPatch) 
     assert PLANNERS["mcts"](fresh(gemma_problem()), settings, Control()) == first
 
 
-def test_the_cost_and_the_memory_that_are_told_are_of_one_state() -> None:
+def test_the_reported_cost_and_memory_are_of_one_state() -> None:
     problem = fresh(gemma_problem())
     seen: list[Progress] = []
     found = PLANNERS["mcts"](

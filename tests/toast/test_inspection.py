@@ -41,7 +41,7 @@ def inspected() -> Inspection:
     return inspect_module(tiny())
 
 
-def test_a_set_is_told_by_its_sides_and_where_it_arises() -> None:
+def test_a_set_is_described_by_its_sides_and_where_it_arises() -> None:
     (row,) = inspected().sets
     assert (
         row.description == "shard the key or the query side of attention, 2 places (62 conflicts)"
@@ -54,7 +54,7 @@ def test_a_set_is_told_by_its_sides_and_where_it_arises() -> None:
     assert "gemma.py:" in row.location
 
 
-def test_without_names_the_dimensions_are_told() -> None:
+def test_without_names_the_dimensions_are_named() -> None:
     (row,) = inspect_module(TRANSPOSE).sets
     assert row.description == (
         "shard dimension 0 or dimension 1 of the result of dot_general, 1 place (2 conflicts)"

@@ -87,7 +87,7 @@ def test_what_there_is_stands_beside_what_is_needed() -> None:
     assert row.split() == ["available", "16.00", "MiB", "15.75", "GiB"]
 
 
-def test_who_asked_for_memory_alone_is_told_that_there_is_no_time() -> None:
+def test_a_report_of_memory_alone_says_that_there_is_no_time() -> None:
     early = replace(VERDICT, cycles={}, compute_seconds=None, memory_only=True, compile_seconds=3.0)
     text = shown(early)
     assert "all_reduce over model" in text
