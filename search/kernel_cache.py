@@ -74,12 +74,12 @@ def warm_kernels(on_share: Callable[[float], None] = lambda _: None) -> bool:
     on_share(0.0)
     folder = writable()
     if folder is None:
-        _compile(on_share)
+        compile_all(on_share)
         return True
     with _locked(folder / f"lock-{os.getuid()}", on_share) as lock:
         if not (folder / name).exists():
-            _compile(lambda share: _tell(lock, share, on_share))
-            _forget(folder)
+            compile_all(lambda share: _tell(lock, share, on_share))
+            forget_old(folder)
             (folder / name).touch()
     return True
 
@@ -122,7 +122,7 @@ def _tell(lock: IO[str], share: float, on_share: Callable[[float], None]) -> Non
     on_share(share)
 
 
-def _forget(folder: Path) -> None:
+def forget_old(folder: Path) -> None:
     """Delete the kernels of other versions that are a month old.
 
     A process that still uses one compiles it again, so the files that say that all are there go
@@ -135,7 +135,7 @@ def _forget(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _compile(on_share: Callable[[float], None] = lambda _: None) -> None:
+def compile_all(on_share: Callable[[float], None] = lambda _: None) -> None:
     with counted(on_share), collector_paused():
         _run_all()
 

@@ -157,7 +157,7 @@ def test_an_explanation_makes_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "passes.buffer_assignment.copied_beside",
         "terms.fusions.copied_values",
-        "terms.halos._factors_by_op",
+        "terms.halos.factors_by_op",
         "terms.listing.edges",
         "terms.partial_sums.reassociate_sums",
         "terms.reshards.distinct_rows",

@@ -33,13 +33,13 @@ def count(on_share):
     while not (folder / "done").exists():
         time.sleep(0.01)
 
-cache._compile = count
+cache.compile_all = count
 cache.warm_kernels(lambda share: write(name, f"{share}\\n"))
 """
 
 
 def ask(directory: Path, name: str) -> subprocess.Popen[bytes]:
-    """A process that wants the kernels in a cache of its own, and writes down what it is told.
+    """A process that wants the kernels in a cache of its own, and writes down the progress.
 
     If it has to compile them it takes until there is a file `done`.
     """
@@ -155,9 +155,9 @@ def test_only_what_is_a_month_old_is_forgotten(
         (tmp_path / name).touch()
     for name in ("old-1.kernel", "used-3.kernel"):
         os.utime(tmp_path / name, (0, time.time() - 31 * 86400))
-    kernel_cache._forget(tmp_path)
+    kernel_cache.forget_old(tmp_path)
     kept = {file.name for file in tmp_path.iterdir()}
     assert kept == {"new-2.kernel", "used-3.kernel", "lock-0"}, "whoever lacks one looks again"
     marker.touch()
-    kernel_cache._forget(tmp_path)
+    kernel_cache.forget_old(tmp_path)
     assert marker.exists()

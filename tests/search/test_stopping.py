@@ -32,7 +32,7 @@ class Counting:
 
     def __init__(self, problem: Problem, stop_after: int) -> None:
         self._evaluator = problem.evaluator
-        self._stop_after = stop_after
+        self.stop_after = stop_after
         self.priced = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -50,7 +50,7 @@ class Counting:
 
     def stopped(self) -> bool:
         """Whether as many states as were allowed are priced."""
-        return self.priced >= self._stop_after
+        return self.priced >= self.stop_after
 
 
 def counted(stop_after: int) -> tuple[Problem, Counting, Control]:
@@ -78,7 +78,7 @@ def test_what_comes_after_the_search_hears_a_stop(stop_after: int) -> None:
     for number in range(3):
         problem, counting, control = counted(10**9)
         found = Found.after(state, problem.cost(state)[0], 10**5, "converged")
-        counting.priced, counting._stop_after = 0, stop_after
+        counting.priced, counting.stop_after = 0, stop_after
         if number == 0:
             local_search(problem, state, found.cost, control)
         elif number == 1:

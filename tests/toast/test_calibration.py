@@ -129,7 +129,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, events: list[dict[str,
     path = tmp_path / "events.json"
     path.write_text(json.dumps(events))
     command = [sys.executable, "-c", SCRIPT.format(path=str(path))]
-    monkeypatch.setattr("toast.calibrate.calibration._command", lambda _: command)
+    monkeypatch.setattr("toast.calibrate.calibration.child_command", lambda _: command)
 
 
 def samples() -> list[dict[str, object]]:

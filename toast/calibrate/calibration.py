@@ -55,7 +55,7 @@ def calibrate(
     with tempfile.TemporaryDirectory(prefix="toast-calibrate-") as name:
         outcome = run(
             Path(name),
-            command=_command(wanted),
+            command=child_command(wanted),
             environment=child_environment(wanted),
             on_event=on_event,
             deadline_s=deadline_s,
@@ -67,7 +67,7 @@ def calibrate(
     return replace(fit, device=device)
 
 
-def _command(wanted: Calibration) -> list[str]:
+def child_command(wanted: Calibration) -> list[str]:
     quick = ["--quick"] if wanted.quick else []
     return [*python_module("toast.calibrate.child"), str(wanted.devices), *quick]
 

@@ -146,10 +146,10 @@ def test_only_a_product_without_tiles_is_tried_again(
         seen.append(flags)
         raise jax.errors.JaxRuntimeError(message)
 
-    monkeypatch.setattr(child, "_compile", failing)
+    monkeypatch.setattr(child, "executable_of", failing)
     target = Target.parse("a100:8")
     with pytest.raises(jax.errors.JaxRuntimeError, match=message.partition(" ")[0]):
-        child._compiled(b"", target, [], tmp_path)
+        child.first_executable(b"", target, [], tmp_path)
     assert tuple(seen) == flags_to_try(target, tmp_path)[:tries]
 
 
