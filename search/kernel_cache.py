@@ -136,6 +136,7 @@ def forget_old(folder: Path) -> None:
 
 
 def compile_all(on_share: Callable[[float], None] = lambda _: None) -> None:
+    """Compile every kernel that is not on disk; `on_share` gets the part that is done."""
     with counted(on_share), collector_paused():
         _run_all()
 

@@ -62,6 +62,7 @@ def _compiled(job: dict[str, Any], dump: Path) -> tuple[Any, float]:
 
 
 def is_donated(argument: Any) -> bool:
+    """Whether the step may take the memory of an argument."""
     leaves = jax.tree.leaves(argument, is_leaf=lambda leaf: hasattr(leaf, "donated"))
     return any(leaf.donated for leaf in leaves)
 

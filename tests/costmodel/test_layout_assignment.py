@@ -55,7 +55,7 @@ def test_a_tpu_copies_what_an_update_reads_into_the_layout_of_the_gradient() -> 
 
 
 def walked(program: Program, fusion: Fusion, transposed: dict[int, int]) -> dict[int, int]:
-    """What `assign_layouts` finds; `transposed` are the products of values that are left as made."""
+    """What `assign_layouts` finds; `transposed` are products of values that are left as made."""
     given = {argument.value for argument in program.arguments}
     found = {}
     for number, launched in enumerate(fusion.launched):

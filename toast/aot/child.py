@@ -135,6 +135,7 @@ def first_executable(module: bytes, target: Target, devices: list[Any], dump: Pa
 
 
 def executable_of(module: bytes, devices: list[Any], flags: dict[str, str]) -> Any:
+    """The module compiled for these devices with these flags."""
     options = compile_options([device.id for device in devices], flags)
     loaded = decode(module)
     client: Any = devices[0].client

@@ -68,6 +68,7 @@ def calibrate(
 
 
 def child_command(wanted: Calibration) -> list[str]:
+    """The command that measures in a process of its own."""
     quick = ["--quick"] if wanted.quick else []
     return [*python_module("toast.calibrate.child"), str(wanted.devices), *quick]
 
