@@ -63,7 +63,7 @@ Moved = tuple[int, int]
 """A tensor that is read or written, and the one that it is a part of in memory, or itself."""
 
 
-class FusionRow(NamedTuple):
+class LaunchedRow(NamedTuple):
     """What a fusion writes, what it reads, and its contractions.
 
     `epilogue` are, of the reductions behind a contraction, the tensors that each may read; `copied`
@@ -126,7 +126,7 @@ class FusionScratch(NamedTuple):
     seconds: Floats
 
 
-def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
+def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     """All that is launched; the sources are the numbers of fusions.
 
     The row of one is made of those that do the same to the same tensors, as those of layers do.
@@ -144,7 +144,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
         listing.widths,
         copied_values(program, fusion, listing.other_layouts),
     )
-    leaving, known = loop_copies(program), dict[FusionRow, int]()
+    leaving, known = loop_copies(program), dict[LaunchedRow, int]()
     apart = np.isin(launched.first_op, list(leaving)) & ~working
     identity = (*maker.identity(), np.where(apart, np.arange(len(apart)), working - 2))
     number, first = distinct_rows(*(column[kept] for column in identity))
@@ -154,7 +154,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
             rows = [maker.row(n)]
         else:
             copied = _tensors(layouts, leaving.get(int(launched.first_op[n]), ()))
-            rows = [FusionRow(copied=(tensor,)) for tensor in copied]
+            rows = [LaunchedRow(copied=(tensor,)) for tensor in copied]
         made.append([known.setdefault(row, len(known)) for row in rows])
     counts = ints([len(rows) for rows in made])
     starts = np.concatenate([[0], np.cumsum(counts)])
@@ -273,7 +273,7 @@ class RowMaker:
         number, _ = distinct_rows(self._op_number, distinct(program.op_uses, of_use)[0])
         return number
 
-    def row(self, number: int) -> FusionRow:
+    def row(self, number: int) -> LaunchedRow:
         """The row of a fusion."""
         program, layouts, fusion = self.program, self.layouts, self.fusion
         one = fusion.launched[number]
@@ -288,7 +288,7 @@ class RowMaker:
             )
             for op in one.contractions
         )
-        return FusionRow(
+        return LaunchedRow(
             written=tuple(sorted(_written(program, layouts, fusion, one))),
             read=tuple(sorted(_read(program, layouts, one))),
             dots=dots,
@@ -375,7 +375,7 @@ def _written(
     return found
 
 
-def fusion_columns(rows: WeightedRows[FusionRow], _listing: Listing) -> Fusions:
+def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusions:
     """The rows as columns."""
     dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]

@@ -38,7 +38,7 @@ from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import role
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms import fusions as rows_room
-from toast.costmodel.terms.fusions import FUSIONS, FusionRow
+from toast.costmodel.terms.fusions import FUSIONS, LaunchedRow
 
 WIDTH = 16
 Weights = list[tuple[jax.Array, jax.Array]]
@@ -114,7 +114,7 @@ def each_by_itself() -> Iterator[None]:
         yield
 
 
-def made_of(evaluator: Evaluator) -> dict[FusionRow, tuple[list[int], list[float]]]:
+def made_of(evaluator: Evaluator) -> dict[LaunchedRow, tuple[list[int], list[float]]]:
     """What each row of fusions stands for, and its parts of the row's weight."""
     rows = evaluator.listing.of(FUSIONS)
     groups = ((numbers.tolist(), parts.tolist()) for numbers, parts in rows.grouped())
