@@ -28,6 +28,7 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 (
     INTO_SHARDS, UNWANTED, TWO_DIMENSIONS, ALL_DEVICES, BATCH, LOOKUP, SLICED, SHARDED_ALREADY,
     SEGMENTS, _, BEHIND_LOOP, REGATHERED, GATHERED, EXCHANGED, _, NEIGHBOURS, ADDED,
+    LEFT_OUT,
 ) = map(int, CollectiveReason)  # fmt: skip
 
 
@@ -75,10 +76,11 @@ def _taken(
 ) -> tuple[int, int, int]:
     """Axes of a row's partial sums that are scattered, axes gathered in between, and why.
 
-    Nothing is scattered where two dimensions want it, over all axes of chips that do not, of a
-    lookup over several axes, and of a sum that a TPU cuts slices of. Nor are some axes and not all,
-    where a scatter makes the sums or a dimension that is sharded already takes them. A product's
-    batch that is sharded already is gathered whole, and cut again.
+    Nothing is scattered by a compiler that makes no reduce-scatters. Nor is anything where two
+    dimensions want it, over all axes of chips that do not, of a lookup over several axes, and of a
+    sum that a TPU cuts slices of. Nor are some axes and not all, where a scatter makes the sums or
+    a dimension that is sharded already takes them. A product's batch that is sharded already is
+    gathered whole, and cut again.
     """
     a, b = t.tensors.start[source], t.tensors.start[target]
     scattered, wanting, grown, again = 0, 0, 0, 0
@@ -94,7 +96,9 @@ def _taken(
     if scattered == 0:
         return 0, again, UNWANTED
     why = INTO_SHARDS
-    if wanting > 1:
+    if not t.mesh.scattered:
+        why = LEFT_OUT
+    elif wanting > 1:
         why = TWO_DIMENSIONS
     elif scattered == t.mesh.summed_whole:
         why = ALL_DEVICES
@@ -352,6 +356,7 @@ def _round(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
     source = t.reshards.source[row]
     handled = s.tensors.local[source] / t.tensors.itemsize[source]
     spent = weight * (handled / t.chip.rounding + t.chip.overhead)
+    # 32 bits are read and 16 written
     moved = 1.5 * weight * s.tensors.local[source]
     note(s.journal, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
     s.reshards.local_seconds[row] += spent
@@ -363,7 +368,7 @@ def _place(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
     target = t.reshards.target[t.reshards.target_start[row] + place]
     handled = s.tensors.local[target] / t.tensors.itemsize[target]
     spent = weight * handled / t.chip.placing
-    moved = 4.0 * weight * s.tensors.local[target]
+    moved = 2.0 * t.chip.placing_copies * weight * s.tensors.local[target]
     note(s.journal, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
     s.reshards.local_seconds[row] += spent
 

@@ -108,6 +108,7 @@ _REASONS: dict[SentFor, str] = {
     "behind_loop": "partial sum, behind the loop",
     "regathered": "partial sum: its batch is sharded",
     "reordered": "order of axes",
+    "left_out": "partial sum, whole: scattering is left out",
 }
 """Words for reasons that say more than `why`."""
 
