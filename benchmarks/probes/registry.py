@@ -17,6 +17,7 @@ from benchmarks.probes import (
     reduce_scatter_creator,
     reduction_fusion,
     space_to_batch,
+    sum_order,
     while_loop_all_reduce_motion,
 )
 from benchmarks.probes.probe import Probe
@@ -38,6 +39,7 @@ PROBES: dict[str, Probe] = {
         reduce_scatter_creator,
         reduction_fusion,
         space_to_batch,
+        sum_order,
         while_loop_all_reduce_motion,
     )
 }
