@@ -9,6 +9,7 @@ from toast.costmodel.kernels.axis_order import duration, remember, remember_take
 from toast.costmodel.kernels.combiner import SCATTERED, WHOLE, remember_sum
 from toast.costmodel.kernels.incremental import axes_on, total
 from toast.costmodel.kernels.journal import mark, note, note_collective
+from toast.costmodel.kernels.sum_order import constrain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.terms.journal import (
     EDGE,
@@ -237,31 +238,37 @@ def price_partial_sums(t: Tables, s: Scratch) -> float:
             reduced |= s.units.mask[t.partial_sums.item[k]]
         s.partial_sums.reduced[row], s.partial_sums.behind_loop[row] = reduced, False
         for k in range(t.partial_sums.result_start[row], t.partial_sums.result_start[row + 1]):
-            computed, defined = t.partial_sums.computed[k], t.partial_sums.defined[k]
-            s.axis_order.seconds[k], s.reduce_scatters.axes[k] = 0.0, 0
-            s.combiner.axes[k, 0], s.combiner.axes[k, 1] = 0, 0
-            s.reduce_scatters.reason[k] = UNWANTED
-            if reduced and _is_added(t, s, row):
-                s.reduce_scatters.reason[k] = ADDED
-                continue
-            if reduced or not same(t, s, computed, defined):
-                mark(s.journal, PARTIAL, row, k - t.partial_sums.result_start[row])
-                weight = t.partial_sums.weight[row]
-                spent += reshard(t, s, computed, defined, reduced, row, 1.0, weight)
-                whole = s.tensors.local[computed] == s.tensors.local[defined]
-                s.partial_sums.behind_loop[row] = whole and _is_behind(
-                    t, s, computed, defined, reduced, row
-                )
-                remember(t, s, k, row, computed, defined, 1.0, weight)
-                scattered, _, why = _taken(t, s, computed, defined, reduced, row)
-                s.reduce_scatters.reason[k] = why
-                remember_taken(t, s, k, row, reduced, s.tensors.local[computed])
-                if t.partial_sums.combined_in[row] >= 0 and not _is_behind(
-                    t, s, computed, defined, reduced, row
-                ):
-                    _remember_sums(t, s, row, k, scattered, reduced & ~scattered)
+            spent += _price_result(t, s, row, k)
+            constrain(t, s, row, k)
         s.partial_sums.seconds[row] = spent
     return total(s.partial_sums.seconds)
+
+
+@inner
+def _price_result(t: Tables, s: Scratch, row: int, k: int) -> float:
+    """Seconds of the collectives at one result of a row; keeps its reason, and what they may be."""
+    computed, defined = t.partial_sums.computed[k], t.partial_sums.defined[k]
+    reduced, weight = s.partial_sums.reduced[row], t.partial_sums.weight[row]
+    s.axis_order.seconds[k], s.reduce_scatters.axes[k] = 0.0, 0
+    s.combiner.axes[k, 0], s.combiner.axes[k, 1] = 0, 0
+    s.reduce_scatters.reason[k] = UNWANTED
+    if reduced and _is_added(t, s, row):
+        s.reduce_scatters.reason[k] = ADDED
+        return 0.0
+    if not reduced and same(t, s, computed, defined):
+        return 0.0
+    mark(s.journal, PARTIAL, row, k - t.partial_sums.result_start[row])
+    spent = reshard(t, s, computed, defined, reduced, row, 1.0, weight)
+    behind = _is_behind(t, s, computed, defined, reduced, row)
+    whole = s.tensors.local[computed] == s.tensors.local[defined]
+    s.partial_sums.behind_loop[row] = whole and behind
+    remember(t, s, k, row, computed, defined, 1.0, weight)
+    scattered, _, why = _taken(t, s, computed, defined, reduced, row)
+    s.reduce_scatters.reason[k] = why
+    remember_taken(t, s, k, row, reduced, s.tensors.local[computed])
+    if t.partial_sums.combined_in[row] >= 0 and not behind:
+        _remember_sums(t, s, row, k, scattered, reduced & ~scattered)
+    return spent
 
 
 @inner

@@ -16,7 +16,8 @@ class ReduceScatterScratch(NamedTuple):
 
     Of such a result its row, the item that takes the axes, `bytes` of one, and whether it is summed
     `whole` for the order of axes. Of every result the `reason` why its sums are sent as they are
-    (a `CollectiveReason`), and with a journal whether the compiler is `told` what they are made as.
+    (a `CollectiveReason`), and whether the written module has it `constrained` before its sums to
+    the layout that its op makes; where `ordered` that depends on the order of axes.
     """
 
     axes: Ints
@@ -25,12 +26,14 @@ class ReduceScatterScratch(NamedTuple):
     bytes: Floats
     whole: Bools
     reason: Ints
-    told: Bools
+    constrained: Bools
+    ordered: Bools
 
 
 def reduce_scatter_scratch(sums: PartialSums) -> ReduceScatterScratch:
     """Working arrays for the results of these rows."""
     results = len(sums.computed)
     axes, row, item, reason = (np.zeros(results, dtype=np.int64) for _ in range(4))
-    whole, told = np.zeros(results, dtype=np.bool_), np.ones(results, dtype=np.bool_)
-    return ReduceScatterScratch(axes, row, item, np.zeros(results), whole, reason, told)
+    whole, constrained, ordered = (np.zeros(results, dtype=np.bool_) for _ in range(3))
+    size = np.zeros(results)
+    return ReduceScatterScratch(axes, row, item, size, whole, reason, constrained, ordered)
