@@ -74,7 +74,7 @@ def test_each_case_is_compiled_for_the_target_and_its_figure_kept(
     assert [path.read_text() for path in (tmp_path / "hlo").iterdir()] == [HLO]
 
 
-def test_what_differs_from_what_was_kept_is_told(
+def test_what_differs_from_what_was_kept_is_reported(
     given: list[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep_figures("sines", V5E, "libtpu 1.1", {"one": ["cosine"], "gone": 1}, tmp_path)
@@ -106,7 +106,7 @@ def test_probes_are_listed_with_the_targets_they_are_kept_for(
     assert program.main(["list", "layout_assignment"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("layout_assignment: bytes of an argument")
-    assert "8 cases" in line
+    assert f"{len(PROBES['layout_assignment'].cases)} cases" in line
     assert V5E in line
 
 

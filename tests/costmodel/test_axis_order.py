@@ -116,16 +116,15 @@ def test_a_sum_in_another_order_takes_as_long_as_one_of_the_whole() -> None:
 
 
 XS, YS, PS = "x:64x64x32xf32", "y:64x64x16xf32", "p:64x64x32xf32"
-OVER_TWO = main(
-    f"{XS} {U} {YS}",
-    [
-        "%p = stablehlo.dot_general %x, %u, contracting_dims = [2] x [0]"
-        " : (tensor<64x64x32xf32>, tensor<32x32xf32>) -> tensor<64x64x32xf32>",
-        "%g = stablehlo.dot_general %x, %y, contracting_dims = [0, 1] x [0, 1]"
-        " : (tensor<64x64x32xf32>, tensor<64x64x16xf32>) -> tensor<32x16xf32>",
-    ],
-    f"{PS} g:32x16xf32",
+COLUMNS_OF_X = (
+    "%p = stablehlo.dot_general %x, %u, contracting_dims = [2] x [0]"
+    " : (tensor<64x64x32xf32>, tensor<32x32xf32>) -> tensor<64x64x32xf32>"
 )
+OVER_BOTH = (
+    "%g = stablehlo.dot_general %x, %y, contracting_dims = [0, 1] x [0, 1]"
+    " : (tensor<64x64x32xf32>, tensor<64x64x16xf32>) -> tensor<32x16xf32>"
+)
+OVER_TWO = main(f"{XS} {U} {YS}", [COLUMNS_OF_X, OVER_BOTH], f"{PS} g:32x16xf32")
 
 
 @pytest.mark.parametrize(("device", "kind"), [(TPU, "ALL_REDUCE"), (GPU, "REDUCE_SCATTER")])
@@ -202,7 +201,7 @@ MODULES = st.sampled_from([MODULE, GRADIENT])
 
 @settings(max_examples=60, deadline=None)
 @given(MODULES, ACTIONS)
-def test_permutes_are_part_of_what_is_told_of_communication(
+def test_permutes_are_part_of_the_explained_communication(
     module: bytes, actions: list[tuple[tuple[int, int], int]]
 ) -> None:
     priced = Priced(module, "a=2,b=2,c=2", TPU)

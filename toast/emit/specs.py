@@ -124,9 +124,9 @@ class Specs:
     def _definitions(self, guarded: frozenset[int], left: set[int]) -> list[LayoutConstraint]:
         """Constraints where values are defined; `left` are those that a use wants otherwise.
 
-        Shardy takes what such a use is constrained to for the layout of the value itself, if nothing
-        else is said of that; and what a value is kept in for the layout in which it is made, so
-        that a module has both.
+        Shardy takes what such a use is constrained to for the layout of the value itself, if
+        nothing else is said of that; and what a value is kept in for the layout in which it is
+        made, so that a module has both.
         """
         program = self._program
         constrained = self._is_moved()

@@ -111,7 +111,7 @@ _REASONS: dict[SentFor, str] = {
     "in_region": "written in a shard_map",
     "left_out": "partial sum, whole: scattering is left out",
 }
-"""What is not told by `why` alone."""
+"""Words for reasons that say more than `why`."""
 
 
 def _reason(row: CollectiveRow) -> str:
