@@ -15,8 +15,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
 from toast.analysis.calls import calls_in, functions_of, inline
-from toast.analysis.facts import CONSTRAINT, meshes_of
-from toast.analysis.program import StatedCollective
+from toast.analysis.facts import meshes_of
+from toast.analysis.program import CONSTRAINT, StatedCollective
 from toast.analysis.rules import REGION
 
 MANUAL = "sdy.manual_computation"

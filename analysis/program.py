@@ -45,7 +45,8 @@ LOOP_END = "loop_end"
 BRANCH_END = "branch_end"
 CASE_END = "case_end"
 PSEUDO = frozenset({ARGUMENT, RETURN, LOOP_BEGIN, LOOP_END, BRANCH_END, CASE_END})
-TRANSFERS = PSEUDO | {"stablehlo.optimization_barrier", "sdy.sharding_constraint"}
+CONSTRAINT = "sdy.sharding_constraint"
+TRANSFERS = PSEUDO | {"stablehlo.optimization_barrier", CONSTRAINT}
 """Ops that pass each tensor on by itself: factors of different tensors never meet in them."""
 
 

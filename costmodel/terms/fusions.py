@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints, Program
+from toast.analysis.program import CONSTRAINT, Floats, Ints, Program
 from toast.costmodel.passes.convolution_tiling import (
     NO_WINDOW,
     FilterWindow,
@@ -135,6 +135,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     launched = fusion.launched
     kept = np.flatnonzero(~_again(program, launched, listing.first_op))
     working = fusion.flow.role[launched.first_op] != Role.NOTHING
+    working &= ~_passing_on(program, launched)
     maker = RowMaker(
         program,
         layouts,
@@ -162,6 +163,17 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     source = np.repeat(kept, counts[number])
     weights = program.op_trips[launched.first_op][source]
     return WeightedRows.of(list(known), row, weights, source)
+
+
+def _passing_on(program: Program, launched: LaunchedFusions) -> Bools:
+    """Launches that are one constraint on a value in memory: compilers leave nothing of it."""
+    first = launched.first_op
+    single = (np.diff(launched.op_start) == 1) & (np.diff(launched.read_start) == 1)
+    constraint = named(program, frozenset({CONSTRAINT}))[first]
+    found = single & constraint
+    at = launched.read_start[:-1][found]
+    found[found] = launched.reads[at] == program.op_uses[first[found]]
+    return found
 
 
 def _again(program: Program, launched: LaunchedFusions, equal: Ints) -> Bools:

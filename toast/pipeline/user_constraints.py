@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from toast.analysis.errors import InvalidMesh, InvalidRequest
-from toast.analysis.facts import CONSTRAINT, Sharding
+from toast.analysis.facts import Sharding
 from toast.analysis.hlosharding import tile_axes
 from toast.analysis.load import Source
-from toast.analysis.program import Program
+from toast.analysis.program import CONSTRAINT, Program
 from toast.analysis.rules import REGION
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program_facts import Layout, Pins
@@ -171,7 +171,7 @@ def _check_regions(source: Source, mesh: Mesh, found: Demands) -> None:
     if count:
         kept = "One shard_map is" if count == 1 else f"{count} shard_maps are"
         found.warnings.append(
-            f"{kept} kept whole: what is inside is priced as it is written, in every plan alike."
+            f"{kept} kept whole. What is inside is priced as it is written, in every plan alike."
         )
 
 
