@@ -124,7 +124,7 @@ def _constrain(source: Source, constraint: LayoutConstraint, attributes: Shardin
     users = []
     for use in constraint.uses:
         op = program.user(use)
-        users.append((_user(source, op), use - int(program.op_uses[op])))
+        users.append((user_of(source, op), use - int(program.op_uses[op])))
     pin_uses(users, specs, attributes)
 
 
@@ -141,7 +141,7 @@ def _settle_constraints(
             unpin(handle)
 
 
-def _user(source: Source, op: int) -> Any:
+def user_of(source: Source, op: int) -> Any:
     """The MLIR operation whose operands a (pseudo) op's uses are."""
     handle = source.handles[op]
     if source.program.kind(op) in PSEUDO - {"loop_begin"}:
