@@ -11,6 +11,7 @@ from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.forms.annotated import annotated
 from toast.emit.forms.closed import close
+from toast.emit.lowering.write import lower_to_collectives, lower_to_local
 from toast.emit.specs import LayoutConstraint, Specs
 from toast.emit.writer import annotate, encode_written
 from toast.request.request import FormName
@@ -48,11 +49,16 @@ def write_form(
             "Leave it out, or give the module as a portable artifact.",
         )
     module = source.loaded.module
+    notices: tuple[str, ...] = ()
     match form:
         case "annotated":
             module = annotated(data, source, mesh, specs, constraints, kept)
         case "closed":
             close(source, mesh, specs, constraints, kept)
-        case _:
+        case "collectives" | "local":
+            lower = lower_to_local if form == "local" else lower_to_collectives
+            lowered = lower(source, mesh, resolved, specs)
+            module, notices = lowered.module, lowered.notices
+        case "flat":
             annotate(source, mesh, specs, constraints, kept)
-    return Written(data=encode_written(source, module, mesh, specs, version))
+    return Written(data=encode_written(source, module, mesh, specs, version), notices=notices)

@@ -1,0 +1,139 @@
+"""Where partial sums are put together: at the op that makes them, or at an addition behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from toast.analysis.load import Source
+from toast.analysis.program import FactorKind
+from toast.costmodel.network.collectives import Kind
+from toast.costmodel.resolved import ResolvedPlan
+from toast.costmodel.terms.journal import CollectiveReason, Entry
+from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
+from toast.emit.specs import Specs
+
+_PASSED = frozenset({"stablehlo.transpose", "stablehlo.reshape"})
+_ADD = "stablehlo.add"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """What is left to do with a value: sum it over `axes`, `scattered` of them into its parts."""
+
+    axes: tuple[str, ...]
+    scattered: frozenset[str]
+
+
+class Sums:
+    """The partial sums of a plan, as it decides about them."""
+
+    def __init__(self, source: Source, resolved: ResolvedPlan, specs: Specs) -> None:
+        self._program, self._specs = source.program, specs
+        self._resolved = resolved
+        self._layouts = resolved.evaluator.layouts
+        self._names = [axis.name for axis in resolved.evaluator.mesh.axes]
+        self._once = np.bincount(self._program.use_value, minlength=self._program.values) == 1
+        self._row_of = resolved.evaluator.listing.of(PARTIAL_SUMS).of_op
+        starts = resolved.evaluator.tables.partial_sums.result_start
+        self._reason = {
+            row: int(resolved.scratch.reduce_scatters.reason[starts[row]])
+            for row in set(self._row_of.values())
+        }
+        self._scattered = {
+            (one.row, one.place): frozenset(self._names[axis] for axis in one.axes)
+            for one in resolved.collectives
+            if one.table is Entry.PARTIAL and one.kind is Kind.REDUCE_SCATTER
+        }
+        self._later, self._carried = self._find_later()
+
+    def reduced(self, op: int) -> tuple[str, ...]:
+        """The axes over which an op makes partial results."""
+        program, layouts = self._program, self._layouts
+        start = layouts.unit_start[layouts.op_unit[op]]
+        found: list[str] = []
+        for index, name in enumerate(program.factors_of(op)):
+            if program.factor_kind[name] == FactorKind.REDUCTION:
+                found += [self._names[axis] for axis in self._resolved.axes_of(start + index)]
+        return tuple(found)
+
+    def of(self, op: int, place: int, reduced: tuple[str, ...]) -> Sum | None:
+        """What is to be done with a result of an op that is partial over `reduced`."""
+        if op in self._carried:
+            return self._carried[op]
+        if not reduced:
+            return None
+        row = self._row_of.get(op, -1)
+        return Sum(axes=reduced, scattered=self._scattered.get((row, place), frozenset()))
+
+    def is_later(self, value: int) -> bool:
+        """Whether a value stays partial, as what it is added to is."""
+        return value in self._later
+
+    def _find_later(self) -> tuple[frozenset[int], dict[int, Sum]]:
+        """Values that are summed once they are added to others, and the ops that then make sums."""
+        partial: dict[int, _Partial] = {}
+        program, carried = self._program, dict[int, Sum]()
+        for op in range(program.ops):
+            made = self._partial(op, partial)
+            if made is not None:
+                partial[program.values_of(op).start] = made
+        later = frozenset[int]().union(*(one.before for one in partial.values() if one.joined))
+        for value, one in partial.items():
+            if one.before & later:
+                carried[program.makers[value]] = one.sum
+        return later, carried
+
+    def _partial(self, op: int, partial: dict[int, _Partial]) -> _Partial | None:
+        """What the one result of an op is, if it is partial."""
+        program = self._program
+        values, uses = program.values_of(op), program.uses_of(op)
+        if len(values) != 1:
+            return None
+        reduced = self.reduced(op) if op in self._row_of else ()
+        if reduced:
+            row = self._row_of[op]
+            added = self._reason[row] == CollectiveReason.ADDED
+            found = Sum(axes=reduced, scattered=self._scattered.get((row, 0), frozenset()))
+            return _Partial(sum=found, before=frozenset(), added=added, joined=False)
+        kind = program.kind(op)
+        given = [partial.get(program.sources[use]) for use in uses]
+        known = [one for one in given if one is not None]
+        moved = kind == _ADD or kind in _PASSED
+        if not moved or not known or len(known) < len(given) or not all(map(self._passes, uses)):
+            return None
+        joined = kind == _ADD and any(one.added for one in known)
+        if kind == _ADD and (not joined or len({frozenset(one.sum.axes) for one in known}) > 1):
+            return None
+        return _Partial(
+            sum=Sum(
+                axes=known[0].sum.axes,
+                scattered=frozenset().union(*(one.sum.scattered for one in known)),
+            ),
+            before=frozenset(program.sources[use] for use in uses).union(
+                *(one.before for one in known)
+            ),
+            added=any(one.added for one in known),
+            joined=joined,
+        )
+
+    def _passes(self, use: int) -> bool:
+        """Whether a use alone reads a value, as often and in the layout as it is made."""
+        program, value = self._program, self._program.sources[use]
+        made = self._specs.tensor(int(self._layouts.result_tensor[value]))
+        often = program.op_trips[program.makers[value]] == program.op_trips[program.user(use)]
+        return bool(self._once[value] and often) and self._specs.use(use) == made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Partial:
+    """A value that is partial; those `before` it are so too, if it is summed and they are not.
+
+    `added` where the price sums one of them with others, `joined` where that happens here.
+    """
+
+    sum: Sum
+    before: frozenset[int]
+    added: bool
+    joined: bool
