@@ -49,14 +49,14 @@ class Sums:
         self._later, self._carried = self._find_later()
 
     def reduced(self, op: int) -> tuple[str, ...]:
-        """The axes over which an op makes partial results."""
+        """The axes over which an op makes partial results, as the mesh has them."""
         program, layouts = self._program, self._layouts
         start = layouts.unit_start[layouts.op_unit[op]]
-        found: list[str] = []
+        found = set[int]()
         for index, name in enumerate(program.factors_of(op)):
             if program.factor_kind[name] == FactorKind.REDUCTION:
-                found += [self._names[axis] for axis in self._resolved.axes_of(start + index)]
-        return tuple(found)
+                found.update(self._resolved.axes_of(start + index))
+        return tuple(self._names[axis] for axis in sorted(found))
 
     def of(self, op: int, place: int, reduced: tuple[str, ...]) -> Sum | None:
         """What is to be done with a result of an op that is partial over `reduced`."""
