@@ -6,7 +6,3 @@ partitioner has a part in it.
 """
 
 from __future__ import annotations
-
-from toast.verify.reference.run import run_reference
-
-__all__ = ["run_reference"]

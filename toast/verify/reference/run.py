@@ -7,31 +7,21 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.analysis.calls import functions_of
-from toast.analysis.errors import InvalidRequest
 from toast.analysis.forms import Loaded
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.lowering.devices import Devices
 from toast.plans.plan import Plan
+from toast.verify.reference.collectives import COLLECTIVES
 from toast.verify.reference.cutting import assemble, cut
 from toast.verify.reference.local import LocalMachine
 from toast.verify.reference.single import Array, SingleOps
 from toast.verify.reference.whole import WholeMachine
 
-EXPLICIT = ("collectives", "local")
+_KINDS = frozenset(name.partition(".")[2] for name in COLLECTIVES)
 
 
 def run_reference(loaded: Loaded, plan: Plan, inputs: list[Array]) -> list[Array]:
-    """The results of a planned module, put together as the plan says they are laid out.
-
-    Raises `InvalidRequest` for a module whose collectives are left to XLA's partitioner.
-    """
-    form = plan.request.form if plan.request is not None else "flat"
-    if form not in EXPLICIT:
-        raise InvalidRequest(
-            f"The reference executor runs modules with explicit collectives, and this one is "
-            f"{form}.",
-            "Plan it with --form collectives or --form local.",
-        )
+    """The results of a planned module, put together as the plan says they are laid out."""
     mesh = Mesh.parse(",".join(f"{axis.name}={axis.size}" for axis in plan.mesh.axes))
     devices = Devices(mesh)
     held = [
@@ -57,3 +47,18 @@ def _run(
     for argument, tensor in zip(block.arguments, plan.arguments, strict=True):
         machine.layouts[argument] = tensor.spec
     return machine.block(block, held)
+
+
+def collectives_in(loaded: Loaded) -> dict[str, int]:
+    """How many collectives of each kind a module has; one in a loop is one."""
+    counts: dict[str, int] = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        dialect, _, kind = op.name.partition(".")
+        if dialect in ("stablehlo", "sdy") and kind in _KINDS:
+            counts[kind] = counts.get(kind, 0) + 1
+        return ir.WalkResult.ADVANCE
+
+    with loaded.module.context:
+        loaded.module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return counts

@@ -1,8 +1,14 @@
-"""Single ops, compiled for one device and run on arrays; equal ops are compiled once."""
+"""Single ops on the arrays of one device.
+
+What is small StableHLO's own interpreter runs, which is the specification made runnable and needs no
+compilation. The rest XLA compiles for one device; equal ops are compiled once.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,14 +16,21 @@ import numpy as np
 from jax._src import compiler
 from jax._src.lib import xla_client
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 Array = np.ndarray[Any, Any]
 Write = Callable[[Any, list[Any]], list[Any]]
 """Writes ops into a block, on its arguments; returns the results."""
 
 
+SMALL = 4096
+"""Elements of operands and results that the interpreter handles as fast as XLA compiles."""
+_INTERPRETED = frozenset({"f32", "f64", "i32", "i64", "ui32", "i1"})
+_NOT_INTERPRETED = frozenset({"stablehlo.custom_call", "stablehlo.rng", "stablehlo.composite"})
+
+
 class SingleOps:
-    """Compiles what is written into a function, and runs it."""
+    """Runs what is written into a function."""
 
     def __init__(self) -> None:
         self._compiled: dict[str, Any] = {}
@@ -28,17 +41,19 @@ class SingleOps:
 
         `given` and what is returned are by device. Devices that hold the same arrays are run once.
         """
-        executable = self._executable(types, write)
+        run = self._runner(types, write)
         known: dict[tuple[int, ...], list[Array]] = {}
         found = []
         for operands in given:
             key = tuple(map(id, operands))
             if key not in known:
-                known[key] = self._call(executable, operands)
+                known[key] = run(operands)
             found.append(known[key])
         return found
 
-    def _executable(self, types: Sequence[Any], write: Write) -> Any:
+    def _runner(
+        self, types: Sequence[Any], write: Write
+    ) -> Callable[[list[Array]], list[Array]]:
         with ir.Location.unknown():
             module = ir.Module.create()
             function = ir.Operation.create(
@@ -55,10 +70,12 @@ class SingleOps:
             made = ir.FunctionType.get(list(types), [value.type for value in results])
             function.attributes["function_type"] = ir.TypeAttr.get(made)
             ir.Operation.create("func.return", operands=results, ip=ir.InsertionPoint(block))
+        if _is_small(block, [*types, *made.results]):
+            return partial(_interpret, module, list(types))
         key = module.operation.get_asm(enable_debug_info=False)
         if key not in self._compiled:
             self._compiled[key] = self._compile(module)
-        return self._compiled[key]
+        return partial(self._call, self._compiled[key])
 
     def _compile(self, module: ir.Module) -> Any:
         options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
@@ -72,3 +89,22 @@ class SingleOps:
         arguments = [jax.device_put(value, self._device) for value in operands]
         results = executable.execute_sharded(arguments).disassemble_into_single_device_arrays()
         return [np.asarray(shards[0]) for shards in results]
+
+
+def _is_small(block: Any, types: list[Any]) -> bool:
+    """Whether the interpreter runs what is in a block, and soon."""
+    elements = sum(math.prod(one.shape) for one in types)
+    known = all(str(one.element_type) in _INTERPRETED for one in types)
+    names = [view.operation.name for view in block.operations][:-1]
+    plain = all(
+        name.startswith("stablehlo.") and name not in _NOT_INTERPRETED for name in names
+    )
+    return known and plain and elements <= SMALL
+
+
+def _interpret(module: ir.Module, types: list[Any], operands: list[Array]) -> list[Array]:
+    given = [
+        ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=kind)
+        for array, kind in zip(operands, types, strict=True)
+    ]
+    return [np.array(result) for result in stablehlo.eval_module(module, given)]
