@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -63,6 +63,7 @@ class Lowering:
         self._held: dict[int, Any] = {}
         self._scopes: list[dict[tuple[int, str], Any]] = [{}]
         self._op = 0
+        self._reader = -1
         self._numbers: dict[Any, int] = {}
 
     def write(self, arguments: Sequence[Any]) -> list[Any]:
@@ -92,11 +93,13 @@ class Lowering:
         return []
 
     def _end(self) -> list[Any]:
+        self._reader = self._op
         return [self._use(use) for use in self._program.uses_of(self._op)]
 
     def _single(self, op: Any) -> None:
         number, program = self._op, self._program
         self._op += 1
+        self._reader = number
         values = program.values_of(number)
         if values and all(bool(program.constant[value]) for value in values):
             return
@@ -143,6 +146,9 @@ class Lowering:
             results=tuple(specs.tensor(int(self._layouts.result_tensor[v])) for v in values),
             reduced=self._sums.reduced(number),
         )
+        added_in = self._sums.layout(number)
+        if added_in is not None:
+            whole = replace(whole, operands=(added_in,) * len(uses), results=(added_in,))
         axes = undone(whole)
         placed = whole.without(axes)
         if axes & whole.axes:
@@ -155,7 +161,7 @@ class Lowering:
             results = self._inlined(region, operands)
         else:
             results = self._target.compute(placed, operands)
-        self._collect(number)
+        self._collect()
         rows = zip(values, results, placed.results, whole.results, strict=True)
         for place, (value, made, here, there) in enumerate(rows):
             sum_of = self._sums.of(number, place, placed.reduced)
@@ -194,7 +200,7 @@ class Lowering:
                 break
         if axes:
             made = self._target.summed(made, here, axes, body)
-        self._collect(self._op - 1)
+        self._collect()
         return made, here
 
     # Values
@@ -218,11 +224,11 @@ class Lowering:
     def _moved(self, value: Any, have: Spec, want: Spec) -> Any:
         for step in steps(have, want):
             value = self._target.take(value, step)
-        self._collect(self._op)
+        self._collect()
         return value
 
-    def _collect(self, op: int) -> None:
-        sent = self._target.code.sent
+    def _collect(self) -> None:
+        sent, op = self._target.code.sent, self._reader
         self.sent += [Sent(kind=kind, axes=tuple(sorted(axes)), op=op) for kind, axes in sent]
         sent.clear()
 
@@ -269,7 +275,8 @@ class Lowering:
 
     def _loop(self, op: Any) -> None:
         program, specs, code = self._program, self._specs, self._target.code
-        begin, location = self._op, op.location
+        begin = self._reader = self._op
+        location = op.location
         inner = list(program.values_of(begin))
         half = len(inner) // 2
         carried = [specs.value(value) for value in inner[half:]]
@@ -293,7 +300,7 @@ class Lowering:
                 self._block(old, "stablehlo.return")
                 results = self._predicate(old) if not region else self._yielded(carried)
                 code.op("stablehlo.return", results, [])
-        end = self._op
+        end = self._reader = self._op
         self._op += 1
         for value, result, spec in zip(program.values_of(end), made.results, carried, strict=True):
             self._held[value] = self._moved(result, spec, specs.value(value))
@@ -305,6 +312,7 @@ class Lowering:
         return [self._value(self._numbered(wanted), [])]
 
     def _yielded(self, carried: list[Spec]) -> list[Any]:
+        self._reader = self._op
         uses = self._program.uses_of(self._op)
         return [
             self._moved(self._use(use), self._specs.use(use), spec)
@@ -333,6 +341,7 @@ class Lowering:
             new = region.blocks.append()
             with self._inside(new):
                 self._block(old.blocks[0], "stablehlo.return")
+                self._reader = self._op
                 uses = program.uses_of(self._op)
                 results = [
                     self._moved(self._use(use), specs.use(use), spec)

@@ -13,6 +13,7 @@ from toast.costmodel.resolved import ResolvedPlan
 from toast.costmodel.terms.journal import CollectiveReason, Entry
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
 from toast.emit.specs import Specs
+from toast.plans.plan import Spec
 
 _PASSED = frozenset({"stablehlo.transpose", "stablehlo.reshape"})
 _ADD = "stablehlo.add"
@@ -46,6 +47,7 @@ class Sums:
             for one in resolved.collectives
             if one.table is Entry.PARTIAL and one.kind is Kind.REDUCE_SCATTER
         }
+        self._added_in: dict[int, Spec] = {}
         self._later, self._carried = self._find_later()
 
     def reduced(self, op: int) -> tuple[str, ...]:
@@ -71,6 +73,10 @@ class Sums:
         """Whether a value stays partial, as what it is added to is."""
         return value in self._later
 
+    def layout(self, op: int) -> Spec | None:
+        """The layout in which an op adds what is partial; None for any other op."""
+        return self._added_in.get(op)
+
     def _find_later(self) -> tuple[frozenset[int], dict[int, Sum]]:
         """Values that are summed once they are added to others, and the ops that then make sums."""
         partial: dict[int, _Partial] = {}
@@ -82,7 +88,10 @@ class Sums:
         later = frozenset[int]().union(*(one.before for one in partial.values() if one.joined))
         for value, one in partial.items():
             if one.before & later:
-                carried[program.makers[value]] = one.sum
+                op = program.makers[value]
+                carried[op] = one.sum
+                if program.kind(op) == _ADD:
+                    self._added_in[op] = one.layout
         return later, carried
 
     def _partial(self, op: int, partial: dict[int, _Partial]) -> _Partial | None:
@@ -96,21 +105,34 @@ class Sums:
             row = self._row_of[op]
             added = self._reason[row] == CollectiveReason.ADDED
             found = Sum(axes=reduced, scattered=self._scattered.get((row, 0), frozenset()))
-            return _Partial(sum=found, before=frozenset(), added=added, joined=False)
+            return _Partial(
+                sum=found,
+                layout=self._made(values.start),
+                before=frozenset(),
+                added=added,
+                joined=False,
+            )
         kind = program.kind(op)
         given = [partial.get(program.sources[use]) for use in uses]
         known = [one for one in given if one is not None]
-        moved = kind == _ADD or kind in _PASSED
-        if not moved or not known or len(known) < len(given) or not all(map(self._passes, uses)):
+        if not known or len(known) < len(given) or not all(map(self._is_alone, uses)):
             return None
-        joined = kind == _ADD and any(one.added for one in known)
-        if kind == _ADD and (not joined or len({frozenset(one.sum.axes) for one in known}) > 1):
+        if kind == _ADD:
+            layout, joined = known[0].layout, any(one.added for one in known)
+            alike = all(one.layout == layout and one.sum.axes == known[0].sum.axes for one in known)
+            wanted = all(self._is_kept(use, layout) for use in uses)
+            if not (joined and alike and wanted):
+                return None
+        elif kind in _PASSED and self._specs.use(uses.start) == known[0].layout:
+            layout, joined = self._made(values.start), False
+        else:
             return None
         return _Partial(
             sum=Sum(
                 axes=known[0].sum.axes,
                 scattered=frozenset().union(*(one.sum.scattered for one in known)),
             ),
+            layout=layout,
             before=frozenset(program.sources[use] for use in uses).union(
                 *(one.before for one in known)
             ),
@@ -118,22 +140,29 @@ class Sums:
             joined=joined,
         )
 
-    def _passes(self, use: int) -> bool:
-        """Whether a use alone reads a value, as often and in the layout as it is made."""
+    def _made(self, value: int) -> Spec:
+        return self._specs.tensor(int(self._layouts.result_tensor[value]))
+
+    def _is_alone(self, use: int) -> bool:
+        """Whether a use alone reads a value, as often as it is made."""
         program, value = self._program, self._program.sources[use]
-        made = self._specs.tensor(int(self._layouts.result_tensor[value]))
         often = program.op_trips[program.makers[value]] == program.op_trips[program.user(use)]
-        return bool(self._once[value] and often) and self._specs.use(use) == made
+        return bool(self._once[value] and often)
+
+    def _is_kept(self, use: int, layout: Spec) -> bool:
+        """Whether a use wants a value as it is kept, or in this layout."""
+        return self._specs.use(use) in (layout, self._specs.value(self._program.sources[use]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partial:
-    """A value that is partial; those `before` it are so too, if it is summed and they are not.
+    """A value that is partial in this `layout`; those `before` it are so too, if it is summed and they are not.
 
     `added` where the price sums one of them with others, `joined` where that happens here.
     """
 
     sum: Sum
+    layout: Spec
     before: frozenset[int]
     added: bool
     joined: bool
