@@ -146,9 +146,9 @@ class Lowering:
             results=tuple(specs.tensor(int(self._layouts.result_tensor[v])) for v in values),
             reduced=self._sums.reduced(number),
         )
-        added_in = self._sums.layout(number)
-        if added_in is not None:
-            whole = replace(whole, operands=(added_in,) * len(uses), results=(added_in,))
+        partial = self._sums.layouts(number)
+        if partial is not None:
+            whole = replace(whole, operands=(partial[0],) * len(uses), results=(partial[1],))
         axes = undone(whole)
         placed = whole.without(axes)
         if axes & whole.axes:

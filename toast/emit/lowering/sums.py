@@ -15,7 +15,8 @@ from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
 
-_PASSED = frozenset({"stablehlo.transpose", "stablehlo.reshape"})
+_TRANSPOSE = "stablehlo.transpose"
+_PASSED = frozenset({_TRANSPOSE, "stablehlo.reshape"})
 _ADD = "stablehlo.add"
 
 
@@ -31,7 +32,7 @@ class Sums:
     """The partial sums of a plan, as it decides about them."""
 
     def __init__(self, source: Source, resolved: ResolvedPlan, specs: Specs) -> None:
-        self._program, self._specs = source.program, specs
+        self._source, self._program, self._specs = source, source.program, specs
         self._resolved = resolved
         self._layouts = resolved.evaluator.layouts
         self._names = [axis.name for axis in resolved.evaluator.mesh.axes]
@@ -47,7 +48,7 @@ class Sums:
             for one in resolved.collectives
             if one.table is Entry.PARTIAL and one.kind is Kind.REDUCE_SCATTER
         }
-        self._added_in: dict[int, Spec] = {}
+        self._moved_in: dict[int, tuple[Spec, Spec]] = {}
         self._later, self._carried = self._find_later()
 
     def reduced(self, op: int) -> tuple[str, ...]:
@@ -73,9 +74,9 @@ class Sums:
         """Whether a value stays partial, as what it is added to is."""
         return value in self._later
 
-    def layout(self, op: int) -> Spec | None:
-        """The layout in which an op adds what is partial; None for any other op."""
-        return self._added_in.get(op)
+    def layouts(self, op: int) -> tuple[Spec, Spec] | None:
+        """The layouts of the operands and of the result of an op on what is partial, else None."""
+        return self._moved_in.get(op)
 
     def _find_later(self) -> tuple[frozenset[int], dict[int, Sum]]:
         """Values that are summed once they are added to others, and the ops that then make sums."""
@@ -90,8 +91,8 @@ class Sums:
             if one.before & later:
                 op = program.makers[value]
                 carried[op] = one.sum
-                if program.kind(op) == _ADD:
-                    self._added_in[op] = one.layout
+                given = partial[program.sources[program.uses_of(op).start]]
+                self._moved_in[op] = given.layout, one.layout
         return later, carried
 
     def _partial(self, op: int, partial: dict[int, _Partial]) -> _Partial | None:
@@ -123,8 +124,11 @@ class Sums:
             wanted = all(self._is_kept(use, layout) for use in uses)
             if not (joined and alike and wanted):
                 return None
-        elif kind in _PASSED and self._specs.use(uses.start) == known[0].layout:
-            layout, joined = self._made(values.start), False
+        elif kind in _PASSED and self._is_kept(uses.start, known[0].layout):
+            found_in = self._passed(op, known[0].layout)
+            if found_in is None:
+                return None
+            layout, joined = found_in, False
         else:
             return None
         return _Partial(
@@ -139,6 +143,14 @@ class Sums:
             added=any(one.added for one in known),
             joined=joined,
         )
+
+    def _passed(self, op: int, layout: Spec) -> Spec | None:
+        """The layout of what an op only moves, in this layout; None where that is not known."""
+        if self._program.kind(op) == _TRANSPOSE:
+            order = self._source.handles[op].attributes["permutation"]
+            return [layout[int(dim)] for dim in order]
+        same = self._specs.use(self._program.uses_of(op).start) == layout
+        return self._made(self._program.values_of(op).start) if same else None
 
     def _made(self, value: int) -> Spec:
         return self._specs.tensor(int(self._layouts.result_tensor[value]))
