@@ -44,9 +44,7 @@ def unpin(constraint: Any) -> None:
     constraint.erase()
 
 
-def _chain(
-    value: Any, specs: Iterable[Spec], attributes: Shardings, at: ir.InsertionPoint
-) -> Any:
+def _chain(value: Any, specs: Iterable[Spec], attributes: Shardings, at: ir.InsertionPoint) -> Any:
     for spec in specs:
         value = constrained(value, attributes.of(spec), at)
     return value

@@ -95,7 +95,9 @@ def _verify(
         (shapes[value], types[value], id(attribute)): (value, attribute)
         for value, attribute in ((value, made.of(spec)) for value, spec in given)
     }
-    verify(mesh, [(handle_of(source, value).type, attribute) for value, attribute in found.values()])
+    verify(
+        mesh, [(handle_of(source, value).type, attribute) for value, attribute in found.values()]
+    )
 
 
 def annotate_function(

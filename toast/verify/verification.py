@@ -90,8 +90,8 @@ def verify(
     """Compare the two modules in `directory` on as many virtual devices as the plan's mesh has.
 
     `executor` is `xla`, or `reference` for the forms that have their collectives in them; the one
-    that runs the form when None. Raises ToastError when the files are not there, when the host has too little memory for the
-    run, and when XLA refuses or aborts.
+    that runs the form when None. Raises ToastError when the files are not there, when the host has
+    too little memory for the run, and when XLA refuses or aborts.
     """
     plan = read_plan(directory)
     find_module(directory, "original")
@@ -111,8 +111,7 @@ def verify(
         directory,
         command=[*python_module("toast.verify.child"), str(directory), str(seed), chosen],
         environment={
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count="
-            f"{devices if chosen == XLA else 1}"
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices if chosen == XLA else 1}"
         },
         on_event=on_event,
         deadline_s=deadline_s,

@@ -57,6 +57,4 @@ def pair(data: bytes, mesh: str, form: str, rollouts: int = 150, memory: float =
     found = PLANNERS["mcts"](problem, settings, Control())
     resolved = resolve(evaluator, found.decisions)
     lower = lower_to_local if form == "local" else lower_to_collectives
-    return Pair(
-        resolved=resolved, lowered=lower(source, evaluator.mesh, resolved, Specs(resolved))
-    )
+    return Pair(resolved=resolved, lowered=lower(source, evaluator.mesh, resolved, Specs(resolved)))

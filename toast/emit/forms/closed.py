@@ -1,8 +1,8 @@
 """The form *closed*: every value annotated, so that Shardy has nothing to propagate.
 
-The calls are inlined. An op says in which layout it makes its results; where they are kept or wanted
-otherwise there is a constraint, as in the other annotated forms. A constant that is wanted in shards
-is there once for each layout.
+The calls are inlined. An op says in which layout it makes its results; where they are kept or
+wanted otherwise there is a constraint, as in the other annotated forms. A constant that is wanted
+in shards is there once for each layout.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from toast.analysis.errors import InvalidRequest
@@ -11,7 +12,12 @@ from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.forms.annotated import annotated
 from toast.emit.forms.closed import close
-from toast.emit.lowering.write import lower_to_collectives, lower_to_local
+from toast.emit.lowering.write import (
+    Lowered,
+    lower_to_collectives,
+    lower_to_local,
+    lower_to_region,
+)
 from toast.emit.specs import LayoutConstraint, Specs
 from toast.emit.writer import annotate, encode_written
 from toast.request.request import FormName
@@ -25,7 +31,7 @@ class Written:
     notices: tuple[str, ...] = ()
 
 
-def write_form(
+def write_form(  # noqa: PLR0913 - all that a plan comes to
     form: FormName,
     *,
     data: bytes,
@@ -56,9 +62,15 @@ def write_form(
         case "closed":
             close(source, mesh, specs, constraints, kept)
         case "collectives" | "local":
-            lower = lower_to_local if form == "local" else lower_to_collectives
-            lowered = lower(source, mesh, resolved, specs)
+            lowered = _lowering(form, source.loaded.form)(source, mesh, resolved, specs)
             module, notices = lowered.module, lowered.notices
         case "flat":
             annotate(source, mesh, specs, constraints, kept)
     return Written(data=encode_written(source, module, mesh, specs, version), notices=notices)
+
+
+def _lowering(form: FormName, container: Form) -> Callable[..., Lowered]:
+    """What writes a form; the program of one device is a region where arguments are whole."""
+    if form == "collectives":
+        return lower_to_collectives
+    return lower_to_region if container is Form.EXPORT else lower_to_local

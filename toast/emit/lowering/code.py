@@ -36,7 +36,12 @@ class Code:
         return self.operation(name, operands, types, **given).results
 
     def operation(
-        self, name: str, operands: Sequence[Any], types: Sequence[Any], regions: int = 0, **given: Any
+        self,
+        name: str,
+        operands: Sequence[Any],
+        types: Sequence[Any],
+        regions: int = 0,
+        **given: Any,
     ) -> Any:
         """A new op."""
         return ir.Operation.create(
@@ -135,9 +140,7 @@ class Code:
 
     def iota(self, shape: Sequence[int], dim: int, like: str = I32) -> Any:
         """0, 1, 2, ... along a dimension."""
-        return self.one(
-            "stablehlo.iota", [], self.tensor(shape, like), iota_dimension=integer(dim)
-        )
+        return self.one("stablehlo.iota", [], self.tensor(shape, like), iota_dimension=integer(dim))
 
     def concatenate(self, values: Sequence[Any], dim: int) -> Any:
         """Values one behind another."""
@@ -324,9 +327,7 @@ class Code:
 
     def _channel(self) -> Any:
         self._channels += 1
-        return ir.Attribute.parse(
-            f"#stablehlo.channel_handle<handle = {self._channels}, type = 1>"
-        )
+        return ir.Attribute.parse(f"#stablehlo.channel_handle<handle = {self._channels}, type = 1>")
 
     def _combine(self, op: Any, value: Any, body: str) -> None:
         kind = self.tensor([], value)

@@ -72,9 +72,7 @@ class Devices:
     def mirrored(self, axes: Sequence[str]) -> list[tuple[int, int]]:
         """(source, target): the first part goes where the last one is, and so on."""
         return [
-            pair
-            for group in self.groups(axes)
-            for pair in zip(group, reversed(group), strict=True)
+            pair for group in self.groups(axes) for pair in zip(group, reversed(group), strict=True)
         ]
 
     def permuted(self, before: Spec, after: Spec) -> list[tuple[int, int]]:

@@ -36,28 +36,44 @@ def split_components(placed: Placed) -> dict[int, int]:
 
 def unindexable(placed: Placed) -> set[str]:
     """Axes over which windows of more than one element would straddle parts."""
-    spec, found = placed.operands[0], set[str]()
-    if placed.name == GATHER:
-        sizes = list(map(int, placed.handle.attributes["slice_sizes"]))
-        for dim in split_components(placed).values():
-            if sizes[dim] != 1 or not set(spec[dim]) <= set(placed.reduced):
-                found |= set(spec[dim])
-    if placed.name == SCATTER:
-        inserted = list(_scatter_numbers(placed).inserted_window_dims)
-        for dim in split_components(placed).values():
-            if dim not in inserted:
-                found |= set(spec[dim])
-    if placed.name == DYNAMIC_SLICE:
-        for dim, axes in enumerate(spec):
-            if placed.shapes[0][dim] != placed.made[0][dim]:
-                found |= {*axes, *placed.results[0][dim]}
-    if placed.name == UPDATE:
-        for dim, axes in enumerate(spec):
-            if placed.shapes[1][dim] != placed.shapes[0][dim]:
-                found |= set(placed.operands[1][dim])
-            elif placed.operands[1][dim] != axes:
-                found |= {*axes, *placed.operands[1][dim]}
+    match placed.name:
+        case "stablehlo.gather":
+            return _ungatherable(placed)
+        case "stablehlo.scatter":
+            inserted = list(_scatter_numbers(placed).inserted_window_dims)
+            wide = [dim for dim in split_components(placed).values() if dim not in inserted]
+            return {axis for dim in wide for axis in placed.operands[0][dim]}
+        case "stablehlo.dynamic_slice":
+            rows = zip(placed.operands[0], placed.results[0], *_sizes(placed), strict=True)
+            return {axis for on, to, whole, part in rows if whole != part for axis in (*on, *to)}
+        case "stablehlo.dynamic_update_slice":
+            return _unplaceable(placed)
+        case _:
+            return set()
+
+
+def _ungatherable(placed: Placed) -> set[str]:
+    sizes, found = list(map(int, placed.handle.attributes["slice_sizes"])), set[str]()
+    for dim in split_components(placed).values():
+        axes = set(placed.operands[0][dim])
+        if sizes[dim] != 1 or not axes <= set(placed.reduced):
+            found |= axes
     return found
+
+
+def _unplaceable(placed: Placed) -> set[str]:
+    found = set[str]()
+    rows = zip(*placed.operands[:2], placed.shapes[0], placed.shapes[1], strict=True)
+    for axes, on, whole, part in rows:
+        if whole != part:
+            found |= set(on)
+        elif on != axes:
+            found |= {*axes, *on}
+    return found
+
+
+def _sizes(placed: Placed) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return placed.shapes[0], placed.made[0]
 
 
 def placed_dims(placed: Placed) -> list[int]:
@@ -80,10 +96,10 @@ def gather_operands(code: Code, placed: Placed, operands: list[Any]) -> tuple[li
     components = split_components(placed)
     vector = _gather_numbers(placed).index_vector_dim
     indices = _signed(code, operands[1])
-    inside = _clamped(code, placed, indices, vector, _wholes(placed, components))
+    inside = _clamped(code, indices, vector, _wholes(placed, components))
     local = code.binary("subtract", inside, _starts(code, placed, indices, vector, components))
     parts = {n: placed.local_operand(0)[dim] for n, dim in components.items()}
-    kept = _clamped(code, placed, local, vector, parts)
+    kept = _clamped(code, local, vector, parts)
     hits = code.compare("EQ", local, kept)
     return [operands[0], kept], _hit(code, placed, hits, vector)
 
@@ -133,9 +149,7 @@ def _gather_numbers(placed: Placed) -> Any:
 
 
 def _scatter_numbers(placed: Placed) -> Any:
-    return stablehlo.ScatterDimensionNumbers(
-        placed.handle.attributes["scatter_dimension_numbers"]
-    )
+    return stablehlo.ScatterDimensionNumbers(placed.handle.attributes["scatter_dimension_numbers"])
 
 
 def _index_type(value: Any) -> str:
@@ -164,9 +178,7 @@ def _wholes(placed: Placed, components: dict[int, int]) -> dict[int, int]:
     return {n: placed.shapes[0][dim] for n, dim in components.items()}
 
 
-def _clamped(
-    code: Code, placed: Placed, indices: Any, vector: int, sizes: dict[int, int]
-) -> Any:
+def _clamped(code: Code, indices: Any, vector: int, sizes: dict[int, int]) -> Any:
     """Indices whose components with a size lie within it."""
     count, kind = _components(code, indices, vector), _index_type(indices)
     least = code.integers([0 if n in sizes else _LEAST for n in range(count)], kind)

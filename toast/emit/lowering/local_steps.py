@@ -60,9 +60,8 @@ def _split(code: Code, value: Any, split: Sequence[tuple[int, int]]) -> Any:
         if dim in parts:
             places.append(len(shape))
             shape.append(parts[dim])
-            size //= parts[dim]
         inner.append(len(shape))
-        shape.append(size)
+        shape.append(size // parts.get(dim, 1))
     order_of = dict(zip(sorted(parts), places, strict=True))
     order = [*(order_of[dim] for dim, _ in split), *inner]
     apart = code.transpose(code.reshape(value, shape), order)
@@ -73,7 +72,7 @@ def _split(code: Code, value: Any, split: Sequence[tuple[int, int]]) -> Any:
 
 
 def _merged(code: Code, stacked: Any, joined: Sequence[tuple[int, int]]) -> Any:
-    """(dimension, parts): the first dimension, which has these parts, in front of the dimensions."""
+    """(dimension, parts): the first dimension, which has these parts, in front of those."""
     inner = code.shape(stacked)[1:]
     counts = [count for _, count in joined]
     apart = code.reshape(stacked, [*counts, *inner])
@@ -82,7 +81,6 @@ def _merged(code: Code, stacked: Any, joined: Sequence[tuple[int, int]]) -> Any:
     for dim, size in enumerate(inner):
         if dim in place:
             order.append(place[dim])
-            size *= counts[place[dim]]
         order.append(len(joined) + dim)
-        shape.append(size)
+        shape.append(size * (counts[place[dim]] if dim in place else 1))
     return code.reshape(code.transpose(apart, order), shape)

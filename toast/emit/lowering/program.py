@@ -187,7 +187,9 @@ class Lowering:
             made, here = self._moved(made, here, there), there
         self._held[value] = self._moved(made, here, kept)
 
-    def _summed(self, made: Any, here: Spec, kept: Spec, sum_of: Sum, body: str) -> tuple[Any, Spec]:
+    def _summed(
+        self, made: Any, here: Spec, kept: Spec, sum_of: Sum, body: str
+    ) -> tuple[Any, Spec]:
         """A partial result put together, scattered where the plan says so."""
         axes = list(sum_of.axes)
         for dim, (one, wanted) in enumerate(zip(here, kept, strict=True)):
@@ -244,7 +246,10 @@ class Lowering:
         if op.name == "stablehlo.broadcast_in_dim":
             dims = [int(dim) for dim in op.attributes["broadcast_dimensions"]]
             wanted = [
-                [want[dim] if n == whole[dim] else [] for n, dim in zip(shapes[0], dims, strict=True)]
+                [
+                    want[dim] if n == whole[dim] else []
+                    for n, dim in zip(shapes[0], dims, strict=True)
+                ]
             ]
         elif len(op.results) == 1 and not op.regions and all(shape == whole for shape in shapes):
             wanted = [want] * len(shapes)

@@ -11,7 +11,9 @@ from toast.emit.lowering.code import Code
 from toast.emit.lowering.placed import Placed
 
 ADD = "stablehlo.add"
-_SUMMED = frozenset({"stablehlo.dot_general", "stablehlo.convolution", "stablehlo.gather"})
+_SUMMED = frozenset(
+    f"stablehlo.{name}" for name in ("convolution", "dot", "dot_general", "einsum", "gather")
+)
 _REDUCING = frozenset({"stablehlo.reduce", "stablehlo.scatter"})
 _ONCE = frozenset({"stablehlo.maximum", "stablehlo.minimum", "stablehlo.and", "stablehlo.or"})
 """Ops that take the same operand twice as once."""
@@ -22,9 +24,12 @@ def combiner(placed: Placed) -> str | None:
     """The op that combines partial results; None where it is none that is known."""
     if placed.name in _SUMMED:
         return ADD
-    if placed.name not in _REDUCING:
-        return None
-    block = placed.handle.regions[0].blocks[0]
+    return combining(placed.handle) if placed.name in _REDUCING else None
+
+
+def combining(op: Any) -> str | None:
+    """The one op of a reducer's body; None for a body that is none that is known."""
+    block = op.regions[0].blocks[0]
     inner = [view.operation for view in block.operations]
     simple = len(inner) == 2 and set(inner[0].operands) == set(block.arguments)
     return inner[0].name if simple and inner[0].name in _KNOWN else None
@@ -35,7 +40,7 @@ def irreducible(placed: Placed) -> set[str]:
     if not placed.reduced:
         return set()
     body = combiner(placed)
-    wide = body not in (None, ADD, *_ONCE) and _identity(placed, 0, body) is None
+    wide = body not in (None, ADD, *_ONCE) and _identity(body) is None
     return set(placed.reduced) if body is None or wide else set()
 
 
@@ -57,13 +62,13 @@ def begun_once(code: Code, placed: Placed, operands: list[Any]) -> list[Any]:
     found, body = list(operands), combiner(placed)
     for n in begins_otherwise(placed):
         shape = code.shape(operands[n])
-        nothing = code.splat(shape, operands[n], _identity(placed, n, body) or 0)
+        nothing = code.splat(shape, operands[n], _identity(body) or 0)
         first = code.compare("EQ", code.coordinate(placed.reduced), code.scalar(0))
         found[n] = code.select(code.broadcast(first, shape), operands[n], nothing)
     return found
 
 
-def _identity(placed: Placed, operand: int, body: str | None) -> int | None:
+def _identity(body: str | None) -> int | None:
     """The number that leaves every other as it is."""
     if body in (ADD, "stablehlo.xor"):
         return 0
@@ -76,7 +81,7 @@ def _is_identity(placed: Placed, operand: int, body: str | None) -> bool:
     while isinstance(value.owner, ir.Operation | ir.OpView):
         op = value.owner.operation
         if op.name == "stablehlo.constant":
-            return _has(op.attributes["value"], _identity(placed, operand, body))
+            return _has(op.attributes["value"], _identity(body))
         if op.name not in ("stablehlo.broadcast_in_dim", "stablehlo.convert"):
             return False
         value = op.operands[0]

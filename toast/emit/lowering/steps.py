@@ -101,9 +101,7 @@ def _exchanged(here: Spec, want: Spec) -> Step | None:
     if not moves:
         return None
     nothing: list[list[str]] = [[] for _ in here]
-    return Step(
-        kind=StepKind.EXCHANGE, before=here, after=after, axes=nothing, moves=tuple(moves)
-    )
+    return Step(kind=StepKind.EXCHANGE, before=here, after=after, axes=nothing, moves=tuple(moves))
 
 
 def _tail(axes: list[str], stay: list[str], wanted: list[str]) -> list[str]:
@@ -119,16 +117,12 @@ def _gathered(here: Spec, want: Spec) -> Step:
     """Gather what is in nobody's way to be exchanged; else whatever is in the way."""
     elsewhere = [{axis for n, axes in enumerate(want) if n != dim for axis in axes}
                  for dim in range(len(here))]  # fmt: skip
-    leaving = [
-        _leaving(axes, want[dim], elsewhere[dim]) for dim, axes in enumerate(here)
-    ]
+    leaving = [_leaving(axes, want[dim], elsewhere[dim]) for dim, axes in enumerate(here)]
     if not any(leaving):
         leaving = [_leaving(axes, want[dim], set()) for dim, axes in enumerate(here)]
         first = next(dim for dim, axes in enumerate(leaving) if axes)
         leaving = [axes if dim == first else [] for dim, axes in enumerate(leaving)]
-    after = [
-        axes[: len(axes) - len(gone)] for axes, gone in zip(here, leaving, strict=True)
-    ]
+    after = [axes[: len(axes) - len(gone)] for axes, gone in zip(here, leaving, strict=True)]
     return Step(kind=StepKind.GATHER, before=here, after=after, axes=leaving)
 
 

@@ -12,6 +12,7 @@ from toast.costmodel.network.collectives import Kind
 from toast.costmodel.resolved import ResolvedPlan
 from toast.costmodel.terms.journal import CollectiveReason, Entry
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
+from toast.emit.lowering.reductions import combining
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
 
@@ -101,48 +102,58 @@ class Sums:
         values, uses = program.values_of(op), program.uses_of(op)
         if len(values) != 1:
             return None
-        reduced = self.reduced(op) if op in self._row_of else ()
-        if reduced:
-            row = self._row_of[op]
-            added = self._reason[row] == CollectiveReason.ADDED
-            found = Sum(axes=reduced, scattered=self._scattered.get((row, 0), frozenset()))
-            return _Partial(
-                sum=found,
-                layout=self._made(values.start),
-                before=frozenset(),
-                added=added,
-                joined=False,
-            )
-        kind = program.kind(op)
+        if op in self._row_of and self.reduced(op):
+            return self._begun(op)
         given = [partial.get(program.sources[use]) for use in uses]
         known = [one for one in given if one is not None]
         if not known or len(known) < len(given) or not all(map(self._is_alone, uses)):
             return None
-        if kind == _ADD:
-            layout, joined = known[0].layout, any(one.added for one in known)
-            alike = all(one.layout == layout and one.sum.axes == known[0].sum.axes for one in known)
-            wanted = all(self._is_kept(use, layout) for use in uses)
-            if not (joined and alike and wanted):
-                return None
-        elif kind in _PASSED and self._is_kept(uses.start, known[0].layout):
-            found_in = self._passed(op, known[0].layout)
-            if found_in is None:
-                return None
-            layout, joined = found_in, False
-        else:
+        first, kind = known[0], program.kind(op)
+        added, layout = any(one.added for one in known), None
+        if all(self._is_kept(use, first.layout) for use in uses):
+            if kind in _PASSED:
+                layout = self._passed(op, first.layout)
+            elif kind == _ADD and added and all(map(first.is_like, known)):
+                layout = first.layout
+        if layout is None:
             return None
+        scattered = frozenset[str]().union(*(one.sum.scattered for one in known))
+        before = frozenset(program.sources[use] for use in uses)
         return _Partial(
-            sum=Sum(
-                axes=known[0].sum.axes,
-                scattered=frozenset().union(*(one.sum.scattered for one in known)),
-            ),
+            sum=Sum(axes=first.sum.axes, scattered=scattered),
             layout=layout,
-            before=frozenset(program.sources[use] for use in uses).union(
-                *(one.before for one in known)
-            ),
-            added=any(one.added for one in known),
-            joined=joined,
+            before=before.union(*(one.before for one in known)),
+            added=added,
+            joined=kind == _ADD,
         )
+
+    def _begun(self, op: int) -> _Partial | None:
+        """The partial results of an op, if they may be summed elsewhere."""
+        if not self._is_sum(op):
+            return None
+        row = self._row_of[op]
+        scattered = self._scattered.get((row, 0), frozenset())
+        return _Partial(
+            sum=Sum(axes=self.reduced(op), scattered=scattered),
+            layout=self._made(self._program.values_of(op).start),
+            before=frozenset(),
+            added=self._reason[row] == CollectiveReason.ADDED,
+            joined=False,
+        )
+
+    def _is_sum(self, op: int) -> bool:
+        """Whether an op adds up, and is always computed over all axes as planned."""
+        handle = self._source.handles[op]
+        match self._program.kind(op):
+            case "stablehlo.dot_general":
+                return True
+            case "stablehlo.convolution":
+                groups = ("feature_group_count", "batch_group_count")
+                return all(int(handle.attributes[name].value) == 1 for name in groups)
+            case "stablehlo.scatter":
+                return combining(handle) == _ADD
+            case _:
+                return False
 
     def _passed(self, op: int, layout: Spec) -> Spec | None:
         """The layout of what an op only moves, in this layout; None where that is not known."""
@@ -168,9 +179,10 @@ class Sums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partial:
-    """A value that is partial in this `layout`; those `before` it are so too, if it is summed and they are not.
+    """A value that is partial, in this `layout`.
 
-    `added` where the price sums one of them with others, `joined` where that happens here.
+    Those `before` it are so too, where it is summed in their place. `added` where the price sums
+    one of them with others, `joined` where that happens here.
     """
 
     sum: Sum
@@ -178,3 +190,7 @@ class _Partial:
     before: frozenset[int]
     added: bool
     joined: bool
+
+    def is_like(self, other: _Partial) -> bool:
+        """Whether two may be added up before they are summed."""
+        return self.layout == other.layout and self.sum.axes == other.sum.axes

@@ -178,7 +178,7 @@ class GlobalTarget:
             code.sent.append(("all_reduce", tuple(axes)))
             return [code.all_reduce(operands[0], axes, body)]
 
-        return self._island([value], [(spec, axes)], [value.type], [(spec, ())], build)[0]
+        return self.island([value], [(spec, axes)], [value.type], [(spec, ())], build)[0]
 
     def scattered(
         self, value: Any, spec: Spec, dim: int, axes: Sequence[str], left: Sequence[str], body: str
@@ -196,13 +196,13 @@ class GlobalTarget:
             return [code.reduce_scatter(operands[0], axes, dim, body)]
 
         partial = [*axes, *left]
-        return self._island([value], [(spec, partial)], [value.type], [(after, left)], build)[0]
+        return self.island([value], [(spec, partial)], [value.type], [(after, left)], build)[0]
 
     def compute(self, placed: Placed, operands: list[Any]) -> list[Any]:
         """The results of an op."""
         partial = placed.reduced if combiner(placed) == ADD else ()
         if not ops.is_plain(placed):
-            return self._island(
+            return self.island(
                 operands,
                 [(spec, ()) for spec in placed.operands],
                 [result.type for result in placed.handle.results],
@@ -244,7 +244,7 @@ class GlobalTarget:
         sharding = self._attributes.of(spec, left)
         return self.code.one(f"sdy.{name}", [value], value.type, out_sharding=sharding, **given)
 
-    def _island(
+    def island(
         self,
         operands: list[Any],
         given: list[tuple[Spec, Sequence[str]]],
@@ -287,5 +287,3 @@ def _names(axes: Sequence[str] | dict[str, int]) -> str:
 def _axes_by_dim(axes: Sequence[Sequence[str]]) -> Any:
     inside = ", ".join(map(_names, axes))
     return ir.Attribute.parse(f"#sdy<list_of_axis_ref_lists[{inside}]>")
-
-

@@ -79,7 +79,9 @@ def _slide(placed: Placed, dim: int, out: int, window: Window | None) -> Slide:
 def _is_plain(placed: Placed, dim: int, out: int, window: Window | None) -> bool:
     """Whether each result along a dimension is made of the element at its own place."""
     plain = window == Window() and placed.shapes[0][dim] == placed.made[0][out]
-    return plain or (not placed.results[0][out] and set(placed.operands[0][dim]) <= set(placed.reduced))
+    return plain or (
+        not placed.results[0][out] and set(placed.operands[0][dim]) <= set(placed.reduced)
+    )
 
 
 def unslidable(placed: Placed) -> set[str]:

@@ -88,6 +88,38 @@ def lower_to_local(source: Source, mesh: Mesh, resolved: ResolvedPlan, specs: Sp
     return Lowered(module=module, sent=lowering.sent, undone=lowering.undone)
 
 
+def lower_to_region(source: Source, mesh: Mesh, resolved: ResolvedPlan, specs: Specs) -> Lowered:
+    """The program of one device as the body of a `main` on whole tensors, as `shard_map` makes it.
+
+    That is how a `jax.export` artifact can hold it, whose arguments are whole.
+    """
+    arguments, results = _layouts(source, specs)
+    with source.main.context, ir.Location.unknown():
+        module, main, block = _function(source, [list(a.type.shape) for a in _inputs(source)], None)
+        attributes = Shardings()
+        code = Code(Devices(mesh), block)
+        found: list[Lowering] = []
+
+        def build(inner: Code, operands: list[Any]) -> list[Any]:
+            found.append(Lowering(source, resolved, specs, LocalTarget(inner)))
+            return found[0].write(operands)
+
+        made = GlobalTarget(code, attributes).island(
+            list(block.arguments),
+            [(spec, ()) for spec in arguments],
+            _outputs(source),
+            [(spec, ()) for spec in results],
+            build,
+        )
+        code.op("func.return", made, [])
+        annotate_function(main, "arg_attrs", arguments, attributes)
+        annotate_function(main, "res_attrs", results, attributes)
+        add_mesh(module, mesh)
+        tell_devices(module, mesh)
+        module.operation.verify()
+    return Lowered(module=module, sent=found[0].sent, undone=found[0].undone)
+
+
 def _layouts(source: Source, specs: Specs) -> tuple[list[Spec], list[Spec]]:
     program = source.program
     arguments = [specs.value(argument.value) for argument in program.arguments]

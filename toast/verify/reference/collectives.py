@@ -89,9 +89,7 @@ def _body(op: Any) -> str:
     return name
 
 
-def _by_group(
-    op: Any, held: list[Array], run: Callable[[list[Array]], list[Array]]
-) -> list[Array]:
+def _by_group(op: Any, held: list[Array], run: Callable[[list[Array]], list[Array]]) -> list[Array]:
     groups = np.array(ir.DenseIntElementsAttr(op.attributes["replica_groups"]))
     found = list(held)
     for group in groups.reshape(groups.shape[0], -1):

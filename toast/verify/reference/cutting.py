@@ -19,7 +19,8 @@ def cut(whole: Array, spec: Spec, devices: Devices) -> list[Array]:
     for device in range(devices.count):
         place = tuple(devices.part(axes, device) for axes in spec)
         if place not in known:
-            known[place] = np.ascontiguousarray(whole[_box(whole.shape, spec, devices, device)])
+            part = whole[_box(whole.shape, spec, devices, device)]
+            known[place] = np.array(part, order="C")
         found.append(known[place])
     return found
 

@@ -10,7 +10,7 @@ from toast.analysis.calls import functions_of
 from toast.analysis.forms import Loaded
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.lowering.devices import Devices
-from toast.plans.plan import Plan
+from toast.plans.plan import Plan, Spec
 from toast.verify.reference.collectives import COLLECTIVES
 from toast.verify.reference.cutting import assemble, cut
 from toast.verify.reference.local import LocalMachine
@@ -23,29 +23,45 @@ _KINDS = frozenset(name.partition(".")[2] for name in COLLECTIVES)
 def run_reference(loaded: Loaded, plan: Plan, inputs: list[Array]) -> list[Array]:
     """The results of a planned module, put together as the plan says they are laid out."""
     mesh = Mesh.parse(",".join(f"{axis.name}={axis.size}" for axis in plan.mesh.axes))
-    devices = Devices(mesh)
-    held = [
-        cut(value, tensor.spec, devices)
-        for value, tensor in zip(inputs, plan.arguments, strict=True)
-    ]
-    with loaded.module.context, ir.Location.unknown():
-        results = _run(loaded.module, devices, plan, held)
+    return run_module(
+        loaded.module,
+        Devices(mesh),
+        [tensor.spec for tensor in plan.arguments],
+        [tensor.spec for tensor in plan.results],
+        inputs,
+    )
+
+
+def run_module(
+    module: ir.Module,
+    devices: Devices,
+    arguments: list[Spec],
+    results: list[Spec],
+    inputs: list[Array],
+) -> list[Array]:
+    """The results of a module for whole inputs; both are laid out in these ways."""
+    held = [cut(value, spec, devices) for value, spec in zip(inputs, arguments, strict=True)]
+    with module.context, ir.Location.unknown():
+        found = _run(module, devices, arguments, held)
     return [
-        assemble(parts, tensor.spec, tensor.shape, devices, tensor.name or f"result {tensor.index}")
-        for tensor, parts in zip(plan.results, results, strict=True)
+        assemble(parts, spec, _whole(parts[0], spec, devices), devices, f"result {number}")
+        for number, (spec, parts) in enumerate(zip(results, found, strict=True))
     ]
+
+
+def _whole(part: Array, spec: Spec, devices: Devices) -> list[int]:
+    return [n * devices.parts(axes) for n, axes in zip(part.shape, spec, strict=True)]
 
 
 def _run(
-    module: ir.Module, devices: Devices, plan: Plan, held: list[list[Array]]
+    module: ir.Module, devices: Devices, arguments: list[Spec], held: list[list[Array]]
 ) -> list[list[Array]]:
     block: Any = functions_of(module)["main"].regions[0].blocks[0]
     single = SingleOps()
     if not any(view.operation.name == "sdy.mesh" for view in module.body.operations):
         return LocalMachine(devices.count, single).block(block, held)
     machine = WholeMachine(devices, single)
-    for argument, tensor in zip(block.arguments, plan.arguments, strict=True):
-        machine.layouts[argument] = tensor.spec
+    machine.layouts.update(zip(block.arguments, arguments, strict=True))
     return machine.block(block, held)
 
 
