@@ -40,7 +40,7 @@ class Regions:
     regions: tuple[ManualRegion, ...] = ()
     local_modules: tuple[ir.Module, ...] = ()
 
-    def of(self, op: ir.Operation) -> Region | None:
+    def of(self, op: ir.Operation) -> ManualRegion | None:
         """The region that a custom call stands for, if it stands for one."""
         number = _number(op)
         return None if number is None else self.regions[number]
