@@ -13,7 +13,7 @@ from pydantic import Field
 from toast.plans.record import Record
 
 Direction = Literal["forward", "backward", ""]
-Why = Literal["partial_sum", "resharding", "halo"]
+Why = Literal["partial_sum", "resharding", "halo", "region"]
 SentFor = Literal[
     "",
     "scattered",
@@ -32,6 +32,8 @@ SentFor = Literal[
     "exchanged",
     "reordered",
     "neighbours",
+    "left_out",
+    "in_region",
 ]
 Reason = Literal[
     "argument",

@@ -172,7 +172,7 @@ def decisions(plan: Plan) -> Table | Text:
     where = "colour or place" if any(row.places for row in plan.decisions) else "colour"
     table = plain_table("Decisions", ">", where, "axis", "resolution", ">step after", ">peak after")
     for number, row in enumerate(plan.decisions, 1):
-        texts = (Text(_told(row)), Text(row.axis), Text(row.resolution or "-"))
+        texts = (Text(_subject(row)), Text(row.axis), Text(row.resolution or "-"))
         table.add_row(str(number), *texts, *_after(plan, row))
     return table
 
@@ -184,7 +184,7 @@ def _after(plan: Plan, row: Decision) -> tuple[str, str]:
     return format_seconds(row.step_seconds_after), format_bytes(row.peak_bytes_after)
 
 
-def _told(row: Decision) -> str:
+def _subject(row: Decision) -> str:
     """The colour; of a refinement below the colour level its first place."""
     if not row.places:
         return row.colour
