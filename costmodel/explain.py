@@ -37,9 +37,9 @@ from toast.costmodel.terms.journal import (
 from toast.costmodel.terms.sources import Runs, Sent, Sources
 from toast.costmodel.terms.tables import TERMS
 
-_FUSED = {entry: told for term in TERMS for entry, told in term.fused.items()}
-_SENT = {entry: told for term in TERMS for entry, told in term.sent.items()}
-_STORED = {entry: told for term in TERMS for entry, told in term.stored.items()}
+_FUSED = {entry: kind for term in TERMS for entry, kind in term.fused.items()}
+_SENT = {entry: kind for term in TERMS for entry, kind in term.sent.items()}
+_STORED = {entry: kind for term in TERMS for entry, kind in term.stored.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +117,7 @@ class PriceBreakdown:
     where its results are all that is left. `position` is the first at which the peak is reached.
     """
 
+    resolved: ResolvedPlan
     cost: Cost
     fusions: tuple[FusionTime, ...]
     collectives: tuple[CollectiveTime, ...]
@@ -160,6 +161,7 @@ class _Explainer:
             sum(one.bytes for one in there if one.lasting),
         )
         return PriceBreakdown(
+            resolved=self._resolved,
             cost=self._cost,
             fusions=tuple(self._fusion(row) for row in self._of(tuple(_FUSED))),
             collectives=tuple(self._collective(one) for one in self._resolved.collectives),

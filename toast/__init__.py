@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from toast.api import plan, size
     from toast.client import Client
     from toast.plans.advice import Slice, SliceTable
+    from toast.plans.diff import diff
     from toast.plans.notices import ClosedOverArrays, DoesNotFit, PlanWarning
     from toast.plans.plan import Plan
     from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout
@@ -50,6 +51,7 @@ __all__ = [
     "UnknownDevice",
     "UnsupportedModule",
     "autoshard",
+    "diff",
     "plan",
     "size",
 ]
@@ -67,6 +69,7 @@ _HOMES = {
     "Slice": "toast.plans.advice",
     "SliceTable": "toast.plans.advice",
     "autoshard": "toast.sharding",
+    "diff": "toast.plans.diff",
     "plan": "toast.api",
     "size": "toast.api",
 }

@@ -42,6 +42,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     decisions: Sequence[str] | None = None,
     refine: bool = False,
     advice: bool = True,
+    form: str = "flat",
+    target_version: str | None = None,
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:
     """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
@@ -65,6 +67,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         decisions: of one of a plan's `choices`: the plan that they make, without a search.
         refine: lay single values and ops out otherwise than their colours; not with `prove`.
         advice: where nothing fits, look some seconds longer for what would.
+        form: `flat`, `annotated`, `closed`, `collectives` or `local` (docs/forms.md).
+        target_version: of StableHLO, for a portable or a `jax.export` artifact; None is the newest.
         on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
@@ -84,6 +88,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         prove=prove,
         refine=refine,
         advice=advice,
+        form=form,
+        target_version=target_version,
         **_tuples(pins=pins, forbid=forbid, decisions=decisions),
     )
     return plan_module(module_bytes(module), request, on_progress)

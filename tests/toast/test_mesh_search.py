@@ -12,15 +12,18 @@ from tests.search.problems import problem_of
 from tests.toast.planned import gemma_text, request
 from toast.analysis.analyse import Analysis
 from toast.analysis.errors import InvalidMesh, InvalidRequest
+from toast.analysis.load import load
 from toast.costmodel.program.pins import Pins
 from toast.costmodel.program.sharding_units import Layouts, lay_out
 from toast.costmodel.resolved import resolve
 from toast.labels.decisions import costs_after, decision_names, decision_text, decisions, state_of
+from toast.labels.labels import Labels
 from toast.pipeline.plan_module import make_plan
 from toast.plans.choices import request_of, with_choices
 from toast.plans.plan import Plan
-from toast.search.pareto import MOST
 from toast.search.progress import Progress
+
+MOST = 10
 
 
 @cache
@@ -74,11 +77,16 @@ def test_a_plan_holds_what_was_asked() -> None:
 @pytest.mark.parametrize("name", ["mlp", "attention", "transpose"])
 def test_decisions_are_read_as_they_are_written(name: str) -> None:
     problem = problem_of(text(name), "a=2,b=2")
+    analysis = problem.evaluator.analysis
+    words = Labels(load(text(name)), analysis).resolutions
     for state in itertools.permutations(problem.actions, 2):
         resolved = resolve(problem.evaluator, state)
         costs = costs_after(problem, resolved)
-        rows = decisions(problem, resolved, costs, decision_names(problem.evaluator.analysis))
-        assert costs == [problem.cost(state[:count])[0] for count in (1, 2)]
+        rows = decisions(problem, resolved, costs, decision_names(analysis), words)
+        assert costs == [problem.cost(state[:count])[1] for count in (1, 2)]
+        assert [row.cost_after for row in rows] == [problem.reward.of(cost) for cost in costs]
+        assert [row.step_seconds_after for row in rows] == [cost.seconds for cost in costs]
+        assert [len(row.resolved) for row in rows] == [len(row.resolution) for row in rows]
         texts = tuple(decision_text(row.colour, row.axis, row.resolution) for row in rows)
         assert state_of(problem, texts) == state
 
@@ -121,7 +129,7 @@ def test_given_decisions_are_not_searched_for() -> None:
     assert (plan.decisions, plan.choices) == ([], [])
 
 
-def test_the_best_of_the_meshes_is_taken_and_all_are_told() -> None:
+def test_the_best_of_the_meshes_is_taken_and_all_are_listed() -> None:
     plan = on_auto()
     assert [row.mesh for row in plan.meshes] == ["d0=8", "d0=2,d1=4", "d0=2,d1=2,d2=2"]
     (best,) = [row for row in plan.meshes if row.chosen]
@@ -142,7 +150,7 @@ def test_a_given_mesh_has_no_others_beside_it() -> None:
     assert planned().meshes == []
 
 
-def test_a_mesh_that_divides_nothing_is_told_and_the_others_are_tried() -> None:
+def test_a_mesh_that_divides_nothing_is_reported_and_the_others_are_tried() -> None:
     module = text("mlp").replace(b"256x", b"12x")
     plan = make_plan(module, request(mesh="auto:24")).plan
     refused = [row for row in plan.meshes if row.predicted is None]
@@ -211,6 +219,7 @@ def test_progress_over_several_meshes_only_grows() -> None:
         "choices",
         "proof",
         "explain",
+        "alternatives",
         "write",
         "describe",
     ]
@@ -226,7 +235,7 @@ def test_any_planner_is_bounded_on_request(planner: str) -> None:
     assert plan.relaxation in ("branch and bound", "linear relaxation")
 
 
-def test_a_bound_that_was_asked_for_and_is_not_there_is_told() -> None:
+def test_a_missing_bound_that_was_asked_for_is_reported() -> None:
     hurried = request(prove=True, rollouts=10**7, budget=1e-4)
     given = request(prove=True, decisions=())
     for asked in (hurried, given):

@@ -22,12 +22,13 @@ from toast.analysis.forms import Form, decode
 from toast.analysis.load import Source
 from toast.emit.specs import stations
 from toast.inspect.inspect_module import inspect_module
-from toast.labels.colours import common_pattern, pattern
+from toast.labels.colours import common_pattern
 from toast.pipeline import plan_module as planning
 from toast.pipeline.plan_module import make_plan
 from toast.pipeline.stages import Stages
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
+from toast.request.patterns import layer_pattern
 from toast.search.progress import COMPILING, Progress
 
 
@@ -166,10 +167,10 @@ def test_who_waits_for_kernels_sees_them_go_on(monkeypatch: pytest.MonkeyPatch) 
             on_share(share)
 
     monkeypatch.setattr(planning, "warm_kernels", compile_kernels)
-    told: list[Progress] = []
-    plan = make_plan(gemma_text(), request(rollouts=1), on_progress=told.append).plan
-    assert [event.stage for event in told[:5]] == ["kernels", *[COMPILING] * 3, "load"]
-    shares = [event.fraction for event in told]
+    events: list[Progress] = []
+    plan = make_plan(gemma_text(), request(rollouts=1), on_progress=events.append).plan
+    assert [event.stage for event in events[:5]] == ["kernels", *[COMPILING] * 3, "load"]
+    shares = [event.fraction for event in events]
     assert shares == sorted(shares)
     assert 0.0 < shares[2] < shares[3] < shares[4] < shares[-1] <= 1.0, "the job is still to come"
     assert "kernels" in plan.stages
@@ -197,6 +198,7 @@ def test_progress_runs_from_nothing_to_the_whole_job() -> None:
         "search",
         "choices",
         "explain",
+        "alternatives",
         "write",
         "describe",
     ]
@@ -275,8 +277,8 @@ def test_an_export_comes_back_as_one_with_its_shardings(platforms: list[str]) ->
 
 
 def test_names_are_starred_and_joined() -> None:
-    assert pattern("p['layers'][12]['w']") == "p['layers'][*]['w']"
-    assert pattern("layers.3.weight") == "layers.*.weight"
+    assert layer_pattern("p['layers'][12]['w']") == "p['layers'][*]['w']"
+    assert layer_pattern("layers.3.weight") == "layers.*.weight"
     names = ["s['mu']['w']", "s['nu']['w']"]
     assert common_pattern(names) == "s[*]['w']"
     assert common_pattern(["a", "b.c"]) == "a and 1 more"
@@ -290,7 +292,7 @@ def test_inspection_tells_colours_conflicts_sets_and_groups() -> None:
     assert hidden.colours == 2
     assert hidden.size == 128
     assert len(found.sets) == 1
-    assert found.sets[0].tied == 2
+    assert found.sets[0].isomorphic == 2
     assert "2 places" in found.sets[0].description
     assert any("gemma.py:" in row.location for row in found.conflicts)
     assert any(row.name.endswith("['gate']") for row in found.groups)

@@ -251,15 +251,43 @@ def explain_command(
     path: Annotated[
         Path, typer.Argument(metavar="PLAN", help="A plan.json, or the directory that holds it.")
     ],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="What to give the reasons for: an argument, a result, a value or a colour, or a "
+            "pattern such as 'params/layers/*/wq'.",
+        ),
+    ] = None,
     as_json: options.Json = False,
     rows: Annotated[int, typer.Option("--rows", help="Rows of each table.", min=1)] = 10,
     quiet: options.Quiet = False,
 ) -> None:
-    """Say where the time and the memory of a plan go, and what keeps it from fitting."""
-    from toast.cli.explain import print_explanation
+    """Say where time and memory of a plan go; with NAME, why that is laid out as it is."""
+    from toast.cli.explain import print_explanation, print_reasons
+
+    answer = Answer(quiet=quiet, as_json=as_json)
+    with user_errors():
+        if name is None:
+            print_explanation(path, answer, rows=rows)
+        else:
+            print_reasons(path, name, answer)
+
+
+@app.command("diff")
+def diff_command(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A plan.json, or its directory.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another plan of the same module.")],
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Say what differs between two plans; exit with 1 where anything does."""
+    from toast.cli.explain import print_diff
 
     with user_errors():
-        print_explanation(path, Answer(quiet=quiet, as_json=as_json), rows=rows)
+        equal = print_diff(a, b, Answer(quiet=quiet, as_json=as_json))
+    if not equal:
+        raise typer.Exit(EXIT_DIFFERENT)
 
 
 @app.command("verify")
@@ -269,6 +297,14 @@ def verify_command(
     ],
     seed: Annotated[int, typer.Option("--seed", help="Seed of the inputs.", min=0)] = 0,
     rows: Annotated[int, typer.Option("--rows", help="Results to show.", min=1)] = 10,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            "--executor",
+            help="xla, or reference: device by device without XLA's partitioner, for the forms "
+            "collectives and local. If absent, the one that runs the form.",
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -298,7 +334,7 @@ def verify_command(
             raise InvalidRequest(
                 "--memory-only goes with --compile.", "Name the chips: --compile tpu-v5e:2x4."
             )
-        verification = verify(directory, seed=seed, on_stage=bar.stage)
+        verification = verify(directory, seed=seed, executor=executor, on_stage=bar.stage)
     make_console().print(render_verification(verification, rows=rows))
     if not verification.ok:
         raise typer.Exit(EXIT_DIFFERENT)

@@ -33,6 +33,8 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
     refine: options.Refine = False,
     advice: options.Advice = True,
     without: options.Without = None,
+    form: options.FormName = "flat",
+    target_version: options.TargetVersion = None,
 ) -> PlanRequest:
     """The request that these flags make; raises ToastError where it would not do."""
     return make_request(
@@ -52,6 +54,8 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
         refine=refine,
         advice=advice,
         without=None if without is None else tuple(without.split(",")),
+        form=form,
+        target_version=target_version,
     )
 
 

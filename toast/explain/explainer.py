@@ -11,9 +11,10 @@ import numpy as np
 from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Floats
 from toast.costmodel.evaluator import Evaluator
-from toast.costmodel.explain import CollectiveTime, FusionTime, HeldMemory, PriceBreakdown
+from toast.costmodel.explain import FusionTime, HeldMemory, PriceBreakdown
 from toast.costmodel.journal import CollectiveReason, Entry
 from toast.costmodel.program_facts import distinct_rows, loop_slots
+from toast.explain.causes import Causes
 from toast.labels.labels import Labels
 from toast.plans.explanation import (
     AliveRow,
@@ -37,6 +38,7 @@ _WHY: dict[Entry, Why] = {
     Entry.PARTIAL: "partial_sum",
     Entry.EDGE: "resharding",
     Entry.HALO: "halo",
+    Entry.STATED: "region",
 }
 _FIXED: dict[Entry, Reason] = {
     Entry.BASE: "argument",
@@ -63,8 +65,12 @@ _REASON: dict[CollectiveReason, SentFor] = {
     CollectiveReason.EXCHANGED: "exchanged",
     CollectiveReason.REORDERED: "reordered",
     CollectiveReason.NEIGHBOURS: "neighbours",
+    CollectiveReason.LEFT_OUT: "left_out",
+    CollectiveReason.IN_REGION: "in_region",
 }
-_Sent = tuple[str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool]
+_Sent = tuple[
+    str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool, tuple[int, ...]
+]
 """What the collectives of a row have in common."""
 
 
@@ -109,7 +115,7 @@ class Explainer:
 
     def explanation(self, terms: PriceBreakdown, rows: int = MAX_ROWS) -> Explanation:
         """The largest rows of each kind, with the sum of the rest."""
-        fusions, collectives = self._fusions(terms.fusions), self._collectives(terms.collectives)
+        fusions, collectives = self._fusions(terms.fusions), self._collectives(terms)
         alive = self.alive(terms)
         layers = self._by_layer(fusions, collectives, alive)
         chief, others = layers[:rows], layers[rows:]
@@ -126,18 +132,26 @@ class Explainer:
             timeline=_timeline(terms),
         )
 
+    def colours(self, explanation: Explanation) -> set[int]:
+        """The colour groups of arguments, of results and of the values that are explained."""
+        program = self._program
+        values = [argument.value for argument in program.arguments]
+        values += [program.sources[result.use] for result in program.results]
+        found = {group for value in values for group in self.say.colours(value)}
+        return (found | {group for row in explanation.alive for group in row.colours}) - {-1}
+
     def _fusions(self, fusions: Iterable[FusionTime]) -> list[FusionRow]:
         say, sums = self.say, dict[tuple[str, str, str, Direction, str, str, bool], _Sum]()
         for fusion in fusions:
             sources, bound = fusion.sources, fusion.bound.name.lower()
             parts = sources.runs / sum(sources.runs.tolist())
-            number, first = distinct_rows(say.alike[sources.first], say.layers(sources.first))
-            told = dict[tuple[str, str, str, Direction, str, str, bool], list[int]]()
+            number, first = distinct_rows(say.origin[sources.first], say.layers(sources.first))
+            by_place = dict[tuple[str, str, str, Direction, str, str, bool], list[int]]()
             for of, op in enumerate(sources.first[first].tolist()):
                 place = (say.kind(op), say.place(op), say.line(op), say.direction(op))
                 key = (*place, say.layer(op), bound, fusion.unfused)
-                told.setdefault(key, []).append(of)
-            for key, numbers in told.items():
+                by_place.setdefault(key, []).append(of)
+            for key, numbers in by_place.items():
                 sums.setdefault(key, _Sum()).add_all(fusion, parts[np.isin(number, numbers)])
         rows = [
             FusionRow(
@@ -157,18 +171,19 @@ class Explainer:
         ]
         return sorted(rows, key=lambda row: -row.seconds)
 
-    def _collectives(self, collectives: Iterable[CollectiveTime]) -> list[CollectiveRow]:
+    def _collectives(self, terms: PriceBreakdown) -> list[CollectiveRow]:
+        causes = Causes(terms.resolved)
         axes = [axis.name for axis in self._evaluator.mesh.axes]
         say = self.say
         sums: dict[_Sent, _Sum] = {}
-        for each in collectives:
+        for each in terms.collectives:
             whole = sum(runs for _, _, runs in each.sources)
             over = tuple(axes[axis] for axis in each.axes)
             for value, ops, runs in each.sources:
                 op, part = ops[0], runs / whole
                 said = (say.name(value), say.op(op), say.line(op), say.direction(op))
                 what = (each.kind.name.lower(), over, _WHY[each.why])
-                reason = _REASON[each.reason], each.combined
+                reason = _REASON[each.reason], each.combined, causes.of(each, value, ops)
                 key = (*what, *said, say.layer(op, value), *reason)
                 found = sums.setdefault(key, _Sum())
                 found.add(each.count * part, each.bytes * part, each.seconds * part)
@@ -184,6 +199,7 @@ class Explainer:
                 group=key[7],
                 reason=key[8],
                 combined=key[9],
+                decisions=list(key[10]),
                 count=max(1, round(found.count)),
                 bytes=round(found.bytes),
                 seconds=found.seconds,
@@ -193,11 +209,11 @@ class Explainer:
         return sorted(rows, key=lambda row: -row.seconds)
 
     def alive(self, terms: PriceBreakdown) -> list[AliveRow]:
-        """What is alive at the peak, largest first; values that are told alike are one row."""
+        """What is alive at the peak, largest first, by name, line and shape."""
         return [self.alive_row(group, terms) for group in self.alive_groups(terms)]
 
     def alive_groups(self, terms: PriceBreakdown) -> list[list[HeldMemory]]:
-        """Values alive at the peak that are told alike, in falling order of their bytes."""
+        """Values alive at the peak, by name, line and shape, in falling order of their bytes."""
         if self._grouped is None or self._grouped[0] is not terms:
             self._grouped = (terms, self._groups(terms))
         return self._grouped[1]
@@ -205,13 +221,13 @@ class Explainer:
     def _groups(self, terms: PriceBreakdown) -> list[list[HeldMemory]]:
         groups: dict[tuple[object, ...], list[HeldMemory]] = {}
         for held in terms.alive:
-            told = (self.say.name(held.value), self.say.line_of(held.value))
-            key = (*told, held.shape, self._why(held, terms))
+            name = (self.say.name(held.value), self.say.line_of(held.value))
+            key = (*name, held.shape, self._why(held, terms))
             groups.setdefault(key, []).append(held)
         return sorted(groups.values(), key=lambda group: -sum(held.bytes for held in group))
 
     def alive_row(self, group: Sequence[HeldMemory], terms: PriceBreakdown) -> AliveRow:
-        """One row for values that are told alike."""
+        """One row for values of one name, line and shape."""
         first = group[0]
         return AliveRow(
             name=self.say.name(first.value),
@@ -222,6 +238,7 @@ class Explainer:
             count=len(group),
             bytes=round(sum(held.bytes for held in group)),
             why=self._why(first, terms),
+            colours=self.say.colours(first.value),
         )
 
     def peak(self, terms: PriceBreakdown) -> PeakMoment:

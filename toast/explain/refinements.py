@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from toast.costmodel.evaluator import Refined, Refinement
+from toast.costmodel.evaluator import Cost, Refined, Refinement
 from toast.costmodel.resolved import ResolvedPlan
+from toast.labels.decisions import after
 from toast.labels.labels import Labels
 from toast.plans.plan import Decision
 from toast.search.problem import Problem
@@ -17,7 +18,7 @@ from toast.search.problem import Problem
 def refinements(
     problem: Problem,
     resolved: ResolvedPlan,
-    costs: Sequence[float],
+    costs: Sequence[Cost],
     say: Labels,
     names: Sequence[str],
 ) -> list[Decision]:
@@ -29,7 +30,7 @@ def refinements(
             axis=axes[refinement.axis].name,
             resolution="",
             places=list(_places(problem, refinement, say)),
-            cost_after=cost,
+            **after(problem, cost),
         )
         for count, (refinement, cost) in enumerate(zip(state, costs, strict=True))
         if isinstance(refinement, Refinement)
@@ -48,16 +49,16 @@ def _group(problem: Problem, before: Refined, refinement: Refinement) -> int:
 
 
 def _places(problem: Problem, refinement: Refinement, say: Labels) -> Iterator[str]:
-    """`mlp/dot_general: dimension 1`, `['w'][*]: whole`; `(18)` for as many that are told alike."""
+    """`mlp/dot_general: dimension 1`, `['w'][*]: whole`; `(18)` for 18 of the same words."""
     for unit, item in refinement.places:
-        told: Counter[str] = Counter()
+        places: Counter[str] = Counter()
         layouts = problem.evaluator.layouts
         for value in np.flatnonzero(layouts.value_unit == unit).tolist():
             where = f"dimension {item}" if item >= 0 else "whole"
-            told[f"{say.name(value)}, stored: {where}"] += 1
+            places[f"{say.name(value)}, stored: {where}"] += 1
         for op in np.flatnonzero(layouts.op_unit == unit).tolist():
-            told[f"{say.op(op)}, computed: {_factor(problem, op, item)}"] += 1
-        yield from (text if n == 1 else f"{text} ({n})" for text, n in told.items())
+            places[f"{say.op(op)}, computed: {_factor(problem, op, item)}"] += 1
+        yield from (text if n == 1 else f"{text} ({n})" for text, n in places.items())
 
 
 def _factor(problem: Problem, op: int, item: int) -> str:

@@ -109,13 +109,16 @@ _REASONS: dict[SentFor, str] = {
     "behind_loop": "partial sum, behind the loop",
     "regathered": "partial sum: its batch is sharded",
     "reordered": "order of axes",
+    "in_region": "written in a shard_map",
+    "left_out": "partial sum, whole: scattering is left out",
 }
-"""What is not told by `why` alone."""
+"""Words for reasons that say more than `why`."""
 
 
 def _reason(row: CollectiveRow) -> str:
-    """Why a collective is needed, and why it is no cheaper one."""
-    return _REASONS.get(row.reason, row.why.replace("_", " "))
+    """Why a collective is needed and why it is no cheaper one, and the decisions behind it."""
+    said = _REASONS.get(row.reason, row.why.replace("_", " "))
+    return " ".join([said, *(f"#{number}" for number in row.decisions)])
 
 
 def collectives(plan: Plan, explanation: Explanation, rows: int) -> Table | Text:

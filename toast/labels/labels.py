@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from toast.analysis.analyse import Analysis
 from toast.analysis.load import Source
 from toast.analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO, Ints
 from toast.costmodel.program_facts import distinct_rows
-from toast.labels.colours import pattern
+from toast.labels.colours import groups_of_names
 from toast.labels.conflict_words import DOT, ConflictWords, short
 from toast.labels.layers import NO_GROUP, Layers
 from toast.labels.name_stack import NameStack
+from toast.labels.resolution_words import ResolutionWords
 from toast.labels.weights import Weights, operands, short_name
 from toast.plans.explanation import Direction
+from toast.request.patterns import layer_pattern
 
 _PSEUDO = {"return": "end of the step", "argument": "arguments"}
 
@@ -25,22 +29,29 @@ class Labels:
         self._program = source.program
         self._words = ConflictWords(source, analysis)
         self._layers = Layers(source.program)
-        self.alike, _ = distinct_rows(self._program.op_name, source.places)
+        self.origin, _ = distinct_rows(self._program.op_name, source.places)
         """Equal for ops of one name and location: of those the same is said."""
         self._said: dict[tuple[str, int], str] = {}
         self._directions: dict[int, Direction] = {}
         self._arguments = {item.value: item.name for item in self._program.arguments}
         self._results = {
-            self._program.sources[item.use]: pattern(item.name)
+            self._program.sources[item.use]: layer_pattern(item.name)
             for item in self._program.results
             if short_name(item.name).rstrip("0123456789") not in ("", "result")
         }
         self._weights = Weights(self._program, self._layers)
+        self._groups = groups_of_names(analysis)
+        self.resolutions = ResolutionWords(analysis, self._words)
+
+    def colours(self, value: int) -> list[int]:
+        """The colour group of each dimension of a value, -1 for none."""
+        names = self._program.def_names(value)
+        return np.where(names >= 0, self._groups[names], -1).tolist()
 
     def name(self, value: int) -> str:
         """An argument by its path, another value by the op that makes it."""
         if value in self._arguments:
-            return pattern(self._arguments[value])
+            return layer_pattern(self._arguments[value])
         told = self.op(self._program.makers[value])
         return f"{told} ({self._results[value]})" if value in self._results else told
 
@@ -84,7 +95,7 @@ class Labels:
 
     def _once(self, what: str, say: Callable[[int], str], op: int) -> str:
         """What is said of an op, and of all of its name and location."""
-        key = (what, int(self.alike[op]))
+        key = (what, int(self.origin[op]))
         if key not in self._said:
             self._said[key] = say(op)
         return self._said[key]
@@ -115,10 +126,10 @@ class Labels:
 
     def direction(self, op: int) -> Direction:
         """Whether an op is of the forward or of the backward pass, as jax names them."""
-        alike = int(self.alike[op])
-        if alike not in self._directions:
-            self._directions[alike] = self._direction(op)
-        return self._directions[alike]
+        origin = int(self.origin[op])
+        if origin not in self._directions:
+            self._directions[origin] = self._direction(op)
+        return self._directions[origin]
 
     def _direction(self, op: int) -> Direction:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:

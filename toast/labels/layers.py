@@ -16,8 +16,8 @@ import numpy as np
 
 from toast.analysis.owners import owners
 from toast.analysis.program import Ints, Program
-from toast.labels.colours import pattern
 from toast.labels.value_flow import PASSING, ValueFlow
+from toast.request.patterns import layer_pattern
 
 NO_GROUP = "(none)"
 """What has to do with no weight at all."""
@@ -33,7 +33,7 @@ class Layers:
     """The layer group of each op of one program."""
 
     def __init__(self, program: Program) -> None:
-        self._names = _group_names(program)
+        self._names = group_names(program)
         state = np.zeros(len(program.arguments), dtype=np.bool_)
         state[list(state_arguments(program))] = True
         self._owner, self._held = owners(program, state, PASSING, _ELEMENTWISE)
@@ -74,7 +74,7 @@ def state_arguments(program: Program) -> frozenset[int]:
     return frozenset(found.tolist())
 
 
-def _group_names(program: Program) -> list[str]:
+def group_names(program: Program) -> list[str]:
     """The name of each argument's group; that of moments is their weight's."""
     flow = ValueFlow(program)
     feeding = flow.feeding[[argument.value for argument in program.arguments]].tolist()
@@ -86,7 +86,7 @@ def _group_names(program: Program) -> list[str]:
     found = []
     for number, own in enumerate(feeding):
         known = () if own else (weights[k] for k in _keys(program, number) if k in weights)
-        found.append(pattern(program.arguments[next(iter(known), number)].name))
+        found.append(layer_pattern(program.arguments[next(iter(known), number)].name))
     return found
 
 

@@ -15,22 +15,23 @@ from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.auto_mesh import meshes
 from toast.costmodel.resolved import resolve
+from toast.emit.forms.write import write_form
 from toast.emit.specs import Specs
-from toast.emit.writer import write
 from toast.explain.explainer import Explainer
+from toast.labels.decisions import decision_names
 from toast.pipeline.advice.advise import SECONDS, Misfit, advise
+from toast.pipeline.alternatives import plan_colours
 from toast.pipeline.describe import Planned, describe
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
-from toast.plans.explanation import Shortfall
 from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
 from toast.search.planners import PLANNERS
 from toast.search.progress import Control, Progress
 
-ADVICE, WRITE, DESCRIBE = 0.9, 0.92, 0.98
+ADVICE, ALTERNATIVES, WRITE, DESCRIBE = 0.9, 0.91, 0.92, 0.98
 """Parts of the whole job: where what would fit is looked for, and what comes after it begins."""
 
 
@@ -81,7 +82,8 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     terms = explain(resolved)
     explanation = explainer.explanation(terms)
     missing = shortfall(explainer, terms, problem, resolved, demanded)
-    if missing is not None:
+    if missing is not None and _wants_advice(job):
+        stages.enter("advice", ADVICE, ALTERNATIVES)
         misfit = Misfit(
             module=module,
             job=job,
@@ -90,11 +92,25 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
             terms=terms,
             say=explainer.say,
         )
-        missing = _advised(missing, misfit)
+        missing = missing.model_copy(update={"advice": advise(misfit, _some_seconds(job))})
+    names = decision_names(problem.evaluator.analysis)
+    stages.enter("alternatives", ALTERNATIVES)
+    wanted = explainer.colours(explanation)
+    colours = plan_colours(problem, resolved, found, names, wanted)
     stages.enter("write", WRITE)
     specs = Specs(resolved)
     constraints = specs.constraints()
-    written = write(source, answer.best.mesh, specs, constraints, frozenset(demanded.values))
+    written = write_form(
+        job.request.form,
+        data=module,
+        source=source,
+        mesh=answer.best.mesh,
+        resolved=resolved,
+        specs=specs,
+        constraints=constraints,
+        kept=frozenset(demanded.values),
+        version=job.request.target_version,
+    )
     stages.enter("describe", DESCRIBE)
     planned = Planned(
         module=module,
@@ -107,20 +123,24 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
         explanation=explanation,
         shortfall=missing,
         say=explainer.say,
+        names=names,
+        colours=colours,
     )
     plan = describe(planned, stages.until_now(source))
-    plan = plan.model_copy(update={"stages": stages.until_now(source)})
-    return PlanResult(plan=plan, module=written, suffix=source.loaded.form.suffix)
+    warnings = [*plan.warnings, *written.notices]
+    plan = plan.model_copy(update={"stages": stages.until_now(source), "warnings": warnings})
+    return PlanResult(plan=plan, module=written.data, suffix=source.loaded.form.suffix)
 
 
-def _advised(missing: Shortfall, misfit: Misfit) -> Shortfall:
-    """A shortfall with what would fit, where the request asks for it and for a search at all."""
-    job = misfit.job
+def _wants_advice(job: MeshSearch) -> bool:
+    """Whether what would fit is looked for: on request, and only by who waits for a search."""
     cancelled = job.cancelled is not None and job.cancelled()
-    if not job.request.advice or job.request.decisions is not None or cancelled:
-        return missing
-    job.stages.enter("advice", ADVICE, WRITE)
+    return job.request.advice and job.request.decisions is None and not cancelled
+
+
+def _some_seconds(job: MeshSearch) -> Control:
+    """The time that this may take, ended by a cancel of the job."""
     control = Control(on_progress=job.stages.report, budget=SECONDS)
     if job.cancelled is not None:
         control.cancelled = job.cancelled
-    return missing.model_copy(update={"advice": advise(misfit, control)})
+    return control
