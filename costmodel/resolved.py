@@ -88,6 +88,7 @@ class ResolvedPlan:
     scratch: Scratch
     _layouts: dict[int, Layout] = field(default_factory=dict)
     _told: dict[tuple[int, int], bool] = field(default_factory=dict)
+    _scattered: dict[tuple[int, int], Axes] = field(default_factory=dict)
 
     def layout(self, tensor: int) -> Layout:
         """The axes on each dimension of a tensor (of `evaluator.layouts`), in order."""
@@ -116,8 +117,8 @@ class ResolvedPlan:
         not scatter if it were told: some axes of a sum, those that come in another order, those
         that come to a dimension which is sharded already, and the rows of a flattened product.
         """
-        row = self.evaluator.listing.of(PARTIAL_SUMS).of_op.get(op)
-        if row is None:
+        row = self._partial_row(op)
+        if row < 0:
             return True
         rows = self._rows(op)
         if (row, rows) not in self._told:
@@ -127,6 +128,28 @@ class ResolvedPlan:
                 and not any(self._scatters_rows(row, result, rows) for result in range(first, end))
             )
         return self._told[row, rows]
+
+    def is_added(self, op: int) -> bool:
+        """Whether the partial sums of an op are added to others, and summed with these."""
+        row = self._partial_row(op)
+        if row < 0:
+            return False
+        first = int(self.evaluator.tables.partial_sums.result_start[row])
+        return bool(self.scratch.reduce_scatters.reason[first] == CollectiveReason.ADDED)
+
+    def scattered(self, op: int, place: int) -> Axes:
+        """The axes over which the partial sums of one of the results of an op are scattered."""
+        if not self._scattered:
+            self._scattered.update(
+                ((one.row, one.place), one.axes)
+                for one in self.collectives
+                if one.table is Entry.PARTIAL and one.kind is Kind.REDUCE_SCATTER
+            )
+        return self._scattered.get((self._partial_row(op), place), ())
+
+    def _partial_row(self, op: int) -> int:
+        """The row of the partial sums of an op, or -1."""
+        return self.evaluator.listing.of(PARTIAL_SUMS).of_op.get(op, -1)
 
     def _rows(self, op: int) -> int:
         """The dimension of the rows of a product that is a matrix but for dimensions of 1, or -1.
