@@ -8,7 +8,7 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
-from toast.analysis.facts import CONSTRAINT
+from toast.analysis.program import CONSTRAINT
 from toast.costmodel.network.mesh import Mesh
 from toast.plans.plan import Spec
 

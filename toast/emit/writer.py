@@ -11,10 +11,10 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.analysis.facts import CONSTRAINT, keys
+from toast.analysis.facts import keys
 from toast.analysis.forms import Form, encode
 from toast.analysis.load import Source
-from toast.analysis.program import PSEUDO
+from toast.analysis.program import CONSTRAINT, PSEUDO
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.jax_export import encode_export
 from toast.emit.pinning import pin_uses, pin_value, unpin

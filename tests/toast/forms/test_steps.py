@@ -32,10 +32,10 @@ def replayed(step: Step) -> Spec:
         elif axes:
             assert after[dim][-len(axes) :] == axes, "only the last axes can be gathered"
             del after[dim][-len(axes) :]
-    for axes, here, there in step.moves:
-        assert tuple(after[here][-len(axes) :]) == axes, "only the last axes can be exchanged"
-        del after[here][-len(axes) :]
-        after[there] += axes
+    for moved, here, there in step.moves:
+        assert after[here][-len(moved) :] == list(moved), "only the last axes can be exchanged"
+        del after[here][-len(moved) :]
+        after[there] += moved
     if step.kind is StepKind.PERMUTE:
         assert [sorted(axes) for axes in step.before] == [sorted(axes) for axes in step.after]
         return step.after

@@ -14,10 +14,11 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.analysis.calls import CALLS
-from toast.analysis.facts import CONSTRAINT, MHLO, SDY, keys
+from toast.analysis.facts import MHLO, SDY, keys
 from toast.analysis.forms import decode
 from toast.analysis.load import Source
 from toast.analysis.manual import MANUAL
+from toast.analysis.program import CONSTRAINT
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.forms.sites import CallSite, Path, Site, Sites, entries_of
 from toast.emit.pinning import pin_uses, pin_value, unpin

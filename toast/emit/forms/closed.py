@@ -12,9 +12,9 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
-from toast.analysis.facts import CONSTRAINT, SDY
+from toast.analysis.facts import SDY
 from toast.analysis.load import Source
-from toast.analysis.program import ARGUMENT, BRANCH_END, LOOP_BEGIN, RETURN
+from toast.analysis.program import ARGUMENT, BRANCH_END, CONSTRAINT, LOOP_BEGIN, RETURN
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.shardy import Shardings
 from toast.emit.specs import LayoutConstraint, Specs

@@ -17,11 +17,10 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.analysis.errors import UnsupportedModule
-from toast.analysis.facts import CONSTRAINT
 from toast.analysis.flatten import BRANCHING
 from toast.analysis.load import Source
-from toast.analysis.manual import Region
-from toast.analysis.program import ARGUMENT, BRANCH_END, CASE_END, LOOP_BEGIN, RETURN
+from toast.analysis.manual import ManualRegion
+from toast.analysis.program import ARGUMENT, BRANCH_END, CASE_END, CONSTRAINT, LOOP_BEGIN, RETURN
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.lowering.ops import undone
 from toast.emit.lowering.placed import Placed
@@ -367,10 +366,10 @@ class Lowering:
 
     # Regions of shard_map
 
-    def _region(self, op: Any) -> Region | None:
+    def _region(self, op: Any) -> ManualRegion | None:
         return self._source.regions.of(op)
 
-    def _inlined(self, region: Region, operands: list[Any]) -> list[Any]:
+    def _inlined(self, region: ManualRegion, operands: list[Any]) -> list[Any]:
         """The ops of a region in its place, where it is for one device."""
         block = region.op.regions[0].blocks[0]
         if [one.type for one in operands] != [argument.type for argument in block.arguments]:
