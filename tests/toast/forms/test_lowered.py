@@ -9,8 +9,10 @@ import pytest
 from jaxlib.mlir import ir
 
 from examples import mlp
+from tests.examples.variants import TINY, Variant, module_of
 from tests.libraries.corpus import SET_GROUPS, kept
 from tests.toast.forms.lowered import Sent, pair
+from tests.toast.forms.programs import REGION
 from tests.toast.planned import gemma_text, request
 from toast.analysis.forms import decode
 from toast.costmodel.network.mesh import Mesh
@@ -66,12 +68,32 @@ def test_the_collectives_of_a_step_are_those_of_its_plan(mesh: str) -> None:
     assert not found.lowered.undone
 
 
-@pytest.mark.parametrize("name", sorted(SET_GROUPS))
-@pytest.mark.parametrize("form", FORMS)
-def test_the_collectives_of_a_library_are_those_of_its_plan(name: str, form: str) -> None:
-    found = pair(kept(name), "data=2,model=4", form, rollouts=50)
+def check_collectives(data: bytes, mesh: str, form: str) -> None:
+    found = pair(data, mesh, form, rollouts=50)
     assert apart(found.written, found.priced) <= SHARE_APART * sum(found.priced.values())
     assert not found.lowered.undone
+
+
+@pytest.mark.parametrize("name", ["bert", "nnx_transformer", "resnet", "vit"])
+def test_the_collectives_of_a_library_are_those_of_its_plan(name: str) -> None:
+    check_collectives(kept(name), "data=2,model=4", "local")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", sorted(SET_GROUPS))
+def test_the_collectives_of_every_library_on_every_mesh(name: str, mesh: str, form: str) -> None:
+    check_collectives(kept(name), mesh, form)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("variant", TINY)
+def test_the_collectives_of_the_models_of_the_paper(variant: Variant, form: str) -> None:
+    check_collectives(module_of(variant), "data=2,model=4", form)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -90,7 +112,7 @@ def agree(data: bytes, mesh: str, form: str, memory: int | None = None) -> None:
         inputs = make_inputs(describe_arguments(original.module), 0)
     expected = run_original(compile_module(original, 1), inputs)
     made = make_plan(data, request(form=form, mesh=mesh, rollouts=100, memory=memory))
-    assert made.plan.decisions
+    assert made.plan.decisions or memory is None
     actual = run_reference(decode(made.module), made.plan, inputs)
     for tensor, one, other in zip(made.plan.results, expected, actual, strict=True):
         found = compare(tensor, one, other)
@@ -103,13 +125,32 @@ def test_a_step_computes_what_it_computes_whole(mesh: str, form: str) -> None:
     agree(mlp_text(), mesh, form, memory=12_000)  # where it does not fit unless it is split
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_region_of_shard_map_computes_what_it_computes(form: str) -> None:
+    made = make_plan(REGION, request(form=form, rollouts=50))
+    given = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
+    (actual,) = run_reference(decode(made.module), made.plan, [given])
+    summed = given.reshape(8, 4, 4).sum(axis=1)
+    assert np.allclose(actual, np.tanh(np.tile(summed, (1, 4))), atol=1e-6)
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["gemma", *sorted(SET_GROUPS)])
-def test_models_compute_what_they_compute_whole(name: str, mesh: str, form: str) -> None:
+def test_libraries_compute_what_they_compute_whole(name: str, mesh: str, form: str) -> None:
     agree(gemma_text() if name == "gemma" else kept(name), mesh, form)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("variant", TINY)
+def test_the_models_of_the_paper_compute_what_they_compute_whole(
+    variant: Variant, form: str
+) -> None:
+    agree(module_of(variant), "data=2,model=4", form)
 
 
 def test_partial_sums_are_said_to_be_partial() -> None:
