@@ -45,6 +45,8 @@ from toast.verify.widen import widen
 
 Array = np.ndarray[Any, Any]
 
+QUICKLY = {"xla_backend_optimization_level": 0}
+"""For a scaled-down program it takes longer to compile well than to run."""
 EXCESS_PRECISION = "xla_allow_excess_precision"
 """XLA's leave to keep what is narrow wide between ops, of which it makes other use when sharded."""
 
@@ -124,30 +126,22 @@ def scale_pair(pair: Pair, budget: int) -> Pair:
     )
 
 
-def own_deviations(pair: Pair, baseline: Baseline, stages: VerifyStages) -> list[list[Deviation]]:
-    """How far the original is from itself, result by result: on moved inputs, summed otherwise."""
-    with stages.stage("compile the original with its sums reordered"):
-        again = compile_module(reordered(pair.original), 1, **{EXCESS_PRECISION: False})
-    with stages.stage("run it"):
-        results = run_original(again, baseline.inputs)
-    pairs = zip(baseline.results, results, baseline.moved, strict=True)
-    return [[moved, deviation(first, second)] for first, second, moved in pairs]
-
-
 def verify_directory(directory: Path, seed: int, budget: int, emitter: Emitter) -> Verification:
-    """Load, compile and run both modules, then compare; once more in 64 bits if need be."""
+    """Load, compile and run both modules, then compare; in 64 bits where that tells more."""
     stages = VerifyStages(emitter)
-    found = verify_pair(_load(directory, budget, stages), seed, stages, wide=False)
-    if found.verdict == "equal":
-        return found
     pair = _load(directory, budget, stages)
+    run = Comparison(pair=pair, seed=seed, stages=stages, wide=False)
+    found = None if run.is_hopeless else run.compare()
+    if found is not None and found.verdict == "equal":
+        return found
+    other = _load(directory, budget, stages)
     try:
         with stages.stage("widen"):
-            for module in (pair.original, pair.sharded):
+            for module in (other.original, other.sharded):
                 widen(module)
     except UnsupportedModule:
-        return found
-    return verify_pair(pair, seed, stages, wide=True)
+        return found or run.compare()
+    return Comparison(pair=other, seed=seed, stages=stages, wide=True).compare()
 
 
 def _load(directory: Path, budget: int, stages: VerifyStages) -> Pair:
@@ -159,31 +153,58 @@ def _load(directory: Path, budget: int, stages: VerifyStages) -> Pair:
     return pair
 
 
-def verify_pair(pair: Pair, seed: int, stages: VerifyStages, *, wide: bool) -> Verification:
-    """Compile and run both modules, then compare."""
-    with stages.stage("compile the original"):
-        plain = compile_module(pair.original, 1)
-    with stages.stage("run the original"):
-        with pair.original.context:
-            arguments = describe_arguments(pair.original)
-        baseline = find_baseline(arguments, seed, lambda inputs: run_original(plain, inputs))
-    own = own_deviations(pair, baseline, stages)
-    with stages.stage("compile the sharded module"):
-        parallel = compile_module(pair.sharded, len(jax.devices()))
-    with stages.stage("run the sharded module"):
-        actual = run_sharded(parallel, pair.plan, baseline.inputs)
-    with stages.stage("compare"):
-        differences = compare(pair.plan, baseline, actual, own)
-    return Verification(
-        devices=len(jax.devices()),
-        seed=seed,
-        input_scale=baseline.scale,
-        wide=wide,
-        scaled=pair.scaled,
-        differences=differences,
-        collectives=collectives_of(parallel),
-        seconds=stages.seconds,
-    )
+class Comparison:
+    """A pair compiled and run: the original at once, the sharded module when it is compared."""
+
+    def __init__(self, *, pair: Pair, seed: int, stages: VerifyStages, wide: bool) -> None:
+        self._pair, self._seed, self._stages, self._wide = pair, seed, stages, wide
+        self._flags = QUICKLY if pair.scaled else {}
+        with stages.stage("compile the original"):
+            plain = compile_module(pair.original, 1, **self._flags)
+        with stages.stage("run the original"):
+            with pair.original.context:
+                arguments = describe_arguments(pair.original)
+            self._baseline = find_baseline(
+                arguments, seed, lambda inputs: run_original(plain, inputs)
+            )
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether most results say nothing whatever the sharded module makes of them."""
+        return 2 * self._baseline.mute > len(self._baseline.results)
+
+    def compare(self) -> Verification:
+        """Run the sharded module, and compare with the original by what rounding does to it."""
+        pair, stages, baseline = self._pair, self._stages, self._baseline
+        own = self._own_deviations()
+        devices = len(jax.devices())
+        with stages.stage("compile the sharded module"):
+            parallel = compile_module(pair.sharded, devices, **self._flags)
+        with stages.stage("run the sharded module"):
+            actual = run_sharded(parallel, pair.plan, baseline.inputs)
+        with stages.stage("compare"):
+            differences = compare(pair.plan, baseline, actual, own)
+        return Verification(
+            devices=devices,
+            seed=self._seed,
+            input_scale=baseline.scale,
+            wide=self._wide,
+            scaled=pair.scaled,
+            differences=differences,
+            collectives=collectives_of(parallel),
+            seconds=stages.seconds,
+        )
+
+    def _own_deviations(self) -> list[list[Deviation]]:
+        """How far the original is from itself: on moved inputs, and with its sums reordered."""
+        baseline, stages = self._baseline, self._stages
+        with stages.stage("compile the original with its sums reordered"):
+            flags = self._flags | {EXCESS_PRECISION: False}
+            again = compile_module(reordered(self._pair.original), 1, **flags)
+        with stages.stage("run it"):
+            results = run_original(again, baseline.inputs)
+        pairs = zip(baseline.results, results, baseline.moved, strict=True)
+        return [[moved, deviation(first, second)] for first, second, moved in pairs]
 
 
 def compare(

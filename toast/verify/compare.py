@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 SAFETY = 16.0
 """Two runs that differ by rounding alone differ by at most so many times what a third does."""
-UNITS = 16.0
+UNITS = 4.0
 """Units in the last place, of the largest element, that are always allowed."""
 GRAY = 8.0
 """Above the tolerance, and up to so many times it, nobody can tell."""

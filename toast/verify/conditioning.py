@@ -50,6 +50,12 @@ class Baseline:
         return self.blind.count(NOT_FINITE), max(self.growth, STEADY)
 
     @property
+    def mute(self) -> int:
+        """How many results say nothing."""
+        rows = zip(self.results, self.moved, self.blind, strict=True)
+        return sum(bool(blind) or tolerance(one, [moved]).is_blurred for one, moved, blind in rows)
+
+    @property
     def is_steady(self) -> bool:
         """Whether smaller inputs are not called for."""
         return self.growth <= STEADY and NOT_FINITE not in self.blind

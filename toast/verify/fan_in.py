@@ -59,7 +59,9 @@ class _Tracer:
         elif name in ("func.call", "call"):
             callee = self._functions.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
             if callee is not None:
-                self._enter(op.operands, callee.regions[0].blocks[0])
+                block = callee.regions[0].blocks[0]
+                self._enter(op.operands, block)
+                self._pass(list(block.operations)[-1].operation.operands, op.results)
         elif name in _TERMS:
             for number, terms in enumerate(_TERMS[name](op)):
                 argument = self.origin.get(op.operands[number])
@@ -71,9 +73,12 @@ class _Tracer:
         self.block(block)
 
     def _pass(self, sources: Any, targets: Any) -> None:
+        """A function is followed at each of its calls, and holds what that one passes."""
         for source, target in zip(sources, targets, strict=False):
             if source in self.origin:
-                self.origin.setdefault(target, self.origin[source])
+                self.origin[target] = self.origin[source]
+            else:
+                self.origin.pop(target, None)
 
 
 def _shape(value: Any) -> list[int]:

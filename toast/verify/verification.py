@@ -24,7 +24,7 @@ from toast.process.runner import Event, python_module, run
 
 SUFFIXES = (".mlir", ".mlirbc", ".jax_export")
 MAX_DEVICES = 256
-SCALED_BYTES = 256 << 20
+SCALED_BYTES = 64 << 20
 """What a scaled-down program may take: it is to be quick, and its structure is what counts."""
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
