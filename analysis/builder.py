@@ -51,8 +51,8 @@ def build_program(
             prototypes.value_factor.read(dims), prototypes.value_factor.counts[of], op_factors
         ),
         factor_size=prototypes.factor_size.read(factors),
-        factor_kind=prototypes.factor_kind.read(factors),
-        factor_halo=prototypes.factor_halo.read(factors),
+        factor_kind=prototypes.factor_kind.read(factors).astype(np.int8),
+        factor_halo=prototypes.factor_halo.read(factors).astype(np.int32),
         links=_links(template.links.astype(np.int64), op_factors),
         constant=template.constancy == CONSTANT,
         arguments=tuple(arguments),
@@ -65,7 +65,7 @@ def build_program(
 
 
 def _starts(counts: Ints) -> Ints:
-    """Where each of so many begins, and where the last ends."""
+    """The start of each of these counts, and the end of the last one."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
 
 

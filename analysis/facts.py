@@ -15,9 +15,10 @@ from jaxlib.mlir.dialects import sdy
 
 from toast.analysis.calls import Calls, callee_of
 from toast.analysis.hlosharding import Tiles, parse_tiles
+from toast.analysis.program import CONSTRAINT
 
 SDY, MHLO = "sdy.sharding", "mhlo.sharding"
-CONSTRAINT = "sdy.sharding_constraint"
+
 
 AxisNames = tuple[tuple[str, ...], ...]
 
@@ -56,7 +57,8 @@ class Facts:
 def take_facts(module: ir.Module, calls: Calls) -> tuple[Facts, Stated]:
     """Read every sharding of a program and leave the module without meshes and shardings.
 
-    Returns the facts but for those inside, and these by the result of their constraint op.
+    Returns the facts of arguments and results, and those inside by the result of their constraint
+    op.
     """
     facts = Facts(arguments={}, results={}, constraints={})
     stated: Stated = {}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from toast.analysis.analyse import Analysis
+from toast.analysis.analyse import Analysis, analyse
 from toast.analysis.gc_pause import collector_paused
-from toast.analysis.program import Floats, Ints
+from toast.analysis.program import Floats, Ints, Program
 from toast.analysis.records import by_address
 from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import Device
@@ -21,6 +21,7 @@ from toast.costmodel.passes.fusion import Fusion, fuse
 from toast.costmodel.peak_pruning import fold
 from toast.costmodel.program.pins import NO_PINS, Pins
 from toast.costmodel.program.sharding_units import Layouts, Marks, lay_out, mark
+from toast.costmodel.region_costs import ALONE, PricedProgram, region_cost
 from toast.costmodel.tables import (
     Scratch,
     Tables,
@@ -36,7 +37,7 @@ PENALTY = 10.0
 """C of the reward where nobody says otherwise: an excess as large as the whole unsharded program
 costs ten times its time."""
 FEWEST = 16
-"""States that a thread of its own is worth starting for."""
+"""A thread is started for no fewer states than these."""
 _TINY = 1e-12
 """Seconds that a program without work is taken to need, so that ratios stay finite."""
 
@@ -145,12 +146,12 @@ class Evaluator:
     """Prices states of one analysed program on one mesh of one device.
 
     Thread-safe when every thread brings its own `Scratch`. `overlap` as in `Cost`. Where `floored`,
-    computation takes at least as long as main memory takes for arguments and results (`floors`);
-    a compiler's estimate knows no such floor. `profile` is what the compiler does: by
-    default what the device's is known to do.
+    computation takes at least as long as main memory takes for arguments and results
+    (`terms.memory_floor`); a compiler's estimate knows no such floor. `profile` is what the
+    compiler does: by default what the device's is known to do.
 
-    `tables` are all rows, of which a journal tells; `folded` have the same prices and only those
-    memory rows that decide a peak (`folding`), which is what states are priced by.
+    `tables` have all rows, for a journal. `folded` give the same prices and have only the memory
+    rows that can decide a peak (`peak_pruning`); states are priced by them.
     """
 
     def __init__(
@@ -172,20 +173,30 @@ class Evaluator:
         self._floored = floored
         self.profile = profile or profile_of(device)
         with collector_paused():
+            self._regions = [
+                region_cost(region, mesh, self._price_alone) for region in analysis.program.regions
+            ]
             self.fusion: Fusion = fuse(analysis.program, self.profile)
             self._lay_out(lay_out(analysis, pins))
 
     def _lay_out(self, layouts: Layouts) -> None:
         self.layouts = layouts
-        self.listing = list_rows(self.analysis, layouts, self.fusion, self.device)
+        self.listing = list_rows(self.analysis, layouts, self.fusion, self.device, self._regions)
         tables = build_tables(self.analysis, self.mesh, self.device, self.listing)
         floors = tables.floors._replace(counted=self._floored)
         self.tables: Tables = tables._replace(floors=floors)
         self.folded: Tables = fold(self.tables)
+        self.listing.release()
         self._scratches = [self.new_scratch()]
 
+    def _price_alone(self, program: Program) -> PricedProgram:
+        """What a program takes on one device of this kind."""
+        alone = Evaluator(analyse(program), ALONE, self.device, profile=self.profile)
+        cost, _, journal = alone.journal(())
+        return cost.compute, cost.peak, journal
+
     def on(self, mesh: Mesh, pins: Pins) -> Evaluator:
-        """The same for another mesh; only where the pins are others are the tables made again."""
+        """The same for another mesh; the tables are made again only where the pins differ."""
         other = copy(self)
         other.mesh, other._pins = mesh, pins
         if pins != self._pins:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from toast.analysis.analyse import Analysis
@@ -16,14 +18,14 @@ from toast.costmodel.terms.arguments import ARGUMENTS
 from toast.costmodel.terms.bounds import Sum
 from toast.costmodel.terms.chip_columns import chip_columns
 from toast.costmodel.terms.dependents import Dependents
-from toast.costmodel.terms.journal import DETAIL, KIND, MEMORY, TABLE
+from toast.costmodel.terms.journal import DETAIL, KIND, MEMORY, TABLE, apart
 from toast.costmodel.terms.listing import Listing
+from toast.costmodel.terms.manual_computations import RegionCost
 from toast.costmodel.terms.mesh_columns import item_shards, mesh_columns
 from toast.costmodel.terms.tables import (
     TERMS,
     Scratch,
     Tables,
-    apart,
     connected,
     journal_length,
     new_scratch,
@@ -46,9 +48,15 @@ __all__ = [
 ]
 
 
-def list_rows(analysis: Analysis, layouts: Layouts, fusion: Fusion, device: Device) -> Listing:
+def list_rows(
+    analysis: Analysis,
+    layouts: Layouts,
+    fusion: Fusion,
+    device: Device,
+    regions: Sequence[RegionCost],
+) -> Listing:
     """The rows of a program as its layouts and its fusion make them."""
-    return Listing(analysis.program, layouts, fusion, device, TERMS)
+    return Listing(analysis.program, layouts, fusion, device, TERMS, regions)
 
 
 def build_tables(analysis: Analysis, mesh: Mesh, device: Device, listing: Listing) -> Tables:
@@ -83,7 +91,7 @@ def on_mesh(tables: Tables, mesh: Mesh, device: Device, profile: CompilerProfile
 def positioned(journal: Floats, event_position: Ints) -> Floats:
     """The journal with memory from and to positions of the schedule instead of events."""
     memory = np.isin(journal[:, TABLE], MEMORY)
-    told = journal.copy()
-    told[memory, KIND] = event_position[journal[memory, KIND].astype(np.int64)]
-    told[memory, DETAIL] = event_position[journal[memory, DETAIL].astype(np.int64) + 1] - 1
-    return told
+    found = journal.copy()
+    found[memory, KIND] = event_position[journal[memory, KIND].astype(np.int64)]
+    found[memory, DETAIL] = event_position[journal[memory, DETAIL].astype(np.int64) + 1] - 1
+    return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints, Program
+from toast.analysis.program import CONSTRAINT, Floats, Ints, Program
 from toast.costmodel.passes.convolution_tiling import (
     NO_WINDOW,
     FilterWindow,
@@ -27,7 +27,7 @@ from toast.costmodel.program.contractions import Sides
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
-from toast.costmodel.program.op_traits import Role, role
+from toast.costmodel.program.op_traits import Role, is_priced_elsewhere, role
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
 from toast.costmodel.terms.journal import Entry
@@ -63,7 +63,7 @@ Moved = tuple[int, int]
 """A tensor that is read or written, and the one that it is a part of in memory, or itself."""
 
 
-class FusionRow(NamedTuple):
+class LaunchedRow(NamedTuple):
     """What a fusion writes, what it reads, and its contractions.
 
     `epilogue` are, of the reductions behind a contraction, the tensors that each may read; `copied`
@@ -126,7 +126,7 @@ class FusionScratch(NamedTuple):
     seconds: Floats
 
 
-def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
+def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     """All that is launched; the sources are the numbers of fusions.
 
     The row of one is made of those that do the same to the same tensors, as those of layers do.
@@ -135,7 +135,8 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
     launched = fusion.launched
     kept = np.flatnonzero(~_again(program, launched, listing.first_op))
     working = fusion.flow.role[launched.first_op] != Role.NOTHING
-    maker = _RowMaker(
+    working &= ~_passing_on(program, launched)
+    maker = RowMaker(
         program,
         layouts,
         fusion,
@@ -144,17 +145,17 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
         listing.widths,
         copied_values(program, fusion, listing.other_layouts),
     )
-    leaving, known = loop_copies(program), dict[FusionRow, int]()
+    leaving, known = loop_copies(program), dict[LaunchedRow, int]()
     apart = np.isin(launched.first_op, list(leaving)) & ~working
-    told = (*maker.told(), np.where(apart, np.arange(len(apart)), working - 2))
-    number, first = distinct_rows(*(column[kept] for column in told))
+    identity = (*maker.identity(), np.where(apart, np.arange(len(apart)), working - 2))
+    number, first = distinct_rows(*(column[kept] for column in identity))
     made: list[list[int]] = []
     for n in kept[first].tolist():
         if working[n]:
             rows = [maker.row(n)]
         else:
             copied = _tensors(layouts, leaving.get(int(launched.first_op[n]), ()))
-            rows = [FusionRow(copied=(tensor,)) for tensor in copied]
+            rows = [LaunchedRow(copied=(tensor,)) for tensor in copied]
         made.append([known.setdefault(row, len(known)) for row in rows])
     counts = ints([len(rows) for rows in made])
     starts = np.concatenate([[0], np.cumsum(counts)])
@@ -162,6 +163,17 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
     source = np.repeat(kept, counts[number])
     weights = program.op_trips[launched.first_op][source]
     return WeightedRows.of(list(known), row, weights, source)
+
+
+def _passing_on(program: Program, launched: LaunchedFusions) -> Bools:
+    """Launches that are one constraint on a value in memory: compilers leave nothing of it."""
+    first = launched.first_op
+    single = (np.diff(launched.op_start) == 1) & (np.diff(launched.read_start) == 1)
+    constraint = named(program, frozenset({CONSTRAINT}))[first]
+    found = single & constraint
+    at = launched.read_start[:-1][found]
+    found[found] = launched.reads[at] == program.op_uses[first[found]]
+    return found
 
 
 def _again(program: Program, launched: LaunchedFusions, equal: Ints) -> Bools:
@@ -176,7 +188,7 @@ def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class _RowMaker:
+class RowMaker:
     """Makes the rows of fusions, and tells before that which are sure to be equal."""
 
     program: Program
@@ -185,7 +197,7 @@ class _RowMaker:
     seconds: dict[int, float]
     wanted: Edges
     widths: Widths
-    turned: dict[int, list[int]]
+    copied_values: dict[int, list[int]]
 
     @cached_property
     def _narrow(self) -> Bools:
@@ -214,12 +226,12 @@ class _RowMaker:
     def _windows(self) -> dict[int, FilterWindow]:
         return windows(self.program, self.fusion.profile.convolution_tiling)
 
-    def told(self) -> list[Ints]:
+    def identity(self) -> list[Ints]:
         """Of each fusion numbers that together are equal only where its row is."""
         launched = self.fusion.launched
         copied = np.full(len(launched), -1)
         known: dict[tuple[int, ...], int] = {}
-        for number, values in self.turned.items():
+        for number, values in self.copied_values.items():
             tensors = _tensors(self.layouts, values)
             copied[number] = known.setdefault(tensors, len(known))
         return [
@@ -273,7 +285,7 @@ class _RowMaker:
         number, _ = distinct_rows(self._op_number, distinct(program.op_uses, of_use)[0])
         return number
 
-    def row(self, number: int) -> FusionRow:
+    def row(self, number: int) -> LaunchedRow:
         """The row of a fusion."""
         program, layouts, fusion = self.program, self.layouts, self.fusion
         one = fusion.launched[number]
@@ -288,12 +300,12 @@ class _RowMaker:
             )
             for op in one.contractions
         )
-        return FusionRow(
+        return LaunchedRow(
             written=tuple(sorted(_written(program, layouts, fusion, one))),
             read=tuple(sorted(_read(program, layouts, one))),
             dots=dots,
             epilogue=_epilogue(program, layouts, self.wanted, one) if dots else (),
-            copied=_tensors(layouts, self.turned.get(number, ())),
+            copied=_tensors(layouts, self.copied_values.get(number, ())),
             spread=passed_over(program, layouts, one.ops, fusion.profile.dynamic_update_slice),
         )
 
@@ -348,6 +360,8 @@ def _read(program: Program, layouts: Layouts, one: LaunchedFusion) -> list[Moved
     read = []
     for use in one.reads:
         op = program.user(use)
+        if is_priced_elsewhere(program.kind(op)):
+            continue
         kind, tensor = program.kind(op), int(layouts.use_tensor[use])
         sliced = kind in SLICING or kind in UPDATING
         if not (sliced and use == program.op_uses[op]):
@@ -364,6 +378,8 @@ def _written(
     """Tensors that a fusion writes; of what is updated in place, the update."""
     found = []
     for op in one.ops:
+        if is_priced_elsewhere(program.kind(op)):
+            continue
         kind, first = program.kind(op), int(program.op_uses[op])
         if kind in UPDATING:
             part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
@@ -375,7 +391,7 @@ def _written(
     return found
 
 
-def fusion_columns(rows: WeightedRows[FusionRow], _listing: Listing) -> Fusions:
+def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusions:
     """The rows as columns."""
     dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]

@@ -43,7 +43,7 @@ def halo_rows(listing: Listing) -> WeightedRows[HaloRow]:
     """Operands split along a factor that needs a neighbour's strip; the sources are uses."""
     program, layouts, first = listing.program, listing.layouts, listing.first_op
     rows: WeightedRows[HaloRow] = WeightedRows()
-    for op, names in _factors_by_op(program, FactorKind.HALO).items():
+    for op, names in factors_by_op(program, FactorKind.HALO).items():
         if first[op] != op:
             continue
         start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
@@ -60,7 +60,7 @@ def halo_rows(listing: Listing) -> WeightedRows[HaloRow]:
     return rows
 
 
-def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
+def factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
     """The factors of one kind, by op."""
     names = np.flatnonzero(program.factor_kind == kind)
     ops = np.searchsorted(program.op_factors, names, side="right") - 1
@@ -93,9 +93,8 @@ def halo_dependencies(halos: Halos, owners: OwningUnits) -> Pairs:
 
 def _sent(sources: Sources, row: int, _place: int) -> list[Sent]:
     """The operand and its op, of each use of a row."""
-    rows = sources.once("halos", lambda: list(sources.listing.of(HALOS).sources.values()))
-    program = sources.program
-    return [(program.sources[use], (program.user(use),), runs) for use, runs in rows[row]]
+    program, uses = sources.program, sources.of_row(HALOS, row)
+    return [(program.sources[use], (program.user(use),), runs) for use, runs in uses]
 
 
 def _bound(bounds: Bounds) -> None:

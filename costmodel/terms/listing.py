@@ -22,9 +22,11 @@ from toast.costmodel.terms.reshards import Edges, Widths, edges
 from toast.costmodel.terms.schedule import Schedule, schedule_of
 
 if TYPE_CHECKING:
+    from toast.costmodel.terms.manual_computations import RegionCost
     from toast.costmodel.terms.term import Term
 
 R = TypeVar("R")
+_FOR_ROWS = ("seconds", "widths", "_equal", "first_op", "buffers", "positions", "other_layouts")
 
 
 class Listing:
@@ -37,11 +39,13 @@ class Listing:
         fusion: Fusion,
         device: Device,
         terms: Sequence[Term[Any, Any]],
+        regions: Sequence[RegionCost] = (),
     ) -> None:
         self.program = program
         self.layouts = layouts
         self.fusion = fusion
         self.device = device
+        self.regions = regions
         self._terms = terms
         self._rows: dict[str, Any] = {}
 
@@ -51,6 +55,11 @@ class Listing:
             self._rows[term.name] = term.list_rows(self)
         rows: R = self._rows[term.name]
         return rows
+
+    def release(self) -> None:
+        """Let go of what only rows are made of; it is made again if it is asked for again."""
+        for name in _FOR_ROWS:
+            self.__dict__.pop(name, None)
 
     @cached_property
     def seconds(self) -> dict[int, float]:

@@ -12,6 +12,7 @@ from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, deferred_ranges
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import PLACES, Entry
+from toast.costmodel.terms.manual_computations import manual_ranges
 from toast.costmodel.terms.sources import Sources, Stored
 from toast.costmodel.terms.term import Term
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LiveRangeColumns(NamedTuple):
-    """Rows of `times` buffers that are alike, each alive from event `first` to event `last`.
+    """Rows of `times` equal buffers, each alive from event `first` to event `last`.
 
     `width` is the part of the tensor's bytes that is stored, `stay` how they may be on the chip,
     and `deferred` as in `LiveRanges`.
@@ -44,9 +45,9 @@ class LiveRangeScratch(NamedTuple):
 
 
 def live_range_rows(listing: Listing) -> LiveRanges:
-    """Buffers, what is copied beside them, and what deferred gradients keep."""
-    deferred = listing.of(DEFERRED)
-    return joined(listing.buffers.ranges, deferred_ranges(listing.program, deferred))
+    """Buffers, what is copied beside them, and what deferred gradients and regions keep."""
+    deferred = deferred_ranges(listing.program, listing.of(DEFERRED))
+    return joined(listing.buffers.ranges, deferred, manual_ranges(listing))
 
 
 def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
@@ -83,7 +84,7 @@ def _stored(sources: Sources, row: int) -> Stored:
 
 
 def _bound(bounds: Bounds) -> None:
-    """Buffers without what pads them, and not what waits: that is decided by several units."""
+    """Buffers without padding. What waits is left out: several units decide on it."""
     ranges = bounds.tables.live_ranges
     for row in np.flatnonzero(ranges.deferred < 0).tolist():
         tensor, size = int(ranges.tensor[row]), float(ranges.width[row])

@@ -40,8 +40,9 @@ class PartialRow(NamedTuple):
 
     `results` are (computed, defined) tensors, `before` is the row that is summed before, or -1,
     `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
-    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `together` the loop
-    in whose runs it is sent with others, or -1.
+    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `flattened` the
+    dimension of the rows of a product that is made as a matrix, or -1. The sum is sent with others
+    in the runs of the loop `combined_in`; by itself where that is -1.
     """
 
     items: tuple[int, ...]
@@ -51,7 +52,8 @@ class PartialRow(NamedTuple):
     batch: int
     behind: Behind
     cut: int
-    together: int
+    combined_in: int
+    flattened: int
 
 
 class PartialSums(NamedTuple):
@@ -63,7 +65,8 @@ class PartialSums(NamedTuple):
     row that it is `added_to` before it is summed, or -1; `passes` over what is made of the sums;
     dimensions of a `batch`; how often the loop runs behind which it may be summed (`loop_trips`),
     and how much wider its elements are there (`loop_width`); the loop in whose runs it is
-    `combined_in` one collective with others, or -1.
+    `combined_in` one collective with others, or -1; the dimension of the rows of a product that is
+    `flattened` to a matrix, or -1.
     `combined` are the results of which that is so, with their `combined_loop`; `loop_runs` by loop.
     """
 
@@ -83,6 +86,7 @@ class PartialSums(NamedTuple):
     loop_trips: Floats
     loop_width: Floats
     combined_in: Ints
+    flattened: Ints
     combined: Ints
     combined_loop: Ints
     loop_runs: Floats
@@ -107,7 +111,7 @@ class Partials:
     """Ops with partial sums, in order, and the number of the row of each; `rows` with weights.
 
     `trips` is how often each is summed: not at all what the one before it that is equal summed.
-    `runs` is how often each loop runs; see `together`.
+    `runs` is how often each loop runs; see `combined_in`.
     """
 
     rows: Counter[PartialRow]
@@ -134,7 +138,7 @@ def partial_sum_rows(listing: Listing) -> Partials:
     summing = np.searchsorted(program.op_factors, factors, side="right") - 1
     ops = _concerned(program, layouts, summing)
     loops, loop = _behind(program, fusion)
-    together, runs = combine_sums(program, fusion.profile.all_reduce_combiner)
+    combined_in, runs = combine_sums(program, fusion.profile.all_reduce_combiner)
     columns = _Columns(
         *_items(program, layouts, factors, summing, ops),
         *_results(program, layouts, ops),
@@ -142,12 +146,13 @@ def partial_sum_rows(listing: Listing) -> Partials:
         batch=_batches(program, fusion)[ops],
         behind=loop[ops],
         cut=_cut(program, layouts, fusion)[ops],
-        together=together[ops],
+        combined_in=combined_in[ops],
+        flattened=_flattened(program, fusion)[ops],
     )
-    alike = columns.alike()
+    identity = columns.identity()
     sums = reassociate_sums(program, fusion.flow, fusion.profile.all_reduce_reassociate)
     leader = _places(program, ops)[sums[ops]]
-    number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
+    number, first = distinct_rows(identity, np.where(leader >= 0, identity[leader], -1))
     before = np.where(leader >= 0, number[leader], -1)
     rows = [columns.row(n, int(before[n]), loops) for n in first.tolist()]
     trips = np.where(_again(program, ops, number, listing.first_op), 0.0, program.op_trips[ops])
@@ -157,7 +162,7 @@ def partial_sum_rows(listing: Listing) -> Partials:
 
 
 class _Columns(NamedTuple):
-    """What rows are told apart by, op by op; `behind` by number."""
+    """What distinguishes rows, op by op; `behind` by number."""
 
     items: Ints
     item_start: Ints
@@ -167,14 +172,15 @@ class _Columns(NamedTuple):
     batch: Ints
     behind: Ints
     cut: Ints
-    together: Ints
+    combined_in: Ints
+    flattened: Ints
 
-    def alike(self) -> Ints:
+    def identity(self) -> Ints:
         """Equal numbers for ops that differ in none of these."""
         return distinct_rows(
             distinct(self.item_start, self.items)[0],
             distinct(self.value_start * 2, self.results.ravel())[0],
-            *(self.maker, self.batch, self.behind, self.cut, self.together),
+            *(self.maker, self.batch, self.behind, self.cut, self.combined_in, self.flattened),
         )[0]
 
     def row(self, n: int, before: int, loops: Sequence[Behind]) -> PartialRow:
@@ -189,7 +195,8 @@ class _Columns(NamedTuple):
             batch=int(self.batch[n]),
             behind=loops[self.behind[n]],
             cut=int(self.cut[n]),
-            together=int(self.together[n]),
+            combined_in=int(self.combined_in[n]),
+            flattened=int(self.flattened[n]),
         )
 
 
@@ -223,6 +230,27 @@ def _cut(program: Program, layouts: Layouts, fusion: Fusion) -> Ints:
     uses = np.flatnonzero(named(program, CUTTING)[program.use_op])
     uses = uses[uses == program.op_uses[program.use_op[uses]]]
     found[program.value_op[program.use_value[uses]]] = layouts.use_tensor[uses]
+    return found
+
+
+def _flattened(program: Program, fusion: Fusion) -> Ints:
+    """For each product that is a matrix but for dimensions of 1 that of its rows, or -1.
+
+    A TPU multiplies matrices. It puts the dimensions of 1 back where a module constrains what the
+    product makes, and then does not scatter its sums by rows.
+    """
+    found = np.full(program.ops, -1)
+    if not fusion.profile.reduce_scatter_creator.flattens_unit_dims:
+        return found
+    ones = program.of_shapes(lambda shape: 1 in shape, np.bool_)
+    products = np.array(program.ops_named("stablehlo.dot_general"), dtype=np.int64)
+    for op in products[ones[program.op_values[products]]].tolist():
+        result = program.values_of(op)[0]
+        left = set(program.use_names(program.uses_of(op)[0]).tolist())
+        made = zip(program.def_names(result).tolist(), program.shape(result), strict=True)
+        rows = [dim for dim, (name, size) in enumerate(made) if size > 1 and name in left]
+        if len(rows) == 1:
+            found[op] = rows[0]
     return found
 
 
@@ -288,8 +316,8 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
     passes = passes_over_sums(listing.program, listing.fusion)
     rows = partials.rows
     results = [row.results for row in rows]
-    together = ints([row.together for row in rows])
-    loops = np.repeat(together, [len(row) for row in results])
+    combined_in = ints([row.combined_in for row in rows])
+    loops = np.repeat(combined_in, [len(row) for row in results])
     return PartialSums(
         weight=floats(list(rows.values())),
         item_start=starts([row.items for row in rows]),
@@ -301,7 +329,8 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
         lookup=ints([row.maker == LOOKUP for row in rows]),
         segments=ints([row.maker == SEGMENTS for row in rows]),
         cut=ints([row.cut for row in rows]),
-        combined_in=together,
+        combined_in=combined_in,
+        flattened=ints([row.flattened for row in rows]),
         loop_runs=partials.runs,
         combined=np.flatnonzero(loops >= 0),
         combined_loop=loops[loops >= 0],
@@ -373,27 +402,29 @@ def partial_sum_dependencies(sums: PartialSums, owners: OwningUnits) -> Pairs:
     return np.concatenate([own, through(sums.added_to, own)])
 
 
-def ops_of_rows(sources: Sources) -> list[list[tuple[int, float]]]:
-    """The ops of each row, and how often each is summed."""
+def _ops(sources: Sources, row: int) -> list[tuple[int, float]]:
+    """The ops of a row that are summed, and how often each is."""
     partials = sources.listing.of(PARTIAL_SUMS)
-    found: list[list[tuple[int, float]]] = [[] for _ in partials.rows]
-    columns = (partials.ops.tolist(), partials.row.tolist(), partials.trips.tolist())
-    for op, row, runs in zip(*columns, strict=True):
-        if runs:
-            found[row].append((op, runs))
-    return found
+    order, start = sources.once("partial_sums", lambda: _by_row(partials))
+    some = order[start[row] : start[row + 1]]
+    return list(zip(partials.ops[some].tolist(), partials.trips[some].tolist(), strict=True))
+
+
+def _by_row(partials: Partials) -> tuple[Ints, Ints]:
+    """The places of ops that are summed, row by row, and where each row begins."""
+    summed = np.flatnonzero(partials.trips)
+    order = summed[np.argsort(partials.row[summed], kind="stable")]
+    return order, np.searchsorted(partials.row[order], np.arange(len(partials.rows) + 1))
 
 
 def _fused(sources: Sources, row: int, _place: int) -> Runs:
     """The ops whose results would have been fused."""
-    rows = sources.once("partial_sums", lambda: ops_of_rows(sources))
-    return Runs.listed([((op,), runs) for op, runs in rows[row]])
+    return Runs.listed([((op,), runs) for op, runs in _ops(sources, row)])
 
 
 def _sent(sources: Sources, row: int, place: int) -> list[Sent]:
     """A result of each op of a row."""
-    rows = sources.once("partial_sums", lambda: ops_of_rows(sources))
-    return [(sources.results(op)[place], (op,), runs) for op, runs in rows[row]]
+    return [(sources.results(op)[place], (op,), runs) for op, runs in _ops(sources, row)]
 
 
 def items_of(sums: PartialSums, row: int) -> Ints:

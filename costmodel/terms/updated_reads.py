@@ -85,9 +85,9 @@ def updated_read_rows(listing: Listing) -> WeightedRows[UpdatedReadRow]:
     fetched = np.where(floored[whole], 0.0, once / program.op_trips[op])
     kept = np.flatnonzero(trips > 0.0)
     of = np.where(whole == start, tensors[value], tensors[whole])
-    told = [column[kept] for column in (tensors[value], of, fetched)]
-    number, first = distinct_rows(told[0], told[1], told[2].view(np.int64))
-    rows = list(zip(*(column[first].tolist() for column in told), strict=True))
+    columns = [column[kept] for column in (tensors[value], of, fetched)]
+    number, first = distinct_rows(columns[0], columns[1], columns[2].view(np.int64))
+    rows = list(zip(*(column[first].tolist() for column in columns), strict=True))
     return WeightedRows.of(rows, number, trips[kept], op[kept])
 
 
@@ -154,10 +154,7 @@ def updated_read_scratch(reads: UpdatedReads, stale: Bools) -> UpdatedReadScratc
 
 def _fused(sources: Sources, row: int, _place: int) -> Runs:
     """The ops that read the buffers."""
-    rows = sources.once(
-        "updated_reads", lambda: list(sources.listing.of(UPDATED_READS).sources.values())
-    )
-    return Runs.listed([((op,), runs) for op, runs in rows[row]])
+    return Runs.listed([((op,), runs) for op, runs in sources.of_row(UPDATED_READS, row)])
 
 
 UPDATED_READS = Term(

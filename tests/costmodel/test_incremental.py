@@ -19,7 +19,7 @@ from tests.costmodel.texts import GPU, TPU, main, maps, product
 from tests.laws.states import every_action
 from tests.modules import analysed, argument_group, evaluator_of
 from toast.analysis.program import Ints
-from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
+from toast.costmodel.evaluator import Action, Cost, Evaluator, State
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import resolve
@@ -28,6 +28,8 @@ from toast.costmodel.terms.partial_sums import partial_sum_dependencies
 from toast.costmodel.terms.reshards import Reshards, reshard_dependencies
 from toast.costmodel.terms.units import Units
 from toast.search.actions import action_space
+
+FEWEST = 16
 
 
 @cache
@@ -116,6 +118,22 @@ def test_a_scratch_holds_what_one_priced_from_scratch_holds(picks: list[list[int
         (used.sums.held, fresh.sums.held),
     ):
         assert np.array_equal(part, same)
+
+
+@pytest.mark.parametrize("device", [TPU, GPU])
+@given(picks=MANY_PICKS)
+@settings(deadline=None, max_examples=50)
+def test_what_is_decided_of_sums_is_what_a_journal_has(device: str, picks: list[list[int]]) -> None:
+    """Whatever was priced before, and without a journal."""
+    evaluator = training_step(device)
+    known, scratch = every_action(evaluator), evaluator.new_scratch()
+    for state in picks:
+        actions = tuple(known[pick % len(known)] for pick in state)
+        evaluator.cost(actions, scratch)
+        decided, resolved = scratch.reduce_scatters, resolve(evaluator, actions)
+        for name in ("reason", "whole", "constrained", "ordered"):
+            same = getattr(resolved.scratch.reduce_scatters, name)
+            assert np.array_equal(getattr(decided, name), same), name
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -15,11 +15,13 @@ from tests.toast.explained import step
 from tests.toast.samples import make_plan, write_plan_directory
 from toast.cli.app import app
 from toast.explain.report import path, render_explanation
-from toast.explain.timeline import HEIGHT, Timeline
+from toast.explain.timeline import Timeline
 from toast.pipeline.plan_module import make_plan as plan_module
 from toast.plans.explanation import Explanation, PeakMoment, Shortfall, TimelinePoint
 from toast.plans.plan import Plan
 from toast.request.request import PlanRequest
+
+HEIGHT = 5
 
 
 @cache
@@ -59,7 +61,7 @@ def test_rows_that_are_left_out_are_counted_and_summed() -> None:
     found = plan()
     assert found.explanation is not None
     text = text_of(found, rows=1)
-    left = len(found.explanation.kernels) - 1 + found.explanation.other_kernels.rows
+    left = len(found.explanation.fusions) - 1 + found.explanation.other_fusions.rows
     assert f"{left} others" in text
     everything = text_of(found, rows=10_000)
     assert "others" not in everything

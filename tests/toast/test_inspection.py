@@ -13,6 +13,7 @@ from toast.analysis.analyse import analyse
 from toast.analysis.errors import InvalidRequest
 from toast.analysis.forms import bytecode
 from toast.analysis.load import load
+from toast.analysis.names import map_edges
 from toast.inspect.graph import set_graph
 from toast.inspect.inspect_module import inspect_module
 from toast.inspect.records import Inspection
@@ -41,12 +42,12 @@ def inspected() -> Inspection:
     return inspect_module(tiny())
 
 
-def test_a_set_is_told_by_its_sides_and_where_it_arises() -> None:
+def test_a_set_is_described_by_its_sides_and_where_it_arises() -> None:
     (row,) = inspected().sets
     assert (
         row.description == "shard the key or the query side of attention, 2 places (62 conflicts)"
     )
-    assert row.tied * row.conflicts == 62
+    assert row.isomorphic * row.conflicts == 62
     key, query = row.resolutions
     equation = "of dot_general bsnh,bth->bnst at gemma.py:"
     assert key.startswith("the key side: dimension 1 (t) of the result [8, 32, 32, 4] " + equation)
@@ -54,7 +55,7 @@ def test_a_set_is_told_by_its_sides_and_where_it_arises() -> None:
     assert "gemma.py:" in row.location
 
 
-def test_without_names_the_dimensions_are_told() -> None:
+def test_without_names_the_dimensions_are_named() -> None:
     (row,) = inspect_module(TRANSPOSE).sets
     assert row.description == (
         "shard dimension 0 or dimension 1 of the result of dot_general, 1 place (2 conflicts)"
@@ -129,8 +130,7 @@ def test_the_graph_holds_both_names_of_every_conflict() -> None:
 def test_the_edges_of_the_graph_are_those_of_the_map() -> None:
     graph = inspected().graph
     assert graph is not None
-    analysis = analyse(load(tiny()).program)
-    known = set(map(tuple, analysis.colours.edges.tolist()))
+    known = set(map(tuple, map_edges(load(tiny()).program).tolist()))
     shown = {node.id for node in graph.nodes}
     drawn = {(edge.source, edge.target) for edge in graph.edges if not edge.linked}
     sides = {node.id: node.side for node in graph.nodes}

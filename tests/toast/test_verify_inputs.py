@@ -90,7 +90,8 @@ def test_one_unit_off_is_one_unit(dtype: Any) -> None:
     assert moved.dtype == values.dtype
     assert moved[0] == 0
     apart = abs(moved.astype(np.float64) - values.astype(np.float64))[1:]
-    eps = float(ml_dtypes.finfo(values.dtype).eps)
+    finfo: Any = ml_dtypes.finfo
+    eps = float(finfo(values.dtype).eps)
     sizes = abs(values.astype(np.float64))[1:]
     assert ((apart > 0) & (apart <= sizes * eps)).all()
 

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from toast.aot.hlo import Computation, HloModule, Instruction
-from toast.aot.replica_groups import axes_of_groups, axes_of_pairs, parse_groups, parse_pairs
+from toast.aot.replica_groups import parse_groups, parse_pairs
 from toast.aot.run_counts import Run, runs
 from toast.aot.verdict import Kind
 from toast.costmodel.network.collectives import Kind as PredictedKind
 from toast.costmodel.network.collectives import wire_factor
+from toast.costmodel.network.device_groups import axes_of_groups, axes_of_pairs
 from toast.costmodel.network.mesh import Mesh
 
 _KINDS: dict[str, Kind] = {
@@ -40,7 +41,8 @@ class FoundCollective:
     """One collective instruction. `axes` is None where the groups are no product of mesh axes.
 
     `size` is the larger of what goes in and comes out on one device and `wire` what each device
-    puts on its links, both for one run and in bytes; `trips` how often it runs.
+    puts on its links, both for one run and in bytes; `trips` how often it runs. It sends the parts
+    of so many `tensors`: several where collectives were combined, or an all-to-all was cut.
     """
 
     kind: Kind
@@ -49,6 +51,7 @@ class FoundCollective:
     size: int
     wire: float
     trips: float
+    tensors: int
     shape: str
     op_name: str
 
@@ -135,6 +138,7 @@ def _found(run: Run, instruction: Instruction, kind: Kind, mesh: Mesh) -> FoundC
         size=size,
         wire=wire_bytes(kind, size, group),
         trips=run.trips,
+        tensors=len(instruction.shapes),
         shape=", ".join(f"{s.dtype}{list(s.dims)}" for s in instruction.shapes[:4]),
         op_name=_op_name(run, instruction),
     )

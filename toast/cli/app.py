@@ -201,6 +201,14 @@ def verify_command(
     ],
     seed: Annotated[int, typer.Option("--seed", help="Seed of the inputs.", min=0)] = 0,
     rows: Annotated[int, typer.Option("--rows", help="Results to show.", min=1)] = 10,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            "--executor",
+            help="xla, or reference: device by device without XLA's partitioner, for the forms "
+            "collectives and local. If absent, the one that runs the form.",
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -241,7 +249,9 @@ def verify_command(
             raise InvalidRequest(
                 "--memory-only goes with --compile.", "Name the chips: --compile tpu-v5e:2x4."
             )
-        verification = verify(directory, seed=seed, scale=scale, on_stage=bar.stage)
+        verification = verify(
+            directory, seed=seed, executor=executor, scale=scale, on_stage=bar.stage
+        )
     if as_json:
         typer.echo(verification.model_dump_json(indent=2))
     else:

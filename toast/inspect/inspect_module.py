@@ -31,7 +31,7 @@ def inspect_module(module: bytes, which: int = 0) -> Inspection:
         "sets": _sets(analysis, names, words),
         "graph": set_graph(analysis, words, which),
     }
-    told = time.perf_counter() - started
+    spent = time.perf_counter() - started
     return Inspection(
         ops=sum(program.kind(op) not in PSEUDO for op in range(program.ops)),
         arguments=len(program.arguments),
@@ -43,7 +43,7 @@ def inspect_module(module: bytes, which: int = 0) -> Inspection:
             for op, count in sorted(program.no_rule.items(), key=lambda item: -item[1])
         ],
         warnings=list(source.warnings),
-        stages={**source.seconds, **analysis.seconds, "words": told},
+        stages={**source.seconds, **analysis.seconds, "words": spent},
     )
 
 
@@ -52,7 +52,7 @@ def _colours(analysis: Analysis, names: list[str], words: ConflictWords) -> list
     arguments = _arguments_by_group(analysis)
     sizes, dims = [0] * len(names), [0] * len(names)
     ops: list[set[int]] = [set() for _ in names]
-    tied = Counter(analysis.groups.of_colour.tolist())
+    isomorphic = Counter(analysis.groups.of_colour.tolist())
     for op in range(program.ops):
         for name in program.factors_of(op):
             colour = int(analysis.colours.colour[name])
@@ -66,7 +66,7 @@ def _colours(analysis: Analysis, names: list[str], words: ConflictWords) -> list
             name=name,
             size=sizes[group],
             dims=dims[group],
-            colours=tied[group],
+            colours=isomorphic[group],
             arguments=arguments.get(group, []),
             ops=len(ops[group]),
             location=_first_line(program, words, ops[group]),
@@ -115,7 +115,7 @@ def _conflicts(analysis: Analysis, names: list[str], words: ConflictWords) -> li
 
 def _sets(analysis: Analysis, names: list[str], words: ConflictWords) -> list[SetRow]:
     conflicts, groups = analysis.conflicts, analysis.groups
-    tied = Counter(groups.of_set.tolist())
+    isomorphic = Counter(groups.of_set.tolist())
     members: dict[int, list[int]] = {}
     for index, which in enumerate(conflicts.set_of.tolist()):
         members.setdefault(which, []).append(index)
@@ -123,12 +123,12 @@ def _sets(analysis: Analysis, names: list[str], words: ConflictWords) -> list[Se
     for which, group in enumerate(groups.of_set.tolist()):
         if group in rows:
             continue
-        said = words.of_set(members[which], tied[group])
+        said = words.of_set(members[which], isomorphic[group])
         rows[group] = SetRow(
             id=group,
             colour=names[int(groups.set_colour[group])],
             conflicts=len(members[which]),
-            tied=tied[group],
+            isomorphic=isomorphic[group],
             description=said.description,
             resolutions=list(said.resolutions),
             location=said.location,

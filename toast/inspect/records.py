@@ -41,7 +41,7 @@ class ConflictRow(Row):
 
 
 class SetRow(Row):
-    """A group of tied compatibility sets: one bit of a resolution order.
+    """A group of `isomorphic` compatibility sets: one bit of a resolution order.
 
     `resolutions` says for bit 0 and bit 1 what is sharded where the conflict arises, at `location`.
     """
@@ -49,14 +49,14 @@ class SetRow(Row):
     id: int
     colour: str
     conflicts: int
-    tied: int
+    isomorphic: int
     description: str
     resolutions: list[str]
     location: str
 
 
 class GroupRow(Row):
-    """Arguments of repeated layers, planned alike."""
+    """Arguments of repeated layers, which get the same layout."""
 
     name: str
     members: list[str]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from toast.plans.explanation import Explanation, Shortfall
+from toast.plans.migration import migrated
 from toast.plans.record import Record
 from toast.request.request import PlanRequest
 
@@ -187,7 +188,7 @@ class Plan(Record):
     those that were tried where the mesh was to be chosen; `request` is what was asked.
     """
 
-    schema_: Literal[1] = Field(default=1, alias="schema")
+    schema_: Literal[2] = Field(default=2, alias="schema")
     mesh: MeshSpec
     device: str
     memory_bytes: int
@@ -218,6 +219,11 @@ class Plan(Record):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _take_older_schemas(cls, fields: Any) -> Any:
+        return migrated(fields) if isinstance(fields, dict) else fields
+
     def to_json(self) -> str:
         """The text of `plan.json`."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
@@ -225,8 +231,8 @@ class Plan(Record):
     def partition_specs(self, tree: Any, argument: str | None = None) -> Any:
         """A tree of `jax.sharding.PartitionSpec`s, one for each leaf of `tree`.
 
-        `tree` is an argument of the planned function; which one is told by its paths and shapes, or
-        by `argument`, the name of a parameter. Leaves that the program leaves out are whole.
+        `tree` is an argument of the planned function. Its paths and shapes say which one, or
+        `argument` does, the name of a parameter. Leaves that the program leaves out are whole.
         """
         from toast.plans.partition_specs import partition_specs
 
@@ -234,5 +240,8 @@ class Plan(Record):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:
-        """Read `plan.json`; raises `pydantic.ValidationError` where it does not fit the schema."""
+        """Read `plan.json`, of this schema or an older one.
+
+        Raises `pydantic.ValidationError` where it does not fit the schema.
+        """
         return cls.model_validate_json(text)

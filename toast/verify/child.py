@@ -1,4 +1,4 @@
-"""The process that runs both modules: `python -m toast.verify.child DIR SEED BUDGET`.
+"""The process that runs both modules: `python -m toast.verify.child DIR SEED EXECUTOR BUDGET`.
 
 It is started by `toast.verify.verification` with as many virtual CPU devices as the plan's mesh
 has. The sharded module gets its arguments laid out as `plan.json` says, so a plan that does not
@@ -8,6 +8,7 @@ structure.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -30,14 +31,17 @@ from toast.verify.compare import Deviation, deviation, judge, tolerance
 from toast.verify.conditioning import Baseline, find_baseline
 from toast.verify.execution import collectives_of, compile_module, run_original, run_sharded
 from toast.verify.inputs import describe_arguments, main_of
+from toast.verify.reference.run import collectives_in, run_reference
 from toast.verify.scaling import scale_down
 from toast.verify.sums import reordered
 from toast.verify.verification import (
+    REFERENCE,
     Difference,
     ScaledSize,
     Verification,
     available_bytes,
     find_module,
+    form_of,
     host_bytes_needed,
     read_plan,
 )
@@ -90,12 +94,14 @@ def read_pair(directory: Path) -> Pair:
 def check_pair(plan: Plan, original: ir.Module, sharded: ir.Module) -> None:
     """Both modules and the plan have to speak of the same arguments and results."""
     first, second = _signature(original), _signature(sharded)
-    if first != second:
+    counts = [[len(side) for side in both] for both in (first, second)]
+    local = form_of(plan) == "local"  # which has of each tensor what one device holds
+    if counts[0] != counts[1] or (not local and first != second):
         raise InvalidModule(
             "The sharded module does not have the arguments and results of the original.",
             "Give the directory as `toast plan -o DIR` wrote it.",
         )
-    if [len(side) for side in first] != [len(plan.arguments), len(plan.results)]:
+    if counts[0] != [len(plan.arguments), len(plan.results)]:
         raise InvalidModule(
             "plan.json does not describe this module.",
             "Give the directory as `toast plan -o DIR` wrote it.",
@@ -107,9 +113,14 @@ def _signature(module: ir.Module) -> tuple[list[str], list[str]]:
     return [str(t) for t in kind.inputs], [str(t) for t in kind.results]
 
 
+def device_count(plan: Plan) -> int:
+    """How many devices a plan is for."""
+    return math.prod(axis.size for axis in plan.mesh.axes)
+
+
 def scale_pair(pair: Pair, budget: int) -> Pair:
     """The pair at sizes that take at most `budget` bytes; refuses what the host cannot hold."""
-    needed = host_bytes_needed(pair.plan, len(jax.devices()))
+    needed = host_bytes_needed(pair.plan, device_count(pair.plan))
     scaled = scale_down(Resizer(pair.original, pair.sharded), pair.plan, needed, budget)
     there = available_bytes()
     if scaled.bytes_needed > there:
@@ -126,11 +137,13 @@ def scale_pair(pair: Pair, budget: int) -> Pair:
     )
 
 
-def verify_directory(directory: Path, seed: int, budget: int, emitter: Emitter) -> Verification:
+def verify_directory(
+    directory: Path, seed: int, executor: str, budget: int, emitter: Emitter
+) -> Verification:
     """Load, compile and run both modules, then compare; in 64 bits where that tells more."""
     stages = VerifyStages(emitter)
     pair = _load(directory, budget, stages)
-    run = Comparison(pair=pair, seed=seed, stages=stages, wide=False)
+    run = Comparison(pair=pair, seed=seed, executor=executor, stages=stages, wide=False)
     found = None if run.is_hopeless else run.compare()
     if found is not None and found.verdict == "equal":
         return found
@@ -141,7 +154,8 @@ def verify_directory(directory: Path, seed: int, budget: int, emitter: Emitter) 
                 widen(module)
     except UnsupportedModule:
         return found or run.compare()
-    return Comparison(pair=other, seed=seed, stages=stages, wide=True).compare()
+    again = Comparison(pair=other, seed=seed, executor=executor, stages=stages, wide=True)
+    return again.compare()
 
 
 def _load(directory: Path, budget: int, stages: VerifyStages) -> Pair:
@@ -156,8 +170,11 @@ def _load(directory: Path, budget: int, stages: VerifyStages) -> Pair:
 class Comparison:
     """A pair compiled and run: the original at once, the sharded module when it is compared."""
 
-    def __init__(self, *, pair: Pair, seed: int, stages: VerifyStages, wide: bool) -> None:
+    def __init__(
+        self, *, pair: Pair, seed: int, executor: str, stages: VerifyStages, wide: bool
+    ) -> None:
         self._pair, self._seed, self._stages, self._wide = pair, seed, stages, wide
+        self._executor = executor
         self._flags = QUICKLY if pair.scaled else {}
         with stages.stage("compile the original"):
             plain = compile_module(pair.original, 1, **self._flags)
@@ -177,23 +194,30 @@ class Comparison:
         """Run the sharded module, and compare with the original by what rounding does to it."""
         pair, stages, baseline = self._pair, self._stages, self._baseline
         own = self._own_deviations()
-        devices = len(jax.devices())
-        with stages.stage("compile the sharded module"):
-            parallel = compile_module(pair.sharded, devices, **self._flags)
-        with stages.stage("run the sharded module"):
-            actual = run_sharded(parallel, pair.plan, baseline.inputs)
+        actual, collectives = self._run_sharded()
         with stages.stage("compare"):
             differences = compare(pair.plan, baseline, actual, own)
         return Verification(
-            devices=devices,
+            devices=device_count(pair.plan),
             seed=self._seed,
             input_scale=baseline.scale,
             wide=self._wide,
             scaled=pair.scaled,
             differences=differences,
-            collectives=collectives_of(parallel),
+            collectives=collectives,
             seconds=stages.seconds,
         )
+
+    def _run_sharded(self) -> tuple[list[Array], dict[str, int]]:
+        """The results of the sharded module, and how many collectives of each kind it has."""
+        pair, stages, inputs = self._pair, self._stages, self._baseline.inputs
+        if self._executor == REFERENCE:
+            with stages.stage("run the sharded module device by device"):
+                return run_reference(pair.sharded, pair.plan, inputs), collectives_in(pair.sharded)
+        with stages.stage("compile the sharded module"):
+            parallel = compile_module(pair.sharded, device_count(pair.plan), **self._flags)
+        with stages.stage("run the sharded module"):
+            return run_sharded(parallel, pair.plan, inputs), collectives_of(parallel)
 
     def _own_deviations(self) -> list[list[Deviation]]:
         """How far the original is from itself: on moved inputs, and with its sums reordered."""
@@ -221,10 +245,10 @@ def compare(
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
     jax.config.update("jax_enable_x64", True)  # else 64-bit inputs would be made 32-bit
-    directory, seed, budget = arguments
+    directory, seed, executor, budget = arguments
 
     def verify(emitter: Emitter) -> None:
-        verification = verify_directory(Path(directory), int(seed), int(budget), emitter)
+        verification = verify_directory(Path(directory), int(seed), executor, int(budget), emitter)
         emitter.emit("verification", verification=verification.model_dump(mode="json"))
 
     return complete(

@@ -18,12 +18,17 @@ import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
 from toast.analysis.errors import InvalidRequest
+from toast.costmodel.hardware.quantities import format_bytes
 from toast.plans.plan import Plan
 from toast.process.outcome import EngineFailed
 from toast.process.runner import Event, python_module, run
 
 SUFFIXES = (".mlir", ".mlirbc", ".jax_export")
 MAX_DEVICES = 256
+XLA, REFERENCE = "xla", "reference"
+EXECUTORS = (XLA, REFERENCE)
+EXPLICIT = ("collectives", "local")
+"""The forms that have their collectives in them, which XLA's partitioner does not take."""
 SCALED_BYTES = 64 << 20
 """What a scaled-down program may take: it is to be quick, and its structure is what counts."""
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -131,11 +136,15 @@ def verify(
     directory: Path,
     *,
     seed: int = 0,
+    executor: str | None = None,
     scale: bool = False,
     deadline_s: float | None = 600.0,
     on_stage: Callable[[str], None] | None = None,
 ) -> Verification:
     """Compare the two modules in `directory` on as many virtual devices as the plan's mesh has.
+
+    `executor` is `xla`, or `reference` for the forms that have their collectives in them; the one
+    that runs the form when None.
 
     Where this host has too little memory for them, or with `scale`, programs with the same ops and
     smaller dimensions are compared in their place. Raises ToastError when the files are not there,
@@ -144,6 +153,7 @@ def verify(
     plan = read_plan(directory)
     find_module(directory, "original")
     find_module(directory, "sharded")
+    chosen = executor_for(plan, executor)
     devices = math.prod(axis.size for axis in plan.mesh.axes)
     budget = scaled_budget(plan, devices, wanted=scale)
     found: list[Verification] = []
@@ -156,8 +166,16 @@ def verify(
 
     outcome = run(
         directory,
-        command=[*python_module("toast.verify.child"), str(directory), str(seed), str(budget)],
-        environment={"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+        command=[
+            *python_module("toast.verify.child"),
+            str(directory),
+            str(seed),
+            chosen,
+            str(budget),
+        ],
+        environment={
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices if chosen == XLA else 1}"
+        },
         on_event=on_event,
         deadline_s=deadline_s,
     )
@@ -165,6 +183,33 @@ def verify(
     if not found:
         raise EngineFailed("The comparison ended without a result.", "Please report this.")
     return found[0]
+
+
+def form_of(plan: Plan) -> str:
+    """The form in which a plan's module is written."""
+    return "flat" if plan.request is None else plan.request.form
+
+
+def executor_for(plan: Plan, executor: str | None) -> str:
+    """The executor to run a plan's module with; raises InvalidRequest where it does not run it."""
+    form = form_of(plan)
+    wanted = REFERENCE if form in EXPLICIT else XLA
+    if executor is None or executor == wanted:
+        return wanted
+    if executor not in EXECUTORS:
+        raise InvalidRequest(
+            f"There is no executor {executor!r}.", f"Known: {', '.join(EXECUTORS)}."
+        )
+    if executor == REFERENCE:
+        raise InvalidRequest(
+            f"The reference executor runs modules that have their collectives in them, and this "
+            f"one has the form {form}.",
+            "Plan with --form collectives or --form local.",
+        )
+    raise InvalidRequest(
+        f"XLA's partitioner does not take a module in the form {form}.",
+        "Use --executor reference, or plan with another --form.",
+    )
 
 
 def read_plan(place: Path) -> Plan:
@@ -217,8 +262,15 @@ def scaled_budget(plan: Plan, devices: int, *, wanted: bool) -> int:
             "Plan the same module for a smaller mesh with the same axes and verify that.",
         )
     there = available_bytes()
-    if not wanted and host_bytes_needed(plan, devices) <= there:
+    needed = host_bytes_needed(plan, devices)
+    if not wanted and needed <= there:
         return 0
+    if form_of(plan) == "local":
+        raise InvalidRequest(
+            f"Verifying needs about {format_bytes(needed)} of host memory, {format_bytes(there)} "
+            "are available, and a module in the form local cannot be scaled down.",
+            "Plan with --form collectives, which is the same program before it is cut.",
+        )
     return min(SCALED_BYTES, there // 2)
 
 

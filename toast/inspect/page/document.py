@@ -81,7 +81,9 @@ def _set(row: Json, drawn: bool) -> str:
             zip(("first", "second"), row["resolutions"], strict=True)
         )
     )
-    places = f"each of {row['tied']:,} tied sets" if row["tied"] > 1 else "its one set"
+    places = (
+        f"each of {row['isomorphic']:,} isomorphic sets" if row["isomorphic"] > 1 else "its one set"
+    )
     note = (
         f"colour <code>{escape(row['colour'])}</code>, {row['conflicts']:,} conflicts in {places}"
     )
@@ -139,9 +141,9 @@ def _colours(rows: Sequence[Json]) -> str:
     ]
     lead = (
         "<p>A colour is a set of dimensions that are sharded together; colours of repeated layers "
-        "are tied and named once.</p>"
+        "are isomorphic and named once.</p>"
     )
-    columns = ("colour", "#size", "#tied", "#ops", "carried by", "first worked on")
+    columns = ("colour", "#size", "#isomorphic", "#ops", "carried by", "first worked on")
     return "<h2>Colours by size</h2>" + lead + _table(columns, body) + _cut(rows)
 
 
