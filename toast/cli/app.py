@@ -18,6 +18,7 @@ from toast.api import read_module
 from toast.cli import options
 from toast.cli.request_flags import with_settings
 from toast.cli.terminal import (
+    EXIT_DIFFERENT,
     EXIT_DOES_NOT_FIT,
     EXIT_INTERRUPTED,
     EXIT_OF_VERDICT,

@@ -22,7 +22,8 @@ from toast.search.progress import COMPILING
 from toast.verify.verification import Verdict
 
 EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_INTERRUPTED = 2, 3, 130
-EXIT_OF_VERDICT: dict[Verdict, int] = {"equal": 0, "differs": 1, "untold": 4}
+EXIT_DIFFERENT = 1
+EXIT_OF_VERDICT: dict[Verdict, int] = {"equal": 0, "differs": EXIT_DIFFERENT, "untold": 4}
 """The exit codes of `verify`."""
 
 
