@@ -12,6 +12,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from tests.toast.samples import SHARDED, write_plan_directory
 from tests.toast.verify.plans import module_of, planned
+from toast.analysis.errors import InvalidRequest
 from toast.analysis.forms import Form, decode, encode
 from toast.verify.verification import verify
 
@@ -130,3 +131,23 @@ def test_it_is_found_in_every_model(name: str, mutation: Mutation, tmp_path: Pat
     planned(module_of(name), tmp_path, MESH)
     found = verify(mutated(tmp_path, mutation), scale=True, deadline_s=None)
     assert found.verdict == "differs"
+
+
+@pytest.mark.parametrize("form", ["collectives", "local"])
+def test_a_wrong_module_with_its_collectives_in_it_is_found(form: str, tmp_path: Path) -> None:
+    planned(module_of("mlp"), tmp_path, MESH, form=form)
+    assert verify(tmp_path).verdict == "equal"
+    assert verify(mutated(tmp_path, shift_a_shard)).verdict == "differs"
+
+
+def test_explicit_collectives_are_scaled_down_too(tmp_path: Path) -> None:
+    planned(module_of("mlp"), tmp_path, MESH, form="collectives")
+    found = verify(tmp_path, scale=True)
+    assert found.verdict == "equal"
+    assert found.scaled
+
+
+def test_the_program_of_one_device_is_not_scaled_down(tmp_path: Path) -> None:
+    planned(module_of("mlp"), tmp_path, MESH, form="local")
+    with pytest.raises(InvalidRequest, match="local cannot be scaled down"):
+        verify(tmp_path, scale=True)
