@@ -31,6 +31,11 @@ def test_the_whole_report() -> None:
     assert text_of(make_plan()) == GOLDEN.read_text()
 
 
+def test_a_decision_of_an_older_plan_has_its_cost_in_steps_of_one_device() -> None:
+    row = {"colour": "batch", "axis": "data", "resolution": "", "cost_after": 0.5}
+    assert "3 ms at most" in text_of(make_plan(decisions=[row]))
+
+
 def test_the_headline_says_which_networks_the_axes_lie_over() -> None:
     plan = make_plan()
     axes = [
@@ -98,7 +103,7 @@ def test_a_proof_is_reported_where_there_is_one() -> None:
     plan = make_plan(lower_bound=0.2, gap=0.2, relaxation="linear relaxation")
     text = " ".join(text_of(plan).split())
     assert "no state of this search costs less than 0.2000 (linear relaxation)" in text
-    assert "this plan costs 0.2500, a gap of 20.0%" in text
+    assert "of the unsharded step, 1.2 ms; this plan costs 0.2500, 1.5 ms, a gap of 20.0%" in text
 
 
 def test_names_are_not_read_as_markup() -> None:
