@@ -18,8 +18,8 @@ from examples import forms, gemma
 from tests.toast.terminal import assert_refused, toast
 from toast.inspect.inspect_module import inspect_module
 from toast.inspect.page import render_page
-from toast.inspect.page.drawing import draw
-from toast.inspect.page.layout import BLOCK_WIDTH, ROW_HEIGHT, lay_out
+from toast.page.drawing import draw
+from toast.page.layout import BLOCK_WIDTH, ROW_HEIGHT, lay_out
 
 MODULE = forms.serialize(gemma.make_step(gemma.PRESETS["tiny"]), "bytecode")
 MYSTERY = (
