@@ -21,7 +21,7 @@ class Labels:
 
     def __init__(self, source: Source, analysis: Analysis) -> None:
         self._program = source.program
-        self._words = ConflictWords(source, analysis)
+        self.words = ConflictWords(source, analysis)
         self._layers = Layers(source.program)
         self.alike, _ = distinct_rows(self._program.op_name, source.places)
         """Equal for ops of one name and location: of those the same is said."""
@@ -62,7 +62,7 @@ class Labels:
         return self._once("place", self._place, op)
 
     def _place(self, op: int) -> str:
-        return "" if self._program.kind(op) in PSEUDO else self._words.place(op)
+        return "" if self._program.kind(op) in PSEUDO else self.words.place(op)
 
     def line(self, op: int) -> str:
         """`gemma.py:99`, or '' where nothing is known."""
@@ -71,7 +71,7 @@ class Labels:
     def _line(self, op: int) -> str:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:
             return ""
-        return short(self._words.line(op))
+        return short(self.words.line(op))
 
     def line_of(self, value: int) -> str:
         """The line that makes a value; '' for an argument."""
@@ -87,7 +87,7 @@ class Labels:
     def _direction(self, op: int) -> Direction:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:
             return ""
-        stack = self._words.locations[op].label
+        stack = self.words.locations[op].label
         if "transpose(" in stack:
             return "backward"
         return "forward" if "jvp(" in stack else ""

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from toast.plans.conflicts import Conflicts
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.record import Record
 from toast.request.request import PlanRequest
@@ -213,6 +214,7 @@ class Plan(Record):
     unpriced: list[Unpriced]
     warnings: list[str]
     versions: dict[str, str]
+    conflicts: Conflicts | None = None
     explanation: Explanation | None = None
     shortfall: Shortfall | None = None
 
