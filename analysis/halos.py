@@ -69,21 +69,21 @@ def with_halos(
     return _evenly(rule, tuple(kinds), shapes, reaches), tuple(widths)
 
 
-def _has_features(op: Any, kernel: Shape) -> bool:
-    """Whether the kernel's output features can be split: never together with what it slides over.
+def _has_features(op: Any, filters: Shape) -> bool:
+    """Whether a filter's output features can be split: never together with what it slides over.
 
     XLA then adds up results that are not partial.
     """
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    return kernel[numbers.kernel_output_feature_dimension] > 1
+    return filters[numbers.kernel_output_feature_dimension] > 1
 
 
-def _is_grouped_product(op: Any, kernel: Shape, made: Shape) -> bool:
+def _is_grouped_product(op: Any, filters: Shape, made: Shape) -> bool:
     """Whether a convolution with groups slides nothing: XLA loses count of the groups there."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     grouped = int(op.attributes["feature_group_count"].value) > 1
     spatial = zip(numbers.kernel_spatial_dimensions, numbers.output_spatial_dimensions, strict=True)
-    return grouped and all(kernel[d] == 1 or made[out] == 1 for d, out in spatial)
+    return grouped and all(filters[d] == 1 or made[out] == 1 for d, out in spatial)
 
 
 def _is_fragile(name: str, window: Window) -> bool:

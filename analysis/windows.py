@@ -107,10 +107,10 @@ def _select_and_scatter(op: Any) -> Windows:
 def _convolution(op: Any) -> Windows:
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     inputs = list(numbers.input_spatial_dimensions)
-    kernel = ir.RankedTensorType(op.operands[1].type).shape
+    filters = ir.RankedTensorType(op.operands[1].type).shape
     count = len(inputs)
     rows = zip(
-        [kernel[d] for d in numbers.kernel_spatial_dimensions],
+        [filters[d] for d in numbers.kernel_spatial_dimensions],
         _ints(op, "window_strides", count, 1),
         _lows(op, count),
         _ints(op, "lhs_dilation", count, 1),

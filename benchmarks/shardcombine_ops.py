@@ -27,10 +27,10 @@ def _ints(*shape: int) -> jax.ShapeDtypeStruct:
 
 
 def _conv(stride: int, groups: int) -> Callable[..., Any]:
-    def apply(x: jax.Array, kernel: jax.Array) -> Any:
+    def apply(x: jax.Array, filters: jax.Array) -> Any:
         return lax.conv_general_dilated(
             x,
-            kernel,
+            filters,
             (stride, stride),
             "SAME",
             dimension_numbers=IMAGE,

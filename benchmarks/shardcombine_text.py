@@ -13,7 +13,7 @@ and in two shards, and looks for a combine that makes the local results into the
 
 - Combines: gather; gather with a halo, negative (rows next to the seam are dropped) or positive
   (rows that overlap are added up); gather in blocks; reduce with sum, max, min or mean. A reduce
-  may follow a halo: the gradient of a convolution's kernel is such a sum.
+  may follow a halo: the gradient of a convolution's filter is such a sum.
 - A factor is *parallel* when results are gathered, *reduction* when they are reduced, *halo* when
   rows of a neighbour are needed or dropped, and *blocked* when nothing fits, or only blocks do.
 - Ops run in a child process with a time limit. If it aborts or is late, the op has no rule and that

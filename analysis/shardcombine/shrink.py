@@ -248,12 +248,12 @@ class _ConvDims:
             "o": outer * features * batches,
         }
         inputs = {str(index): window.size for index, window in enumerate(spatial)}
-        kernel = {str(index): window.window for index, window in enumerate(spatial)}
+        filters = {str(index): window.window for index, window in enumerate(spatial)}
         steps = {str(index): window.steps for index, window in enumerate(spatial)}
         outputs = {"b": batch, "f": sizes["o"]}
         operands = (
             tuple((sizes | inputs)[name] for name in self._left),
-            tuple((sizes | kernel)[name] for name in self._right),
+            tuple((sizes | filters)[name] for name in self._right),
         )
         results = (tuple((outputs | steps)[name] for name in self._result),)
         changed = {

@@ -2,7 +2,7 @@
 
 A window slides over a dimension in steps. A small window that takes many steps keeps its size and
 gets a small dimension to slide over. One that covers most of its dimension (the gradient of a
-kernel, a global pool, a running sum) shrinks with it and goes on taking as many steps.
+filter, a global pool, a running sum) shrinks with it and goes on taking as many steps.
 """
 
 from __future__ import annotations

@@ -44,37 +44,37 @@ class Convolution:
         """The StableHLO."""
         large = self.pixels * self.stride
         x = jax.ShapeDtypeStruct((self.batch, large, large, self.source), jnp.float32)
-        kernel = jax.ShapeDtypeStruct(
+        filters = jax.ShapeDtypeStruct(
             (self.side, self.side, self.source // self.groups, self.made), jnp.float32
         )
         slope = jax.ShapeDtypeStruct((self.batch, self.pixels, self.pixels, self.made), jnp.float32)
 
-        def convolve(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        def convolve(x: jax.Array, filters: jax.Array) -> jax.Array:
             return jax.lax.conv_general_dilated(
                 x,
-                kernel,
+                filters,
                 (self.stride, self.stride),
                 "SAME",
                 dimension_numbers=("NHWC", "HWIO", "NHWC"),
                 feature_group_count=self.groups,
             )
 
-        def forward(x: jax.Array, kernel: jax.Array) -> jax.Array:
-            return convolve(computed(x), kernel)
+        def forward(x: jax.Array, filters: jax.Array) -> jax.Array:
+            return convolve(computed(x), filters)
 
-        def of_image(slope: jax.Array, kernel: jax.Array) -> jax.Array:
-            return jax.linear_transpose(lambda x: convolve(x, kernel), x)(computed(slope))[0]
+        def of_image(slope: jax.Array, filters: jax.Array) -> jax.Array:
+            return jax.linear_transpose(lambda x: convolve(x, filters), x)(computed(slope))[0]
 
         def of_filter(slope: jax.Array, x: jax.Array) -> jax.Array:
-            found = jax.linear_transpose(lambda k: convolve(computed(x), k), kernel)(
+            found = jax.linear_transpose(lambda k: convolve(computed(x), k), filters)(
                 computed(slope)
             )
             return found[0]
 
         if self.form == Form.FORWARD:
-            return jax.jit(forward).lower(x, kernel).as_text().encode()
+            return jax.jit(forward).lower(x, filters).as_text().encode()
         if self.form == Form.IMAGE:
-            return jax.jit(of_image).lower(slope, kernel).as_text().encode()
+            return jax.jit(of_image).lower(slope, filters).as_text().encode()
         return jax.jit(of_filter).lower(slope, x).as_text().encode()
 
 

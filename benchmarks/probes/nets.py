@@ -11,10 +11,10 @@ import jax.numpy as jnp
 GROUPS = 8
 
 
-def conv(x: jax.Array, kernel: jax.Array) -> jax.Array:
+def conv(x: jax.Array, filters: jax.Array) -> jax.Array:
     """x: [batch, height, width, channels]."""
     return jax.lax.conv_general_dilated(
-        x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        x, filters, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
 
 
@@ -30,30 +30,30 @@ def normed(x: jax.Array) -> jax.Array:
 def step(batch: int, pixels: int, channels: int, layers: int, norm: bool = False) -> bytes:
     """The StableHLO of one step of gradient descent."""
 
-    def loss(kernels: list[jax.Array], x: jax.Array) -> jax.Array:
-        for kernel in kernels:
-            made = conv(x, kernel)
+    def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+        for filters in weights:
+            made = conv(x, filters)
             x = jax.nn.silu(normed(made)) if norm else jnp.tanh(made)
         return jnp.mean(x * x)
 
-    def train(kernels: list[jax.Array], x: jax.Array) -> list[jax.Array]:
-        slopes = jax.grad(loss)(kernels, x)
-        return [kernel - 0.1 * slope for kernel, slope in zip(kernels, slopes, strict=True)]
+    def train(weights: list[jax.Array], x: jax.Array) -> list[jax.Array]:
+        slopes = jax.grad(loss)(weights, x)
+        return [filters - 0.1 * slope for filters, slope in zip(weights, slopes, strict=True)]
 
-    kernel = jax.ShapeDtypeStruct((3, 3, channels, channels), jnp.float32)
+    filters = jax.ShapeDtypeStruct((3, 3, channels, channels), jnp.float32)
     image = jax.ShapeDtypeStruct((batch, pixels, pixels, channels), jnp.float32)
-    return jax.jit(train).lower([kernel] * layers, image).as_text().encode()
+    return jax.jit(train).lower([filters] * layers, image).as_text().encode()
 
 
 @cache
 def chain(batch: int, pixels: int, channels: tuple[int, ...]) -> bytes:
     """The StableHLO of the gradients of a chain of convolutions between these channels."""
 
-    def loss(kernels: list[jax.Array], x: jax.Array) -> jax.Array:
-        for kernel in kernels:
-            x = jax.nn.silu(conv(x, kernel))
+    def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+        for filters in weights:
+            x = jax.nn.silu(conv(x, filters))
         return jnp.sum(x * x)
 
-    kernels = [jax.ShapeDtypeStruct((3, 3, a, b), jnp.float32) for a, b in pairwise(channels)]
+    weights = [jax.ShapeDtypeStruct((3, 3, a, b), jnp.float32) for a, b in pairwise(channels)]
     image = jax.ShapeDtypeStruct((batch, pixels, pixels, channels[0]), jnp.float32)
-    return jax.jit(jax.grad(loss)).lower(kernels, image).as_text().encode()
+    return jax.jit(jax.grad(loss)).lower(weights, image).as_text().encode()

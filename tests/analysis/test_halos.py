@@ -37,14 +37,14 @@ def slice_factors(size: int, ranges: str, made: int) -> list[tuple[int, int, int
 
 
 def conv_factors(
-    left: tuple[int, ...], kernel: tuple[int, ...], made: tuple[int, ...], window: str, groups: int
+    left: tuple[int, ...], filters: tuple[int, ...], made: tuple[int, ...], window: str, groups: int
 ) -> list[tuple[int, int, int]]:
     line = (
         "stablehlo.convolution(%a, %b) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], "
         f"window = {{{window}}} {{batch_group_count = 1 : i64, feature_group_count = {groups} : "
-        f"i64}} : ({tensor(left)}, {tensor(kernel)}) -> {tensor(made)}"
+        f"i64}} : ({tensor(left)}, {tensor(filters)}) -> {tensor(made)}"
     )
-    arguments = f"%a: {tensor(left)}, %b: {tensor(kernel)}"
+    arguments = f"%a: {tensor(left)}, %b: {tensor(filters)}"
     return factors(program_of(arguments, made, line), "stablehlo.convolution")
 
 

@@ -12,7 +12,7 @@ from toast.analysis.program import FactorKind
 
 
 def patches(size: int, patch: int) -> Analysis:
-    """An image [8, size, size, 4] under a kernel [patch, patch, 4, 16] at a stride of `patch`."""
+    """An image [8, size, size, 4] under filters [patch, patch, 4, 16] at a stride of `patch`."""
 
     def f(x: jax.Array, w: jax.Array) -> jax.Array:
         return jax.lax.conv_general_dilated(
@@ -29,12 +29,12 @@ def patches(size: int, patch: int) -> Analysis:
 def test_the_rows_of_an_image_go_with_the_rows_of_patches(size: int, patch: int) -> None:
     analysis = patches(size, patch)
     program = analysis.program
-    image, kernel = (colours_of(analysis, argument.value) for argument in program.arguments)
+    image, filters = (colours_of(analysis, argument.value) for argument in program.arguments)
     made = colours_of(analysis, value_named(program, "stablehlo.convolution"))
     assert image[1:3] == made[1:3]
     assert image[1] != image[2]
     assert min(image[1:3]) >= 0
-    assert kernel[:2] == [-1, -1]
+    assert filters[:2] == [-1, -1]
 
 
 @pytest.mark.parametrize(("size", "patch"), [(64, 4), (64, 16)])
@@ -55,6 +55,6 @@ def test_windows_that_overlap_are_left_alone() -> None:
 
     structs = [jax.ShapeDtypeStruct(shape, np.float32) for shape in [(8, 8, 8, 4), (7, 7, 4, 16)]]
     analysis = analysed(jax.jit(f).lower(*structs).as_text().encode())
-    image, kernel = (colours_of(analysis, arg.value) for arg in analysis.program.arguments)
-    assert kernel[:2] == [-1, -1]
+    image, filters = (colours_of(analysis, arg.value) for arg in analysis.program.arguments)
+    assert filters[:2] == [-1, -1]
     assert image[0] != image[3]

@@ -110,8 +110,8 @@ def test_images_take_tiles_and_blocks(
     local, shape = batch // 8 * pixels**2 * channels * 4, (batch, pixels, pixels, channels)
     sizes = [s for s, is_of in zip(scratch.tensors.stored, shapes, strict=True) if is_of == shape]
     assert pytest.approx(local * of, abs=1) in sizes
-    kernels = [len(shape) == 4 and shape[0] == 3 for shape in shapes]
-    assert (scratch.tensors.stored[kernels] == scratch.tensors.local[kernels]).all()
+    filters = [len(shape) == 4 and shape[0] == 3 for shape in shapes]
+    assert (scratch.tensors.stored[filters] == scratch.tensors.local[filters]).all()
 
 
 def waiting(evaluator: Evaluator, state: State) -> list[HeldMemory]:
@@ -150,12 +150,12 @@ def test_nothing_waits_that_is_not_summed_nor_on_a_gpu() -> None:
 
 
 def scattered(evaluator: Evaluator) -> State:
-    """The images over both axes, and each kernel's last dimension over them for storage."""
+    """The images over both axes, and each filter's last dimension over them for storage."""
     program, analysis = evaluator.analysis.program, evaluator.analysis
     colours = [analysis.colours.colour[program.def_names(a.value)[-1]] for a in program.arguments]
     groups = dict.fromkeys(int(analysis.groups.of_colour[colour]) for colour in colours[:-1])
-    kernels = (Action(group=group, axis=axis) for group in groups for axis in (0, 1))
-    return (*batch_over(evaluator, 0, 1), *kernels)
+    filters = (Action(group=group, axis=axis) for group in groups for axis in (0, 1))
+    return (*batch_over(evaluator, 0, 1), *filters)
 
 
 def test_gradients_that_are_scattered_wait_as_long_as_there_is_memory() -> None:

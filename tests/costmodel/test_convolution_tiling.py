@@ -107,7 +107,7 @@ def blocks(evaluator: Evaluator) -> list[float]:
 def test_blocks_are_made_of_few_images_with_wide_windows_on_some_chips() -> None:
     few, many = chain(4, 32, (128, 128, 128)), chain(8, 32, (128, 128, 128))
     made = blocks(priced(few))
-    # two convolutions, the gradient of one's images, and of both kernels, which read two images
+    # two convolutions, the gradient of one's images, and of both filters, which read two images
     assert sorted(made) == pytest.approx([made[0]] * 3 + [2 * made[0]] * 2)
     assert made[0] > 0.0
     assert not any(blocks(priced(many)))

@@ -271,7 +271,7 @@ def test_explanations_add_up_where_things_are_computed_twice(
     state = priced.state(*actions)
     told, cost = explain(resolve(priced.evaluator, state)), priced.evaluator.cost(state)
     assert sum(row.seconds for row in told.collectives) == pytest.approx(cost.communication)
-    assert sum(kernel.seconds for kernel in told.fusions) == pytest.approx(cost.compute)
+    assert sum(fusion.seconds for fusion in told.fusions) == pytest.approx(cost.compute)
     for row in told.collectives:
         assert sum(runs for *_, runs in row.sources) >= row.count * (1 - 1e-9)
     merged = Priced(text(steps, merged=True)[0], "a=2,b=2", device)

@@ -73,8 +73,8 @@ def evaluator(data: bytes, device: str = TPU, mesh: str = "a=2") -> Evaluator:
     return Evaluator(analysed(data), Mesh.parse(mesh), find(device), floored=False)
 
 
-def kernels(found: Evaluator, kind: str, *state: Action) -> list[FusionTime]:
-    """The kernels of which some op is of a kind."""
+def fusions(found: Evaluator, kind: str, *state: Action) -> list[FusionTime]:
+    """The fusions with an op of a kind."""
     program = found.analysis.program
     return [
         row
@@ -89,7 +89,7 @@ def test_a_slice_of_a_stack_is_read_from_where_the_stack_lies() -> None:
     layer = 2.0 * 2048 * 2048
     assert streamed(DEVICE.on_chip_bytes, 0.25, layer) == 0.0
     assert streamed(DEVICE.on_chip_bytes, 0.25, 64 * layer) == 1.0
-    (row,) = kernels(found, "stablehlo.dot_general")
+    (row,) = fusions(found, "stablehlo.dot_general")
     assert row.bound is Bound.BYTES
     streaming = golden("fusion_rates", "product of a stream of 1 GiB")["contraction"] / CLOCK
     expected = 64 * (layer / 2**30 * streaming + DEVICE.op_overhead)
@@ -98,7 +98,7 @@ def test_a_slice_of_a_stack_is_read_from_where_the_stack_lies() -> None:
 
 def test_a_slice_of_a_stack_that_waits_on_the_chip_costs_no_bytes() -> None:
     found = evaluator(loop(2, 128, 2048))
-    (row,) = kernels(found, "stablehlo.dot_general")
+    (row,) = fusions(found, "stablehlo.dot_general")
     assert row.bytes == 0.0
     # nor does cutting it cost what arithmetic on its elements would
     assert row.seconds < 2 * 2048 * 2048 / DEVICE.element_rate
@@ -108,7 +108,7 @@ def test_a_slice_of_a_stack_that_waits_on_the_chip_costs_no_bytes() -> None:
 def test_a_stack_that_the_mesh_splits_may_wait_on_the_chip() -> None:
     found = evaluator(loop(4, 128, 4096), mesh="a=8")
     action = Action(group=argument_group(found.analysis, 0, 2), axis=0)
-    (whole,), (split,) = (kernels(found, "stablehlo.dot_general", *s) for s in ((), (action,)))
+    (whole,), (split,) = (fusions(found, "stablehlo.dot_general", *s) for s in ((), (action,)))
     assert whole.bytes == pytest.approx(4 * 2.0 * 4096 * 4096)
     assert split.bytes == 0.0
 
@@ -118,7 +118,7 @@ def test_a_stack_made_in_a_loop_that_reads_a_donated_one_is_copied_to_its_buffer
     device: str,
 ) -> None:
     found = evaluator(loop(64, 4096, 512, given=DONATED), device)
-    (row,) = kernels(found, "loop_end")
+    (row,) = fusions(found, "loop_end")
     chip, size = find(device), 2.0 * 64 * 4096 * 512
     streamed_twice = 2 * size / (chip.bandwidth * chip.stream_efficiency)
     copied = golden("fusion_rates", "transpose and add 64 Mi")["copy"] / CLOCK * size / 2**28
@@ -133,7 +133,7 @@ def test_a_stack_made_in_a_loop_that_reads_a_donated_one_is_copied_to_its_buffer
 @pytest.mark.parametrize(("given", "kept"), [("", True), (DONATED, False)])
 def test_nothing_is_copied_to_a_buffer_that_is_free_or_not_given(given: str, kept: bool) -> None:
     found = evaluator(loop(64, 4096, 512, given=given, kept=kept))
-    assert not kernels(found, "loop_end")
+    assert not fusions(found, "loop_end")
     assert not loop_copies(found.analysis.program)
 
 

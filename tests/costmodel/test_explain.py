@@ -67,10 +67,10 @@ def test_what_is_held_has_the_size_of_its_local_shape(state: tuple[Action, ...])
 def test_runs_are_those_of_the_ops_behind_them(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
     program, told = evaluator.analysis.program, explain(resolve(evaluator, state))
-    for kernel in told.fusions:
-        if not kernel.unfused:
-            runs = [float(program.op_trips[ops[0]]) for ops, _ in kernel.sources]
-            assert sum(runs) == kernel.runs
+    for fusion in told.fusions:
+        if not fusion.unfused:
+            runs = [float(program.op_trips[ops[0]]) for ops, _ in fusion.sources]
+            assert sum(runs) == fusion.runs
     for row in told.collectives:
         alone = pytest.approx(sum(runs for _, _, runs in row.sources))
         summed = row.kind in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER)
@@ -101,7 +101,7 @@ def test_a_product_that_sums_over_a_split_dimension_is_a_partial_sum() -> None:
     assert program.shape(value) == (256, 16)
     assert [program.kind(op) for op in ops] == ["stablehlo.dot_general"]
     # the bias is added by what reads the sums: no pass of its own
-    assert not [kernel for kernel in told.fusions if kernel.unfused]
+    assert not [fusion for fusion in told.fusions if fusion.unfused]
 
 
 def test_a_gathered_weight_is_an_edge_from_the_argument_to_its_use() -> None:
@@ -117,10 +117,10 @@ def test_a_gathered_weight_is_an_edge_from_the_argument_to_its_use() -> None:
     assert (copy.value, copy.shape) == (value, (32, 64))
 
 
-def test_contractions_lead_the_ops_of_their_kernel() -> None:
+def test_contractions_lead_the_ops_of_their_fusion() -> None:
     program = mlp().analysis.program
-    kernels = explain(resolve(mlp(), ())).fusions
-    kinds = [program.kind(ops[0]) for row in kernels for ops, _ in row.sources]
+    fusions = explain(resolve(mlp(), ())).fusions
+    kinds = [program.kind(ops[0]) for row in fusions for ops, _ in row.sources]
     assert kinds.count("stablehlo.dot_general") == 2
 
 
@@ -135,14 +135,14 @@ def test_contractions_lead_the_ops_of_their_kernel() -> None:
         ),
     ],
 )
-def test_what_bounds_a_kernel(body: str, bound: Bound) -> None:
+def test_what_bounds_a_fusion(body: str, bound: Bound) -> None:
     size = 64 if bound is Bound.BYTES else 4096
     data = (
         "func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {"
         f" {body} return %y : tensor<64x64xf32> }}"
     ).replace("64x64", f"{size}x{size}")
-    (kernel,) = explain(resolve(evaluator_of(data.encode(), "a=2"), ())).fusions
-    assert kernel.bound is bound
+    (fusion,) = explain(resolve(evaluator_of(data.encode(), "a=2"), ())).fusions
+    assert fusion.bound is bound
 
 
 def test_loops_are_counted_and_their_carry_is_one_buffer() -> None:

@@ -1,4 +1,4 @@
-"""What a TPU's kernels cost besides their own roofline, counted by hand on small programs."""
+"""What a TPU's fusions cost besides their own roofline, counted by hand on small programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def over(found: Evaluator, *places: tuple[int, int, int]) -> tuple[Action, ...]:
 
 
 def reading(found: Evaluator, state: tuple[Action, ...], kind: str) -> list[FusionTime]:
-    """The kernels that the first op of is of a kind."""
+    """The fusions whose first op is of a kind."""
     program = found.analysis.program
     rows = explain(resolve(found, state)).fusions
     return [row for row in rows if program.kind(row.sources[0][0][0]) == f"stablehlo.{kind}"]

@@ -191,12 +191,12 @@ LAUNCHED = (0.5, 0.5, 0.5, 4.0, 1.0)
 """Small fusions beside an all-reduce, an all-gather, a reduce-scatter, an all-to-all, a permute."""
 
 
-@pytest.mark.parametrize(("device", "kernels"), [("tpu-v5e", LAUNCHED), ("a100-40gb", (0.0,) * 5)])
-def test_a_tpu_launches_kernels_beside_collectives(device: str, kernels: tuple[float, ...]) -> None:
+@pytest.mark.parametrize(("device", "fusions"), [("tpu-v5e", LAUNCHED), ("a100-40gb", (0.0,) * 5)])
+def test_a_tpu_launches_fusions_beside_collectives(device: str, fusions: tuple[float, ...]) -> None:
     """An exchange of all with all takes four, to cut, pack and put in place."""
     evaluator = evaluator_of(text("mlp"), "b=8,m=4", device)
     overhead = evaluator.device.op_overhead
-    assert evaluator.tables.chip.launched.tolist() == pytest.approx([n * overhead for n in kernels])
+    assert evaluator.tables.chip.launched.tolist() == pytest.approx([n * overhead for n in fusions])
     assert max(Kind, key=lambda kind: LAUNCHED[kind]) is Kind.ALL_TO_ALL
 
 

@@ -58,12 +58,12 @@ def walked(program: Program, fusion: Fusion, turned: dict[int, int]) -> dict[int
     """What `assign_layouts` finds; `turned` are the products of values that are left as made."""
     given = {argument.value for argument in program.arguments}
     found = {}
-    for number, kernel in enumerate(fusion.launched):
-        if any(fusion.flow.role[op] != Role.FUSIBLE for op in kernel.ops):
+    for number, launched in enumerate(fusion.launched):
+        if any(fusion.flow.role[op] != Role.FUSIBLE for op in launched.ops):
             continue
-        read = {program.sources[use] for use in kernel.reads}
-        made = {value for op in kernel.ops for value in program.values_of(op)}
-        own = program.shape(program.values_of(kernel.ops[0])[0])
+        read = {program.sources[use] for use in launched.reads}
+        made = {value for op in launched.ops for value in program.values_of(op)}
+        own = program.shape(program.values_of(launched.ops[0])[0])
         dots = [turned[value] for value in read | made if value in turned]
         if dots and any(program.shape(value) == own for value in read & given):
             found[number] = int(fusion.position[min(dots)])
@@ -157,19 +157,19 @@ def test_a_gradient_inside_a_kernel_is_stored_to_be_summed_over_devices() -> Non
     assert priced.made(((0, 0), 0)) == 3 * unit
 
 
-KERNEL = "3x3x4x8xf32"
+FILTER = "3x3x4x8xf32"
 CONVOLUTION = (
     "%g = stablehlo.convolution(%x, %d) dim_numbers = [f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f],"
     " window = {pad = [[1, 1], [1, 1]]}"
     " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
-    f" : (tensor<2x8x8x4xf32>, tensor<2x8x8x8xf32>) -> tensor<{KERNEL}>"
+    f" : (tensor<2x8x8x4xf32>, tensor<2x8x8x8xf32>) -> tensor<{FILTER}>"
 )
 
 
 def test_a_gpu_copies_one_argument_of_the_update_of_a_convolutions_kernel_early() -> None:
-    update_lines = [line.replace(W, KERNEL).replace("%t", "%g") for line in UPDATE]
-    given = f"x:2x8x8x4xf32 d:2x8x8x8xf32 p:{KERNEL} m:{KERNEL} n:{KERNEL}"
-    module = main(given, [CONVOLUTION, *update_lines], RESULTS.replace(W, KERNEL))
+    update_lines = [line.replace(W, FILTER).replace("%t", "%g") for line in UPDATE]
+    given = f"x:2x8x8x4xf32 d:2x8x8x8xf32 p:{FILTER} m:{FILTER} n:{FILTER}"
+    module = main(given, [CONVOLUTION, *update_lines], RESULTS.replace(W, FILTER))
     ((value, (first, last)),) = turned(evaluator_of(module, "a=2", GPU)).items()
     assert value in (2, 3, 4)
     assert first == 0 < last
@@ -215,12 +215,12 @@ def test_a_tpu_keeps_what_is_pooled_once_more_where_it_has_padding() -> None:
 
 def test_a_tpu_keeps_an_image_that_is_an_argument_in_tiles_and_16_bits() -> None:
     """As libtpu keeps a copy of `bf16[8,224,224,3]`, which in tiles takes 49 MiB."""
-    given = f"x:2x8x8x4xf32 k:{KERNEL}"
+    given = f"x:2x8x8x4xf32 k:{FILTER}"
     convolved = (
         "%g = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],"
         " window = {pad = [[1, 1], [1, 1]]}"
         " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
-        f" : (tensor<2x8x8x4xf32>, tensor<{KERNEL}>) -> tensor<2x8x8x8xf32>"
+        f" : (tensor<2x8x8x4xf32>, tensor<{FILTER}>) -> tensor<2x8x8x8xf32>"
     )
     found = evaluator_of(main(given, [convolved], "g:2x8x8x8xf32"), "a=2", TPU)
     ((value, _, width),) = held_beside(found)

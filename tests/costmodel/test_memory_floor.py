@@ -97,9 +97,9 @@ def test_what_is_missing_is_told_of_each_that_reads_or_writes() -> None:
     found = evaluator(SUM)
     told = explain(resolve(found, ()))
     assert sum(row.seconds for row in told.fusions) == pytest.approx(told.cost.compute)
-    kernel, *floors = told.fusions
+    fusion, *floors = told.fusions
     assert sum(row.bytes for row in floors) == 3 * N * 16
-    assert {ops for row in floors for ops, _ in row.sources} == {ops for ops, _ in kernel.sources}
+    assert {ops for row in floors for ops, _ in row.sources} == {ops for ops, _ in fusion.sources}
 
 
 def test_a_table_that_is_looked_up_in_is_not_fetched() -> None:

@@ -33,7 +33,7 @@ def softmax(q: jax.Array, k: jax.Array) -> jax.Array:
     return jnp.einsum("bst,bth->bsh", jax.nn.softmax(scores).astype(q.dtype), k)
 
 
-def kernels(program: Program, policy: CompilerProfile = TPU) -> list[LaunchedFusion]:
+def fusions(program: Program, policy: CompilerProfile = TPU) -> list[LaunchedFusion]:
     """Those that reduce."""
     found = fuse(program, policy).launched
     return [k for k in found if any(is_reduction(program, op) for op in k.ops)]
@@ -43,29 +43,29 @@ def is_reduction(program: Program, op: int) -> bool:
     return program.kind(op) == "stablehlo.reduce"
 
 
-def reductions(program: Program, kernel: LaunchedFusion) -> int:
-    return sum(is_reduction(program, op) for op in kernel.ops)
+def reductions(program: Program, fusion: LaunchedFusion) -> int:
+    return sum(is_reduction(program, op) for op in fusion.ops)
 
 
 def test_a_softmax_of_widened_scores_runs_beside_their_product() -> None:
     program = lowered(softmax, *SCORES)
-    (kernel,) = kernels(program)
-    assert reductions(program, kernel) == 2
-    assert len(kernel.contractions) == 1
+    (fusion,) = fusions(program)
+    assert reductions(program, fusion) == 2
+    assert len(fusion.contractions) == 1
 
 
 def test_what_was_written_inside_is_not_read_again() -> None:
     program = lowered(softmax, *SCORES)
-    (kernel,) = kernels(program)
-    made = {value for op in kernel.ops for value in program.values_of(op)}
-    assert not made & {int(program.use_value[use]) for use in kernel.reads}
-    assert len({int(program.use_value[use]) for use in kernel.reads}) == 2
+    (fusion,) = fusions(program)
+    made = {value for op in fusion.ops for value in program.values_of(op)}
+    assert not made & {int(program.use_value[use]) for use in fusion.reads}
+    assert len({int(program.use_value[use]) for use in fusion.reads}) == 2
 
 
 def test_a_gpu_stores_the_scores_and_reads_them_for_each_reduction() -> None:
     program = lowered(softmax, *SCORES)
-    assert [reductions(program, k) for k in kernels(program, GPU)] == [1, 1]
-    assert not any(k.contractions for k in kernels(program, GPU))
+    assert [reductions(program, k) for k in fusions(program, GPU)] == [1, 1]
+    assert not any(k.contractions for k in fusions(program, GPU))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_sum_waits_where_rows_cannot_stay(
     shapes: tuple[tuple[int, ...], ...], dtype: str
 ) -> None:
     program = lowered(softmax, *shapes, dtype=dtype)
-    beside, alone = kernels(program)
+    beside, alone = fusions(program)
     assert (len(beside.contractions), len(alone.contractions)) == (1, 0)
     assert reductions(program, beside) == reductions(program, alone) == 1
 
@@ -90,9 +90,9 @@ def test_reductions_of_one_value_share_a_pass() -> None:
         return jnp.sum(x, axis=1), jnp.sum(x * x, axis=1)
 
     program = lowered(two, (64, 256), dtype="float32")
-    (kernel,) = kernels(program)
-    assert reductions(program, kernel) == 2
-    assert not kernel.contractions
+    (fusion,) = fusions(program)
+    assert reductions(program, fusion) == 2
+    assert not fusion.contractions
 
 
 def test_a_reduction_of_what_another_made_of_the_value_is_a_pass_of_its_own() -> None:
@@ -100,7 +100,7 @@ def test_a_reduction_of_what_another_made_of_the_value_is_a_pass_of_its_own() ->
         return jnp.sum((x - jnp.mean(x, axis=1, keepdims=True)) ** 2, axis=1)
 
     program = lowered(variance, (64, 256), dtype="float32")
-    assert [reductions(program, kernel) for kernel in kernels(program)] == [1, 1]
+    assert [reductions(program, fusion) for fusion in fusions(program)] == [1, 1]
 
 
 def test_a_reduction_that_needs_a_later_product_does_not_run_beside_an_earlier_one() -> None:
@@ -109,9 +109,9 @@ def test_a_reduction_that_needs_a_later_product_does_not_run_beside_an_earlier_o
         return one, two, jnp.sum(one * two, axis=1)
 
     program = lowered(both, (64, 64), (64, 64), (64, 64), dtype="float32")
-    (kernel,) = kernels(program)
+    (fusion,) = fusions(program)
     last = max(op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
-    assert kernel.contractions in ((), (last,))
+    assert fusion.contractions in ((), (last,))
 
 
 def test_partial_sums_are_reduced_behind_their_product() -> None:
@@ -134,10 +134,10 @@ def test_scores_that_are_reduced_beside_their_product_are_in_memory_all_the_same
         return jnp.exp(scores - scores.max(axis=-1, keepdims=True))
 
     program = lowered(scaled, *SCORES)
-    fusion = fuse(program, TPU)
-    (kernel,) = kernels(program)
-    assert kernel.contractions
-    assert not fused_into_update(program, fusion)
+    found = fuse(program, TPU)
+    (fusion,) = fusions(program)
+    assert fusion.contractions
+    assert not fused_into_update(program, found)
 
 
 NOT_MODELLED = {
@@ -159,8 +159,8 @@ NOT_MODELLED = {
     ],
 )
 def test_as_many_fusions_reduce_as_in_the_compiled_program(case: str) -> None:
-    found = kernels(load(softmax_of(*PROGRAMS[case])).program)
-    beside = sum(bool(kernel.contractions) for kernel in found)
+    found = fusions(load(softmax_of(*PROGRAMS[case])).program)
+    beside = sum(bool(fusion.contractions) for fusion in found)
     assert golden("reduction_fusion", case) == {
         "beside a product": beside,
         "alone": len(found) - beside,

@@ -95,7 +95,7 @@ POLICIES = (TPU, V3, GPU)
 
 @contextmanager
 def each_by_itself() -> Iterator[None]:
-    """Nothing is alike: every op is laid out and every kernel's row made by itself."""
+    """Nothing is alike: every op is laid out and every fusion's row made by itself."""
 
     def none_alike(program: Program, *_: object) -> Ints:
         return np.arange(program.ops)
@@ -127,9 +127,9 @@ def assert_told_alike(program: Program, device: str) -> None:
         assert one.cost == other.cost
         assert one.held == other.held
         assert one.collectives == other.collectives
-        for kernel, same in zip(one.fusions, other.fusions, strict=True):
-            assert list(kernel.sources) == list(same.sources)
-            assert (kernel.bytes, kernel.seconds) == (same.bytes, same.seconds)
+        for fusion, same in zip(one.fusions, other.fusions, strict=True):
+            assert list(fusion.sources) == list(same.sources)
+            assert (fusion.bytes, fusion.seconds) == (same.bytes, same.seconds)
 
 
 @pytest.mark.parametrize("device", ["tpu-v5e", "a100-40gb"])
@@ -163,10 +163,10 @@ def assert_fused_as_by_walking(program: Program, policy: CompilerProfile) -> Non
     assert set(np.flatnonzero(chain_ends(flow, policy.fusion)).tolist()) == chains.ends()
     assert np.array_equal(found.narrow, chains.narrow_values(found.written))
     roles = [role(name) for name in program.names]
-    kernels = walks.Merger(program, found.roots, roles).run()
+    fusions = walks.Merger(program, found.roots, roles).run()
     if policy.reduction_fusion.merges:
-        kernels = walks.Reductions(program, kernels).run()
-    assert list(found.launched) == kernels
+        fusions = walks.Reductions(program, fusions).run()
+    assert list(found.launched) == fusions
     assert found.position.tolist() == walks.schedule(program, found.roots).tolist()
     leaders = {
         op: n

@@ -79,13 +79,13 @@ def test_sums_leave_one_loop_and_not_the_one_around_it() -> None:
 
 
 def test_no_time_goes_into_summing_or_keeping_what_is_summed_behind_a_loop() -> None:
-    """A sum is then an addition to what is carried, in one kernel that stores nothing else."""
+    """A sum is then an addition to what is carried, in one fusion that stores nothing else."""
     added = Priced(module(lambda c, x, w: (c + reduced(x, w), None)), "a=2", TPU)
     other = Priced(module(lambda c, x, w: (c - reduced(x, w), None)), "a=2", TPU)
     here = explain(resolve(added.evaluator, added.state((BATCH, 0))))
     there = explain(resolve(other.evaluator, other.state((BATCH, 0))))
-    assert not [kernel for kernel in here.fusions if kernel.unfused]
-    assert [kernel for kernel in there.fusions if kernel.unfused]
+    assert not [fusion for fusion in here.fusions if fusion.unfused]
+    assert [fusion for fusion in there.fusions if fusion.unfused]
     (told,) = here.collectives
     assert (told.count, told.bytes) == (1.0, SUM)
 

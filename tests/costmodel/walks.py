@@ -148,7 +148,7 @@ class Merger:
                     if source in self._group and self._alike(source, root.op):
                         self._join(self._group[source], self._group[root.op])
         groups = (self._members[root.op] for root in self._roots if root.op in self._members)
-        return [self._kernel(members) for members in groups]
+        return [self._merged(members) for members in groups]
 
     def _sources(self, root: LaunchedFusion) -> list[int]:
         program = self._program
@@ -189,7 +189,7 @@ class Merger:
                     left.append(source)
         return False
 
-    def _kernel(self, members: list[LaunchedFusion]) -> LaunchedFusion:
+    def _merged(self, members: list[LaunchedFusion]) -> LaunchedFusion:
         """What one member writes for another is not read from memory."""
         program = self._program
         ops = tuple(root.op for root in members)
@@ -204,61 +204,61 @@ class Merger:
 
 
 class Reductions:
-    """Puts each reduction into the kernel that makes what it reads, or into an earlier pass."""
+    """Puts each reduction into the fusion that makes what it reads, or into an earlier pass."""
 
-    def __init__(self, program: Program, kernels: Sequence[LaunchedFusion]) -> None:
+    def __init__(self, program: Program, fusions: Sequence[LaunchedFusion]) -> None:
         self._program = program
-        self._kernels: list[LaunchedFusion | None] = list(kernels)
-        self._kernel_of = {op: n for n, kernel in enumerate(kernels) for op in kernel.ops}
+        self._fusions: list[LaunchedFusion | None] = list(fusions)
+        self._fusion_of = {op: n for n, fusion in enumerate(fusions) for op in fusion.ops}
         self._passes: dict[int, int] = {}
 
     def run(self) -> list[LaunchedFusion]:
-        for number, kernel in enumerate(self._kernels):
-            if kernel is not None and self._is_reduction(kernel):
-                self._merge(number, kernel)
-        return [kernel for kernel in self._kernels if kernel is not None]
+        for number, fusion in enumerate(self._fusions):
+            if fusion is not None and self._is_reduction(fusion):
+                self._merge(number, fusion)
+        return [fusion for fusion in self._fusions if fusion is not None]
 
-    def _is_reduction(self, kernel: LaunchedFusion) -> bool:
-        roles = {role(self._program.kind(op)) for op in kernel.ops}
-        return roles == {Role.REDUCE} and not kernel.contractions
+    def _is_reduction(self, fusion: LaunchedFusion) -> bool:
+        roles = {role(self._program.kind(op)) for op in fusion.ops}
+        return roles == {Role.REDUCE} and not fusion.contractions
 
-    def _merge(self, number: int, kernel: LaunchedFusion) -> None:
+    def _merge(self, number: int, fusion: LaunchedFusion) -> None:
         """Into the product that makes what it reads, or else into an earlier pass over that."""
-        source = self._reduced_value(kernel)
+        source = self._reduced_value(fusion)
         if source is None:
             return
-        maker = self._kernel_of.get(self._program.makers[source])
+        maker = self._fusion_of.get(self._program.makers[source])
         for host in (maker, self._passes.get(source)):
-            if host is not None and host != number and self._fits(host, kernel, source):
+            if host is not None and host != number and self._fits(host, fusion, source):
                 self._join(host, number)
                 return
         self._passes.setdefault(source, number)
 
-    def _reduced_value(self, kernel: LaunchedFusion) -> int | None:
+    def _reduced_value(self, fusion: LaunchedFusion) -> int | None:
         """The stored value of which a reduction reads every element, one at a time."""
         program = self._program
-        first = program.sources[program.op_uses[kernel.ops[0]]]
-        values = [program.sources[use] for use in kernel.reads]
+        first = program.sources[program.op_uses[fusion.ops[0]]]
+        values = [program.sources[use] for use in fusion.reads]
         return next((value for value in values if self._size(value) == self._size(first)), None)
 
-    def _fits(self, host: int, kernel: LaunchedFusion, source: int) -> bool:
+    def _fits(self, host: int, fusion: LaunchedFusion, source: int) -> bool:
         """Whether all else that it reads is there before the host runs, or is made in its rows."""
-        program, into = self._program, self._kernels[host]
-        if into is None or program.op_trips[into.ops[0]] != program.op_trips[kernel.ops[0]]:
+        program, into = self._program, self._fusions[host]
+        if into is None or program.op_trips[into.ops[0]] != program.op_trips[fusion.ops[0]]:
             return False
         if not into.contractions and not self._is_reduction(into):
             return False
-        makers = {program.makers[program.sources[use]] for use in kernel.reads}
+        makers = {program.makers[program.sources[use]] for use in fusion.reads}
         makers.discard(program.makers[source])
         inside = makers & set(into.ops)
-        if inside and not (into.contractions and self._keeps_rows(into, kernel, source)):
+        if inside and not (into.contractions and self._keeps_rows(into, fusion, source)):
             return False
         return max(makers - inside, default=-1) < min(into.ops)
 
-    def _keeps_rows(self, host: LaunchedFusion, kernel: LaunchedFusion, source: int) -> bool:
+    def _keeps_rows(self, host: LaunchedFusion, fusion: LaunchedFusion, source: int) -> bool:
         """Whether rows stay until they are reduced: short ones, that fill the lanes."""
         program = self._program
-        result = program.values_of(kernel.ops[0])[0]
+        result = program.values_of(fusion.ops[0])[0]
         row = self._size(source) / self._size(result)
         made = [program.values_of(dot)[0] for dot in host.contractions]
         narrow = all(self._width(value) < self._width(source) for value in made)
@@ -266,19 +266,19 @@ class Reductions:
         return narrow and row <= 8192 and side >= 128
 
     def _join(self, host: int, number: int) -> None:
-        into, kernel = self._kernels[host], self._kernels[number]
+        into, fusion = self._fusions[host], self._fusions[number]
         assert into is not None
-        assert kernel is not None
-        program, ops = self._program, into.ops + kernel.ops
+        assert fusion is not None
+        program, ops = self._program, into.ops + fusion.ops
         inside = {value for op in ops for value in program.values_of(op)}
         reads: dict[int, int] = {}
-        for use in into.reads + kernel.reads:
+        for use in into.reads + fusion.reads:
             reads.setdefault(program.sources[use], use)
         kept = tuple(sorted(use for value, use in reads.items() if value not in inside))
-        self._kernels[host] = LaunchedFusion(ops=ops, reads=kept, contractions=into.contractions)
-        self._kernels[number] = None
-        for op in kernel.ops:
-            self._kernel_of[op] = host
+        self._fusions[host] = LaunchedFusion(ops=ops, reads=kept, contractions=into.contractions)
+        self._fusions[number] = None
+        for op in fusion.ops:
+            self._fusion_of[op] = host
 
     def _size(self, value: int) -> int:
         return math.prod(self._program.shape(value))
@@ -343,7 +343,7 @@ def alike(program: Program, one: int, other: int) -> bool:
 
 
 def handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
-    """The last positions, less one where an elementwise kernel writes over what it reads last.
+    """The last positions, less one where an elementwise fusion writes over what it reads last.
 
     Each result takes the buffer of one input of its own shape and type that nothing reads later.
     """

@@ -71,11 +71,11 @@ def _numbers(shape: tuple[int, ...]) -> Array:
     return (np.arange(size) % 7 + 1).reshape(shape).astype(np.float32)
 
 
-def _conv(kernel: tuple[int, ...], result: tuple[int, ...], window: str, groups: int = 1) -> str:
+def _conv(filters: tuple[int, ...], result: tuple[int, ...], window: str, groups: int = 1) -> str:
     return (
         "stablehlo.convolution(%a0, %a1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], "
         f"window = {{{window}}} {{batch_group_count = 1 : i64, feature_group_count = {groups} : "
-        f"i64}} : (tensor<4x8x4xf32>, {tensor(kernel)}) -> {tensor(result)}"
+        f"i64}} : (tensor<4x8x4xf32>, {tensor(filters)}) -> {tensor(result)}"
     )
 
 

@@ -189,16 +189,16 @@ def convolution(draw: Draw, text: Text, x: Value) -> Value | None:
     shape = (batch, places, outer)
     if places < 1 or math.prod(shape) > MAX_ELEMENTS:
         return None
-    kernel = text.argument((width, features // groups, outer))
+    filters = text.argument((width, features // groups, outer))
     window = f"stride = [{stride}], pad = [[{low}, {high}]], lhs_dilate = [{dilation}]"
     line = (
-        f"stablehlo.convolution({x.name}, {kernel.name}) dim_numbers = "
+        f"stablehlo.convolution({x.name}, {filters.name}) dim_numbers = "
         f"[b, 0, f]x[0, i, o]->[b, 0, f], window = {{{window}}} "
         f"{{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} : "
-        f"({tensor(x.shape)}, {tensor(kernel.shape)}) -> {tensor(shape)}"
+        f"({tensor(x.shape)}, {tensor(filters.shape)}) -> {tensor(shape)}"
     )
-    bound = x.bound * kernel.bound * width * features
-    return text.add(line, shape, bound, x, kernel)
+    bound = x.bound * filters.bound * width * features
+    return text.add(line, shape, bound, x, filters)
 
 
 def reduce_window(draw: Draw, text: Text, x: Value) -> Value | None:

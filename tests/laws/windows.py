@@ -97,10 +97,10 @@ def _reduce_window(op: Any, rank: int) -> Dims:
 
 def _convolution(op: Any, rank: int) -> Dims:
     numbers = conv_dims(op)
-    kernel = ir.RankedTensorType(op.operands[1].type).shape
+    filters = ir.RankedTensorType(op.operands[1].type).shape
     count = rank - 2
     rows = zip(
-        [kernel[d] for d in numbers.kernel_spatial_dimensions],
+        [filters[d] for d in numbers.kernel_spatial_dimensions],
         ints(op, "window_strides", count, 1),
         paddings(op, count),
         ints(op, "lhs_dilation", count, 1),

@@ -31,7 +31,7 @@ def sample_plan() -> Plan:
     }  # fmt: skip
     return Plan.model_validate(
         {
-            "schema": 1,
+            "schema": 2,
             "mesh": {"axes": [{"name": "data", "size": 2}]},
             "device": "tpu-v5e",
             "memory_bytes": 16 << 30,

@@ -18,7 +18,7 @@ from toast.plans.explanation import (
     AliveRow,
     CollectiveRow,
     Explanation,
-    KernelRow,
+    FusionRow,
     LayerRow,
     Shortfall,
 )
@@ -212,9 +212,9 @@ def run_main(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[st
 def test_the_page_reads_fields_that_explanations_have(server: Server) -> None:
     page = server.client.get("/").text
     named = set(re.findall(r"\be\.(\w+)", page))
-    assert named == {"peak", "timeline", "alive", "kernels", "collectives", "layers"}
+    assert named == {"peak", "timeline", "alive", "fusions", "collectives", "layers"}
     assert named <= set(Explanation.model_fields)
     assert set(re.findall(r"\bshortfall\.(\w+)", page)) <= set(Shortfall.model_fields)
-    kinds = (AliveRow, KernelRow, CollectiveRow, LayerRow)
+    kinds = (AliveRow, FusionRow, CollectiveRow, LayerRow)
     rows = {field for kind in kinds for field in kind.model_fields}
     assert set(re.findall(r"\br\.(\w+)", page)) <= rows

@@ -59,7 +59,7 @@ def test_rows_that_are_left_out_are_counted_and_summed() -> None:
     found = plan()
     assert found.explanation is not None
     text = text_of(found, rows=1)
-    left = len(found.explanation.kernels) - 1 + found.explanation.other_kernels.rows
+    left = len(found.explanation.fusions) - 1 + found.explanation.other_fusions.rows
     assert f"{left} others" in text
     everything = text_of(found, rows=10_000)
     assert "others" not in everything

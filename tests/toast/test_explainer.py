@@ -74,8 +74,8 @@ def test_ops_without_any_argument_have_no_group() -> None:
 @pytest.mark.parametrize("rows", [1, 4, MAX_ROWS, 10_000])
 def test_rows_and_their_rest_are_the_figures_of_the_plan(rows: int) -> None:
     cost, plan = tiny().problem.evaluator.cost(state()), told(rows)
-    kernels = sum(row.seconds for row in plan.kernels) + plan.other_kernels.seconds
-    assert kernels == pytest.approx(cost.compute, rel=1e-12)
+    fusions = sum(row.seconds for row in plan.fusions) + plan.other_fusions.seconds
+    assert fusions == pytest.approx(cost.compute, rel=1e-12)
     collectives = sum(row.seconds for row in plan.collectives) + plan.other_collectives.seconds
     assert collectives == pytest.approx(cost.communication, rel=1e-12)
     assert sum(row.bytes for row in plan.alive) + plan.other_alive.bytes == cost.peak
@@ -84,12 +84,12 @@ def test_rows_and_their_rest_are_the_figures_of_the_plan(rows: int) -> None:
     assert sum(row.communication_seconds for row in groups) == pytest.approx(cost.communication)
     assert sum(row.peak_bytes for row in groups) == cost.peak
     assert plan.peak.bytes == max(point.bytes for point in plan.timeline) == cost.peak
-    assert max(len(plan.kernels), len(plan.collectives), len(plan.alive), len(plan.layers)) <= rows
+    assert max(len(plan.fusions), len(plan.collectives), len(plan.alive), len(plan.layers)) <= rows
 
 
 def test_rows_come_largest_first() -> None:
     plan = told(10_000)
-    for seconds in ([row.seconds for row in plan.kernels], [r.seconds for r in plan.collectives]):
+    for seconds in ([row.seconds for row in plan.fusions], [r.seconds for r in plan.collectives]):
         assert seconds == sorted(seconds, reverse=True)
     sizes = [row.bytes for row in plan.alive]
     assert sizes == sorted(sizes, reverse=True)
@@ -102,10 +102,10 @@ def test_the_size_in_a_plan_is_bounded() -> None:
 
 
 def test_equal_layers_share_a_row_with_its_place_and_direction() -> None:
-    row = next(row for row in told().kernels if row.place == "mlp" and row.op == "dot_general")
+    row = next(row for row in told().fusions if row.place == "mlp" and row.op == "dot_general")
     assert row.location.startswith("gemma.py:")
     assert row.direction in ("forward", "backward")
-    assert row.kernels % gemma.PRESETS["tiny"].layers == 0
+    assert row.fusions % gemma.PRESETS["tiny"].layers == 0
 
 
 def test_collectives_say_what_is_sent_for_what_and_why() -> None:
@@ -149,8 +149,8 @@ def test_a_module_without_locations_is_explained_by_its_ops() -> None:
     )
     module = loaded(data, mesh="a=2")
     plan = module.explainer.explanation(module.terms(()))
-    (row,) = plan.kernels
-    assert (row.op, row.direction, row.kernels) == ("dot_general", "", 1)
+    (row,) = plan.fusions
+    assert (row.op, row.direction, row.fusions) == ("dot_general", "", 1)
     assert plan.peak.op == "dot_general"
 
 
@@ -164,26 +164,26 @@ def test_what_a_loop_carries() -> None:
     assert "argument" in why
 
 
-def test_kernels_are_summed_as_one_by_one() -> None:
-    """To the last bit: parts of equal kernels are added in their order."""
+def test_fusions_are_summed_as_one_by_one() -> None:
+    """To the last bit: parts of equal fusions are added in their order."""
     explainer = tiny().explainer
     terms, say = tiny().terms(state()), explainer.say
     sums: dict[tuple[object, ...], list[float]] = {}
-    for kernel in terms.fusions:
-        whole = sum(runs for _, runs in kernel.sources)
-        for ops, runs in kernel.sources:
+    for fusion in terms.fusions:
+        whole = sum(runs for _, runs in fusion.sources)
+        for ops, runs in fusion.sources:
             op, part = ops[0], runs / whole
             place = (say.kind(op), say.place(op), say.line(op), say.direction(op), say.layer(op))
-            key = (*place, kernel.bound.name.lower(), kernel.unfused)
+            key = (*place, fusion.bound.name.lower(), fusion.unfused)
             found = sums.setdefault(key, [0, 0.0, 0.0, 0.0])
             found[0] += 1
-            found[1] += kernel.runs * part
-            found[2] += kernel.bytes * part
-            found[3] += kernel.seconds * part
-    rows = explainer.explanation(terms, len(sums)).kernels
+            found[1] += fusion.runs * part
+            found[2] += fusion.bytes * part
+            found[3] += fusion.seconds * part
+    rows = explainer.explanation(terms, len(sums)).fusions
     told_rows = {
         (row.op, row.place, row.location, row.direction, row.group, row.bound, row.partial_sums): [
-            row.kernels,
+            row.fusions,
             row.runs,
             row.bytes,
             row.seconds,

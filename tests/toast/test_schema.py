@@ -8,11 +8,15 @@ from typing import Any
 
 import jsonschema
 import pytest
+from pydantic import ValidationError
 
 from tests.toast.samples import make_plan
 from toast.plans.plan import Plan
 from toast.plans.schema import schema_text
 
+SCHEMA_1 = Path(__file__).parent / "plan_schema_1.json"
+"""What `toast plan --mesh data=2,model=2 --device tpu-v5e --rollouts 20` of version 0.2.0 wrote for
+the module of `samples.py`."""
 COMMITTED = Path(__file__).parents[2] / "docs" / "plan.schema.json"
 
 
@@ -30,14 +34,41 @@ def test_the_committed_schema_is_the_models() -> None:
 def test_a_plan_fits(validator: jsonschema.Draft202012Validator) -> None:
     text = make_plan().to_json()
     validator.validate(json.loads(text))
-    assert json.loads(text)["schema"] == 1
+    assert json.loads(text)["schema"] == 2
     assert Plan.from_json(text) == make_plan()
+
+
+def test_a_plan_of_schema_1_is_read_and_calls_its_kernels_fusions(
+    validator: jsonschema.Draft202012Validator,
+) -> None:
+    old = json.loads(SCHEMA_1.read_text())
+    read = Plan.from_json(SCHEMA_1.read_bytes())
+    validator.validate(json.loads(read.to_json()))
+    assert read.explanation is not None
+    rows = [row.model_dump() for row in read.explanation.fusions]
+    for row, of_old in zip(rows, old["explanation"]["kernels"], strict=True):
+        assert row.pop("fusions") == of_old.pop("kernels")
+        assert row == of_old
+    assert read.explanation.other_fusions.model_dump() == old["explanation"]["other_kernels"]
+    assert Plan.from_json(read.to_json()) == read
+
+
+def test_a_plan_of_schema_1_may_explain_nothing() -> None:
+    old = json.loads(SCHEMA_1.read_text()) | {"explanation": None}
+    assert Plan.model_validate(old).explanation is None
+
+
+def test_a_plan_whose_explanation_is_damaged_does_not_fit() -> None:
+    old = json.loads(SCHEMA_1.read_text())
+    old["explanation"]["kernels"] = ["no row"]
+    with pytest.raises(ValidationError, match=r"explanation\.fusions\.0"):
+        Plan.model_validate(old)
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("schema",), 2),
+        (("schema",), 3),
         (("colour",), "red"),
         (("mesh", "axes"), [{"name": "data", "size": 0}]),
         (("search", "termination"), "bored"),

@@ -20,7 +20,7 @@ from toast.plans.explanation import (
     CollectiveRow,
     Direction,
     Explanation,
-    KernelRow,
+    FusionRow,
     LayerRow,
     PeakMoment,
     Reason,
@@ -83,9 +83,9 @@ class _Sum:
         self.bytes += size
         self.seconds += seconds
 
-    def add_all(self, kernel: FusionTime, parts: Floats) -> None:
-        """What parts of equal kernels come to, added one after another."""
-        whole = (kernel.runs, kernel.bytes, kernel.seconds)
+    def add_all(self, fusion: FusionTime, parts: Floats) -> None:
+        """What parts of equal fusions come to, added one after another."""
+        whole = (fusion.runs, fusion.bytes, fusion.seconds)
         before = (self.count, self.bytes, self.seconds)
         sums = (float(np.cumsum([a, *(b * parts)])[-1]) for a, b in zip(before, whole, strict=True))
         self.number += len(parts)
@@ -108,13 +108,13 @@ class Explainer:
 
     def explanation(self, terms: PriceBreakdown, rows: int = MAX_ROWS) -> Explanation:
         """The largest rows of each kind, with the sum of the rest."""
-        kernels, collectives = self._kernels(terms.fusions), self._collectives(terms.collectives)
+        fusions, collectives = self._fusions(terms.fusions), self._collectives(terms.collectives)
         alive = self.alive(terms)
-        layers = self._by_layer(kernels, collectives, alive)
+        layers = self._by_layer(fusions, collectives, alive)
         chief, others = layers[:rows], layers[rows:]
         return Explanation(
-            kernels=kernels[:rows],
-            other_kernels=_rest(kernels[rows:]),
+            fusions=fusions[:rows],
+            other_fusions=_rest(fusions[rows:]),
             collectives=collectives[:rows],
             other_collectives=_rest(collectives[rows:]),
             layers=chief,
@@ -125,21 +125,21 @@ class Explainer:
             timeline=_timeline(terms),
         )
 
-    def _kernels(self, kernels: Iterable[FusionTime]) -> list[KernelRow]:
+    def _fusions(self, fusions: Iterable[FusionTime]) -> list[FusionRow]:
         say, sums = self.say, dict[tuple[str, str, str, Direction, str, str, bool], _Sum]()
-        for kernel in kernels:
-            sources, bound = kernel.sources, kernel.bound.name.lower()
+        for fusion in fusions:
+            sources, bound = fusion.sources, fusion.bound.name.lower()
             parts = sources.runs / sum(sources.runs.tolist())
             number, first = distinct_rows(say.alike[sources.first], say.layers(sources.first))
             told = dict[tuple[str, str, str, Direction, str, str, bool], list[int]]()
             for of, op in enumerate(sources.first[first].tolist()):
                 place = (say.kind(op), say.place(op), say.line(op), say.direction(op))
-                key = (*place, say.layer(op), bound, kernel.unfused)
+                key = (*place, say.layer(op), bound, fusion.unfused)
                 told.setdefault(key, []).append(of)
             for key, numbers in told.items():
-                sums.setdefault(key, _Sum()).add_all(kernel, parts[np.isin(number, numbers)])
+                sums.setdefault(key, _Sum()).add_all(fusion, parts[np.isin(number, numbers)])
         rows = [
-            KernelRow(
+            FusionRow(
                 op=key[0],
                 place=key[1],
                 location=key[2],
@@ -147,7 +147,7 @@ class Explainer:
                 group=key[4],
                 bound=_bound(key[5]),
                 partial_sums=key[6],
-                kernels=found.number,
+                fusions=found.number,
                 runs=round(found.count),
                 bytes=round(found.bytes),
                 seconds=found.seconds,
@@ -245,13 +245,13 @@ class Explainer:
 
     def _by_layer(
         self,
-        kernels: Iterable[KernelRow],
+        fusions: Iterable[FusionRow],
         collectives: Iterable[CollectiveRow],
         alive: Iterable[AliveRow],
     ) -> list[LayerRow]:
         found: dict[str, list[float]] = {}
-        for kernel in kernels:
-            found.setdefault(kernel.group, [0.0, 0.0, 0.0])[0] += kernel.seconds
+        for fusion in fusions:
+            found.setdefault(fusion.group, [0.0, 0.0, 0.0])[0] += fusion.seconds
         for collective in collectives:
             found.setdefault(collective.group, [0.0, 0.0, 0.0])[1] += collective.seconds
         for held in alive:
@@ -287,7 +287,7 @@ def _bound(name: str) -> Literal["arithmetic", "bytes", "elements"]:
     return "arithmetic" if name == "arithmetic" else "bytes" if name == "bytes" else "elements"
 
 
-def _rest(rows: Sequence[KernelRow] | Sequence[CollectiveRow]) -> Rest:
+def _rest(rows: Sequence[FusionRow] | Sequence[CollectiveRow]) -> Rest:
     return Rest(
         rows=len(rows),
         seconds=sum(row.seconds for row in rows),

@@ -30,10 +30,10 @@ _PASS = {"forward": "fwd", "backward": "bwd", "": ""}
 
 
 def render_explanation(plan: Plan, explanation: Explanation, rows: int = ROWS) -> Group:
-    """Time by kernel, collective and layer group; memory at the peak and over the schedule."""
+    """Time by fusion, collective and layer group; memory at the peak and over the schedule."""
     parts: list[RenderableType] = [headline(plan, explanation.peak)]
     tables = (
-        kernels(plan, explanation, rows),
+        fusions(plan, explanation, rows),
         collectives(plan, explanation, rows),
         layers(plan, explanation, rows),
         alive(explanation, rows),
@@ -67,14 +67,14 @@ def moment(peak: PeakMoment) -> str:
     return f"{peak.op}{at}, position {peak.position:,} of {peak.positions:,}"
 
 
-def kernels(plan: Plan, explanation: Explanation, rows: int) -> Table:
+def fusions(plan: Plan, explanation: Explanation, rows: int) -> Table:
     """Computation by kind of op and place."""
     whole = plan.predicted.compute_seconds
     found = plain_table(
-        "Computation", "kernel", "line", "pass", "layer group", "bound by", ">runs", ">time", ">"
+        "Computation", "fusion", "line", "pass", "layer group", "bound by", ">runs", ">time", ">"
     )
     _fold(found)
-    shown = explanation.kernels[:rows]
+    shown = explanation.fusions[:rows]
     for row in shown:
         name = row.op if row.place in ("", row.op) else f"{row.place}/{row.op}"
         found.add_row(
@@ -87,9 +87,9 @@ def kernels(plan: Plan, explanation: Explanation, rows: int) -> Table:
             format_seconds(row.seconds),
             share(row.seconds, whole),
         )
-    left = explanation.kernels[rows:]
-    seconds = sum(row.seconds for row in left) + explanation.other_kernels.seconds
-    _others(found, len(left) + explanation.other_kernels.rows, format_seconds(seconds),
+    left = explanation.fusions[rows:]
+    seconds = sum(row.seconds for row in left) + explanation.other_fusions.seconds
+    _others(found, len(left) + explanation.other_fusions.rows, format_seconds(seconds),
             share(seconds, whole))  # fmt: skip
     return found
 

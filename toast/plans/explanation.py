@@ -64,8 +64,8 @@ class Rest(Record):
     bytes: int = 0
 
 
-class KernelRow(Record):
-    """Kernels of one kind of op at one place of the source; `seconds` and `bytes` of all runs.
+class FusionRow(Record):
+    """Fusions of one kind of op at one place of the source; `seconds` and `bytes` of all runs.
 
     `group` is the layer group, named after its weights. `partial_sums` where the time is that of
     writing partial sums for a collective and of reading what it made of them.
@@ -78,7 +78,7 @@ class KernelRow(Record):
     group: str
     bound: Literal["arithmetic", "bytes", "elements"]
     partial_sums: bool
-    kernels: int
+    fusions: int
     runs: int
     bytes: int
     seconds: float
@@ -152,13 +152,13 @@ class TimelinePoint(Record):
 
 
 class Explanation(Record):
-    """Time by kernel, collective and layer group; memory at the peak and over the schedule.
+    """Time by fusion, collective and layer group; memory at the peak and over the schedule.
 
     Lists are in falling order of seconds or bytes; layer groups of seconds.
     """
 
-    kernels: list[KernelRow]
-    other_kernels: Rest
+    fusions: list[FusionRow]
+    other_fusions: Rest
     collectives: list[CollectiveRow]
     other_collectives: Rest
     layers: list[LayerRow]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from toast.plans.conflicts import Conflicts
 from toast.plans.explanation import Explanation, Shortfall
+from toast.plans.migration import migrated
 from toast.plans.record import Record
 from toast.request.request import PlanRequest
 
@@ -188,7 +189,7 @@ class Plan(Record):
     those that were tried where the mesh was to be chosen; `request` is what was asked.
     """
 
-    schema_: Literal[1] = Field(default=1, alias="schema")
+    schema_: Literal[2] = Field(default=2, alias="schema")
     mesh: MeshSpec
     device: str
     memory_bytes: int
@@ -220,6 +221,11 @@ class Plan(Record):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _take_older_schemas(cls, fields: Any) -> Any:
+        return migrated(fields) if isinstance(fields, dict) else fields
+
     def to_json(self) -> str:
         """The text of `plan.json`."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
@@ -236,5 +242,8 @@ class Plan(Record):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:
-        """Read `plan.json`; raises `pydantic.ValidationError` where it does not fit the schema."""
+        """Read `plan.json`, of this schema or an older one.
+
+        Raises `pydantic.ValidationError` where it does not fit the schema.
+        """
         return cls.model_validate_json(text)

@@ -95,17 +95,17 @@ CONVOLUTION = (
     "%r = stablehlo.convolution(%0, %1) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], "
     "window = {{stride = {stride}, pad = {pad}}} "
     "{{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} "
-    ": (tensor<{x}xf32>, tensor<{kernel}xf32>) -> tensor<{result}xf32>"
+    ": (tensor<{x}xf32>, tensor<{filters}xf32>) -> tensor<{result}xf32>"
 )
 
 
 def convolution(
-    x: str, kernel: str, result: str, *, stride: int = 1, pad: int = 0, groups: int = 1
+    x: str, filters: str, result: str, *, stride: int = 1, pad: int = 0, groups: int = 1
 ) -> Discovery:
     text = CONVOLUTION.format(
-        stride=[stride] * 2, pad=[[pad] * 2] * 2, groups=groups, x=x, kernel=kernel, result=result
+        stride=[stride] * 2, pad=[[pad] * 2] * 2, groups=groups, x=x, filters=filters, result=result
     )
-    return discovery(text, f"{x}xf32", f"{kernel}xf32")
+    return discovery(text, f"{x}xf32", f"{filters}xf32")
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_decoding_with_a_cache() -> None:
 def test_batch_and_channels_of_a_unet() -> None:
     """Two images on 2 x 4 chips: an image on each half of them, and its channels over four.
 
-    One resolution of the published U-Net. Pixels are not offered: where a kernel has several output
+    One resolution of the published U-Net. Pixels are not offered: where a filter has several output
     features XLA adds up results that are not partial (see `toast.analysis.halos`). Channels over
     all eight would gather twice as many pixels on each, and put them in blocks, and 64 channels
     fill half of the matrix unit: compiled they take a quarter longer.
@@ -176,12 +176,12 @@ def test_batch_and_channels_of_a_unet() -> None:
     split = [action for action in plan.found.state if action.axis == model]
     channels = (*split, *(replace(action, axis=data) for action in split))
     assert plan.problem.cost(channels)[0] > 1.05 * plan.found.cost
-    kernels = {
+    filters = {
         name: spec
         for name, spec in plan.arguments().items()
         if name.startswith("state['params']") and len(spec) == 4
     }
-    assert all(spec[:2] == [[], []] for spec in kernels.values())
-    by_channel = [name for name, spec in kernels.items() if "model" in spec[2] + spec[3]]
+    assert all(spec[:2] == [[], []] for spec in filters.values())
+    by_channel = [name for name, spec in filters.items() if "model" in spec[2] + spec[3]]
     # All but those of the first and the last convolution, which have three colours.
-    assert len(by_channel) >= len(kernels) - 2
+    assert len(by_channel) >= len(filters) - 2

@@ -1,0 +1,28 @@
+"""Reads what older versions wrote to `plan.json`: one step for each schema that came before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def migrated(plan: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a plan as the schema of today has them; what is no plan stays as it is."""
+    return _from_1(plan) if plan.get("schema") == 1 else plan
+
+
+def _from_1(plan: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 calls the launched fusions of an explanation kernels."""
+    explanation = plan.get("explanation")
+    if not isinstance(explanation, dict):
+        return {**plan, "schema": 2}
+    renamed = {"kernels": "fusions", "other_kernels": "other_fusions"}
+    found = {renamed.get(name, name): value for name, value in explanation.items()}
+    if isinstance(rows := found.get("fusions"), list):
+        found["fusions"] = [_renamed_row(row) for row in rows]
+    return {**plan, "schema": 2, "explanation": found}
+
+
+def _renamed_row(row: Any) -> Any:
+    if not isinstance(row, dict):
+        return row
+    return {"fusions" if name == "kernels" else name: value for name, value in row.items()}
