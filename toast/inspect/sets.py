@@ -75,7 +75,5 @@ class SetTeller:
         graph = set_graph(self._analysis, self._words, group, MAX_NAMES)
         if graph is None:
             return None
-        nodes = [
-            node.model_copy(update={"location": short(node.location)}) for node in graph.nodes
-        ]
+        nodes = [node.model_copy(update={"location": short(node.location)}) for node in graph.nodes]
         return graph.model_copy(update={"nodes": nodes})

@@ -310,7 +310,7 @@ def _meshes(planned: Planned, memory: int) -> list[MeshTried]:
 
 
 def _resolved_conflicts(planned: Planned, names: Sequence[str]) -> Conflicts:
-    """The compatibility sets, each with its resolution on every axis that its colour is split over."""
+    """The compatibility sets, and for each axis that shards their colour the resolution."""
     problem = planned.problem
     taken: dict[int, dict[str, int]] = {}
     for action in planned.found.state:
