@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -239,6 +240,20 @@ class Plan(Record):
         from toast.plans.partition_specs import partition_specs
 
         return partition_specs(self, tree, argument)
+
+    def report(self, path: str | Path = "report.html") -> Path:
+        """Write one HTML page that shows all of the plan; it needs no other file and no network."""
+        from toast.plans.page import report_html
+
+        written = Path(path)
+        written.write_text(report_html(self), encoding="utf-8")
+        return written
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the head of the report."""
+        from toast.plans.page import head_html
+
+        return head_html(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:

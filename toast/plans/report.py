@@ -84,10 +84,10 @@ def layouts(plan: Plan) -> Table:
         table.add_row(
             Text(group.name),
             str(len(group.arguments)),
-            _shape(group.shape),
+            shape_text(group.shape),
             group.dtype,
             Text(partition_spec(group.spec)),
-            _shape(_local(group.shape, group.spec, sizes)),
+            shape_text(local_shape(group.shape, group.spec, sizes)),
         )
     return table
 
@@ -172,12 +172,12 @@ def decisions(plan: Plan) -> Table | Text:
     where = "colour or place" if any(row.places for row in plan.decisions) else "colour"
     table = plain_table("Decisions", ">", where, "axis", "resolution", ">cost after")
     for number, row in enumerate(plan.decisions, 1):
-        texts = (Text(_told(row)), Text(row.axis), Text(row.resolution or "-"))
+        texts = (Text(decided_on(row)), Text(row.axis), Text(row.resolution or "-"))
         table.add_row(str(number), *texts, f"{row.cost_after:.4f}")
     return table
 
 
-def _told(row: Decision) -> str:
+def decided_on(row: Decision) -> str:
     """The colour; of a refinement below the colour level its first place."""
     if not row.places:
         return row.colour
@@ -236,7 +236,8 @@ def _entry(axes: list[str]) -> str:
     return "None" if not axes else names if len(axes) == 1 else f"({names})"
 
 
-def _local(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int]:
+def local_shape(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int]:
+    """The shape on one device, by the sizes of the mesh's axes."""
     local = list(shape)
     for dimension, axes in enumerate(spec):
         for axis in axes:
@@ -244,7 +245,8 @@ def _local(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int]:
     return local
 
 
-def _shape(shape: Iterable[int]) -> str:
+def shape_text(shape: Iterable[int]) -> str:
+    """`8 x 32`."""
     return " x ".join(str(size) for size in shape) or "scalar"
 
 
