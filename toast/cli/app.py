@@ -194,6 +194,32 @@ def explain_command(
         print_explanation(path, as_json=as_json, rows=rows)
 
 
+@app.command("report")
+def report_command(
+    path: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="A plan.json, or the directory that holds it.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The page; report.html beside the plan if absent.",
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Write one HTML page that shows all of a plan; it needs no other file and no network."""
+    from toast.cli.report import open_page, write_report
+
+    with user_errors():
+        written = write_report(path, output)
+    make_console().print(f"Written to {written}.", soft_wrap=True)
+    if show:
+        open_page(written)
+
+
 @app.command("verify")
 def verify_command(
     directory: Annotated[

@@ -241,12 +241,12 @@ class Plan(Record):
 
         return partition_specs(self, tree, argument)
 
-    def report(self, path: str | Path = "report.html") -> Path:
+    def report(self, path: str | Path = "report.html", title: str = "Sharding plan") -> Path:
         """Write one HTML page that shows all of the plan; it needs no other file and no network."""
         from toast.plans.page import report_html
 
         written = Path(path)
-        written.write_text(report_html(self), encoding="utf-8")
+        written.write_text(report_html(self, title), encoding="utf-8")
         return written
 
     def _repr_html_(self) -> str:

@@ -114,7 +114,7 @@ def front_plot(plan: Plan) -> Markup:
     def draw(axes: Axes, size: Size) -> None:
         points = sorted(at(row) for row in plan.choices)
         x, y = zip(*points, strict=True)
-        axes.step(x, y, where="post", color=LINE, linewidth=1.2, zorder=1)
+        axes.step(x, y, where="post", color=SOFT, linewidth=0.8, zorder=1)
         for number, row in enumerate(plan.choices, 1):
             fill = FIRST if row.chosen else PAPER
             axes.plot(*at(row), "o", color=FIRST, markerfacecolor=fill, markersize=7)
