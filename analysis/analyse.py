@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toast.analysis.conflicts import Conflicts, find_conflicts
 from toast.analysis.groups import Groups, tie
-from toast.analysis.names import Colours, name_colours
+from toast.analysis.names import Colours, map_edges, name_colours
 from toast.analysis.program import Program
 
 
@@ -25,9 +25,11 @@ class Analysis:
 def analyse(program: Program) -> Analysis:
     """Run the analysis of TOAST section 3 on a program."""
     start = time.perf_counter()
-    colours = name_colours(program)
+    edges = map_edges(program)
+    colours = name_colours(program, edges)
     named = time.perf_counter()
-    conflicts = find_conflicts(program, colours)
+    conflicts = find_conflicts(program, colours, edges)
+    del edges  # of a large program they take as much memory as all names and factors
     groups = tie(program, colours, conflicts)
     done = time.perf_counter()
     return Analysis(

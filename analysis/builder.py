@@ -51,8 +51,8 @@ def build_program(
             prototypes.value_factor.read(dims), prototypes.value_factor.counts[of], op_factors
         ),
         factor_size=prototypes.factor_size.read(factors),
-        factor_kind=prototypes.factor_kind.read(factors),
-        factor_halo=prototypes.factor_halo.read(factors),
+        factor_kind=prototypes.factor_kind.read(factors).astype(np.int8),
+        factor_halo=prototypes.factor_halo.read(factors).astype(np.int32),
         links=_links(template.links.astype(np.int64), op_factors),
         constant=template.constancy == CONSTANT,
         arguments=tuple(arguments),

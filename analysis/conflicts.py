@@ -41,14 +41,17 @@ Boxes = tuple[Ints, Bools]
 """Pairs of conflicts (by number) that form a box [n, 2], and whether the edges run crosswise."""
 
 
-def find_conflicts(program: Program, colours: Colours) -> Conflicts:
-    """Find conflicts, join those that form a box with no path across."""
+def find_conflicts(program: Program, colours: Colours, edges: Ints) -> Conflicts:
+    """Find conflicts, join those that form a box with no path across.
+
+    Paths run along the `edges` of the map M.
+    """
     made = _clashes(program.value_dims, program.dim_name, colours)
     names, ops = _conflicts(program, colours, made)
     table = _Table(names, len(program.factor_size))
     found = (_boxes(program, table, made), _linked_boxes(program, table))
     boxes, crosswise = (np.concatenate(columns) for columns in zip(*found, strict=True))
-    across = Reach(program, colours).across(names[boxes[:, 0]], names[boxes[:, 1]], crosswise)
+    across = Reach(program, edges).across(names[boxes[:, 0]], names[boxes[:, 1]], crosswise)
     root, side, _ = sided_components(len(names), boxes[~across], crosswise[~across])
     sets, set_of = np.unique(root, return_inverse=True)
     of = (names.tolist(), colours.colour[names[:, 0]].tolist(), ops.tolist())

@@ -17,19 +17,16 @@ Bools = NDArray[np.bool_]
 class Colours:
     """The named dimensions of a program.
 
-    `edges` [n, 2] is the map M: (name at the definition, name at the use). `colour` gives each
-    name its colour, -1 for names that can never be sharded; colours are numbered by falling
-    number of names.
+    `colour` gives each name its colour, -1 for names that can never be sharded; colours are
+    numbered by falling number of names.
     """
 
-    edges: Ints
     colour: Ints
     count: int
 
 
-def name_colours(program: Program) -> Colours:
-    """Join the names of definitions with those of their uses."""
-    edges = map_edges(program)
+def name_colours(program: Program, edges: Ints) -> Colours:
+    """Join the names of definitions with those of their uses, by the `edges` of the map M."""
     shardable = program.factor_kind != FactorKind.BLOCKED
     pairs = np.concatenate([edges, program.links])
     joined = pairs[shardable[pairs[:, 0]] & shardable[pairs[:, 1]]]
@@ -41,7 +38,7 @@ def name_colours(program: Program) -> Colours:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     colour = np.where(used, rank[component], -1)
-    return Colours(edges=edges, colour=colour, count=int(np.count_nonzero(sizes)))
+    return Colours(colour=colour, count=int(np.count_nonzero(sizes)))
 
 
 def _worked_on(program: Program, component: Ints, used: Bools) -> Bools:
@@ -68,7 +65,10 @@ def _of_constants(program: Program) -> Bools:
 
 
 def map_edges(program: Program) -> Ints:
-    """The map M, dimension by dimension; uses of constants stand alone and have no edge."""
+    """The map M [edges, (name at the definition, name at the use)], dimension by dimension.
+
+    Uses of constants stand alone and have no edge.
+    """
     counts = program.use_dims[1:] - program.use_dims[:-1]
     use = np.repeat(np.arange(len(counts)), counts)
     offset = np.arange(len(program.use_name)) - program.use_dims[use]

@@ -102,8 +102,8 @@ class Program:
     dim_size: Ints
     dim_name: Ints
     factor_size: Ints
-    factor_kind: Ints
-    factor_halo: Ints
+    factor_kind: NDArray[np.int8]
+    factor_halo: NDArray[np.int32]
     links: Ints
     constant: NDArray[np.bool_]
     arguments: tuple[Argument, ...]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toast.analysis.jit import entry, inner
-from toast.analysis.names import Bools, Colours
+from toast.analysis.names import Bools
 from toast.analysis.program import Ints, Program
 
 MET = -1
@@ -15,11 +15,11 @@ MET = -1
 
 
 class Reach:
-    """Answers which names can be reached from a name along M, in program order."""
+    """Answers which names can be reached from a name along the `edges` of M, in program order."""
 
-    def __init__(self, program: Program, colours: Colours) -> None:
+    def __init__(self, program: Program, edges: Ints) -> None:
         names = len(program.factor_size)
-        source, target = colours.edges[:, 0], colours.edges[:, 1]
+        source, target = edges[:, 0], edges[:, 1]
         factors = program.op_factors[1:] - program.op_factors[:-1]
         self._graph = DimensionGraph(
             forward=GraphEdges.of(source, target, names),

@@ -182,6 +182,7 @@ class Evaluator:
         floors = tables.floors._replace(counted=self._floored)
         self.tables: Tables = tables._replace(floors=floors)
         self.folded: Tables = fold(self.tables)
+        self.listing.release()
         self._scratches = [self.new_scratch()]
 
     def on(self, mesh: Mesh, pins: Pins) -> Evaluator:

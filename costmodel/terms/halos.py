@@ -93,9 +93,8 @@ def halo_dependencies(halos: Halos, owners: OwningUnits) -> Pairs:
 
 def _sent(sources: Sources, row: int, _place: int) -> list[Sent]:
     """The operand and its op, of each use of a row."""
-    rows = sources.once("halos", lambda: list(sources.listing.of(HALOS).sources.values()))
-    program = sources.program
-    return [(program.sources[use], (program.user(use),), runs) for use, runs in rows[row]]
+    program, uses = sources.program, sources.of_row(HALOS, row)
+    return [(program.sources[use], (program.user(use),), runs) for use, runs in uses]
 
 
 def _bound(bounds: Bounds) -> None:

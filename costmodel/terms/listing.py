@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.term import Term
 
 R = TypeVar("R")
+_FOR_ROWS = ("seconds", "widths", "_equal", "first_op", "buffers", "positions", "other_layouts")
 
 
 class Listing:
@@ -51,6 +52,11 @@ class Listing:
             self._rows[term.name] = term.list_rows(self)
         rows: R = self._rows[term.name]
         return rows
+
+    def release(self) -> None:
+        """Let go of what only rows are made of; it is made again if it is asked for again."""
+        for name in _FOR_ROWS:
+            self.__dict__.pop(name, None)
 
     @cached_property
     def seconds(self) -> dict[int, float]:

@@ -91,8 +91,7 @@ def floor_columns(rows: WeightedRows[int], _listing: Listing) -> Floors:
 
 def _fused(sources: Sources, row: int, _place: int) -> Runs:
     """The ops that read or write the tensors."""
-    rows = sources.once("floors", lambda: list(sources.listing.of(FLOORS).sources.values()))
-    return Runs.listed([((op,), runs) for op, runs in rows[row]])
+    return Runs.listed([((op,), runs) for op, runs in sources.of_row(FLOORS, row)])
 
 
 FLOORS = Term(

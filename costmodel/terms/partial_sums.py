@@ -373,27 +373,29 @@ def partial_sum_dependencies(sums: PartialSums, owners: OwningUnits) -> Pairs:
     return np.concatenate([own, through(sums.added_to, own)])
 
 
-def ops_of_rows(sources: Sources) -> list[list[tuple[int, float]]]:
-    """The ops of each row, and how often each is summed."""
+def _ops(sources: Sources, row: int) -> list[tuple[int, float]]:
+    """The ops of a row that are summed, and how often each is."""
     partials = sources.listing.of(PARTIAL_SUMS)
-    found: list[list[tuple[int, float]]] = [[] for _ in partials.rows]
-    columns = (partials.ops.tolist(), partials.row.tolist(), partials.trips.tolist())
-    for op, row, runs in zip(*columns, strict=True):
-        if runs:
-            found[row].append((op, runs))
-    return found
+    order, start = sources.once("partial_sums", lambda: _by_row(partials))
+    some = order[start[row] : start[row + 1]]
+    return list(zip(partials.ops[some].tolist(), partials.trips[some].tolist(), strict=True))
+
+
+def _by_row(partials: Partials) -> tuple[Ints, Ints]:
+    """The places of ops that are summed, row by row, and where each row begins."""
+    summed = np.flatnonzero(partials.trips)
+    order = summed[np.argsort(partials.row[summed], kind="stable")]
+    return order, np.searchsorted(partials.row[order], np.arange(len(partials.rows) + 1))
 
 
 def _fused(sources: Sources, row: int, _place: int) -> Runs:
     """The ops whose results would have been fused."""
-    rows = sources.once("partial_sums", lambda: ops_of_rows(sources))
-    return Runs.listed([((op,), runs) for op, runs in rows[row]])
+    return Runs.listed([((op,), runs) for op, runs in _ops(sources, row)])
 
 
 def _sent(sources: Sources, row: int, place: int) -> list[Sent]:
     """A result of each op of a row."""
-    rows = sources.once("partial_sums", lambda: ops_of_rows(sources))
-    return [(sources.results(op)[place], (op,), runs) for op, runs in rows[row]]
+    return [(sources.results(op)[place], (op,), runs) for op, runs in _ops(sources, row)]
 
 
 def items_of(sums: PartialSums, row: int) -> Ints:

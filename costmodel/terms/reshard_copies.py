@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -133,21 +132,13 @@ def copy_dependencies(copies: CopyColumns, owners: OwningUnits) -> Pairs:
     )
 
 
-def _copied(sources: Sources) -> list[tuple[int, tuple[int, ...]]]:
-    """The value of each copy, and the uses that it is for."""
-    wanted = sources.listing.wanted
-    uses = wanted.uses.tolist()
-    bounds = pairwise(wanted.use_start.tolist())
-    return [
-        (value, tuple(uses[first:end]))
-        for value, (first, end) in zip(wanted.value.tolist(), bounds, strict=True)
-    ]
-
-
 def _stored(sources: Sources, row: int) -> Stored:
     """The value of a copy and the uses that it is for."""
-    value, uses = sources.once("copies", lambda: _copied(sources))[row]
-    return Stored(int(sources.tables.copies.tensor[row]), [value], uses)
+    wanted = sources.listing.wanted
+    values = sources.once("copies", lambda: wanted.value)
+    first, end = wanted.use_start[row : row + 2].tolist()
+    uses = tuple(wanted.uses[first:end].tolist())
+    return Stored(int(sources.tables.copies.tensor[row]), [int(values[row])], uses)
 
 
 COPIES = Term(

@@ -240,16 +240,11 @@ def reshard_dependencies(reshards: Reshards, owners: OwningUnits) -> Pairs:
     )
 
 
-def _values(sources: Sources) -> list[list[tuple[int, float]]]:
-    """The values of each row."""
-    return sources.once("reshards", lambda: list(sources.listing.of(RESHARDS).sources.values()))
-
-
 def _fused(sources: Sources, row: int, place: int) -> Runs:
     """The ops that need a value rounded, or put in place."""
     reshards = sources.tables.reshards
     target = int(reshards.target[reshards.target_start[row] + place])
-    values = _values(sources)[row]
+    values = sources.of_row(RESHARDS, row)
     return Runs.listed([(sources.users(value, target), runs) for value, runs in values])
 
 
@@ -258,7 +253,7 @@ def _sent(sources: Sources, row: int, place: int) -> list[Sent]:
     reshards = sources.tables.reshards
     k = reshards.target_start[row] + place
     target, trips = int(reshards.target[k]), float(reshards.target_trips[k])
-    values = _values(sources)[row]
+    values = sources.of_row(RESHARDS, row)
     return [(value, sources.users(value, target), runs * trips) for value, runs in values]
 
 

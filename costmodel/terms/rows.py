@@ -20,7 +20,7 @@ Source = tuple[int, float]
 
 
 class WeightedRows(dict[Row, float]):
-    """The weight of each row, in order of appearance; `sources` are what each row is made of."""
+    """The weight of each row, in order of appearance; `grouped` says what each is made of."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,6 +43,8 @@ class WeightedRows(dict[Row, float]):
         if self._columns is None:
             lists = (zip(*sources, strict=True) for sources in self._sources.values())
             return [(ints(list(numbers)), floats(list(parts))) for numbers, parts in lists]
+        if not self:
+            return []
         number, weights, sources = self._columns
         order = np.argsort(number, kind="stable")
         bounds = np.cumsum(np.bincount(number, minlength=len(self)))[:-1]
@@ -52,19 +54,7 @@ class WeightedRows(dict[Row, float]):
     def add(self, row: Row, weight: float, source: int) -> None:
         """Count a row `weight` times more, because of `source`."""
         self[row] = self.get(row, 0.0) + weight
-        self.sources.setdefault(row, []).append((source, weight))
-
-    @property
-    def sources(self) -> dict[Row, list[Source]]:
-        """What each row stands for."""
-        if self._columns is not None:
-            number, weights, sources = (column.tolist() for column in self._columns)
-            lists: list[list[Source]] = [[] for _ in self]
-            for row, weight, source in zip(number, weights, sources, strict=True):
-                lists[row].append((source, weight))
-            self._sources = dict(zip(self, lists, strict=True))
-            self._columns = None
-        return self._sources
+        self._sources.setdefault(row, []).append((source, weight))
 
 
 SLICING = frozenset(

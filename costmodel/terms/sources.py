@@ -12,7 +12,9 @@ from toast.analysis.program import Floats, Ints, Program
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.listing import Listing
+    from toast.costmodel.terms.rows import Source, WeightedRows
     from toast.costmodel.terms.tables import Tables
+    from toast.costmodel.terms.term import Term
 
 T = TypeVar("T")
 
@@ -76,6 +78,12 @@ class Sources:
             self._made[name] = make()
         found: T = self._made[name]
         return found
+
+    def of_row(self, term: Term[WeightedRows[Any], Any], row: int) -> list[Source]:
+        """What a row of a term is made of."""
+        rows = self.once(term.name, lambda: self.listing.of(term).grouped())
+        numbers, parts = rows[row]
+        return list(zip(numbers.tolist(), parts.tolist(), strict=True))
 
     def results(self, op: int) -> list[int]:
         """The values of an op that are summed over devices or laid out otherwise."""

@@ -154,10 +154,7 @@ def updated_read_scratch(reads: UpdatedReads, stale: Bools) -> UpdatedReadScratc
 
 def _fused(sources: Sources, row: int, _place: int) -> Runs:
     """The ops that read the buffers."""
-    rows = sources.once(
-        "updated_reads", lambda: list(sources.listing.of(UPDATED_READS).sources.values())
-    )
-    return Runs.listed([((op,), runs) for op, runs in rows[row]])
+    return Runs.listed([((op,), runs) for op, runs in sources.of_row(UPDATED_READS, row)])
 
 
 UPDATED_READS = Term(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.modules import analysed
-from toast.analysis.names import Colours
+from toast.analysis.names import Colours, map_edges
 from toast.analysis.program import Ints
 from toast.analysis.reach import Reach
 
@@ -47,7 +47,7 @@ def test_a_path_across_the_box_is_not_compatible() -> None:
 
     structs = [jax.ShapeDtypeStruct((8, 4), "float32")]
     analysis = analysed(jax.jit(f).lower(*structs).as_text().encode())
-    reach = Reach(analysis.program, analysis.colours)
+    reach = Reach(analysis.program, map_edges(analysis.program))
     pairs = {
         analysis.program.kind(conflict.op): conflict.names for conflict in analysis.conflicts.all
     }
@@ -101,8 +101,9 @@ def test_conflicts_are_those_of_every_tensor_in_program_order(module: Text) -> N
 def test_a_path_runs_across_a_box_where_a_walk_along_the_edges_finds_one(module: Text) -> None:
     """And so for boxes that are none: of any two conflicts, either way round."""
     analysis = analysed(module.module().encode())
+    edges = map_edges(analysis.program)
     following: dict[int, list[int]] = {}
-    for name, after in analysis.colours.edges.tolist():
+    for name, after in edges.tolist():
         following.setdefault(name, []).append(after)
 
     def reached(name: int) -> set[int]:
@@ -121,7 +122,7 @@ def test_a_path_runs_across_a_box_where_a_walk_along_the_edges_finds_one(module:
     for source, target, way in rows.tolist():
         ends = names[target] if way else names[target][::-1]
         expected.append(any(end in seen for end, seen in zip(ends, behind[source], strict=True)))
-    found = Reach(analysis.program, analysis.colours).across(
+    found = Reach(analysis.program, edges).across(
         analysis.conflicts.names[rows[:, 0]],
         analysis.conflicts.names[rows[:, 1]],
         rows[:, 2].astype(np.bool_),

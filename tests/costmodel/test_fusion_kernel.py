@@ -219,8 +219,9 @@ def test_operands_are_read_with_all_that_they_are_computed_of() -> None:
     evaluator = Evaluator(analysed(data), Mesh.parse("a=2"), find("tpu-v5e"))
     program, fusion = evaluator.analysis.program, evaluator.fusion
     unequal = 0
-    for row, numbers in evaluator.listing.of(FUSIONS).sources.items():
-        dots = [dot for number, _ in numbers for dot in fusion.launched[number].contractions]
+    rows = evaluator.listing.of(FUSIONS)
+    for row, (numbers, _) in zip(rows, rows.grouped(), strict=True):
+        dots = [dot for number in numbers for dot in fusion.launched[int(number)].contractions]
         for dot, op in zip(row[2], dots, strict=False):
             for operand, use in zip(dot.operands, program.uses_of(op), strict=True):
                 value = program.sources[use]

@@ -13,6 +13,7 @@ from toast.analysis.analyse import analyse
 from toast.analysis.errors import InvalidRequest
 from toast.analysis.forms import bytecode
 from toast.analysis.load import load
+from toast.analysis.names import map_edges
 from toast.inspect.graph import set_graph
 from toast.inspect.inspect_module import inspect_module
 from toast.inspect.records import Inspection
@@ -129,8 +130,7 @@ def test_the_graph_holds_both_names_of_every_conflict() -> None:
 def test_the_edges_of_the_graph_are_those_of_the_map() -> None:
     graph = inspected().graph
     assert graph is not None
-    analysis = analyse(load(tiny()).program)
-    known = set(map(tuple, analysis.colours.edges.tolist()))
+    known = set(map(tuple, map_edges(load(tiny()).program).tolist()))
     shown = {node.id for node in graph.nodes}
     drawn = {(edge.source, edge.target) for edge in graph.edges if not edge.linked}
     sides = {node.id: node.side for node in graph.nodes}

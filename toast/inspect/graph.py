@@ -9,6 +9,7 @@ import numpy as np
 from toast.analysis.analyse import Analysis
 from toast.analysis.conflicts import Conflict
 from toast.analysis.errors import InvalidRequest
+from toast.analysis.names import map_edges
 from toast.analysis.program import Ints, Program
 from toast.labels.conflict_words import ConflictWords, tensors
 from toast.plans.conflicts import Graph, GraphEdge, GraphNode
@@ -82,7 +83,7 @@ def _edges(analysis: Analysis) -> tuple[Ints, Ints]:
     """The map M and the links of loops and branches, between names that have a colour."""
     colour = analysis.colours.colour
     found = []
-    for pairs in (analysis.colours.edges, analysis.program.links.reshape(-1, 2)):
+    for pairs in (map_edges(analysis.program), analysis.program.links.reshape(-1, 2)):
         good = (colour[pairs[:, 0]] >= 0) & (colour[pairs[:, 1]] >= 0)
         found.append(np.unique(pairs[good], axis=0))
     return found[0], found[1]

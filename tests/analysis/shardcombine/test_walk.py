@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.shardcombine.tools import files_in
 from toast.analysis.load import load
-from toast.analysis.names import name_colours
+from toast.analysis.names import map_edges, name_colours
 
 TOP_K = b"""
 func.func @main(%x: tensor<64x500xf32>) -> (tensor<64x8xf32>, tensor<64x8xi32>) {
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_discovered_rule_carries_the_batch_through_top_k(folder: Path) -> None:
     program = load(TOP_K).program
     assert program.no_rule == {}
-    colours = name_colours(program)
+    colours = name_colours(program, map_edges(program))
     batch = {int(colours.colour[program.def_names(value)[0]]) for value in range(program.values)}
     ranked = {int(colours.colour[program.def_names(value)[1]]) for value in (2, 3)}
     assert len(batch) == 1
