@@ -74,7 +74,7 @@ def browser() -> Iterator[Browser]:
             try:
                 yield Browser(session)
             finally:
-                session.delete("")
+                httpx2.delete(address, timeout=60.0)
 
 
 @contextlib.contextmanager
