@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from toast.page.drawing import draw
-from toast.page.templates import render_template
+from toast.page.rendering import render_template
 
 MAX_ROWS = 200
 """Rows of each table; `--json` has them all."""

@@ -10,7 +10,7 @@ import numpy as np
 from toast.analysis.analyse import Analysis
 from toast.inspect.graph import set_graph
 from toast.labels.conflict_words import ConflictWords, short
-from toast.plans.conflicts import Conflicts, ConflictSet, Graph, SetRow
+from toast.plans.conflicts import ConflictSet, Graph, ResolvedConflicts, SetRow
 
 MAX_SETS, MAX_DRAWN = 8, 3
 """Sets that a plan tells, and those that it draws."""
@@ -49,11 +49,11 @@ class SetTeller:
             location=said.location,
         )
 
-    def resolved(self, taken: Taken) -> Conflicts:
+    def resolved(self, taken: Taken) -> ResolvedConflicts:
         """The sets and how they are resolved, those of sharded colours first."""
         colours = self._analysis.groups.set_colour.tolist()
         order = sorted(range(len(colours)), key=lambda group: (colours[group] not in taken, group))
-        return Conflicts(
+        return ResolvedConflicts(
             sets=[self._set(group, taken, drawn=n < MAX_DRAWN) for n, group in
                   enumerate(order[:MAX_SETS])],
             others=len(order[MAX_SETS:]),

@@ -25,7 +25,7 @@ from toast.pipeline.mesh_search import MeshAnswer
 from toast.pipeline.user_constraints import Demands, overruled, records
 from toast.plans import plan as planfile
 from toast.plans.baselines import data_parallel
-from toast.plans.conflicts import Conflicts
+from toast.plans.conflicts import ResolvedConflicts
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.plan import (
     Baseline,
@@ -309,7 +309,7 @@ def _meshes(planned: Planned, memory: int) -> list[MeshTried]:
     return found
 
 
-def _resolved_conflicts(planned: Planned, names: Sequence[str]) -> Conflicts:
+def _resolved_conflicts(planned: Planned, names: Sequence[str]) -> ResolvedConflicts:
     """The compatibility sets, and for each axis that shards their colour the resolution."""
     problem = planned.problem
     taken: dict[int, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Conflicts as records: what a compatibility set decides, and the graph that it lies on."""
+"""ResolvedConflicts as records: what a compatibility set decides, and the graph that it lies on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Graph(Record):
 
 
 class ConflictSet(SetRow):
-    """Conflicts of the module, and how the plan resolves them.
+    """ResolvedConflicts of the module, and how the plan resolves them.
 
     `taken` is the resolution for each mesh axis that shards the colour; it is empty where the plan
     leaves the colour whole, so that nothing conflicts. `graph` is drawn for the first sets alone.
@@ -69,7 +69,7 @@ class ConflictSet(SetRow):
     graph: Graph | None = None
 
 
-class Conflicts(Record):
+class ResolvedConflicts(Record):
     """The module's conflicts: sets that the plan resolves come first; `others` are left out."""
 
     sets: list[ConflictSet]

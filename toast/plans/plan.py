@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from toast.plans.conflicts import Conflicts
+from toast.plans.conflicts import ResolvedConflicts
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.migration import migrated
 from toast.plans.record import Record
@@ -216,7 +216,7 @@ class Plan(Record):
     unpriced: list[Unpriced]
     warnings: list[str]
     versions: dict[str, str]
-    conflicts: Conflicts | None = None
+    conflicts: ResolvedConflicts | None = None
     explanation: Explanation | None = None
     shortfall: Shortfall | None = None
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from toast.analysis.types import itemsize
 from toast.page.drawing import draw
-from toast.page.templates import render_template
+from toast.page.rendering import render_template
 from toast.plans import words
 from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.conflicts import ConflictSet

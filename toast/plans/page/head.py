@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toast.page.templates import render_template
+from toast.page.rendering import render_template
 from toast.plans.plan import Plan, PredictedCost
 from toast.plans.report import headline
 
