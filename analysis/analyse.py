@@ -6,14 +6,14 @@ import time
 from dataclasses import dataclass
 
 from toast.analysis.conflicts import Conflicts, find_conflicts
-from toast.analysis.groups import Groups, tie
+from toast.analysis.groups import Groups, group_repeats
 from toast.analysis.names import Colours, map_edges, name_colours
 from toast.analysis.program import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Names, colours, conflicts, compatibility sets and ties of one program."""
+    """Names, colours, conflicts, compatibility sets and groups of one program."""
 
     program: Program
     colours: Colours
@@ -30,7 +30,7 @@ def analyse(program: Program) -> Analysis:
     named = time.perf_counter()
     conflicts = find_conflicts(program, colours, edges)
     del edges  # of a large program they take as much memory as all names and factors
-    groups = tie(program, colours, conflicts)
+    groups = group_repeats(program, colours, conflicts)
     done = time.perf_counter()
     return Analysis(
         program=program,

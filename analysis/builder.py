@@ -65,7 +65,7 @@ def build_program(
 
 
 def _starts(counts: Ints) -> Ints:
-    """Where each of so many begins, and where the last ends."""
+    """The start of each of these counts, and the end of the last one."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
 
 

@@ -56,7 +56,8 @@ class Facts:
 def take_facts(module: ir.Module, calls: Calls) -> tuple[Facts, Stated]:
     """Read every sharding of a program and leave the module without meshes and shardings.
 
-    Returns the facts but for those inside, and these by the result of their constraint op.
+    Returns the facts of arguments and results, and those inside by the result of their constraint
+    op.
     """
     facts = Facts(arguments={}, results={}, constraints={})
     stated: Stated = {}

@@ -38,7 +38,7 @@ def flatten_calls(calls: Calls) -> ir.Operation:
 
 
 def ops_in_order(main: ir.Operation) -> Iterator[Any]:
-    """What stands behind each op of the program, in order, for a `main` without calls."""
+    """The operation behind each op of the program, in order, where `main` has no calls."""
     block = main.regions[0].blocks[0]
     yield from block.arguments
     yield from _block(block)

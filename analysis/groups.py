@@ -1,8 +1,9 @@
 """Repeated layers: colours and compatibility sets that are acted on together.
 
-TOAST sections 3.6 and 4.4. Two colours are tied when they touch the same ops in the same way, as
-often, whichever layer these are in; so an action on one is mirrored to the others. Colours that
-meet in one op are never tied: sharding both over one axis would make them compete.
+TOAST sections 3.6 and 4.4. Two colours are in one group when they touch the same ops in the same
+way and equally often, whichever layer these are in. An action acts on all colours of a group.
+Colours that meet in one op are never in one group: sharding both over one axis would make them
+compete.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class Groups:
     set_colour: Ints
 
 
-def tie(program: Program, colours: Colours, conflicts: Conflicts) -> Groups:
-    """Tie isomorphic colours, then isomorphic sets of tied colours."""
+def group_repeats(program: Program, colours: Colours, conflicts: Conflicts) -> Groups:
+    """Group isomorphic colours, then isomorphic sets of the colours of a group."""
     keys = _colour_keys(program, colours)
     of_colour = _numbered(keys)
-    of_colour = _untie_meeting(program, colours, of_colour)
-    of_set, set_colour = _tie_sets(program, conflicts, of_colour)
+    of_colour = _split_meeting(program, colours, of_colour)
+    of_set, set_colour = _group_sets(program, conflicts, of_colour)
     return Groups(
         of_colour=of_colour,
         colours=int(of_colour.max(initial=-1)) + 1,
@@ -83,22 +84,22 @@ def _numbered(keys: list[Hashable]) -> Ints:
     return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
 
 
-def _untie_meeting(program: Program, colours: Colours, group: Ints) -> Ints:
+def _split_meeting(program: Program, colours: Colours, group: Ints) -> Ints:
     used = (colours.colour >= 0) & ~_in(program, TRANSFERS)
     op, colour = factor_ops(program)[used], colours.colour[used]
-    tied = group[colour]
+    grouped = group[colour]
     meeting = set[int]()
     for apart in range(1, int(np.bincount(op).max(initial=1))):
         here, there = slice(None, -apart), slice(apart, None)
-        met = (op[here] == op[there]) & (tied[here] == tied[there])
-        meeting.update(tied[here][met & (colour[here] != colour[there])].tolist())
+        met = (op[here] == op[there]) & (grouped[here] == grouped[there])
+        meeting.update(grouped[here][met & (colour[here] != colour[there])].tolist())
     keys: list[Hashable] = [
         (int(g), colour if g in meeting else -1) for colour, g in enumerate(group.tolist())
     ]
     return _numbered(keys)
 
 
-def _tie_sets(program: Program, conflicts: Conflicts, of_colour: Ints) -> tuple[Ints, Ints]:
+def _group_sets(program: Program, conflicts: Conflicts, of_colour: Ints) -> tuple[Ints, Ints]:
     places = _places(program)
     first, second = places[conflicts.names].T
     members = np.stack([conflicts.set_of, first, second, conflicts.side], axis=1)

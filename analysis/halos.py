@@ -1,7 +1,7 @@
 """Ops with windows: how wide a strip of its neighbours a shard needs.
 
-Shardy says which factors need strips (permutation factors) and not how wide. Strided convolutions
-it describes as if windows never overlapped; that is put right here.
+Shardy says which factors need strips (permutation factors) and not how wide. It describes strided
+convolutions as if windows never overlapped; this module corrects that.
 """
 
 from __future__ import annotations

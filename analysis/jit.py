@@ -3,9 +3,9 @@
 What Python calls is an `entry`, kept on disk. What only kernels call is `inner`: it is compiled as
 part of the entries that call it. Numba would make machine code of every function, with all that it
 calls, before it makes that of its callers; here a function is translated for LLVM, and LLVM
-optimises an entry and what it calls once, as one program. Neither counts references to its arrays,
-which would take most of the time: so a kernel can neither make an array nor copy one (Numba refuses
-to compile it), and what Python passes in it holds on to until the call returns.
+optimises an entry and what it calls once, as one program. Kernels do not count references to
+arrays, which would take most of the time. So a kernel can neither make nor copy an array (Numba
+refuses to compile it), and Python holds on to what it passes in until the call returns.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where compiled kernels are kept on disk, and whether those there are of the sources of today.
+"""Keeps compiled kernels on disk, under names made of all that a kernel depends on.
 
-A kernel is one file. Its name is made of the sources that it comes from, of the types of its
-arguments, and of the processor, the Python and the Numba that it is for. So what is there is never
-stale, processes need not wait for each other to write, and one folder serves several versions.
+A kernel is one file. Its name is made of its sources, of the types of its arguments, and of the
+processor, the Python and the Numba that it is for. So no file is ever stale, processes need not
+wait for each other to write, and one folder serves several versions.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Kept:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Such that others see all of a file or nothing of it."""
+    """Write a file so that other processes see all of it or nothing."""
     made = file.with_name(f"{file.name}.{os.getpid()}")
     made.write_bytes(data)
     made.replace(file)
@@ -112,7 +112,7 @@ def machine(codegen: Any) -> tuple[Any, ...]:
 
 
 def sources_digest(files: Iterable[Path], package: Path = PACKAGE) -> str:
-    """Changes whenever one of these files does, or anything of the package that they import."""
+    """The digest of these files and of all that they import from the package."""
     digest = hashlib.sha256()
     makers = [file for file in (package / name for name in _MAKERS) if file.is_file()]
     for file in sorted(with_imports([*files, *makers], package)):

@@ -40,7 +40,7 @@ class Location:
         )
 
     def within(self, call: Location) -> Location:
-        """What is to be said of an op that is here in a function, and of the call of that.
+        """The location of an op of a function, as seen from a call of that function.
 
         The ops of helpers such as `jnp.where` have no line of their own: theirs is the caller's.
         """

@@ -1,7 +1,8 @@
-"""Which argument each op has to do with: the kernel that goes from op to op.
+"""Finds the argument that each op belongs to; the kernel goes from op to op.
 
-An op belongs to the chief argument that it reads, at most in another form; what reads none to the
-argument whose update it makes a part of, else to that of the operand that was made last.
+An op belongs to the chief argument that it reads, perhaps in another form. An op that reads none
+belongs to the argument whose update it contributes to, else to the argument of the operand that was
+made last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is equal for all ops that are alike, kept once: a *prototype*.
+"""Prototypes: what equal ops have in common, kept once.
 
 An op of a program is the number of its prototype and the values that it uses. Names, types and
 factors of all ops are looked up for all of them together, when the program is complete.
@@ -95,9 +95,9 @@ class Prototypes:
         key: Any,
         halos: tuple[int, ...] | None = None,
     ) -> int:
-        """The number of a prototype, which is made if there is none like it.
+        """The number of a prototype, which is made if there is no equal one.
 
-        `key` is equal for ops of one name that are alike; `halos` has a width for each factor.
+        `key` is equal for equal ops of one name; `halos` has a width for each factor.
         """
         number = self.names.setdefault(name, len(self.names))
         signature = self.signatures.setdefault((name, key), len(self.signatures))

@@ -75,7 +75,7 @@ class _Walk(NamedTuple):
 
 @entry
 def _across(g: Any, ahead: Any, back: Any, sources: Ints, ends: Ints, found: Bools) -> None:
-    """Whether a path leads from the first source of a row to its first end, or so the second."""
+    """Whether a path leads from the first source of a row to its first end, or second to second."""
     for row in range(len(sources)):
         for side in range(2):
             turn = 2 * row + side + 1
@@ -88,8 +88,9 @@ def _across(g: Any, ahead: Any, back: Any, sources: Ints, ends: Ints, found: Boo
 def _reaches(g: Any, ahead: Any, back: Any, turn: int, source: int, target: int) -> bool:
     """Depth-first from both ends in turns, between the ops of these.
 
-    Whichever walk comes to its end first without meeting the other tells that there is no path:
-    behind a value of a forward pass lies most of a program, before most of its uses little.
+    A walk that ends without meeting the other proves that there is no path. One of the two is
+    short: most of a program lies behind a value of the forward pass, and little before most of its
+    uses.
     """
     ahead.stack[0], ahead.stamp[source] = source, turn
     back.stack[0], back.stamp[target] = target, turn

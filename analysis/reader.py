@@ -18,7 +18,7 @@ CONSTANTS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant", "
 """Ops that make constants."""
 _PLACES = frozenset({"start_indices", "limit_indices", "edge_padding_low", "edge_padding_high"})
 """Where a slice or pad stands in the whole tensor; layers that each take their own part of one
-tensor (a mask for each layer, stacked parameters) are alike all the same."""
+tensor (a mask for each layer, stacked parameters) are equal all the same."""
 _IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"}) | _PLACES
 _CUSTOM = "stablehlo.custom_call"
 _FOLDING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter"})
@@ -95,7 +95,7 @@ class OpReader:
     def _new(
         self, op: ir.Operation, operands: int, name: str, given: Any, types: Any, inner: Any
     ) -> Read:
-        """Read an op of which none is known that is like it."""
+        """Read an op that equals none that was read before."""
         attributes = op.attributes
         tensors = [self._types.read(kind, op) for kind in types]
         shapes = [tensor.shape for tensor in tensors[:operands]]

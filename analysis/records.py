@@ -1,10 +1,10 @@
 """Records of arrays and numbers that kernels take as one pointer.
 
 Numba passes a named tuple as all that is in it, seven arguments an array, to each function in turn.
-What `record` makes of a named tuple is one for Python; kernels take the address of a block of
-memory in which its arrays' addresses and shapes and its numbers stand, and read what they use. The
-block is written once, as a named tuple never changes. Records may be fields of records: they stand
-in the block of the outer one.
+For Python a record stays a named tuple. A kernel takes the address of a block of memory that holds
+the addresses and shapes of the arrays, and the numbers, and reads what it uses. The block is
+written once, as a named tuple never changes. Records may be fields of records: they stand in the
+block of the outer one.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Packed:
 
 
 class _Handle:
-    """A record as Numba takes it quickest: of a tuple it would look at all that is in it."""
+    """A record in the form that Numba takes quickest: in a tuple it would look at every field."""
 
     __slots__ = ("_address", "_kept", "_numba_type_")
 
@@ -126,7 +126,7 @@ def _declarations(cls: type) -> dict[str, Any]:
 
 
 def _field_type(value: Any, declared: Any) -> Any:
-    """By its declaration the type of a number, whatever number it is."""
+    """The type of a number as its field declares it, whatever its value."""
     if isinstance(value, np.ndarray):
         layout = "C" if value.flags.c_contiguous else "A"
         return types.Array(

@@ -41,7 +41,8 @@ class Template:
     By op `prototype`, `content`, `place` (among `places`) and `trips` for each run of the body; by
     use its `source`; by value its `constancy`. `links` [n, 2] are pairs of ops whose factors are
     joined, `shardings` those that the module states of ops. `results` are the values returned.
-    `asked` is what the body was told of its arguments: another answer makes another template.
+    `asked` are the answers about arguments that the body depends on: other answers make another
+    template.
     """
 
     prototype: Small

@@ -107,7 +107,7 @@ def states_per_second(problem: Problem) -> float:
 def neighbours_per_second(problem: Problem) -> float:
     """The states one change away from one of five actions, on one thread."""
     five = problem.actions[:5]
-    states = [state for place in Space(problem).places() for state in place.changes(five)]
+    states = [state for place in Space(problem).sites() for state in place.changes(five)]
     rounds = 1 + STATES // len(states)
     started = time.perf_counter()
     for _ in range(rounds):

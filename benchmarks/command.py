@@ -32,8 +32,8 @@ def new_parser(
     return parser
 
 
-def told(paths: Iterable[Path]) -> int:
-    """Print what was written; the exit code of that."""
+def print_paths(paths: Iterable[Path]) -> int:
+    """Print the files that were written; returns the exit code."""
     for path in paths:
         print(path, file=sys.stderr)
     return 0

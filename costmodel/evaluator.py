@@ -36,7 +36,7 @@ PENALTY = 10.0
 """C of the reward where nobody says otherwise: an excess as large as the whole unsharded program
 costs ten times its time."""
 FEWEST = 16
-"""States that a thread of its own is worth starting for."""
+"""A thread is started for no fewer states than these."""
 _TINY = 1e-12
 """Seconds that a program without work is taken to need, so that ratios stay finite."""
 
@@ -145,12 +145,12 @@ class Evaluator:
     """Prices states of one analysed program on one mesh of one device.
 
     Thread-safe when every thread brings its own `Scratch`. `overlap` as in `Cost`. Where `floored`,
-    computation takes at least as long as main memory takes for arguments and results (`floors`);
-    a compiler's estimate knows no such floor. `profile` is what the compiler does: by
-    default what the device's is known to do.
+    computation takes at least as long as main memory takes for arguments and results
+    (`terms.memory_floor`); a compiler's estimate knows no such floor. `profile` is what the
+    compiler does: by default what the device's is known to do.
 
-    `tables` are all rows, of which a journal tells; `folded` have the same prices and only those
-    memory rows that decide a peak (`folding`), which is what states are priced by.
+    `tables` have all rows, for a journal. `folded` give the same prices and have only the memory
+    rows that can decide a peak (`peak_pruning`); states are priced by them.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Evaluator:
         self._scratches = [self.new_scratch()]
 
     def on(self, mesh: Mesh, pins: Pins) -> Evaluator:
-        """The same for another mesh; only where the pins are others are the tables made again."""
+        """The same for another mesh; the tables are made again only where the pins differ."""
         other = copy(self)
         other.mesh, other._pins = mesh, pins
         if pins != self._pins:

@@ -37,9 +37,9 @@ from toast.costmodel.terms.journal import (
 from toast.costmodel.terms.sources import Runs, Sent, Sources
 from toast.costmodel.terms.tables import TERMS
 
-_FUSED = {entry: told for term in TERMS for entry, told in term.fused.items()}
-_SENT = {entry: told for term in TERMS for entry, told in term.sent.items()}
-_STORED = {entry: told for term in TERMS for entry, told in term.stored.items()}
+_FUSED = {entry: kind for term in TERMS for entry, kind in term.fused.items()}
+_SENT = {entry: kind for term in TERMS for entry, kind in term.sent.items()}
+_STORED = {entry: kind for term in TERMS for entry, kind in term.stored.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ _SEEDS = np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], dtype=np.uint64)
 _LIVE, _SUM, _SUMMED, _COPY, _PHASE = range(5)
 PRIME = 1_000_003
 WINDOWS = 7
-"""Events are alike where what changed before them is, over 1, 2, 4, and so on changes."""
+"""Two events are alike where the last 1, 2, 4, and so on changes before them are the same."""
 
 
 def fold(t: Tables) -> Tables:
@@ -53,7 +53,7 @@ def fold(t: Tables) -> Tables:
 
 
 def peak_events(t: Tables) -> Ints:
-    """The events at which the peak of some state may be: where it is for all others as well."""
+    """The events at which a peak can be: the peak of every state is at one of them."""
     events = len(t.schedule.position) - 1
     ends = np.zeros(events, dtype=np.bool_)
     summed = t.sums.until[t.sums.stored == 0]
@@ -74,14 +74,14 @@ def _corners(alive: Words) -> Ints:
         order = np.argsort(window[:, 0], kind="stable")
         one, next_one = order[:-1], order[1:]
         for here, other in ((one, next_one), (next_one, one)):
-            chosen[_halfway(alive, here, other)] = False
+            chosen[halfway(alive, here, other)] = False
         shifted = np.zeros_like(window)
         shifted[1 << level :] = window[: -(1 << level)]
         window = window + _mixed(np.array([level]), _PHASE) * shifted
     return np.flatnonzero(chosen)
 
 
-def _halfway(alive: Words, here: Ints, other: Ints) -> Ints:
+def halfway(alive: Words, here: Ints, other: Ints) -> Ints:
     """Those of `here` whose vector is halfway between that of `other` and one as far before it."""
     mirrored = 2 * here - other
     there = (mirrored >= 0) & (mirrored < len(alive))

@@ -83,7 +83,7 @@ def on_mesh(tables: Tables, mesh: Mesh, device: Device, profile: CompilerProfile
 def positioned(journal: Floats, event_position: Ints) -> Floats:
     """The journal with memory from and to positions of the schedule instead of events."""
     memory = np.isin(journal[:, TABLE], MEMORY)
-    told = journal.copy()
-    told[memory, KIND] = event_position[journal[memory, KIND].astype(np.int64)]
-    told[memory, DETAIL] = event_position[journal[memory, DETAIL].astype(np.int64) + 1] - 1
-    return told
+    found = journal.copy()
+    found[memory, KIND] = event_position[journal[memory, KIND].astype(np.int64)]
+    found[memory, DETAIL] = event_position[journal[memory, DETAIL].astype(np.int64) + 1] - 1
+    return found

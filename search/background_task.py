@@ -1,4 +1,4 @@
-"""Long calls that cannot be asked to stop, made in a thread while another one listens."""
+"""Makes long calls that cannot be stopped in a thread, while the caller watches for a cancel."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 TICK = 0.01
 GRACE = 0.03
-"""Seconds that work which hears of the stop itself has to come to its end."""
+"""Seconds that work gets to end by itself when it notices the stop."""
 EXIT_GRACE = 10.0
-"""Seconds that a process which ends gives to work it left behind: native threads abort it."""
+"""Seconds that an ending process waits for abandoned work: native threads would abort it."""
 
 _left: list[threading.Thread] = []
 

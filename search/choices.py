@@ -32,7 +32,7 @@ def choices(
     spent, allowed = 0, int(SHARE * found.evaluations)
     for number in range(BETWEEN + 2):
         part = (allowed - spent) // (BETWEEN + 2 - number)
-        spent += _polished(problem, number, part, control, threads)
+        spent += _improve(problem, number, part, control, threads)
     points = problem.front.points()
     found = replace(_best(problem, found, points), evaluations=found.evaluations + spent)
     cost = problem.evaluator.cost(found.state)
@@ -52,8 +52,8 @@ def _best(problem: Problem, found: Found, points: list[Point]) -> Found:
     return replace(found, state=state, cost=problem.cost(state)[0])
 
 
-def _polished(problem: Problem, number: int, most: int, control: Control, threads: int) -> int:
-    """Polish the fastest state within one limit; returns how many states that priced."""
+def _improve(problem: Problem, number: int, most: int, control: Control, threads: int) -> int:
+    """Improve the fastest state within one limit; returns how many states that priced."""
     points = problem.front.points()
     small, large = math.log(max(points[0].peak, 1.0)), math.log(max(points[-1].peak, 1.0))
     between = math.exp(large - (large - small) * (number - 1) / (BETWEEN + 1))

@@ -37,7 +37,7 @@ class DecisionSite:
 
 
 class SiteMembers:
-    """The things of a program, which of them are tied, and which are next to each other."""
+    """The things of a program, which of them are coupled, and which are next to each other."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.program: Program = evaluator.analysis.program
@@ -50,7 +50,7 @@ class SiteMembers:
         self._uses, self._bounds = order.tolist(), bounds.tolist()
         moves = np.isin(program.op_name, [i for i, n in enumerate(program.names) if n in TRANSFERS])
         self._moves = moves.tolist()
-        self._ties = self._tied()
+        self._coupled = self._couplings()
 
     def is_transfer(self, op: int) -> bool:
         """Whether an op passes each tensor on by itself."""
@@ -69,9 +69,9 @@ class SiteMembers:
         found = program.def_names(number) if kind == "value" else program.use_names(number)
         return tuple(found.tolist())
 
-    def with_ties(self, thing: Thing) -> tuple[Thing, ...]:
+    def with_coupled(self, thing: Thing) -> tuple[Thing, ...]:
         """A thing and those that must have its layout, itself first."""
-        return (thing, *(other for other in self._ties.get(thing, ()) if other != thing))
+        return (thing, *(other for other in self._coupled.get(thing, ()) if other != thing))
 
     def beside(self, thing: Thing) -> Iterator[Thing]:
         """The ops that make or use a value; the values that an op uses or makes."""
@@ -112,7 +112,7 @@ class SiteMembers:
         return kind, origin, place, int(layouts.value_tensor[number]), users
 
     def key_of(self, members: Sequence[Thing]) -> Hashable:
-        """The same of things that are tied."""
+        """The same of coupled things."""
         if len(members) == 1:
             return self.key(members[0])
         return tuple(sorted(repr(self.key(member)) for member in members))
@@ -148,7 +148,7 @@ class SiteMembers:
         signature = int(self.program.op_signature[op])
         return self.program.kind(op), signature, place, int(layouts.use_tensor[use])
 
-    def _tied(self) -> dict[Thing, tuple[Thing, ...]]:
+    def _couplings(self) -> dict[Thing, tuple[Thing, ...]]:
         """Ends of a transfer that have a factor in common, or a buffer."""
         program = self.program
         joined = components(len(program.factor_size), program.links).tolist()
@@ -164,7 +164,7 @@ class SiteMembers:
         """Arguments and the results that take over their buffers.
 
         An argument that is not donated may be fed back all the same. Results of its type and shape
-        are then tied to it.
+        are then coupled with it.
         """
         program, layouts = self.program, self.layouts
         found: dict[Thing, tuple[Thing, ...]] = {}
@@ -201,7 +201,7 @@ def decision_sites(things: SiteMembers, seeds: Iterable[Thing], most: int) -> li
     while level and len(found) < most:
         following: dict[Thing, None] = {}
         for thing in level:
-            members = things.with_ties(thing)
+            members = things.with_coupled(thing)
             if placed.intersection(members) or not _can_move(things, members):
                 continue
             key = things.key_of(members)

@@ -44,12 +44,12 @@ def _ended(answer: Solution) -> str:
 
 
 def _polished(problem: Problem, found: Found, state: State, cost: float, control: Control) -> Found:
-    polished = local_search(problem, state, cost, control)
-    evaluations = found.evaluations + polished.evaluations
+    improved = local_search(problem, state, cost, control)
+    evaluations = found.evaluations + improved.evaluations
     return replace(
         found,
-        state=polished.state,
-        cost=problem.cost(polished.state)[0],
+        state=improved.state,
+        cost=problem.cost(improved.state)[0],
         rollouts=evaluations,
         evaluations=evaluations,
     )

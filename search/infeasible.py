@@ -16,7 +16,7 @@ NEAR = 0.005
 
 
 def closest_to_fitting(problem: Problem, found: Found, control: Control, threads: int = 1) -> Found:
-    """The closest a state above the memory comes to fitting; a state that fits is kept as it is.
+    """The state that comes closest to fitting; a found state that fits is kept as it is.
 
     The reward of TOAST section 4.5 trades time for bytes above the memory, so its best state may
     need more than a slower one would. The local search therefore runs for the peak alone, and then
@@ -25,16 +25,16 @@ def closest_to_fitting(problem: Problem, found: Found, control: Control, threads
     _, cost = problem.cost(found.state)
     if cost.peak <= problem.reward.memory:
         return found
-    least = _polished(for_the_peak(problem), found.state, control, threads)
+    least = _improved(for_the_peak(problem), found.state, control, threads)
     peak = problem.evaluator.cost(least.state).peak
     near = replace(problem, reward=as_close(problem.reward, peak))
-    fast = _polished(near, least.state, control, threads)
+    fast = _improved(near, least.state, control, threads)
     value, _ = problem.cost(fast.state)
     priced = found.evaluations + least.evaluations + fast.evaluations + 5  # and five right here
     return replace(found, state=fast.state, cost=value, evaluations=priced)
 
 
-def _polished(problem: Problem, state: State, control: Control, threads: int) -> LocalOptimum:
+def _improved(problem: Problem, state: State, control: Control, threads: int) -> LocalOptimum:
     start, _ = problem.cost(state)
     return local_search(problem, state, start, control, threads=threads)
 

@@ -1,7 +1,7 @@
 """Compiles the kernels once and keeps them on disk.
 
-A kernel that is not on disk is compiled where it is called first. To have all of them is to run all
-of them once, which the first process to need them does, under a lock, while others wait for it.
+A kernel that is not on disk is compiled where it is called first. The first process that needs the
+kernels runs all of them once, under a lock, and other processes wait for it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf
 def warm_kernels(on_share: Callable[[float], None] = lambda _: None) -> bool:
     """Make sure that the compiled kernels are on disk; False where they were.
 
-    `on_share` is told which part of them is compiled, where they have to be or another process is
-    at it: that takes about 20 seconds on one core. Where nothing can be kept, they are compiled for
-    this process.
+    While this process or another one compiles them, which takes about 20 seconds on one core,
+    `on_share` is called with the part that is done. Where nothing can be kept, they are compiled
+    for this process alone.
     """
     if kept_in() is not None:
         return False
@@ -74,12 +74,12 @@ def warm_kernels(on_share: Callable[[float], None] = lambda _: None) -> bool:
     on_share(0.0)
     folder = writable()
     if folder is None:
-        _compile(on_share)
+        compile_all(on_share)
         return True
     with _locked(folder / f"lock-{os.getuid()}", on_share) as lock:
         if not (folder / name).exists():
-            _compile(lambda share: _tell(lock, share, on_share))
-            _forget(folder)
+            compile_all(lambda share: _tell(lock, share, on_share))
+            forget_old(folder)
             (folder / name).touch()
     return True
 
@@ -101,7 +101,7 @@ def _marker() -> str:
 
 @contextlib.contextmanager
 def _locked(path: Path, on_share: Callable[[float], None]) -> Iterator[IO[str]]:
-    """Hold the lock; who waits for it tells what its holder writes into it."""
+    """Hold the lock; while waiting for it report the progress that its holder writes into it."""
     with path.open("a+") as lock:
         while True:
             try:
@@ -122,10 +122,11 @@ def _tell(lock: IO[str], share: float, on_share: Callable[[float], None]) -> Non
     on_share(share)
 
 
-def _forget(folder: Path) -> None:
+def forget_old(folder: Path) -> None:
     """Delete the kernels of other versions that are a month old.
 
-    Who still uses one compiles it again: so nothing may say that it is there.
+    A process that still uses one compiles it again, so the files that say that all are there go
+    too.
     """
     oldest = time.time() - _UNUSED_DAYS * 86400
     others = [file for file in folder.glob(f"*{SUFFIX}") if file.name not in Kept.used]
@@ -134,7 +135,8 @@ def _forget(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _compile(on_share: Callable[[float], None] = lambda _: None) -> None:
+def compile_all(on_share: Callable[[float], None] = lambda _: None) -> None:
+    """Compile every kernel that is not on disk; `on_share` gets the part that is done."""
     with counted(on_share), collector_paused():
         _run_all()
 
@@ -154,7 +156,7 @@ def _run_all() -> None:
 
 
 def fingerprint(package: Path = PACKAGE) -> str:
-    """Changes whenever a source or a constant of the kernels, Python, Numba or the processor do."""
+    """The digest of the kernels' sources and constants, Python, Numba and the processor."""
     sources = [file for room in ROOMS for file in (package / room).rglob("*.py")]
     kernels = [file for file in sources if _COMPILED.search(file.read_text(encoding="utf-8"))]
     machine_code = machine(cpu_target.target_context.codegen())

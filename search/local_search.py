@@ -43,13 +43,13 @@ def local_search(
     `most` states are priced.
     """
     space = Space(problem)
-    return descend(problem, space, space.places(), state, cost, control, threads, most)
+    return descend(problem, space, space.sites(), state, cost, control, threads, most)
 
 
 def descend(
     problem: Problem,
     space: Space,
-    around: Sequence[ChangeSite],
+    sites: Sequence[ChangeSite],
     state: State,
     cost: float,
     control: Control,
@@ -62,32 +62,32 @@ def descend(
     priced by chunks. Chunks after a change are small, because the rest of a chunk in which a change
     pays was priced for nothing.
     """
-    evaluations, size, waiting = 0, FIRST_CHUNK, dict.fromkeys(range(len(around)))
-    while waiting and control.stop_reason() is None and evaluations < most:
-        chunk = _chunk(state, around, waiting, size, most - evaluations)
+    evaluations, size, pending = 0, FIRST_CHUNK, dict.fromkeys(range(len(sites)))
+    while pending and control.stop_reason() is None and evaluations < most:
+        chunk = _chunk(state, sites, pending, size, most - evaluations)
         states = [each for neighbours in chunk.values() for each in neighbours]
         costs = iter([value for value, _ in problem.costs(states, threads)])
         evaluations += len(states)
         size = min(2 * size, CHUNK)
-        for place, neighbours in chunk.items():
-            del waiting[place]
+        for site, neighbours in chunk.items():
+            del pending[site]
             rows = zip(neighbours, islice(costs, len(neighbours)), strict=True)
             best = min(rows, key=worth, default=(state, cost))
             if worth(best) < worth((state, cost)) * (1 - LEAST):
                 changed = {action.group for action in set(best[0]) ^ set(state)}
-                near = space.near(changed.union(around[place].groups))
-                waiting |= dict.fromkeys(_touched(around, near))
+                near = space.near(changed.union(sites[site].groups))
+                pending |= dict.fromkeys(touched_sites(sites, near))
                 (state, cost), size = best, FIRST_CHUNK
                 break
     return LocalOptimum(state=state, cost=cost, evaluations=evaluations)
 
 
-def _touched(around: Sequence[ChangeSite], groups: set[int]) -> list[int]:
-    """The numbers of the places at which some of the groups are."""
+def touched_sites(sites: Sequence[ChangeSite], groups: set[int]) -> list[int]:
+    """The numbers of the sites at which some of the groups are."""
     return [
         number
-        for number, place in enumerate(around)
-        if not place.groups or not groups.isdisjoint(place.groups)
+        for number, site in enumerate(sites)
+        if not site.groups or not groups.isdisjoint(site.groups)
     ]
 
 
@@ -97,12 +97,12 @@ def worth(priced: tuple[State, float]) -> float:
 
 
 def _chunk(
-    state: State, around: Sequence[ChangeSite], waiting: Iterable[int], size: int, most: int
+    state: State, sites: Sequence[ChangeSite], pending: Iterable[int], size: int, most: int
 ) -> dict[int, list[State]]:
-    """What is around a state at the places that wait: about `size` states, never above `most`."""
+    """The neighbours of a state at the pending sites: about `size` states, never above `most`."""
     chunk, count = dict[int, list[State]](), 0
-    for number in waiting:
-        chunk[number] = around[number].changes(state)[: most - count]
+    for number in pending:
+        chunk[number] = sites[number].changes(state)[: most - count]
         count += len(chunk[number])
         if count >= min(size, most):
             break

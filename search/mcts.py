@@ -31,7 +31,7 @@ MAX_CHILD_CELLS = 1 << 25
 BEAM_EVALUATIONS, BEAM_DEPTH = 3_000, 16
 """So many states may a beam of the second start price; it is as wide as that allows."""
 START_EVALUATIONS = 3_000
-"""States that polishing of the starts prices until no further one is begun."""
+"""States that improving the starts may price before no further start is begun."""
 IMPROVED = 1e-4
 """A round counts as better when the cost falls by more than this part."""
 
@@ -153,7 +153,7 @@ class TreeSearch:
     def adopt(self) -> None:
         """Take over the best path of any thread, and the front of each."""
         for worker in self.workers:
-            self.problem.front.merge(worker.agent.bands, self.problem.actions)
+            self.problem.front.merge(worker.agent.buckets, self.problem.actions)
         worker = min(self.workers, key=lambda w: float(w.agent.best_cost[0]))
         if worker.agent.best_cost[0] < self._cost:
             length = int(worker.agent.best_length[0])
@@ -185,7 +185,7 @@ class TreeSearch:
         self._take(min(ends, key=lambda end: worth((end.state, end.cost))).state)
 
     def _beams(self) -> Iterator[tuple[float, State]]:
-        """What beams find over moves of alike groups: over all axes at once, over single ones."""
+        """What beams find over moves of symmetric groups: over all axes, over single ones."""
         single = moves(self.problem)
         joined = over_all_axes(single)
         for steps in (joined, single) if len(joined) < len(single) else (single,):
@@ -320,5 +320,5 @@ def _new_agent(seed: int, index: int, first: int, share: int) -> Agent:
         counts=apart(2, np.int64),
         path=apart(MAX_DEPTH + 1, np.int64),
         trail=apart(MAX_DEPTH + 2, np.int64),
-        bands=new_buckets(MAX_DEPTH),
+        buckets=new_buckets(MAX_DEPTH),
     )

@@ -21,7 +21,7 @@ from toast.search.tree import MAX_DEPTH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSite:
-    """`changes` makes of a state those that differ at these groups; without any, at all of them."""
+    """`changes` gives the states that differ from one at these groups; without groups, at any."""
 
     groups: tuple[int, ...]
     changes: Callable[[State], list[State]]
@@ -31,11 +31,11 @@ class Space:
     """The axes and the groups of a problem's actions.
 
     `bits` are the resolution orders of each group, `meet` the other groups that share a unit with
-    it, `alike` the sets of several groups that are symmetric.
+    it, `symmetric` the sets of several groups that are symmetric.
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.alike = [groups for groups in symmetry_classes(problem) if len(groups) > 1]
+        self.symmetric = [groups for groups in symmetry_classes(problem) if len(groups) > 1]
         self.axes = sorted({action.axis for action in problem.actions})
         self.bits: defaultdict[int, list[int]] = defaultdict(list)
         for action in problem.actions:
@@ -43,18 +43,18 @@ class Space:
                 self.bits[action.group].append(action.bits)
         self.meet = meetings(problem)
 
-    def places(self) -> list[ChangeSite]:
-        """Where a state can be changed: each group, groups that are alike, two axes."""
-        alike = [
-            ChangeSite(groups=groups, changes=partial(_alike, self, groups))
-            for groups in self.alike
+    def sites(self) -> list[ChangeSite]:
+        """Where a state can be changed: each group, symmetric groups as one, two axes."""
+        symmetric = [
+            ChangeSite(groups=groups, changes=partial(_laid_as_one, self, groups))
+            for groups in self.symmetric
         ]
         pairs = combinations(self.axes, 2)
         axes = [ChangeSite(groups=(), changes=partial(_exchanged, pair)) for pair in pairs]
-        return [*self.places_of(self.bits), *alike, *axes]
+        return [*self.sites_of(self.bits), *symmetric, *axes]
 
-    def places_of(self, groups: Iterable[int]) -> list[ChangeSite]:
-        """The places that are single groups."""
+    def sites_of(self, groups: Iterable[int]) -> list[ChangeSite]:
+        """The sites that are single groups."""
         return [ChangeSite(groups=(g,), changes=partial(_all, self, g)) for g in groups]
 
     def near(self, groups: Iterable[int]) -> set[int]:
@@ -144,7 +144,7 @@ def _reordered(space: Space, group: int, state: State) -> Iterator[State]:
 
 
 def _handed_over(space: Space, group: int, state: State) -> Iterator[State]:
-    """What a group has on an axis, or on all of its axes, to a group that it meets or an axis."""
+    """What a group has on one axis or on all goes to a group that it meets, or to another axis."""
     mine, having = _mine(group, state), set(state)
     for index, action in mine:
         for other in space.meet[group]:
@@ -165,8 +165,8 @@ def _handed_over(space: Space, group: int, state: State) -> Iterator[State]:
             )
 
 
-def _alike(space: Space, groups: Sequence[int], state: State) -> list[State]:
-    """Groups that are alike, all over the same axes."""
+def _laid_as_one(space: Space, groups: Sequence[int], state: State) -> list[State]:
+    """Symmetric groups, all over the same axes."""
     bits = {group: space.bits[group][0] for group in groups}
     sets = (set(axes) for size in range(3) for axes in combinations(space.axes, size))
     found = (s for axes in (*sets, set(space.axes)) for s in over(state, bits, axes))

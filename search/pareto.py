@@ -15,22 +15,22 @@ import numpy as np
 
 from toast.costmodel.evaluator import Action, State
 from toast.costmodel.tables import apart
-from toast.search.peak_buckets import BANDS, PeakBuckets, bucket_of
+from toast.search.peak_buckets import BUCKETS, PeakBuckets, bucket_of
 
-ALIKE = 1e-3
+NEGLIGIBLE = 1e-3
 """States whose times and peaks differ by less than this part are one choice."""
 MOST = 10
 
 
 def new_buckets(depth: int) -> PeakBuckets:
     """Buckets that hold nothing yet."""
-    seconds = apart(BANDS, np.float64)
+    seconds = apart(BUCKETS, np.float64)
     seconds[:] = np.inf
     return PeakBuckets(
         seconds=seconds,
-        peak=apart(BANDS, np.float64),
-        length=apart(BANDS, np.int64),
-        path=np.zeros((BANDS, depth), dtype=np.int32),
+        peak=apart(BUCKETS, np.float64),
+        length=apart(BUCKETS, np.int64),
+        path=np.zeros((BUCKETS, depth), dtype=np.int32),
     )
 
 
@@ -51,17 +51,17 @@ class ParetoFront:
 
     def note(self, seconds: float, peak: float, state: Sequence[Action]) -> None:
         """Note a state that was priced."""
-        band = bucket_of(peak)
-        known = self._points.get(band)
+        bucket = bucket_of(peak)
+        known = self._points.get(bucket)
         if known is None or (seconds, peak) < (known.seconds, known.peak):
-            self._points[band] = Point(seconds=seconds, peak=peak, state=tuple(state))
+            self._points[bucket] = Point(seconds=seconds, peak=peak, state=tuple(state))
 
-    def merge(self, bands: PeakBuckets, actions: Sequence[Action]) -> None:
+    def merge(self, buckets: PeakBuckets, actions: Sequence[Action]) -> None:
         """Note what a thread kept."""
-        for band in np.flatnonzero(np.isfinite(bands.seconds)).tolist():
-            path = bands.path[band, : bands.length[band]].tolist()
+        for bucket in np.flatnonzero(np.isfinite(buckets.seconds)).tolist():
+            path = buckets.path[bucket, : buckets.length[bucket]].tolist()
             state = tuple(actions[number] for number in path)
-            self.note(float(bands.seconds[band]), float(bands.peak[band]), state)
+            self.note(float(buckets.seconds[bucket]), float(buckets.peak[bucket]), state)
 
     def points(self) -> list[Point]:
         """States such that none is both faster and smaller, by rising peak."""
@@ -75,9 +75,9 @@ class ParetoFront:
 def thinned(points: Sequence[Point], chosen: Point, most: int = MOST) -> list[Point]:
     """At most `most` of a front by rising peak, `chosen` and both ends among them.
 
-    Points whose bytes buy less than `ALIKE` of the time are left out. Then, again and again, the
-    point goes whose neighbours are nearest to each other; distances are ratios of times and of
-    peaks.
+    Points whose bytes buy less than `NEGLIGIBLE` of the time are left out. Then the point whose
+    neighbours are nearest to each other goes, until `most` are left. Distances are ratios of times
+    and of peaks.
     """
     kept: list[Point] = []
     others = (point for point in points if point is not chosen)
@@ -92,8 +92,8 @@ def thinned(points: Sequence[Point], chosen: Point, most: int = MOST) -> list[Po
 
 def _covers(point: Point, other: Point) -> bool:
     """Whether `other` is no choice beside `point`: neither faster nor smaller to speak of."""
-    slower = other.seconds > point.seconds * (1 - ALIKE)
-    return slower and other.peak > point.peak * (1 - ALIKE)
+    slower = other.seconds > point.seconds * (1 - NEGLIGIBLE)
+    return slower and other.peak > point.peak * (1 - NEGLIGIBLE)
 
 
 def _distance(one: Point, other: Point) -> float:

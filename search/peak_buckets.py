@@ -16,16 +16,16 @@ from toast.analysis.program import Floats, Ints
 from toast.analysis.records import record
 
 STEPS = 16
-"""Bands to each doubling of the peak."""
-BANDS = 48 * STEPS
-"""Peaks of 2^48 bytes and more share the last band."""
+"""Buckets to each doubling of the peak."""
+BUCKETS = 48 * STEPS
+"""Peaks of 2^48 bytes and more share the last bucket."""
 
 
 @record
 class PeakBuckets(NamedTuple):
-    """The fastest state of each band, as one thread of the tree search keeps them.
+    """The fastest state of each bucket, as one thread of the tree search keeps them.
 
-    `seconds`, `peak` and `length` [BANDS], `path` [BANDS, depth] numbers of actions.
+    `seconds`, `peak` and `length` [BUCKETS], `path` [BUCKETS, depth] numbers of actions.
     """
 
     seconds: Floats
@@ -37,18 +37,18 @@ class PeakBuckets(NamedTuple):
 @entry
 def bucket_of(peak: float) -> int:
     """The bucket of a peak in bytes."""
-    return min(BANDS - 1, int(STEPS * math.log2(max(peak, 1.0))))
+    return min(BUCKETS - 1, int(STEPS * math.log2(max(peak, 1.0))))
 
 
 @entry
-def keep(bands: PeakBuckets, seconds: float, peak: float, path: Ints, length: int) -> None:
+def keep(buckets: PeakBuckets, seconds: float, peak: float, path: Ints, length: int) -> None:
     """Note a state: it stays if it is the fastest of its bucket, or as fast with a lower peak."""
-    band = bucket_of(peak)
-    known = bands.seconds[band]
-    if seconds > known or (seconds == known and peak >= bands.peak[band]):
+    bucket = bucket_of(peak)
+    known = buckets.seconds[bucket]
+    if seconds > known or (seconds == known and peak >= buckets.peak[bucket]):
         return
-    bands.seconds[band] = seconds
-    bands.peak[band] = peak
-    bands.length[band] = length
+    buckets.seconds[bucket] = seconds
+    buckets.peak[bucket] = peak
+    buckets.length[bucket] = length
     for k in range(length):
-        bands.path[band, k] = path[k]
+        buckets.path[bucket, k] = path[k]

@@ -1,4 +1,4 @@
-"""Out of a state that no single change improves: a forced change, and what follows from it.
+"""Out of a state that no single change improves: a perturbation, and the changes that follow.
 
 Some decisions pay only after others were changed too: the nodes of a graph are split, and then
 whatever meets them. So a group, or all that are symmetric, is laid over all axes or none although
@@ -17,7 +17,7 @@ from toast.search.problem import Problem
 from toast.search.progress import Control
 
 MAX_EVALUATIONS = 5_000
-"""About as many states may be priced; what meets most is forced first."""
+"""About as many states may be priced; units that meet most groups come first."""
 
 
 def perturbed(
@@ -28,19 +28,19 @@ def perturbed(
     threads: int = 1,
     most: int = MAX_EVALUATIONS,
 ) -> LocalOptimum:
-    """The state that is left when nothing forced pays any more, or about `most` are priced."""
+    """The state that is left when no perturbation pays any more, or after about `most` prices."""
     space = Space(problem)
-    units = _units(space)
+    units = perturbation_units(space)
     evaluations, at, idle = 0, 0, 0
     while idle < len(units) and evaluations < most and control.stop_reason() is None:
         unit = units[at]
         at, idle = (at + 1) % len(units), idle + 1
-        beside = space.places_of(_beside(space, unit))
+        sites = space.sites_of(_met(space, unit))
         for starts in _starts(space, unit, state):
             costs = [value for value, _ in problem.costs(starts, threads)]
             start = min(zip(starts, costs, strict=True), key=worth)
             left = most - evaluations - len(starts)
-            found = descend(problem, space, beside, *start, control, threads, max(0, left))
+            found = descend(problem, space, sites, *start, control, threads, max(0, left))
             evaluations += len(starts) + found.evaluations
             if worth((found.state, found.cost)) < worth((state, cost)) * (1 - LEAST):
                 found = local_search(problem, found.state, found.cost, control, threads)
@@ -50,13 +50,13 @@ def perturbed(
     return LocalOptimum(state=state, cost=cost, evaluations=evaluations)
 
 
-def _units(space: Space) -> list[tuple[int, ...]]:
-    """What is forced as one, first what meets most."""
-    every = [*((group,) for group in space.bits), *space.alike]
-    return sorted(every, key=lambda unit: -len(_beside(space, unit)))
+def perturbation_units(space: Space) -> list[tuple[int, ...]]:
+    """Groups to perturb as one, first those that meet most others."""
+    every = [*((group,) for group in space.bits), *space.symmetric]
+    return sorted(every, key=lambda unit: -len(_met(space, unit)))
 
 
-def _beside(space: Space, unit: tuple[int, ...]) -> list[int]:
+def _met(space: Space, unit: tuple[int, ...]) -> list[int]:
     """The groups that a unit meets."""
     return sorted(space.near(unit).difference(unit))
 

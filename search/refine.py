@@ -2,7 +2,7 @@
 
 An action shards all dimensions of a colour group. A refinement moves one axis at one site: a
 parameter, with or without its moments; a value that is gathered, or kept sharded; an op. Or it
-resolves one compatibility set otherwise than the sets it is tied to.
+resolves one compatibility set otherwise than the symmetric sets of its group.
 """
 
 from __future__ import annotations

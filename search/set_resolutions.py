@@ -1,4 +1,4 @@
-"""Compatibility sets that may get another resolution than the symmetric ones they are tied to."""
+"""Compatibility sets that may get another resolution than the symmetric sets of their group."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def set_resolutions(evaluator: Evaluator, state: State, things: SiteMembers) -> 
     return [
         SetResolution(group=int(groups.of_set[which]), things=tuple(having))
         for which, having in found.items()
-        if all(tied in having for thing in having for tied in things.with_ties(thing))
+        if all(coupled in having for thing in having for coupled in things.with_coupled(thing))
     ]
 
 

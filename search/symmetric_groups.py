@@ -23,7 +23,7 @@ def symmetric_start(problem: Problem, settings: SearchSettings, control: Control
 
 def moves(problem: Problem) -> list[State]:
     """The moves of all classes; a group that no other one equals is moved by itself."""
-    number = {group: n for n, alike in enumerate(symmetry_classes(problem)) for group in alike}
+    number = {group: n for n, groups in enumerate(symmetry_classes(problem)) for group in groups}
     found: defaultdict[tuple[int, int, int], list[Action]] = defaultdict(list)
     for action in problem.actions:
         found[number[action.group], action.axis, action.bits].append(action)

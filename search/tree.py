@@ -28,7 +28,7 @@ SHAPINGS = ("log", "inverse")
 UNTRIED = 0
 """No child yet: a child is held as its number and one, so that fresh memory says this."""
 DEAD = -1
-"""The action changes nothing here; or it is a stop, which the node's own price has told of."""
+"""The action changes nothing here, or it is a stop, which costs what the node itself costs."""
 PUCT, LOG = SELECTIONS.index("puct"), SHAPINGS.index("log")
 TINY = 1e-12
 """Below any C(s) of a program that has work."""
@@ -62,8 +62,8 @@ class Agent(NamedTuple):
     """What one thread owns: its random state, its range of nodes, and the best it has found.
 
     `nodes` is [next, end); `best_cost` and `best_peak` [1]; `best_path` action numbers,
-    `best_length` [1]; `counts` is [rollouts, evaluations]; `bands` the fastest state of each
-    band of the peak.
+    `best_length` [1]; `counts` is [rollouts, evaluations]; `buckets` the fastest state of each
+    bucket of the peak.
     """
 
     random: NDArray[np.uint64]
@@ -75,7 +75,7 @@ class Agent(NamedTuple):
     counts: Ints
     path: Ints
     trail: Ints
-    bands: PeakBuckets
+    buckets: PeakBuckets
 
 
 @record
@@ -134,7 +134,7 @@ def _cost(t: Tables, s: Scratch, rules: Rules, agent: Agent, length: int) -> flo
     agent.counts[1] += 1
     over = max(0.0, peak - rules.memory)
     seconds = step_seconds(compute, communication, rules.overlap)
-    keep(agent.bands, seconds, peak, agent.path, length)
+    keep(agent.buckets, seconds, peak, agent.path, length)
     cost = seconds / rules.initial_seconds + rules.penalty * over / rules.initial_peak
     _remember(agent, cost, peak, length)
     return cost

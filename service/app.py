@@ -25,12 +25,12 @@ def create_app(context: Context, dispatcher: Dispatcher) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        context.bell.attach(asyncio.get_running_loop())
+        context.notifier.attach(asyncio.get_running_loop())
         await run_in_threadpool(dispatcher.start)
         try:
             yield
         finally:
-            context.bell.drain()
+            context.notifier.drain()
             await run_in_threadpool(dispatcher.stop)
 
     # No interactive pages: they load their scripts from elsewhere.

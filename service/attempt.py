@@ -127,7 +127,7 @@ class Attempt:
         state = self._context.store.progress(self.claim, data, lease=lease)
         if state is State.CANCELLING:
             self._stop.set()
-        self._context.bell.ring(self.claim.job.id)
+        self._context.notifier.notify(self.claim.job.id)
 
     def _settle(self, outcome: Outcome) -> AttemptVerdict:
         context = self._context

@@ -19,7 +19,7 @@ class Context:
     settings: ServiceSettings
     store: JobStore
     artifacts: ArtifactStore
-    bell: JobNotifier
+    notifier: JobNotifier
     metrics: Metrics
     owner: str
 

@@ -95,7 +95,7 @@ class Dispatcher:
         settings = self._context.settings
         claim = self._context.store.claim(self._context.owner, lease=settings.lease)
         if claim is not None:
-            self._context.bell.ring(claim.job.id)
+            self._context.notifier.notify(claim.job.id)
             self._context.metrics.queue_seconds.observe(
                 max(0.0, (claim.job.started or 0.0) - claim.job.created)
             )
@@ -118,7 +118,7 @@ class Dispatcher:
             with self._lock:
                 del self._running[job_id]
         context.metrics.attempts.labels(outcome=verdict.value).inc()
-        context.bell.ring(job_id)
+        context.notifier.notify(job_id)
         _log.info("job %s attempt %d: %s", job_id, claim.attempt, verdict.value)
 
     def _keep_leases(self) -> None:
@@ -151,5 +151,5 @@ class Dispatcher:
             _log.warning("job %s lost its worker and is now %s", job.id, job.state)
             if job.terminal:
                 context.metrics.finished.labels(state=job.state.value).inc()
-            context.bell.ring(job.id)
+            context.notifier.notify(job.id)
             self.nudge()

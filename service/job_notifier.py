@@ -37,7 +37,7 @@ class JobNotifier:
             if not self._waiting[job_id]:
                 del self._waiting[job_id]
 
-    def ring(self, job_id: str) -> None:
+    def notify(self, job_id: str) -> None:
         """The job changed. Safe from any thread, and before or after the loop runs."""
         self._soon(job_id)
 
@@ -58,7 +58,7 @@ class JobNotifier:
                 event.set()
 
 
-async def wait_for_ring(event: asyncio.Event, seconds: float) -> None:
+async def wait_for_change(event: asyncio.Event, seconds: float) -> None:
     """Until the event is set, a second at most, `seconds` if that is less."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), min(1.0, max(0.0, seconds)))

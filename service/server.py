@@ -46,7 +46,7 @@ def serve(
     workers: int = 1,
     **limits: Any,
 ) -> None:
-    """Serve until told to stop, then drain.
+    """Serve until a signal asks to stop, then drain.
 
     `port` 0 takes a free one. `database` is an SQLAlchemy URL (a SQLite file in `data` when
     None), `keys` a file of hashed API keys, used beside those in TOAST_API_KEYS. `limits` are
@@ -80,7 +80,7 @@ def make_context(settings: ServiceSettings) -> Context:
         settings=settings,
         store=store,
         artifacts=artifacts,
-        bell=JobNotifier(),
+        notifier=JobNotifier(),
         metrics=Metrics(store),
         owner=_instance(settings.data),
     )
@@ -134,7 +134,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._dispatcher.drain()
-        self._context.bell.drain()
+        self._context.notifier.drain()
         super().handle_exit(sig, frame)
 
 

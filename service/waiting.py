@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from starlette.concurrency import run_in_threadpool
 
 from toast.service.context import Context
-from toast.service.job_notifier import wait_for_ring
+from toast.service.job_notifier import wait_for_change
 from toast.service.records import Event, Job
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -20,13 +20,13 @@ async def wait_for(
 ) -> Job:
     """The job as soon as `ready` says so, or as it is when the time is over or we drain."""
     until = time.monotonic() + seconds
-    with context.bell.listen(job_id) as rung:
+    with context.notifier.listen(job_id) as changed:
         while True:
             job = await run_in_threadpool(context.store.get, job_id)
             left = until - time.monotonic()
-            if ready(job) or left <= 0 or context.bell.draining:
+            if ready(job) or left <= 0 or context.notifier.draining:
                 return job
-            await wait_for_ring(rung, left)
+            await wait_for_change(changed, left)
 
 
 async def stream_events(context: Context, job_id: str, after: int) -> AsyncIterator[str]:
@@ -36,9 +36,9 @@ async def stream_events(context: Context, job_id: str, after: int) -> AsyncItera
     """
     spoke = time.monotonic()
     yield "retry: 1000\n\n"
-    with context.bell.listen(job_id) as rung:
+    with context.notifier.listen(job_id) as changed:
         while True:
-            draining = context.bell.draining
+            draining = context.notifier.draining
             events = await run_in_threadpool(context.store.events, job_id, after=after)
             for event in events:
                 yield _format(event)
@@ -50,7 +50,7 @@ async def stream_events(context: Context, job_id: str, after: int) -> AsyncItera
             if time.monotonic() - spoke > KEEP_ALIVE_SECONDS:
                 spoke = time.monotonic()
                 yield ": still here\n\n"
-            await wait_for_ring(rung, 1.0)
+            await wait_for_change(changed, 1.0)
 
 
 async def _gone(context: Context, job_id: str) -> bool:

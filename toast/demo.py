@@ -169,12 +169,12 @@ def plan_over_http(console: Console, url: str, module: bytes) -> PlanResult:
 
 def _teller(console: Console) -> Callable[[JobEvent], None]:
     """Progress for a log, where no bar can be drawn: a line for each new state and stage."""
-    told: set[str] = set()
+    seen: set[str] = set()
 
     def tell(event: JobEvent) -> None:
         name = str(event.data.get("state") or event.data.get("stage"))
-        if name not in told:
-            told.add(name)
+        if name not in seen:
+            seen.add(name)
             share = event.data.get("fraction")
             console.print(f"  {name}" + ("" if share is None else f", {share:.0%}"))
 

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.accuracy.schedule import TARGETS
-from benchmarks.command import dispatch, new_parser, told
+from benchmarks.command import dispatch, new_parser, print_paths
 
 DATA = Path(__file__).parent / "data"
 
@@ -87,7 +87,7 @@ def _report(options: argparse.Namespace) -> int:
 def _write(options: argparse.Namespace) -> int:
     from benchmarks.accuracy.document import write_page
 
-    return told(write_page(options.data, options.docs))
+    return print_paths(write_page(options.data, options.docs))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -32,7 +32,7 @@ class Bench:
     module: bytes
     evaluator: Evaluator
     problem: Problem
-    _states: dict[str, State] = field(default_factory=dict)
+    known: dict[str, State] = field(default_factory=dict)
 
     @classmethod
     def make(cls, model: str, mesh: str, target: str, left_out: Sequence[str] = ()) -> Self:
@@ -55,9 +55,9 @@ class Bench:
 
     def state(self, plan: str) -> State:
         """The state that a plan's name stands for."""
-        if plan not in self._states:
-            self._states[plan] = state_for(self.problem, plan)
-        return self._states[plan]
+        if plan not in self.known:
+            self.known[plan] = state_for(self.problem, plan)
+        return self.known[plan]
 
     def write(self, state: State) -> bytes:
         """The sharded module; writing changes the module, so each is loaded afresh."""

@@ -17,7 +17,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.command import dispatch, new_parser, told
+from benchmarks.command import dispatch, new_parser, print_paths
 
 DATA = Path(__file__).parent / "data"
 
@@ -76,7 +76,7 @@ def _report(options: argparse.Namespace) -> int:
 def _write(options: argparse.Namespace) -> int:
     from benchmarks.planners.document import write_page
 
-    return told(write_page(options.data, options.docs))
+    return print_paths(write_page(options.data, options.docs))
 
 
 def _parser() -> argparse.ArgumentParser:

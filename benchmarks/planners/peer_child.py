@@ -43,7 +43,7 @@ def _compiled(job: dict[str, Any], dump: Path) -> tuple[Any, float]:
     names, sizes = zip(*job["mesh"], strict=True)
     mesh = jax.sharding.Mesh(np.array(topology.devices).reshape(sizes), names)
     arguments = step.lower().args_info[0]
-    donated = [n for n, one in enumerate(arguments) if _is_donated(one)]
+    donated = [n for n, one in enumerate(arguments) if is_donated(one)]
     planned = jax.jit(
         step.function.__wrapped__,
         in_shardings=AUTO(mesh),
@@ -61,7 +61,8 @@ def _compiled(job: dict[str, Any], dump: Path) -> tuple[Any, float]:
     return compiled, time.perf_counter() - started
 
 
-def _is_donated(argument: Any) -> bool:
+def is_donated(argument: Any) -> bool:
+    """Whether the step may take the memory of an argument."""
     leaves = jax.tree.leaves(argument, is_leaf=lambda leaf: hasattr(leaf, "donated"))
     return any(leaf.donated for leaf in leaves)
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.command import new_parser, told
+from benchmarks.command import new_parser, print_paths
 
 DATA = Path(__file__).parent / "data"
 
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command in ("write", "all"):
         from benchmarks.scaling.document import write_page
 
-        return told(write_page(options.data, options.docs))
+        return print_paths(write_page(options.data, options.docs))
     return 0
 
 

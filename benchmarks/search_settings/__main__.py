@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.command import new_parser, told
+from benchmarks.command import new_parser, print_paths
 
 DATA = Path(__file__).parent / "data" / "runs.jsonl"
 
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command in ("write", "all"):
         from benchmarks.search_settings.document import write_page
 
-        return told(write_page(options.data, options.docs))
+        return print_paths(write_page(options.data, options.docs))
     return 0
 
 

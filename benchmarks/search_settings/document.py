@@ -15,13 +15,13 @@ from benchmarks.search_settings.variants import (
     ALONE_EVALUATIONS,
     ALONE_SEEDS,
     BASE,
+    COMBINED,
     ONE_AT_A_TIME,
-    TOGETHER,
     VIRTUAL_LOSS,
     Variant,
+    combined,
     one_formula,
     one_value,
-    together,
 )
 from toast.search.problem import SearchSettings
 
@@ -58,7 +58,7 @@ def write_page(data: Path, docs: Path) -> list[Path]:
         "## The other settings\n",
         *_others(runs),
         "## Winners together\n",
-        _together(runs),
+        _combined(runs),
         "## How fast the rounds get there\n",
         _curve(runs),
         "![Regret of the rounds alone by setting](search-settings.svg)\n",
@@ -90,10 +90,10 @@ def _others(runs: Experiment) -> Iterable[str]:
     yield _setting(runs, "virtual_loss", VIRTUAL_LOSS, threads=2)
 
 
-def _together(runs: Experiment) -> str:
+def _combined(runs: Experiment) -> str:
     rows = []
     for changes, alone, helped in zip(
-        TOGETHER, together(_base(False)), together(_base(True)), strict=True
+        COMBINED, combined(_base(False)), combined(_base(True)), strict=True
     ):
         name = ", ".join(f"`{name}` {value:g}" for name, value in changes.items()) or "the base"
         same = replace(helped.settings, seed=0) == SearchSettings()

@@ -34,7 +34,7 @@ BASE = SearchSettings(
     virtual_loss=2,
 )
 """What each value is tried in, with all other settings as they are here."""
-TOGETHER: tuple[Mapping[str, float], ...] = (
+COMBINED: tuple[Mapping[str, float], ...] = (
     {},
     {"stop_chance": 0.05},
 )
@@ -81,20 +81,20 @@ def variants() -> Iterator[Variant]:
     """Every variant with every seed: the rounds alone, and some with what runs beside them."""
     for seed in range(ALONE_SEEDS):
         base = replace(BASE, seed=seed, helpers=False)
-        yield from together(base)
+        yield from combined(base)
         yield from one_formula(base)
         for name, values in ONE_AT_A_TIME.items():
             yield from one_value(base, name, values)
         yield from one_value(replace(base, threads=2), "virtual_loss", VIRTUAL_LOSS)
     for seed in range(HELPED_SEEDS):
         base = replace(BASE, seed=seed)
-        yield from together(base)
+        yield from combined(base)
         yield from one_formula(base)
 
 
-def together(base: SearchSettings) -> Iterator[Variant]:
+def combined(base: SearchSettings) -> Iterator[Variant]:
     """Changes of several settings of `base` at once."""
-    for changes in TOGETHER:
+    for changes in COMBINED:
         yield Variant(part="together", settings=replace(base, **changes))  # type: ignore[arg-type]
 
 

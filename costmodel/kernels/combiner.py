@@ -1,4 +1,4 @@
-"""Kernels for sums that are sent together; `together` says which may be."""
+"""Kernels for sums that are sent together; `all_reduce_combiner` says which may be."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ALL_REDUCE, REDUCE_SCATTER = int(Kind.ALL_REDUCE), int(Kind.REDUCE_SCATTER)
 SCATTERED, WHOLE = range(2)
 """The two sums that a result may need: what is scattered, and over the other axes what is not."""
 MANY, BYTES, SPENT = range(3)
-"""How many sums a group has in a run of its loop, their bytes on a device, and their seconds each
-for itself."""
+"""How many sums a group has in a run of its loop, their bytes on a device, and the seconds that
+they take one by one."""
 
 
 @inner

@@ -26,7 +26,7 @@ def _tiled(size: float, tile: int) -> float:
 
 
 @inner
-def _product(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]:
+def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]:
     """Padding of a product, bytes of its operands that are read again, and if its sums are partial.
 
     Whole tiles: what is contracted fills the columns of the unit, and so does one side of the
@@ -66,9 +66,9 @@ def _product(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]:
 def _again(t: Tables, s: Scratch, dot: int, left: float, right: float, depth: float) -> float:
     """Bytes of the operands of a product that are read from memory more than once.
 
-    The result is made block by block, each from a strip of both operands. One that waits on the
-    chip is read once, and then so is the other. `depth` is what the operands have beside the rows
-    and columns of the result.
+    The result is made block by block, each from a strip of both operands. If one of them waits on
+    the chip, both are read once. `depth` is what the operands have beside the rows and columns of
+    the result.
     """
     if t.chip.on_chip == 0.0:
         return 0.0
@@ -159,7 +159,7 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, b
         unit = t.fusions.dot_unit[k]
         for i in range(t.units.start[unit], t.units.start[unit + 1]):
             shards *= s.units.shards[i]
-        padding, reread, summed = _product(t, s, k)
+        padding, reread, summed = product_tiling(t, s, k)
         seconds += t.fusions.dot_seconds[k] / shards * padding
         again += reread
         if summed:

@@ -176,9 +176,10 @@ def tiles(t: Tables, s: Scratch, tensor: int, blocks: bool) -> tuple[int, int]:
 
 @entry
 def streamed(on_chip: float, free: float, size: float) -> float:
-    """The part of a tensor that comes from memory and does not wait on the chip.
+    """The part of a tensor that comes from main memory, since it does not wait on the chip.
 
-    All up to the part `free` of the on-chip memory waits there, nothing from the whole of it on.
+    A tensor of up to the part `free` of the on-chip memory waits there whole; one that fills all of
+    that memory does not wait there at all.
     """
     if on_chip == 0.0:
         return 1.0

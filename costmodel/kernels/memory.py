@@ -3,8 +3,8 @@
 A compiler with memory on the chip to give away (`on_chip_buffers`) keeps there what is small and
 read for the last time within `on_chip_seconds`: main memory holds what is left of that. A step has
 many positions, so what lives for few of them is always counted; of the rest the part that these
-seconds are of the whole step. Where collectives may not read or write there, their sides are not
-part of it, and results of the program never are.
+seconds are of the whole step. Operands and results of collectives are there only where the compiler
+allows it, and results of the program never.
 
 Deferred gradients of filters stay themselves, or what they are made of stays. A compiler that
 gathers filters beside them (`deferral_budget_bytes`) computes all and keeps them while there is
@@ -43,7 +43,8 @@ PARTS = 64.0
 def lasting_share(most: float, compute: float) -> float:
     """The part on the chip of what is small but not short-lived, in a step of `compute` seconds.
 
-    Nothing is there for more than `most` seconds. Spans are taken to be of all lengths alike.
+    Nothing is there for more than `most` seconds. Spans are assumed to have each length equally
+    often.
     """
     return np.floor(PARTS * min(most / compute, 1.0)) / PARTS if compute > 0.0 else 1.0
 
@@ -165,7 +166,7 @@ def _add_sums(t: Tables, s: Scratch) -> None:
 
 @inner
 def _stays(t: Tables, s: Scratch, guard: int) -> bool:
-    """Whether a gradient that waits does so itself, or what it is made of stays."""
+    """Whether a deferred gradient waits itself; else what it is made of waits."""
     gradient, instead = guard // 2, guard % 2 == 1
     if not s.partial_sums.reduced[t.deferred.row[gradient]]:
         return False
@@ -177,7 +178,7 @@ def _stays(t: Tables, s: Scratch, guard: int) -> bool:
 
 @inner
 def _is_scattered(t: Tables, s: Scratch, gradient: int) -> bool:
-    """Whether the sums of a gradient are, so that filters are gathered, beside gradients."""
+    """Whether a gradient's sums are scattered: filters are then gathered beside gradients."""
     row = t.deferred.row[gradient]
     left = s.tensors.local[t.partial_sums.defined[t.partial_sums.result_start[row]]]
     return bool(s.partial_sums.reduced[row] and left < s.tensors.local[t.deferred.tensor[gradient]])
@@ -185,7 +186,7 @@ def _is_scattered(t: Tables, s: Scratch, gradient: int) -> bool:
 
 @inner
 def _wait(t: Tables, s: Scratch, row: int, size: float) -> None:
-    """Count what waits, and of what need not wait itself what does where there is memory."""
+    """Count a deferred gradient that waits, and one that waits only where there is memory."""
     first, last, guard = (
         t.live_ranges.first[row],
         t.live_ranges.last[row],
@@ -211,7 +212,7 @@ def peak_bytes(t: Tables, s: Scratch, compute: float) -> float:
     base, last = 0.0, len(t.schedule.position) - 2
     for row in range(len(t.arguments.tensor)):
         size = t.arguments.times[row] * s.tensors.given[t.arguments.tensor[row]]
-        size += t.arguments.fetched[row] * t.chip.on_chip_told
+        size += t.arguments.fetched[row] * t.chip.on_chip_table_bytes
         note(s.journal, BASE, row, 0, 0, last, t.arguments.times[row], size, 0.0)
         base += size
     for row in range(len(t.live_ranges.tensor)):

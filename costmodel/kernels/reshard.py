@@ -47,7 +47,7 @@ def collective(
 
 @inner
 def same(t: Tables, s: Scratch, source: int, target: int) -> bool:
-    """Whether two tensors of one shape are laid out alike."""
+    """Whether two tensors of one shape have the same layout."""
     a, b = t.tensors.start[source], t.tensors.start[target]
     for d in range(t.tensors.start[source + 1] - a):
         if axes_on(t, s, a + d) != axes_on(t, s, b + d):
@@ -113,9 +113,9 @@ def _taken(
 
 @inner
 def _is_behind(t: Tables, s: Scratch, source: int, target: int, reduced: int, row: int) -> bool:
-    """Whether what of a row's sums is not scattered is summed behind the loop that adds them up.
+    """Whether the part of a row's sums that is not scattered is summed behind the loop.
 
-    Not where it is cut afterwards, or moved: the loop would add something else.
+    The loop adds these sums up. It would add something else where they are cut or moved afterwards.
     """
     if row < 0 or t.partial_sums.loop_trips[row] <= 1.0:
         return False
@@ -180,9 +180,9 @@ def reshard(
 def _is_added(t: Tables, s: Scratch, row: int) -> bool:
     """Whether a row's partial sums are added to those of an earlier row, and summed there.
 
-    A product's join those of a scatter only where the sum is scattered over devices, two scatters'
-    only where it is not. Sums over the same axes with as many bytes on a device are taken to be
-    laid out alike.
+    Sums of a product join those of a scatter only where the sum is scattered over devices; sums of
+    two scatters join only where it is not. Sums over the same axes with as many bytes on a device
+    are taken to have one layout.
     """
     other = t.partial_sums.added_to[row]
     if other < 0 or s.partial_sums.reduced[other] != s.partial_sums.reduced[row]:
@@ -295,8 +295,8 @@ def is_narrow(t: Tables, width: int) -> bool:
 def price_reshards(t: Tables, s: Scratch) -> float:
     """Seconds to bring values to the layouts that their uses want, each layout once.
 
-    An f32 that only products read so, a TPU sends in the 16 bits that its matrix unit takes.
-    What is narrowed once it is joined with others is sent in 16 bits by all.
+    A TPU sends an f32 that only products read in the 16 bits that its matrix unit takes. Every
+    compiler sends in 16 bits what is narrowed behind a concatenation.
     """
     for row in range(len(t.reshards.weight)):
         if not s.reshards.stale[row]:

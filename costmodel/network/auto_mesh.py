@@ -1,7 +1,7 @@
 """The meshes that `auto:8` stands for: ways to see 8 devices as a lattice, each counted once.
 
 One to three axes, named d0, d1 and d2 with the major first. Two meshes whose axes lie over the same
-networks and the same dimensions of a torus, or would if the torus were turned, are one: the search
+networks and the same dimensions of a torus, or would if the torus were rotated, are one: the search
 gives axes their meaning, so their order says nothing.
 """
 
@@ -23,7 +23,7 @@ MAX_EACH = 6
 those that are least even are left out."""
 MAX_DEVICES = 1 << 16
 
-Turned = tuple[tuple[tuple[float, ...], ...], ...]
+Rotated = tuple[tuple[tuple[float, ...], ...], ...]
 
 _TEXT = re.compile(r"auto(?::([0-9]{1,9}))?")
 
@@ -48,7 +48,7 @@ def meshes(text: str, device: Device) -> list[Mesh]:
 
 def _distinct(devices: int, axes: int, device: Device) -> list[Mesh]:
     """Meshes of so many axes, those whose largest axis is smaller first."""
-    found: dict[Turned, Mesh] = {}
+    found: dict[Rotated, Mesh] = {}
     for sizes in sorted(_factors(devices, axes), key=lambda sizes: (max(sizes), sizes)):
         named = (Axis(name=f"d{number}", size=size) for number, size in enumerate(sizes))
         mesh = Mesh(axes=tuple(named))
@@ -84,12 +84,12 @@ def _factors(devices: int, axes: int) -> Iterator[tuple[int, ...]]:
                 yield (first, *rest)
 
 
-def _shape(placement: Placement) -> Turned:
-    """The same for placements that differ in the order of axes and in how a torus is turned."""
-    return min(_turned(placement, order) for order in permutations(range(len(DIMENSIONS))))
+def _shape(placement: Placement) -> Rotated:
+    """The same for placements that differ in the order of axes and in how a torus is rotated."""
+    return min(_rotated(placement, order) for order in permutations(range(len(DIMENSIONS))))
 
 
-def _turned(placement: Placement, order: tuple[int, ...]) -> Turned:
+def _rotated(placement: Placement, order: tuple[int, ...]) -> Rotated:
     axes = [
         tuple(
             (piece.link, piece.size, order[piece.dim], piece.stride, piece.length, piece.wraps)

@@ -94,7 +94,7 @@ def stored_inside(program: Program, fusion: Fusion) -> Bools:
     return flags(program.values, fused_into_update(program, fusion))
 
 
-def _spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
+def value_spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     """First and last position of each value; results of `main` live to the end.
 
     A gradient of a filter that is updated with it inside one fusion is computed when
@@ -116,13 +116,13 @@ def _buffer_spans(
     program: Program, fusion: Fusion, reused: dict[int, int]
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """By value what stands for its buffer; each such value, its first and last position."""
-    first, last = _spans(program, fusion)
+    first, last = value_spans(program, fusion)
     reuses = fusion.profile.buffer_assignment.reuses_buffers
     owner = Buffers(program, last).owners() if reuses else np.arange(program.values)
     kept = ints(list(reused))
     owner[kept] = kept
     if reuses:
-        last = _handed_over(program, fusion, first, last)
+        last = handed_over(program, fusion, first, last)
     written = np.flatnonzero(fusion.written)
     number, firsts = distinct_rows(owner[written])
     begins, ends = np.full(len(firsts), program.ops), np.full(len(firsts), -1)
@@ -131,7 +131,7 @@ def _buffer_spans(
     return owner, owner[written[firsts]], begins, ends
 
 
-def _handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> Ints:
+def handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> Ints:
     """The last positions, less one where an elementwise fusion writes over what it reads last.
 
     Each result takes the buffer of one input of its own shape and type that nothing reads later.

@@ -114,7 +114,7 @@ def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
         max_sources=rules.max_sources,
     )
     room = 4 * len(program.use_value) + program.ops
-    while not fuse_values(graph, found := _new_needs(program, room)):
+    while not fuse_values(graph, found := new_needs(program, room)):
         room *= 2
     return found
 
@@ -144,7 +144,7 @@ def _narrow(
     return narrow, rounded_stacks(program, single, readers) if rules.rounds_arguments else {}
 
 
-def _new_needs(program: Program, room: int) -> Needs:
+def new_needs(program: Program, room: int) -> Needs:
     """Room for what `fuse_values` finds."""
     ops, uses, values = program.ops, len(program.use_value), program.values
 

@@ -89,15 +89,15 @@ def assign_layouts(program: Program, fusion: Fusion) -> OtherLayouts:
     With each the position of that product. Fusions that read no argument are left out.
     """
     copies = fusion.profile.layout_assignment.copies_arguments
-    turned, launched = _turned(program, fusion) if copies else {}, fusion.launched
-    if not turned:
+    transposed, launched = transposed_products(program, fusion) if copies else {}, fusion.launched
+    if not transposed:
         return {}
     read, reader = program.use_value[launched.reads], launched.rows(launched.read_start)
     makes = np.diff(program.op_values)[launched.ops]
     made = spans(program.op_values[launched.ops], makes)
     maker = np.repeat(launched.rows(launched.op_start), makes)
     product = np.full(program.values, program.ops)
-    product[list(turned)] = list(turned.values())
+    product[list(transposed)] = list(transposed.values())
     first = np.full(len(launched), program.ops)
     np.minimum.at(first, np.concatenate([reader, maker]), product[np.concatenate([read, made])])
     given = np.zeros(program.values, dtype=np.bool_)
@@ -118,7 +118,7 @@ def _given(program: Program, one: LaunchedFusion) -> list[int]:
     return sorted(value for value in given if program.shape(value) == shape)
 
 
-def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
+def transposed_products(program: Program, fusion: Fusion) -> dict[int, int]:
     """Stored values whose elements lie as a product's do, and its op.
 
     On a TPU transposed products that no order of operands makes so: one of two matrices, alone or
@@ -128,9 +128,9 @@ def _turned(program: Program, fusion: Fusion) -> dict[int, int]:
     found = {}
     dots = np.array(list(dict.fromkeys(reversed(fusion.roots.dots.tolist()))), dtype=np.int64)
     rank = program.of_shapes(len, np.int64)[program.op_values[dots]] if len(dots) else dots
-    turned = np.array([batch_dims(fusion.sides.get(op, ())) for op in dots.tolist()])
+    batch = np.array([batch_dims(fusion.sides.get(op, ())) for op in dots.tolist()])
     dots_only = fusion.profile.layout_assignment.copied_for == "transposed_dots"
-    wanted = (turned >= 0) & (rank - turned != 2) if dots_only else turned < 0
+    wanted = (batch >= 0) & (rank - batch != 2) if dots_only else batch < 0
     for op in reversed(dots[wanted].tolist()):
         value, transposed = program.values_of(op)[0], not dots_only
         while not fusion.written[value] and starts[value + 1] - starts[value] == 1:

@@ -142,17 +142,17 @@ def _updated(program: Program) -> dict[int, int]:
 def reusing_results(program: Program) -> dict[int, int]:
     """Values returned in the buffer of a donated argument, and the value of that."""
     values = [program.sources[result.use] for result in program.results]
-    told = {argument.aliases: argument.value for argument in program.arguments}
-    reused = {values[index]: value for index, value in told.items() if index >= 0}
-    waiting: dict[tuple[int, int], list[int]] = {}
+    given = {argument.aliases: argument.value for argument in program.arguments}
+    reused = {values[index]: value for index, value in given.items() if index >= 0}
+    free: dict[tuple[int, int], list[int]] = {}
     kinds = [_kind(program, value) for value in values]
     for index in range(len(values) - 1, -1, -1):
-        if index not in told:
-            waiting.setdefault(kinds[index], []).append(index)
+        if index not in given:
+            free.setdefault(kinds[index], []).append(index)
     for argument in program.arguments:
         kind = _kind(program, argument.value)
-        if argument.donated and argument.aliases < 0 and waiting.get(kind):
-            reused[values[waiting[kind].pop()]] = argument.value
+        if argument.donated and argument.aliases < 0 and free.get(kind):
+            reused[values[free[kind].pop()]] = argument.value
     return reused
 
 

@@ -38,7 +38,7 @@ def _equal(starts: Ints, values: Ints, one: int, other: int) -> bool:
 
 @entry
 def number_rows(starts: Ints, values: Ints, table: Ints, number: Ints, first: Ints) -> int:
-    """Number rows in order of appearance, equal ones alike; `first` is the first row of each.
+    """Number rows in order of appearance, equal rows the same; `first` is the first row of each.
 
     `table` (-1, a power of two, longer than the rows) is a working array. Returns how many
     numbers there are.
@@ -56,7 +56,7 @@ def number_rows(starts: Ints, values: Ints, table: Ints, number: Ints, first: In
 
 
 def distinct(starts: Ints, values: Ints) -> tuple[Ints, Ints]:
-    """The number of each row, equal ones alike and in order of appearance; the first of each.
+    """The number of each distinct row, in order of appearance, and the first row of each.
 
     Row n is `values[starts[n] : starts[n + 1]]`.
     """

@@ -8,7 +8,7 @@ shape whose dimensions take their axes from items of one unit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import combinations
 
@@ -90,11 +90,11 @@ class _Interner:
         self._last_unit = 0
 
     def run(self) -> Layouts:
-        """Lay out one op of those that are alike, and the others as it: layers are."""
+        """Lay out one of several equal ops, and copy its layout to the others: layers are equal."""
         program, out = self._program, self._out
         resolved = _resolved_rows(self._analysis)
-        alike = first_alike(program, self._groups, resolved, self._apart())
-        for op in np.flatnonzero(alike == np.arange(program.ops)).tolist():
+        first = first_equal(program, self._groups, resolved, self._apart())
+        for op in np.flatnonzero(first == np.arange(program.ops)).tolist():
             for value in program.values_of(op):
                 out.value_tensor[value] = self._value_tensor(value)
                 out.value_unit[value] = self._last_unit
@@ -102,8 +102,8 @@ class _Interner:
                 self._transfer(op)
             else:
                 self._work(op)
-        values, uses = _same(program.op_values, alike), _same(program.op_uses, alike)
-        out.op_unit = out.op_unit[alike]
+        values, uses = _same(program.op_values, first), _same(program.op_uses, first)
+        out.op_unit = out.op_unit[first]
         out.use_tensor = out.use_tensor[uses]
         out.value_unit = out.value_unit[values]
         out.value_tensor = out.value_tensor[values]
@@ -137,42 +137,13 @@ class _Interner:
         """An op that passes each tensor on by itself: the tensors do not compete for axes."""
         program, out = self._program, self._out
         uses = program.uses_of(op)
-        alike, own = self._alike_uses(uses)
+        first, own = equal_uses(program, self._groups, self._pins.uses, uses)
         for use in own:
             out.use_tensor[use] = self._wanted_tensor(use)
-        out.use_tensor[uses.start : uses.stop] = out.use_tensor[alike]
+        out.use_tensor[uses.start : uses.stop] = out.use_tensor[first]
         for value in program.values_of(op):
             out.result_tensor[value] = out.value_tensor[value]
         out.op_unit[op] = self._unit([], [])
-
-    def _alike_uses(self, uses: range) -> tuple[Ints, list[int]]:
-        """The use that each use of a transfer is laid out as, and those that are as none before.
-
-        That is the first of a value of that shape and type whose dimensions are of those groups;
-        where two are of one it takes what resolves their conflict, where it is pinned that layout.
-        """
-        program = self._program
-        starts = program.use_dims[uses.start : uses.stop + 1]
-        groups = self._groups[program.use_name[starts[0] : starts[-1]]]
-        value = program.use_value[uses.start : uses.stop]
-        pinned = np.full(len(uses), -1)
-        apart = [use - uses.start for use in self._pins.uses if use in uses]
-        pinned[apart] = apart
-        number, first = distinct_rows(
-            program.value_shape[value],
-            program.value_type[value],
-            distinct(starts - starts[0], groups)[0],
-            pinned,
-        )
-        bounds = (starts - starts[0]).tolist()
-        single = [
-            len({*groups[bounds[n] : bounds[n + 1]].tolist()}) == bounds[n + 1] - bounds[n]
-            for n in first.tolist()
-        ]
-        places = np.arange(len(uses))
-        alike = np.where(np.array(single, dtype=np.bool_)[number], first[number], places)
-        own = np.flatnonzero(alike == places) + uses.start
-        return alike + uses.start, own.tolist()
 
     def _wanted_tensor(self, use: int) -> int:
         """A value as a transfer wants it."""
@@ -264,13 +235,13 @@ class _Interner:
         return number
 
 
-def first_alike(
+def first_equal(
     program: Program, groups: Sequence[int] | Ints, resolved: tuple[Ints, Ints], apart: Ints
 ) -> Ints:
     """For each op the first that does the same to tensors of the same groups and types.
 
     `groups` are those of the names, `resolved` rows and starts of what resolves conflicts in an op;
-    ops that are `apart` are like no other.
+    ops that are `apart` equal no other.
     """
     group = ints(groups)[: len(program.factor_size)]
     of_factor, _ = distinct_rows(group, program.factor_size)
@@ -285,6 +256,38 @@ def first_alike(
         distinct(starts * 5, rows.ravel())[0],
     )
     return first[number]
+
+
+def equal_uses(
+    program: Program, groups: Ints, pinned_uses: Iterable[int], uses: range
+) -> tuple[Ints, list[int]]:
+    """For each use of a transfer the use whose layout it has, and the uses that others follow.
+
+    That is the first use of a value of the same shape and type whose dimensions are of the same
+    groups. A use stands alone where two of its dimensions are of one group, whose conflict is
+    resolved, or where it is pinned.
+    """
+    starts = program.use_dims[uses.start : uses.stop + 1]
+    of_dim = groups[program.use_name[starts[0] : starts[-1]]]
+    value = program.use_value[uses.start : uses.stop]
+    pinned = np.full(len(uses), -1)
+    apart = [use - uses.start for use in pinned_uses if use in uses]
+    pinned[apart] = apart
+    number, first = distinct_rows(
+        program.value_shape[value],
+        program.value_type[value],
+        distinct(starts - starts[0], of_dim)[0],
+        pinned,
+    )
+    bounds = (starts - starts[0]).tolist()
+    single = [
+        len({*of_dim[bounds[n] : bounds[n + 1]].tolist()}) == bounds[n + 1] - bounds[n]
+        for n in first.tolist()
+    ]
+    places = np.arange(len(uses))
+    first = np.where(np.array(single, dtype=np.bool_)[number], first[number], places)
+    own = np.flatnonzero(first == places) + uses.start
+    return first + uses.start, own.tolist()
 
 
 def _resolved_rows(analysis: Analysis) -> tuple[Ints, Ints]:
@@ -306,10 +309,10 @@ def _placed(program: Program, starts: Ints, names: Ints) -> Ints:
     return distinct(starts, np.where(names >= 0, names - first, -1))[0]
 
 
-def _same(starts: Ints, alike: Ints) -> Ints:
-    """For each of what ops have, where the op that is alike has it."""
+def _same(starts: Ints, first: Ints) -> Ints:
+    """For each value or use of the ops, the same one of the equal op that was laid out."""
     counts = np.diff(starts)
-    return np.arange(starts[-1]) + np.repeat(starts[alike] - starts[:-1], counts)
+    return np.arange(starts[-1]) + np.repeat(starts[first] - starts[:-1], counts)
 
 
 def _empty(program: Program) -> Layouts:

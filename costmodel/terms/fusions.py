@@ -63,7 +63,7 @@ Moved = tuple[int, int]
 """A tensor that is read or written, and the one that it is a part of in memory, or itself."""
 
 
-class FusionRow(NamedTuple):
+class LaunchedRow(NamedTuple):
     """What a fusion writes, what it reads, and its contractions.
 
     `epilogue` are, of the reductions behind a contraction, the tensors that each may read; `copied`
@@ -126,7 +126,7 @@ class FusionScratch(NamedTuple):
     seconds: Floats
 
 
-def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
+def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     """All that is launched; the sources are the numbers of fusions.
 
     The row of one is made of those that do the same to the same tensors, as those of layers do.
@@ -135,7 +135,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
     launched = fusion.launched
     kept = np.flatnonzero(~_again(program, launched, listing.first_op))
     working = fusion.flow.role[launched.first_op] != Role.NOTHING
-    maker = _RowMaker(
+    maker = RowMaker(
         program,
         layouts,
         fusion,
@@ -144,17 +144,17 @@ def fusion_rows(listing: Listing) -> WeightedRows[FusionRow]:
         listing.widths,
         copied_values(program, fusion, listing.other_layouts),
     )
-    leaving, known = loop_copies(program), dict[FusionRow, int]()
+    leaving, known = loop_copies(program), dict[LaunchedRow, int]()
     apart = np.isin(launched.first_op, list(leaving)) & ~working
-    told = (*maker.told(), np.where(apart, np.arange(len(apart)), working - 2))
-    number, first = distinct_rows(*(column[kept] for column in told))
+    identity = (*maker.identity(), np.where(apart, np.arange(len(apart)), working - 2))
+    number, first = distinct_rows(*(column[kept] for column in identity))
     made: list[list[int]] = []
     for n in kept[first].tolist():
         if working[n]:
             rows = [maker.row(n)]
         else:
             copied = _tensors(layouts, leaving.get(int(launched.first_op[n]), ()))
-            rows = [FusionRow(copied=(tensor,)) for tensor in copied]
+            rows = [LaunchedRow(copied=(tensor,)) for tensor in copied]
         made.append([known.setdefault(row, len(known)) for row in rows])
     counts = ints([len(rows) for rows in made])
     starts = np.concatenate([[0], np.cumsum(counts)])
@@ -176,7 +176,7 @@ def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class _RowMaker:
+class RowMaker:
     """Makes the rows of fusions, and tells before that which are sure to be equal."""
 
     program: Program
@@ -185,7 +185,7 @@ class _RowMaker:
     seconds: dict[int, float]
     wanted: Edges
     widths: Widths
-    turned: dict[int, list[int]]
+    copied_values: dict[int, list[int]]
 
     @cached_property
     def _narrow(self) -> Bools:
@@ -214,12 +214,12 @@ class _RowMaker:
     def _windows(self) -> dict[int, FilterWindow]:
         return windows(self.program, self.fusion.profile.convolution_tiling)
 
-    def told(self) -> list[Ints]:
+    def identity(self) -> list[Ints]:
         """Of each fusion numbers that together are equal only where its row is."""
         launched = self.fusion.launched
         copied = np.full(len(launched), -1)
         known: dict[tuple[int, ...], int] = {}
-        for number, values in self.turned.items():
+        for number, values in self.copied_values.items():
             tensors = _tensors(self.layouts, values)
             copied[number] = known.setdefault(tensors, len(known))
         return [
@@ -273,7 +273,7 @@ class _RowMaker:
         number, _ = distinct_rows(self._op_number, distinct(program.op_uses, of_use)[0])
         return number
 
-    def row(self, number: int) -> FusionRow:
+    def row(self, number: int) -> LaunchedRow:
         """The row of a fusion."""
         program, layouts, fusion = self.program, self.layouts, self.fusion
         one = fusion.launched[number]
@@ -288,12 +288,12 @@ class _RowMaker:
             )
             for op in one.contractions
         )
-        return FusionRow(
+        return LaunchedRow(
             written=tuple(sorted(_written(program, layouts, fusion, one))),
             read=tuple(sorted(_read(program, layouts, one))),
             dots=dots,
             epilogue=_epilogue(program, layouts, self.wanted, one) if dots else (),
-            copied=_tensors(layouts, self.turned.get(number, ())),
+            copied=_tensors(layouts, self.copied_values.get(number, ())),
             spread=passed_over(program, layouts, one.ops, fusion.profile.dynamic_update_slice),
         )
 
@@ -375,7 +375,7 @@ def _written(
     return found
 
 
-def fusion_columns(rows: WeightedRows[FusionRow], _listing: Listing) -> Fusions:
+def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusions:
     """The rows as columns."""
     dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]

@@ -43,7 +43,7 @@ def halo_rows(listing: Listing) -> WeightedRows[HaloRow]:
     """Operands split along a factor that needs a neighbour's strip; the sources are uses."""
     program, layouts, first = listing.program, listing.layouts, listing.first_op
     rows: WeightedRows[HaloRow] = WeightedRows()
-    for op, names in _factors_by_op(program, FactorKind.HALO).items():
+    for op, names in factors_by_op(program, FactorKind.HALO).items():
         if first[op] != op:
             continue
         start = layouts.unit_start[layouts.op_unit[op]] - int(program.op_factors[op])
@@ -60,7 +60,7 @@ def halo_rows(listing: Listing) -> WeightedRows[HaloRow]:
     return rows
 
 
-def _factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
+def factors_by_op(program: Program, kind: FactorKind) -> dict[int, list[int]]:
     """The factors of one kind, by op."""
     names = np.flatnonzero(program.factor_kind == kind)
     ops = np.searchsorted(program.op_factors, names, side="right") - 1

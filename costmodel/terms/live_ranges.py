@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LiveRangeColumns(NamedTuple):
-    """Rows of `times` buffers that are alike, each alive from event `first` to event `last`.
+    """Rows of `times` equal buffers, each alive from event `first` to event `last`.
 
     `width` is the part of the tensor's bytes that is stored, `stay` how they may be on the chip,
     and `deferred` as in `LiveRanges`.
@@ -83,7 +83,7 @@ def _stored(sources: Sources, row: int) -> Stored:
 
 
 def _bound(bounds: Bounds) -> None:
-    """Buffers without what pads them, and not what waits: that is decided by several units."""
+    """Buffers without padding. What waits is left out: several units decide on it."""
     ranges = bounds.tables.live_ranges
     for row in np.flatnonzero(ranges.deferred < 0).tolist():
         tensor, size = int(ranges.tensor[row]), float(ranges.width[row])

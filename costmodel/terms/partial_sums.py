@@ -40,8 +40,8 @@ class PartialRow(NamedTuple):
 
     `results` are (computed, defined) tensors, `before` is the row that is summed before, or -1,
     `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
-    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `together` the loop
-    in whose runs it is sent with others, or -1.
+    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1. The sum is sent with
+    others in the runs of the loop `combined_in`; by itself where that is -1.
     """
 
     items: tuple[int, ...]
@@ -51,7 +51,7 @@ class PartialRow(NamedTuple):
     batch: int
     behind: Behind
     cut: int
-    together: int
+    combined_in: int
 
 
 class PartialSums(NamedTuple):
@@ -107,7 +107,7 @@ class Partials:
     """Ops with partial sums, in order, and the number of the row of each; `rows` with weights.
 
     `trips` is how often each is summed: not at all what the one before it that is equal summed.
-    `runs` is how often each loop runs; see `together`.
+    `runs` is how often each loop runs; see `combined_in`.
     """
 
     rows: Counter[PartialRow]
@@ -134,7 +134,7 @@ def partial_sum_rows(listing: Listing) -> Partials:
     summing = np.searchsorted(program.op_factors, factors, side="right") - 1
     ops = _concerned(program, layouts, summing)
     loops, loop = _behind(program, fusion)
-    together, runs = combine_sums(program, fusion.profile.all_reduce_combiner)
+    combined_in, runs = combine_sums(program, fusion.profile.all_reduce_combiner)
     columns = _Columns(
         *_items(program, layouts, factors, summing, ops),
         *_results(program, layouts, ops),
@@ -142,12 +142,12 @@ def partial_sum_rows(listing: Listing) -> Partials:
         batch=_batches(program, fusion)[ops],
         behind=loop[ops],
         cut=_cut(program, layouts, fusion)[ops],
-        together=together[ops],
+        combined_in=combined_in[ops],
     )
-    alike = columns.alike()
+    identity = columns.identity()
     sums = reassociate_sums(program, fusion.flow, fusion.profile.all_reduce_reassociate)
     leader = _places(program, ops)[sums[ops]]
-    number, first = distinct_rows(alike, np.where(leader >= 0, alike[leader], -1))
+    number, first = distinct_rows(identity, np.where(leader >= 0, identity[leader], -1))
     before = np.where(leader >= 0, number[leader], -1)
     rows = [columns.row(n, int(before[n]), loops) for n in first.tolist()]
     trips = np.where(_again(program, ops, number, listing.first_op), 0.0, program.op_trips[ops])
@@ -157,7 +157,7 @@ def partial_sum_rows(listing: Listing) -> Partials:
 
 
 class _Columns(NamedTuple):
-    """What rows are told apart by, op by op; `behind` by number."""
+    """What distinguishes rows, op by op; `behind` by number."""
 
     items: Ints
     item_start: Ints
@@ -167,14 +167,14 @@ class _Columns(NamedTuple):
     batch: Ints
     behind: Ints
     cut: Ints
-    together: Ints
+    combined_in: Ints
 
-    def alike(self) -> Ints:
+    def identity(self) -> Ints:
         """Equal numbers for ops that differ in none of these."""
         return distinct_rows(
             distinct(self.item_start, self.items)[0],
             distinct(self.value_start * 2, self.results.ravel())[0],
-            *(self.maker, self.batch, self.behind, self.cut, self.together),
+            *(self.maker, self.batch, self.behind, self.cut, self.combined_in),
         )[0]
 
     def row(self, n: int, before: int, loops: Sequence[Behind]) -> PartialRow:
@@ -189,7 +189,7 @@ class _Columns(NamedTuple):
             batch=int(self.batch[n]),
             behind=loops[self.behind[n]],
             cut=int(self.cut[n]),
-            together=int(self.together[n]),
+            combined_in=int(self.combined_in[n]),
         )
 
 
@@ -288,8 +288,8 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
     passes = passes_over_sums(listing.program, listing.fusion)
     rows = partials.rows
     results = [row.results for row in rows]
-    together = ints([row.together for row in rows])
-    loops = np.repeat(together, [len(row) for row in results])
+    combined_in = ints([row.combined_in for row in rows])
+    loops = np.repeat(combined_in, [len(row) for row in results])
     return PartialSums(
         weight=floats(list(rows.values())),
         item_start=starts([row.items for row in rows]),
@@ -301,7 +301,7 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
         lookup=ints([row.maker == LOOKUP for row in rows]),
         segments=ints([row.maker == SEGMENTS for row in rows]),
         cut=ints([row.cut for row in rows]),
-        combined_in=together,
+        combined_in=combined_in,
         loop_runs=partials.runs,
         combined=np.flatnonzero(loops >= 0),
         combined_loop=loops[loops >= 0],

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.bounds import Bounds
     from toast.costmodel.terms.listing import Listing
 
-WIDE, NARROW_WHERE_TOLD, NARROW = range(3)
-"""Whether an f32 travels in 32 bits, or in 16: to products on a TPU, or to a concatenation that is
-narrowed anyway."""
+WIDE, NARROW_TO_PRODUCTS, NARROW = range(3)
+"""An f32 travels in 32 bits; in 16 to products, where the compiler narrows these; or in 16 in any
+case, to a concatenation that is narrowed."""
 
 ReshardRow = tuple[int, tuple[tuple[int, float, int], ...], bool]
 """(tensor of a value, (tensor wanted, trips, in what width it travels) of its uses, if no fusion
@@ -124,7 +124,8 @@ class Edges(Mapping[int, Targets]):
 def edges(program: Program, layouts: Layouts, equal: Ints | None = None) -> Edges:
     """What the uses of values want that are laid out otherwise than these.
 
-    Uses of values that are `equal` to others, laid out alike, are counted as those of the others.
+    Where a value is `equal` to another one with the same layout, its uses count as uses of that
+    one.
     """
     differs = layouts.use_tensor != layouts.value_tensor[program.use_value]
     uses = np.flatnonzero(differs & ~program.constant[program.use_value])
@@ -168,8 +169,8 @@ class Widths:
         to_narrowed = to_narrowed & rules.narrows_concatenations
         self.narrow: Bools = single & to_products & rules.narrows_gathers
         """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
-        told = np.where(self.narrow, NARROW_WHERE_TOLD, WIDE)
-        self.of: Ints = np.where(single & to_narrowed, NARROW, told)
+        width = np.where(self.narrow, NARROW_TO_PRODUCTS, WIDE)
+        self.of: Ints = np.where(single & to_narrowed, NARROW, width)
         """One of `WIDE` and those after it."""
 
 
@@ -283,7 +284,7 @@ def _bound(bounds: Bounds) -> None:
 def _wanted(bounds: Bounds, k: int) -> tuple[int, float]:
     """A tensor that uses want, and how wide its elements travel."""
     reshards, narrows = bounds.tables.reshards, bounds.tables.chip.narrows
-    narrow = reshards.target_narrow[k] > (WIDE if narrows else NARROW_WHERE_TOLD)
+    narrow = reshards.target_narrow[k] > (WIDE if narrows else NARROW_TO_PRODUCTS)
     return int(reshards.target[k]), 0.5 if narrow else 1.0
 
 

@@ -24,7 +24,7 @@ Sent = tuple[int, tuple[int, ...], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs(Sequence[tuple[tuple[int, ...], float]]):
-    """The ops of each of equal fusions and how often it runs, told when they are asked for.
+    """The ops of each of equal fusions and how often it runs, found when they are asked for.
 
     `first` are the first ops and `runs` how often, of each; `ops` gives all ops of one.
     """

@@ -37,7 +37,7 @@ class Sums:
 
 
 class SumColumns(NamedTuple):
-    """Rows of `times` sums that are alike, of one `row` of partial sums and of one tensor.
+    """Rows of `times` equal sums, of one `row` of partial sums and of one tensor.
 
     The sums are there over the events [first, last], what they add up to over [first, until] unless
     it is `stored` anyway; that may be on the chip as `stay` tells.

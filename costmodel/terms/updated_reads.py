@@ -85,9 +85,9 @@ def updated_read_rows(listing: Listing) -> WeightedRows[UpdatedReadRow]:
     fetched = np.where(floored[whole], 0.0, once / program.op_trips[op])
     kept = np.flatnonzero(trips > 0.0)
     of = np.where(whole == start, tensors[value], tensors[whole])
-    told = [column[kept] for column in (tensors[value], of, fetched)]
-    number, first = distinct_rows(told[0], told[1], told[2].view(np.int64))
-    rows = list(zip(*(column[first].tolist() for column in told), strict=True))
+    columns = [column[kept] for column in (tensors[value], of, fetched)]
+    number, first = distinct_rows(columns[0], columns[1], columns[2].view(np.int64))
+    rows = list(zip(*(column[first].tolist() for column in columns), strict=True))
     return WeightedRows.of(rows, number, trips[kept], op[kept])
 
 

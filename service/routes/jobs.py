@@ -128,7 +128,7 @@ def cancel(job_id: str, response: Response, context: Shared, workers: Workers) -
     if job.terminal:
         context.metrics.finished.labels(state=job.state.value).inc()
     workers.cancel(job_id)
-    context.bell.ring(job_id)
+    context.notifier.notify(job_id)
     _describe(response, job)
     return job_view(job)
 
@@ -140,7 +140,7 @@ def delete(job_id: str, context: Shared) -> Response:
     for sha256 in (job.plan_sha256, job.result_sha256):
         if sha256 is not None:
             context.artifacts.release(sha256, context.store.refers_to)
-    context.bell.ring(job_id)
+    context.notifier.notify(job_id)
     return Response(status_code=204)
 
 

@@ -55,7 +55,7 @@ async def alive() -> str:
 @router.get("/readyz", response_class=PlainTextResponse)
 def ready(context: Shared) -> str:
     """The database answers, the disk takes files, and we are not shutting down."""
-    if context.bell.draining:
+    if context.notifier.draining:
         raise problems.Draining("The service is shutting down.", "Use another replica.")
     try:
         context.store.ping()

@@ -67,7 +67,7 @@ async def plan(
 async def _finished(context: Context, job: Job) -> Job:
     while not job.terminal:
         job = await wait_for(context, job.id, context.settings.max_wait, lambda j: j.terminal)
-        if context.bell.draining and not job.terminal:
+        if context.notifier.draining and not job.terminal:
             raise problems.Draining(
                 f"The service is shutting down; job {job.id} goes on after its restart.",
                 f"Follow it at {job_path(job)}.",
@@ -89,7 +89,7 @@ async def _cancelled_when_alone(
         with contextlib.suppress(ToastError):  # over or deleted meanwhile
             await run_in_threadpool(context.store.cancel, job.id)
             workers.cancel(job.id)
-            context.bell.ring(job.id)
+            context.notifier.notify(job.id)
 
     watcher = None if keep else asyncio.create_task(watch())
     try:

@@ -98,7 +98,7 @@ def create_job(
     key: str | None,
 ) -> tuple[Job, bool]:
     """Queue a job and wake a worker; whether it was new."""
-    if context.bell.draining:
+    if context.notifier.draining:
         raise problems.Draining(
             "The service is shutting down.", "Try again.", headers={"Retry-After": "5"}
         )

@@ -13,19 +13,21 @@ def module(arguments: str, results: str, body: str, extra: str = "") -> str:
     return f"func.func public @main({arguments}) -> ({results}) {{\n{body}\n}}\n{extra}\n"
 
 
-def _one(line: str, given: str, made: str, count: int = 1) -> str:
+def single_op(line: str, given: str, made: str, count: int = 1) -> str:
     arguments = ", ".join(f"%{'abcde'[i]}: {given}" for i in range(count))
     return module(arguments, made, f"  %r = {line}\n  return %r : {made}")
 
 
 def _unary(name: str, given: str = F, made: str = "") -> str:
     made = made or given
-    return _one(f'"{name}"(%a) : ({given}) -> {made}', given, made)
+    return single_op(f'"{name}"(%a) : ({given}) -> {made}', given, made)
 
 
 def _binary(name: str, given: str = F, made: str = "", attributes: str = "") -> str:
     made = made or given
-    return _one(f'"{name}"(%a, %b) {attributes} : ({given}, {given}) -> {made}', given, made, 2)
+    return single_op(
+        f'"{name}"(%a, %b) {attributes} : ({given}, {given}) -> {made}', given, made, 2
+    )
 
 
 def _named(dialect: str, names: str) -> list[str]:
@@ -81,14 +83,14 @@ def _other_elementwise() -> dict[str, str]:
         "stablehlo.complex": _binary("stablehlo.complex", F, C),
         "stablehlo.convert": _unary("stablehlo.convert", F, I),
         "stablehlo.compare": _binary("stablehlo.compare", F, P, greater),
-        "stablehlo.reduce_precision": _one(
+        "stablehlo.reduce_precision": single_op(
             f"stablehlo.reduce_precision %a, format = e5m10 : {F}", F, F
         ),
-        "stablehlo.clamp": _one(f"stablehlo.clamp %a, %b, %c : {F}", F, F, 3),
+        "stablehlo.clamp": single_op(f"stablehlo.clamp %a, %b, %c : {F}", F, F, 3),
         "stablehlo.select": module(
             chosen, F, f'  %r = "stablehlo.select"(%p, %a, %b) : {select}\n  return %r : {F}'
         ),
-        "stablehlo.map": _one(
+        "stablehlo.map": single_op(
             '"stablehlo.map"(%a, %b) ({^bb0(%x: tensor<f32>, %y: tensor<f32>):\n'
             "    %s = stablehlo.add %x, %y : tensor<f32>\n    stablehlo.return %s : tensor<f32>})"
             f" {{dimensions = array<i64: 0, 1>}} : ({F}, {F}) -> {F}",
@@ -108,7 +110,7 @@ def _other_elementwise() -> dict[str, str]:
             f'  %k = "chlo.constant"() {{value = dense<1.0> : {F}}} : () -> {F}\n'
             f"  %r = stablehlo.add %a, %k : {F}\n  return %r : {F}",
         ),
-        "chlo.constant_like": _one(
+        "chlo.constant_like": single_op(
             f'"chlo.constant_like"(%a) {{value = 1.0 : f32}} : ({F}) -> {F}', F, F
         ),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.analysis.op_modules import C, F, _one, module
+from tests.analysis.op_modules import C, F, module, single_op
 
 _ADD = (
     "({^bb0(%x: tensor<f32>, %y: tensor<f32>):\n    %s = stablehlo.add %x, %y : tensor<f32>\n"
@@ -24,19 +24,19 @@ def _body(arguments: str, made: str, line: str) -> str:
 
 
 MOVING = {
-    "stablehlo.broadcast": _one(
+    "stablehlo.broadcast": single_op(
         f'"stablehlo.broadcast"(%a) {{broadcast_sizes = array<i64: 4>}} : ({F}) '
         "-> tensor<4x8x16xf32>",
         *(F, "tensor<4x8x16xf32>"),
     ),
-    "stablehlo.broadcast_in_dim": _one(
+    "stablehlo.broadcast_in_dim": single_op(
         f"stablehlo.broadcast_in_dim %a, dims = [1, 2] : ({F}) -> tensor<4x8x16xf32>",
         *(F, "tensor<4x8x16xf32>"),
     ),
-    "stablehlo.bitcast_convert": _one(
+    "stablehlo.bitcast_convert": single_op(
         f"stablehlo.bitcast_convert %a : ({F}) -> tensor<8x16xi32>", F, "tensor<8x16xi32>"
     ),
-    "stablehlo.concatenate": _one(
+    "stablehlo.concatenate": single_op(
         f"stablehlo.concatenate %a, %b, dim = 1 : ({F}, {F}) -> tensor<8x32xf32>",
         *(F, "tensor<8x32xf32>", 2),
     ),
@@ -46,17 +46,17 @@ MOVING = {
         f"stablehlo.pad %a, %z, low = [0, 1], high = [0, 1], interior = [0, 0] : "
         f"({F}, tensor<f32>) -> tensor<8x18xf32>",
     ),
-    "stablehlo.reshape": _one(
+    "stablehlo.reshape": single_op(
         f"stablehlo.reshape %a : ({F}) -> tensor<8x4x4xf32>", F, "tensor<8x4x4xf32>"
     ),
-    "stablehlo.reverse": _one(f"stablehlo.reverse %a, dims = [1] : {F}", F, F),
-    "stablehlo.slice": _one(
+    "stablehlo.reverse": single_op(f"stablehlo.reverse %a, dims = [1] : {F}", F, F),
+    "stablehlo.slice": single_op(
         f"stablehlo.slice %a [0:8, 1:15] : ({F}) -> tensor<8x14xf32>", F, "tensor<8x14xf32>"
     ),
-    "stablehlo.transpose": _one(
+    "stablehlo.transpose": single_op(
         f"stablehlo.transpose %a, dims = [1, 0] : ({F}) -> tensor<16x8xf32>", F, "tensor<16x8xf32>"
     ),
-    "stablehlo.sort": _one(
+    "stablehlo.sort": single_op(
         f'"stablehlo.sort"(%a) ({_GREATER}) {{dimension = 1 : i64}} : ({F}) -> {F}', F, F
     ),
     "stablehlo.dynamic_slice": module(
@@ -108,21 +108,21 @@ MOVING = {
 }
 
 CONTRACTING = {
-    "stablehlo.dot": _one(
+    "stablehlo.dot": single_op(
         "stablehlo.dot %a, %b : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>",
         *("tensor<8x8xf32>", "tensor<8x8xf32>", 2),
     ),
-    "stablehlo.dot_general": _one(
+    "stablehlo.dot_general": single_op(
         f"stablehlo.dot_general %a, %b, contracting_dims = [1] x [1] : ({F}, {F}) "
         "-> tensor<8x8xf32>",
         *(F, "tensor<8x8xf32>", 2),
     ),
-    "stablehlo.einsum": _one(
+    "stablehlo.einsum": single_op(
         f'"stablehlo.einsum"(%a, %b) {{einsum_config = "ij,kj->ik"}} : ({F}, {F}) '
         "-> tensor<8x8xf32>",
         *(F, "tensor<8x8xf32>", 2),
     ),
-    "stablehlo.unary_einsum": _one(
+    "stablehlo.unary_einsum": single_op(
         f'"stablehlo.unary_einsum"(%a) {{einsum_config = "ij->i"}} : ({F}) -> tensor<8xf32>',
         *(F, "tensor<8xf32>"),
     ),
@@ -153,16 +153,16 @@ CONTRACTING = {
         "{window_dimensions = array<i64: 1, 2>, window_strides = array<i64: 1, 2>} : "
         f"({F}, tensor<8x8xf32>, tensor<f32>) -> {F}",
     ),
-    "stablehlo.cholesky": _one(
+    "stablehlo.cholesky": single_op(
         f"stablehlo.cholesky %a, lower = true : {Q}".replace(Q, "tensor<8x16x16xf32>"), Q, Q
     ),
-    "stablehlo.triangular_solve": _one(
+    "stablehlo.triangular_solve": single_op(
         '"stablehlo.triangular_solve"(%a, %b) {left_side = true, lower = true, '
         "unit_diagonal = false, transpose_a = #stablehlo<transpose NO_TRANSPOSE>} : "
         f"({Q}, {Q}) -> {Q}",
         *(Q, Q, 2),
     ),
-    "stablehlo.fft": _one(f"stablehlo.fft %a, type = FFT, length = [16] : ({C}) -> {C}", C, C),
+    "stablehlo.fft": single_op(f"stablehlo.fft %a, type = FFT, length = [16] : ({C}) -> {C}", C, C),
     "stablehlo.batch_norm_inference": module(
         f"%a: {F}, %g: {V}",
         F,

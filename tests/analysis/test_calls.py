@@ -155,7 +155,7 @@ def test_helpers_have_the_line_that_calls_them() -> None:
     assert found.label == "jit(step)/jit(_where)/select_n"
 
 
-def test_what_is_copied_is_told_apart_by_its_call() -> None:
+def test_what_is_copied_is_distinguished_by_its_call() -> None:
     source = load(serialize(gemma.make_step(gemma.PRESETS["tiny"]), "bytecode"))
     backward = [
         op

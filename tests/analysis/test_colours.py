@@ -138,7 +138,7 @@ def test_recomputed_layers_have_four_resolutions_as_the_paper_says(layers: int) 
     assert 2**analysis.groups.sets == 4
 
 
-def test_layers_are_tied_into_one_group_per_dimension(transformer: tuple[int, Analysis]) -> None:
+def test_layers_are_in_one_group_per_dimension(transformer: tuple[int, Analysis]) -> None:
     layers, analysis = transformer
     groups: dict[str, set[int]] = {}
     colours: dict[str, set[int]] = {}
@@ -156,7 +156,7 @@ def test_layers_are_tied_into_one_group_per_dimension(transformer: tuple[int, An
     assert groups["gate.1"] == groups["up.1"] == groups["down.0"]
 
 
-def test_colours_that_meet_are_never_tied() -> None:
+def test_colours_that_meet_are_never_in_one_group() -> None:
     def deep(x: jax.Array, *weights: jax.Array) -> jax.Array:
         for w in weights:
             x = jnp.tanh(x @ w)
@@ -167,7 +167,7 @@ def test_colours_that_meet_are_never_tied() -> None:
         assert analysis.groups.of_colour[first] != analysis.groups.of_colour[second]
 
 
-def test_layers_that_take_their_own_part_of_one_tensor_are_tied() -> None:
+def test_layers_that_take_their_own_part_of_one_tensor_are_in_one_group() -> None:
     def f(x: jax.Array, *weights: jax.Array) -> jax.Array:
         masks = jnp.ones((3, 32))
         for i in range(3):

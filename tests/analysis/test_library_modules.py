@@ -94,7 +94,7 @@ def test_heads_are_neither_the_model_nor_the_sequence() -> None:
     assert min(model, heads, batch, sequence, hidden) >= 0
 
 
-def test_layers_with_a_mask_for_each_are_tied() -> None:
+def test_layers_with_a_mask_for_each_are_in_one_group() -> None:
     analysis = of("bert")
     for part in ("['params']", ".mu"):
         found = groups(analysis, f"{part}['bert']['encoder']['layer']", 0)

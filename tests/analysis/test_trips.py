@@ -8,7 +8,8 @@ import pytest
 
 from toast.analysis.load import load
 from toast.analysis.program import Program
-from toast.analysis.trips import DEFAULT_TRIPS
+
+DEFAULT_TRIPS = 10
 
 X = jax.ShapeDtypeStruct((4,), "float32")
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import command as shared
 from benchmarks.accuracy import __main__ as program
-from benchmarks.accuracy import environment
+from benchmarks.accuracy import environment, tables
 from benchmarks.accuracy.records import write_records
 from tests.benchmarks.accuracy_samples import record
 from toast.analysis.errors import InvalidRequest
@@ -103,12 +103,12 @@ def test_report_and_write_keep_the_held_out_models_apart(
     assert ("| gat |" in theirs, "t5_cut" in theirs) == (False, True)
 
 
-def test_what_a_command_cannot_do_is_told_in_a_line(
+def test_what_a_command_cannot_do_is_said_in_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: object) -> int:
+    def fail(*_: object, **__: object) -> str:
         raise InvalidRequest("No compiler.", "Install it.")
 
-    monkeypatch.setattr(program, "_run", fail)
-    assert program.main(["run"]) == 2
+    monkeypatch.setattr(tables, "report", fail)
+    assert program.main(["report"]) == 2
     assert capsys.readouterr().err == "No compiler. Install it.\n"

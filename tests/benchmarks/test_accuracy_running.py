@@ -90,7 +90,7 @@ def test_the_same_module_is_compiled_once_and_named(compiler: Compiler, tmp_path
     other = Case(model="gat_tiny", mesh="data=8", plan="near-0", target="a100:8")
     bench = Bench.make("gat_tiny", "data=8", "a100:8")
     first = running.run_case(same[0], bench, {}, None)
-    bench._states["near-0"] = bench.state("data_parallel")
+    bench.known["near-0"] = bench.state("data_parallel")
     modules = {("a100:8", first["module"]): first["key"]}
     again = running.run_case(other, bench, modules, None)
     assert again["same_as"] == first["key"]

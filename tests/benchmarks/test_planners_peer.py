@@ -18,7 +18,7 @@ REPORT = "Memory Space: default (color=0)\nTotal bytes: 700\n\nMemory Space: vme
 
 def test_donated_arguments_stay_donated() -> None:
     arguments = itx.make_step(itx.PRESETS["tiny"]).lower().args_info[0]
-    assert [peer_child._is_donated(one) for one in arguments] == [False, True, False, False]
+    assert [peer_child.is_donated(one) for one in arguments] == [False, True, False, False]
 
 
 @pytest.mark.parametrize("name", sorted(models()))

@@ -74,7 +74,7 @@ def test_each_case_is_compiled_for_the_target_and_its_figure_kept(
     assert [path.read_text() for path in (tmp_path / "hlo").iterdir()] == [HLO]
 
 
-def test_what_differs_from_what_was_kept_is_told(
+def test_what_differs_from_what_was_kept_is_reported(
     given: list[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep_figures("sines", V5E, "libtpu 1.1", {"one": ["cosine"], "gone": 1}, tmp_path)

@@ -18,14 +18,14 @@ from benchmarks.search_settings.running import CHECKPOINTS, Curve, one_run, run
 from benchmarks.search_settings.summary import Experiment
 from benchmarks.search_settings.variants import (
     BASE,
+    COMBINED,
     FORMULAS,
     NAMES,
     ONE_AT_A_TIME,
-    TOGETHER,
     VIRTUAL_LOSS,
     Variant,
+    combined,
     one_value,
-    together,
     variants,
 )
 from tests.modules import evaluator_of, text
@@ -46,7 +46,7 @@ def test_the_base_and_the_defaults_are_among_what_is_tried() -> None:
     for name, values in {**ONE_AT_A_TIME, "virtual_loss": VIRTUAL_LOSS}.items():
         assert getattr(BASE, name) in values
     assert BASE.exploration in FORMULAS[BASE.selection, BASE.shaping]
-    assert SearchSettings() in [variant.settings for variant in together(BASE)]
+    assert SearchSettings() in [variant.settings for variant in combined(BASE)]
     assert {"selection", "shaping", "exploration", *ONE_AT_A_TIME, "virtual_loss"} == set(NAMES)
 
 
@@ -56,7 +56,7 @@ def test_variants_differ_from_the_base_in_what_they_try_alone() -> None:
         changed = {name for name, value in variant.values.items() if value != default[name]}
         allowed = {"selection", "shaping", "exploration"}
         if variant.part == "together":
-            allowed = {name for changes in TOGETHER for name in changes}
+            allowed = {name for changes in COMBINED for name in changes}
         elif variant.part != "formula":
             allowed = {variant.part, "threads"}
         assert changed <= allowed | {"helpers"}
@@ -181,7 +181,7 @@ def test_the_committed_runs_make_a_page(tmp_path: Path) -> None:
     assert main(["write", "--docs", str(tmp_path)]) == 0
     runs = Experiment(read_records(DATA))
     assert len(runs.cases[False]) >= 5
-    tried = [runs.regret(one) for one in together(replace(BASE, helpers=False))]
+    tried = [runs.regret(one) for one in combined(replace(BASE, helpers=False))]
     default = runs.regret(Variant(part="", settings=replace(SearchSettings(), helpers=False)))
     assert default is not None
     assert default.mean <= min(found.mean for found in tried if found is not None) + 0.005

@@ -1,4 +1,4 @@
-"""What is told of a state against what it costs."""
+"""The breakdown of a price adds up to the price."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from toast.costmodel.resolved import resolve
 
 def assert_adds_up(evaluator: Evaluator, state: tuple[Action, ...]) -> PriceBreakdown:
     """Every sum of terms is the evaluator's own figure: bytes exactly, seconds but for rounding."""
-    told, cost = explain(resolve(evaluator, state)), evaluator.cost(state)
-    assert told.cost == cost
-    assert sum(row.seconds for row in told.fusions) == pytest.approx(cost.compute, rel=1e-12)
-    seconds = sum(row.seconds for row in told.collectives)
+    breakdown, cost = explain(resolve(evaluator, state)), evaluator.cost(state)
+    assert breakdown.cost == cost
+    assert sum(row.seconds for row in breakdown.fusions) == pytest.approx(cost.compute, rel=1e-12)
+    seconds = sum(row.seconds for row in breakdown.collectives)
     assert seconds == pytest.approx(cost.communication, rel=1e-12, abs=1e-300)
-    assert sum(row.bytes for row in told.alive) == cost.peak
-    assert told.timeline.max() == told.timeline[told.position] == cost.peak
+    assert sum(row.bytes for row in breakdown.alive) == cost.peak
+    assert breakdown.timeline.max() == breakdown.timeline[breakdown.position] == cost.peak
     known = {(row.kind, row.axes): row for row in resolve(evaluator, state).totals()}
     found: dict[tuple[Kind, tuple[int, ...]], float] = {}
-    for row in told.collectives:
+    for row in breakdown.collectives:
         key = (row.kind, row.axes)
         found[key] = found.get(key, 0.0) + row.bytes
     assert found == pytest.approx({key: row.bytes for key, row in known.items()})
-    return told
+    return breakdown
 
 
 LOOP = b"""

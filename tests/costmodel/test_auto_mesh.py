@@ -8,8 +8,11 @@ import pytest
 
 from toast.analysis.errors import InvalidMesh
 from toast.costmodel.hardware.devices import catalogue, find
-from toast.costmodel.network.auto_mesh import MAX_AXES, MAX_EACH, is_auto, meshes
+from toast.costmodel.network.auto_mesh import is_auto, meshes
 from toast.costmodel.network.mesh import Mesh
+
+MAX_AXES = 3
+MAX_EACH = 6
 
 
 def sizes(text: str, device: str) -> list[tuple[int, ...]]:

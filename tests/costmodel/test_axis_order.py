@@ -176,7 +176,7 @@ MODULES = st.sampled_from([MODULE, GRADIENT])
 
 @settings(max_examples=60, deadline=None)
 @given(MODULES, ACTIONS)
-def test_permutes_are_part_of_what_is_told_of_communication(
+def test_permutes_are_part_of_the_explained_communication(
     module: bytes, actions: list[tuple[tuple[int, int], int]]
 ) -> None:
     priced = Priced(module, "a=2,b=2,c=2", TPU)

@@ -191,5 +191,5 @@ def state_of(picks: list[int]) -> State:
 
 @given(PICKS)
 @settings(deadline=None, max_examples=40)
-def test_what_is_told_of_memory_adds_up(picks: list[int]) -> None:
+def test_the_explained_memory_adds_up(picks: list[int]) -> None:
     assert_adds_up(small_step(), state_of(picks))

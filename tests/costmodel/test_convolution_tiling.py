@@ -22,8 +22,8 @@ from benchmarks.probes.space_to_batch import CHAINS
 from tests.costmodel.profiles import TPU
 from tests.modules import analysed, argument_group, evaluator_of
 from toast.costmodel.evaluator import Action, Evaluator
-from toast.costmodel.kernels.compute import _product as kernel_of_products
-from toast.costmodel.kernels.convolution import blocking as kernel_of_blocks
+from toast.costmodel.kernels.compute import product_tiling
+from toast.costmodel.kernels.convolution import blocking
 from toast.costmodel.passes.convolution_tiling import (
     NO_WINDOW,
     FilterWindow,
@@ -40,13 +40,13 @@ V5E = "tpu-v5e"
 
 @njit(_nrt=False)
 def padding_of(t: Any, s: Any, dot: int) -> float:
-    padding, _, _ = kernel_of_products(t, s, dot)
+    padding, _, _ = product_tiling(t, s, dot)
     return float(padding)
 
 
 @njit(_nrt=False)
 def blocking_of(t: Any, s: Any, dot: int) -> float:
-    return float(kernel_of_blocks(t, s, dot))
+    return float(blocking(t, s, dot))
 
 
 def alone(form: Form, source: int, made: int, **rest: int) -> bytes:

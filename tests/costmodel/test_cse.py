@@ -205,8 +205,12 @@ def test_a_sum_over_devices_of_the_same_is_made_once() -> None:
     lines = [*sums(f"a:{row}", X, 1), *sums(f"b:{row}", X, 1)]
     lines += [maps("tanh", f"c:{row}", "a"), maps("exponential", f"d:{row}", "b")]
     priced = Priced(main(X, lines, f"c:{row} d:{row}"), "a=4", TPU)
-    (told,) = sent(priced, (COLUMNS, 0))
-    assert (told.kind, told.count, told.bytes) == (Kind.ALL_REDUCE, 1.0, ROWS * 4 * 2 * 3 / 4)
+    (total,) = sent(priced, (COLUMNS, 0))
+    assert (total.kind, total.count, total.bytes) == (
+        Kind.ALL_REDUCE,
+        1.0,
+        ROWS * 4 * 2 * 3 / 4,
+    )
 
 
 def test_what_is_laid_out_otherwise_is_another() -> None:
@@ -269,10 +273,10 @@ def test_explanations_add_up_where_things_are_computed_twice(
 ) -> None:
     priced = Priced(text(steps, merged=False)[0], "a=2,b=2", device)
     state = priced.state(*actions)
-    told, cost = explain(resolve(priced.evaluator, state)), priced.evaluator.cost(state)
-    assert sum(row.seconds for row in told.collectives) == pytest.approx(cost.communication)
-    assert sum(fusion.seconds for fusion in told.fusions) == pytest.approx(cost.compute)
-    for row in told.collectives:
+    breakdown, cost = explain(resolve(priced.evaluator, state)), priced.evaluator.cost(state)
+    assert sum(row.seconds for row in breakdown.collectives) == pytest.approx(cost.communication)
+    assert sum(fusion.seconds for fusion in breakdown.fusions) == pytest.approx(cost.compute)
+    for row in breakdown.collectives:
         assert sum(runs for *_, runs in row.sources) >= row.count * (1 - 1e-9)
     merged = Priced(text(steps, merged=True)[0], "a=2,b=2", device)
     same = merged.evaluator.cost(merged.state(*actions))

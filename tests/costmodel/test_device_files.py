@@ -67,7 +67,7 @@ def test_the_documented_table_says_what_the_files_say(name: str) -> None:
     ]
 
 
-def test_no_two_chips_are_called_alike_by_jax() -> None:
+def test_jax_calls_no_two_chips_the_same() -> None:
     kinds = [kind for device in catalogue().values() for kind in device.device_kinds]
     assert len(kinds) == len(set(kinds))
 

@@ -47,10 +47,10 @@ def test_the_terms_of_any_program_add_up(program: Text, numbers: list[int]) -> N
 @given(STATES)
 @settings(deadline=None, max_examples=6)
 def test_memory_at_each_position_is_what_is_held_there(state: tuple[Action, ...]) -> None:
-    told = explain(resolve(gemma_evaluator(), state))
-    for position in np.linspace(0, len(told.timeline) - 1, 7).astype(int):
-        held = [one for one in told.held if one.first <= position <= one.last]
-        assert sum(one.bytes for one in held) == told.timeline[position]
+    breakdown = explain(resolve(gemma_evaluator(), state))
+    for position in np.linspace(0, len(breakdown.timeline) - 1, 7).astype(int):
+        held = [one for one in breakdown.held if one.first <= position <= one.last]
+        assert sum(one.bytes for one in held) == breakdown.timeline[position]
 
 
 @given(STATES)
@@ -66,12 +66,12 @@ def test_what_is_held_has_the_size_of_its_local_shape(state: tuple[Action, ...])
 @settings(deadline=None, max_examples=6)
 def test_runs_are_those_of_the_ops_behind_them(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
-    program, told = evaluator.analysis.program, explain(resolve(evaluator, state))
-    for fusion in told.fusions:
+    program, breakdown = evaluator.analysis.program, explain(resolve(evaluator, state))
+    for fusion in breakdown.fusions:
         if not fusion.unfused:
             runs = [float(program.op_trips[ops[0]]) for ops, _ in fusion.sources]
             assert sum(runs) == fusion.runs
-    for row in told.collectives:
+    for row in breakdown.collectives:
         alone = pytest.approx(sum(runs for _, _, runs in row.sources))
         summed = row.kind in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER)
         assert row.count == alone or (summed and row.count < alone.expected), "sent with others"
@@ -87,33 +87,33 @@ def state_over(argument: int, dim: int, axis: int) -> tuple[Action, ...]:
 
 
 def test_an_unsharded_program_communicates_nothing() -> None:
-    told = explain(resolve(mlp(), ()))
-    assert told.collectives == ()
-    assert {one.why for one in told.alive} <= {Entry.BASE, Entry.LIVE}
+    breakdown = explain(resolve(mlp(), ()))
+    assert breakdown.collectives == ()
+    assert {one.why for one in breakdown.alive} <= {Entry.BASE, Entry.LIVE}
 
 
 def test_a_product_that_sums_over_a_split_dimension_is_a_partial_sum() -> None:
-    evaluator, told = mlp(), explain(resolve(mlp(), state_over(1, 1, 1)))
+    evaluator, breakdown = mlp(), explain(resolve(mlp(), state_over(1, 1, 1)))
     program = evaluator.analysis.program
-    (row,) = told.collectives
+    (row,) = breakdown.collectives
     ((value, ops, runs),) = row.sources
     assert (row.why, row.kind, row.axes, runs) == (Entry.PARTIAL, Kind.ALL_REDUCE, (1,), 1.0)
     assert program.shape(value) == (256, 16)
     assert [program.kind(op) for op in ops] == ["stablehlo.dot_general"]
     # the bias is added by what reads the sums: no pass of its own
-    assert not [fusion for fusion in told.fusions if fusion.unfused]
+    assert not [fusion for fusion in breakdown.fusions if fusion.unfused]
 
 
 def test_a_gathered_weight_is_an_edge_from_the_argument_to_its_use() -> None:
     state = state_over(0, 0, 0) + state_over(0, 1, 0)
-    told = explain(resolve(mlp(), state))
+    breakdown = explain(resolve(mlp(), state))
     program = mlp().analysis.program
-    (row,) = told.collectives
+    (row,) = breakdown.collectives
     ((value, ops, _),) = row.sources
     assert (row.why, row.kind) == (Entry.EDGE, Kind.ALL_GATHER)
     assert value == program.arguments[1].value
     assert [program.kind(op) for op in ops] == ["stablehlo.dot_general"]
-    (copy,) = [one for one in told.held if one.why is Entry.COPY]
+    (copy,) = [one for one in breakdown.held if one.why is Entry.COPY]
     assert (copy.value, copy.shape) == (value, (32, 64))
 
 
@@ -147,9 +147,9 @@ def test_what_bounds_a_fusion(body: str, bound: Bound) -> None:
 
 def test_loops_are_counted_and_their_carry_is_one_buffer() -> None:
     evaluator = evaluator_of(LOOP, "a=2")
-    told = assert_adds_up(evaluator, ())
+    breakdown = assert_adds_up(evaluator, ())
     program = evaluator.analysis.program
-    dots = [row for row in told.fusions if "dot_general" in program.kind(row.sources[0][0][0])]
+    dots = [row for row in breakdown.fusions if "dot_general" in program.kind(row.sources[0][0][0])]
     assert [row.runs for row in dots] == [5.0]
     group = argument_group(evaluator.analysis, 1, 0)
     reduced = assert_adds_up(evaluator, (Action(group=group, axis=0),))
@@ -197,7 +197,7 @@ def test_a_copy_is_of_uses_that_want_its_tensor() -> None:
         assert {int(evaluator.layouts.use_tensor[use]) for use in uses} == {tensor}
 
 
-def test_equal_products_that_run_together_are_told_apart() -> None:
+def test_equal_products_of_one_fusion_have_their_own_sources() -> None:
     """Two results of `main` that run at once, of one row, fed in different types."""
     f, b = "32x32xf32", "32x32xbf16"
     lines = [
@@ -214,8 +214,8 @@ def test_equal_products_that_run_together_are_told_apart() -> None:
     first, second = (op for op in range(program.ops) if program.kind(op).endswith("dot_general"))
     assert evaluator.listing.of(SUMS).op.tolist() == [first, second]
     rows, columns = (0, 0), (0, 1)
-    told = assert_adds_up(evaluator, priced.state((columns, 0), (rows, 0)))
-    sums = {one.value: one.bytes for one in told.alive if one.why is Entry.SUM}
+    breakdown = assert_adds_up(evaluator, priced.state((columns, 0), (rows, 0)))
+    sums = {one.value: one.bytes for one in breakdown.alive if one.why is Entry.SUM}
     made = [program.values_of(op)[0] for op in (first, second)]
     assert sums == {made[0]: 32 * 32 * 4, made[1]: 32 * 32 * 4}
 

@@ -159,13 +159,13 @@ def test_any_program_is_fused_by_the_rules(module: Text) -> None:
 
 def test_pools_that_are_too_short_are_made_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     rooms, whole = [], fuse(step(), TPU)
-    make = fusing._new_needs
+    make = fusing.new_needs
 
     def short(program: Program, room: int) -> Any:
         rooms.append(room)
         return make(program, room // 64 + 1)
 
-    monkeypatch.setattr(fusing, "_new_needs", short)
+    monkeypatch.setattr(fusing, "new_needs", short)
     found = fuse(step(), TPU)
     assert len(rooms) > 1
     assert found.roots == whole.roots

@@ -19,7 +19,7 @@ from tests.costmodel.texts import GPU, TPU, main, maps, product
 from tests.laws.states import every_action
 from tests.modules import analysed, argument_group, evaluator_of
 from toast.analysis.program import Ints
-from toast.costmodel.evaluator import FEWEST, Action, Cost, Evaluator, State
+from toast.costmodel.evaluator import Action, Cost, Evaluator, State
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import resolve
@@ -28,6 +28,8 @@ from toast.costmodel.terms.partial_sums import partial_sum_dependencies
 from toast.costmodel.terms.reshards import Reshards, reshard_dependencies
 from toast.costmodel.terms.units import Units
 from toast.search.actions import action_space
+
+FEWEST = 16
 
 
 @cache

@@ -36,7 +36,7 @@ def update(device: str, lines: list[str] | None = None, results: str = RESULTS) 
     return evaluator_of(main(ARGUMENTS, body, results), "a=2", device)
 
 
-def turned(evaluator: Evaluator) -> dict[int, tuple[int, int]]:
+def transposed(evaluator: Evaluator) -> dict[int, tuple[int, int]]:
     program, fusion = evaluator.analysis.program, evaluator.fusion
     return copied_arguments(program, fusion, assign_layouts(program, fusion))
 
@@ -50,12 +50,12 @@ def test_a_tpu_copies_what_an_update_reads_into_the_layout_of_the_gradient() -> 
     """The transpose makes three dimensions of what is no product of two matrices."""
     evaluator = update(TPU)
     # of p, m and n all but one: in the buffer of what is copied first there is room for it
-    assert set(turned(evaluator)) == {2, 3}
-    assert not turned(update(GPU))
+    assert set(transposed(evaluator)) == {2, 3}
+    assert not transposed(update(GPU))
 
 
-def walked(program: Program, fusion: Fusion, turned: dict[int, int]) -> dict[int, int]:
-    """What `assign_layouts` finds; `turned` are the products of values that are left as made."""
+def walked(program: Program, fusion: Fusion, transposed: dict[int, int]) -> dict[int, int]:
+    """What `assign_layouts` finds; `transposed` are products of values that are left as made."""
     given = {argument.value for argument in program.arguments}
     found = {}
     for number, launched in enumerate(fusion.launched):
@@ -64,7 +64,7 @@ def walked(program: Program, fusion: Fusion, turned: dict[int, int]) -> dict[int
         read = {program.sources[use] for use in launched.reads}
         made = {value for op in launched.ops for value in program.values_of(op)}
         own = program.shape(program.values_of(launched.ops[0])[0])
-        dots = [turned[value] for value in read | made if value in turned]
+        dots = [transposed[value] for value in read | made if value in transposed]
         if dots and any(program.shape(value) == own for value in read & given):
             found[number] = int(fusion.position[min(dots)])
     return found
@@ -72,7 +72,7 @@ def walked(program: Program, fusion: Fusion, turned: dict[int, int]) -> dict[int
 
 @FEW
 @given(module=programs(), seed=st.integers(0, 1_000), device=st.sampled_from([TPU, GPU]))
-def test_kernels_of_what_is_turned_are_those_that_a_walk_finds(
+def test_fusions_with_copied_layouts_are_those_that_a_walk_finds(
     module: Text, seed: int, device: str
 ) -> None:
     """Whatever the values are that products leave in another layout: here any."""
@@ -80,16 +80,18 @@ def test_kernels_of_what_is_turned_are_those_that_a_walk_finds(
     program, fusion = evaluator.analysis.program, evaluator.fusion
     rng = np.random.default_rng(seed)
     values = np.flatnonzero(rng.random(program.values) < 0.5).tolist()
-    turned = {value: int(rng.integers(program.ops)) for value in values}
-    with patch("toast.costmodel.passes.layout_assignment._turned", lambda *_: turned):
-        assert assign_layouts(program, fusion) == walked(program, fusion, turned)
+    transposed = {value: int(rng.integers(program.ops)) for value in values}
+    with patch(
+        "toast.costmodel.passes.layout_assignment.transposed_products", lambda *_: transposed
+    ):
+        assert assign_layouts(program, fusion) == walked(program, fusion, transposed)
 
 
 def test_an_update_is_of_what_a_walk_finds_too() -> None:
     evaluator = update(TPU)
     program, fusion = evaluator.analysis.program, evaluator.fusion
-    turned = {value_named(program, "stablehlo.transpose"): int(fusion.roots.dots[0])}
-    assert assign_layouts(program, fusion) == walked(program, fusion, turned) != {}
+    transposed = {value_named(program, "stablehlo.transpose"): int(fusion.roots.dots[0])}
+    assert assign_layouts(program, fusion) == walked(program, fusion, transposed) != {}
 
 
 @given(sides=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1).map(tuple))
@@ -103,7 +105,7 @@ def test_what_is_no_product_of_matrices_has_no_batch() -> None:
 
 def test_a_gradient_that_is_not_transposed_is_laid_out_as_the_weight_is() -> None:
     made = product(f"t:{W}", "x:32x8xf32", "d:32x16x4xf32", (0, 0))
-    assert not turned(update(TPU, [made, *UPDATE]))
+    assert not transposed(update(TPU, [made, *UPDATE]))
 
 
 def test_a_product_of_two_matrices_is_made_the_other_way_round_instead() -> None:
@@ -114,12 +116,12 @@ def test_a_product_of_two_matrices_is_made_the_other_way_round_instead() -> None
         maps("add", f"m1:{w}", "m", "t"),
     ]
     module = main(f"x:32x8xf32 d:32x16xf32 m:{w}", lines, f"m1:{w}")
-    assert not turned(evaluator_of(module, "a=2", TPU))
+    assert not transposed(evaluator_of(module, "a=2", TPU))
 
 
 def test_a_single_argument_of_an_update_is_copied_too() -> None:
     lines = [GRADIENT, TRANSPOSED, maps("add", f"m1:{W}", "m", "t")]
-    assert set(turned(update(TPU, lines, f"m1:{W}"))) == {3}
+    assert set(transposed(update(TPU, lines, f"m1:{W}"))) == {3}
 
 
 def test_the_copies_count_at_the_peak() -> None:
@@ -170,10 +172,10 @@ def test_a_gpu_copies_one_argument_of_the_update_of_a_convolutions_kernel_early(
     update_lines = [line.replace(W, FILTER).replace("%t", "%g") for line in UPDATE]
     given = f"x:2x8x8x4xf32 d:2x8x8x8xf32 p:{FILTER} m:{FILTER} n:{FILTER}"
     module = main(given, [CONVOLUTION, *update_lines], RESULTS.replace(W, FILTER))
-    ((value, (first, last)),) = turned(evaluator_of(module, "a=2", GPU)).items()
+    ((value, (first, last)),) = transposed(evaluator_of(module, "a=2", GPU)).items()
     assert value in (2, 3, 4)
     assert first == 0 < last
-    assert not turned(evaluator_of(module, "a=2", TPU))
+    assert not transposed(evaluator_of(module, "a=2", TPU))
 
 
 POOL = (

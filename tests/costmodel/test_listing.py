@@ -1,9 +1,10 @@
-"""What is made once and shared: layouts of ops that are alike, tables of several meshes."""
+"""What is made once and shared: layouts of equal ops, tables of several meshes."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program import sharding_units as rooms
 from toast.costmodel.program.pins import NO_PINS, Pins
-from toast.costmodel.program.sharding_units import Layouts, first_alike, lay_out
+from toast.costmodel.program.sharding_units import Layouts, first_equal, lay_out
 from toast.costmodel.resolved import resolve
 
 
@@ -51,15 +52,16 @@ def squares() -> Analysis:
 def one_by_one(analysis: Analysis, pins: Pins) -> Layouts:
     """The layouts of every op by itself."""
 
-    def none_alike(program: Program, *_: object) -> Ints:
+    def none_equal(program: Program, *_: object) -> Ints:
         return np.arange(program.ops)
 
-    def each_use(_: object, uses: range) -> tuple[Ints, list[int]]:
+    def each_use(*given: Any) -> tuple[Ints, list[int]]:
+        uses = given[-1]
         return np.array(uses, dtype=np.int64), list(uses)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rooms, "first_alike", none_alike)
-        patch.setattr(rooms._Interner, "_alike_uses", each_use)
+        patch.setattr(rooms, "first_equal", none_equal)
+        patch.setattr(rooms, "equal_uses", each_use)
         return lay_out(analysis, pins)
 
 
@@ -82,7 +84,7 @@ def pins_of(program: Program) -> Pins:
 
 @pytest.mark.parametrize("make", [layered, squares])
 @pytest.mark.parametrize("pinned", [False, True])
-def test_ops_that_are_alike_are_laid_out_as_each_by_itself(make: object, pinned: bool) -> None:
+def test_equal_ops_are_laid_out_as_each_by_itself(make: object, pinned: bool) -> None:
     assert callable(make)
     analysis = make()
     pins = pins_of(analysis.program) if pinned else NO_PINS
@@ -96,33 +98,33 @@ def test_sharing_layouts_changes_none(module: Text) -> None:
     assert_equal_layouts(lay_out(analysis), one_by_one(analysis, NO_PINS))
 
 
-def test_layers_are_alike_and_what_is_apart_is_not() -> None:
+def test_layers_are_equal_and_what_is_apart_is_not() -> None:
     analysis = layered()
     program = analysis.program
     group = np.append(analysis.groups.of_colour, -1)[analysis.colours.colour].tolist()
     none = np.zeros((0, 5), dtype=np.int64), np.zeros(program.ops + 1, dtype=np.int64)
-    alike = first_alike(program, group, none, none[1][:0])
-    assert (alike <= np.arange(program.ops)).all()
-    assert (alike[alike] == alike).all()
-    assert (program.op_signature[alike] == program.op_signature).all()
-    shared = np.flatnonzero(alike < np.arange(program.ops))
+    first = first_equal(program, group, none, none[1][:0])
+    assert (first <= np.arange(program.ops)).all()
+    assert (first[first] == first).all()
+    assert (program.op_signature[first] == program.op_signature).all()
+    shared = np.flatnonzero(first < np.arange(program.ops))
     assert len(shared) > program.ops / 4
-    apart = first_alike(program, group, none, shared[:1])
+    apart = first_equal(program, group, none, shared[:1])
     assert apart[shared[0]] == shared[0]
 
 
-def test_ops_whose_conflicts_are_resolved_otherwise_are_not_alike() -> None:
+def test_ops_whose_conflicts_are_resolved_otherwise_are_not_equal() -> None:
     analysis = layered()
     program = analysis.program
     group = np.append(analysis.groups.of_colour, -1)[analysis.colours.colour].tolist()
     starts = np.zeros(program.ops + 1, dtype=np.int64)
     none = np.zeros((0, 5), dtype=np.int64)
-    alike = first_alike(program, group, (none, starts), starts[:0])
-    one = int(np.flatnonzero(alike < np.arange(program.ops))[0])
-    for ops, expected in (([one], one), ([int(alike[one]), one], int(alike[one]))):
+    first = first_equal(program, group, (none, starts), starts[:0])
+    one = int(np.flatnonzero(first < np.arange(program.ops))[0])
+    for ops, expected in (([one], one), ([int(first[one]), one], int(first[one]))):
         rows = np.array([[0, 1, 0, 0, 1]] * len(ops), dtype=np.int64)
         resolved = rows, np.searchsorted(ops, np.arange(program.ops + 1))
-        assert first_alike(program, group, resolved, starts[:0])[one] == expected
+        assert first_equal(program, group, resolved, starts[:0])[one] == expected
 
 
 @pytest.mark.parametrize("name", ["attention", "mlp"])
@@ -155,7 +157,7 @@ def test_an_explanation_makes_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "passes.buffer_assignment.copied_beside",
         "terms.fusions.copied_values",
-        "terms.halos._factors_by_op",
+        "terms.halos.factors_by_op",
         "terms.listing.edges",
         "terms.partial_sums.reassociate_sums",
         "terms.reshards.distinct_rows",

@@ -93,11 +93,11 @@ def test_the_floor_never_makes_a_step_cheaper(dims: list[int]) -> None:
     assert floored.cost(state).compute >= free.cost(state).compute
 
 
-def test_what_is_missing_is_told_of_each_that_reads_or_writes() -> None:
+def test_each_that_reads_or_writes_has_a_part_of_what_is_missing() -> None:
     found = evaluator(SUM)
-    told = explain(resolve(found, ()))
-    assert sum(row.seconds for row in told.fusions) == pytest.approx(told.cost.compute)
-    fusion, *floors = told.fusions
+    breakdown = explain(resolve(found, ()))
+    assert sum(row.seconds for row in breakdown.fusions) == pytest.approx(breakdown.cost.compute)
+    fusion, *floors = breakdown.fusions
     assert sum(row.bytes for row in floors) == 3 * N * 16
     assert {ops for row in floors for ops, _ in row.sources} == {ops for ops, _ in fusion.sources}
 

@@ -21,11 +21,13 @@ from tests.modules import analysed
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.memory import PARTS, lasting_share
+from toast.costmodel.kernels.memory import lasting_share
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
 from toast.search.actions import action_space
+
+PARTS = 64.0
 
 TOLD = 16384
 """Bytes of main memory that tell where one copy to or from the chip goes."""
@@ -82,10 +84,10 @@ def test_main_memory_lacks_at_most_what_is_on_the_chip(state: tuple[Action, ...]
     arguments = sum(
         one.bytes for one in explain(resolve(training_step(0), state)).held if one.why is Entry.BASE
     )
-    told = tables_of_copies(training_step(SIZES[-1]))
+    table = tables_of_copies(training_step(SIZES[-1]))
     for size, peak in zip(SIZES[1:], peaks, strict=True):
-        assert max(whole - size, arguments) <= peak - told <= whole
-    assert peaks[-1] - told < whole
+        assert max(whole - size, arguments) <= peak - table <= whole
+    assert peaks[-1] - table < whole
     assert training_step(SIZES[-1], sent=False).cost(state).peak >= peaks[-1]
 
 
@@ -97,22 +99,22 @@ def test_what_is_alive_is_in_main_memory_or_on_the_chip(
     size: int, whole: int, state: tuple[Action, ...]
 ) -> None:
     evaluator = training_step(size, whole=whole)
-    told = assert_adds_up(evaluator, state)
-    there = [one for one in told.held if one.first <= told.position <= one.last]
-    assert sum(one.bytes for one in there) == told.cost.peak + told.on_chip
+    breakdown = assert_adds_up(evaluator, state)
+    there = [one for one in breakdown.held if one.first <= breakdown.position <= one.last]
+    assert sum(one.bytes for one in there) == breakdown.cost.peak + breakdown.on_chip
     short = sum(one.bytes for one in there if one.short)
     lasting = sum(one.bytes for one in there if one.lasting)
-    share = lasting_share(evaluator.tables.chip.on_chip_seconds, told.cost.compute)
+    share = lasting_share(evaluator.tables.chip.on_chip_seconds, breakdown.cost.compute)
     assert (share == 1.0) == (whole != LESS)
-    assert told.on_chip == min(size, short + share * lasting)
-    for one in told.held:
+    assert breakdown.on_chip == min(size, short + share * lasting)
+    for one in breakdown.held:
         assert not (one.short or one.lasting) or one.why is not Entry.BASE
         assert not one.short or one.last - one.first < 64
         assert not one.lasting or one.last - one.first >= 64
-    kept = [one.bytes for one in told.alive if one.short]
-    assert told.on_chip == size or not kept
-    kept = [one.bytes for one in told.alive if one.lasting]
-    assert share < 1.0 or told.on_chip == size or not kept
+    kept = [one.bytes for one in breakdown.alive if one.short]
+    assert breakdown.on_chip == size or not kept
+    kept = [one.bytes for one in breakdown.alive if one.lasting]
+    assert share < 1.0 or breakdown.on_chip == size or not kept
 
 
 @given(SECONDS, SECONDS, SECONDS)
@@ -215,8 +217,8 @@ def test_what_is_gathered_for_products_alone_is_held_in_half_its_bytes_on_a_tpu(
     priced = Priced(module, "a=2", device)
     program = priced.evaluator.analysis.program
     # columns of w are over a, and so rows of x, of which the product needs all
-    told = assert_adds_up(priced.evaluator, priced.state(((1, 1), 0), ((0, 0), 0)))
-    copies = [one for one in told.held if one.why is Entry.COPY]
+    breakdown = assert_adds_up(priced.evaluator, priced.state(((1, 1), 0), ((0, 0), 0)))
+    copies = [one for one in breakdown.held if one.why is Entry.COPY]
     assert copies
     for one in copies:
         kinds = {program.kind(program.user(use)) for use in one.uses}
@@ -231,9 +233,9 @@ def scattered(devices: int, rows: int) -> tuple[dict[Entry, float], float, float
     # a line of devices, where there are four of them
     module, mesh = main(f"{h} {w}", lines, f"z:{rows}x512xbf16"), f"b={8 // devices},a={devices}"
     priced = Priced(module, mesh, TPU)
-    told = assert_adds_up(priced.evaluator, priced.state(((0, 1), 1), ((0, 0), 1)))
+    breakdown = assert_adds_up(priced.evaluator, priced.state(((0, 1), 1), ((0, 0), 1)))
     kinds = (Entry.SUM, Entry.SUMMED)
-    found: dict[Entry, float] = {one.why: one.bytes for one in told.held if one.why in kinds}
+    found: dict[Entry, float] = {one.why: one.bytes for one in breakdown.held if one.why in kinds}
     return found, 4.0 * rows * 512, 4.0 * rows * 512 / devices
 
 
@@ -257,9 +259,9 @@ def test_what_sums_add_up_to_stays_until_something_is_made_of_it() -> None:
     ]
     given = f"x:{square} w:{square} v:{square} n:{half}"
     priced = Priced(main(given, lines, f"o:{half}"), "a=2", TPU)
-    told = assert_adds_up(priced.evaluator, priced.state(((0, 1), 0)))
+    breakdown = assert_adds_up(priced.evaluator, priced.state(((0, 1), 0)))
     program = priced.evaluator.analysis.program
-    summed = {one.value: one for one in told.held if one.why is Entry.SUMMED}
+    summed = {one.value: one for one in breakdown.held if one.why is Entry.SUMMED}
     makers = [program.makers[value] for value in summed]
     assert [program.kind(op) for op in makers] == ["stablehlo.dot_general"] * len(makers)
     assert any(one.last > one.first for one in summed.values())
@@ -271,24 +273,24 @@ def test_what_sums_add_up_to_stays_until_something_is_made_of_it() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_arguments_fill_tiles_of_their_two_best_dimensions(shape: str, device: str) -> None:
     module = main(f"x:{shape}", [maps("sine", f"y:{shape}", "x")], f"y:{shape}")
-    told = explain(resolve(Priced(module, "a=2", device).evaluator, ()))
-    given = [one.bytes for one in told.held if one.why is Entry.BASE]
+    breakdown = explain(resolve(Priced(module, "a=2", device).evaluator, ()))
+    given = [one.bytes for one in breakdown.held if one.why is Entry.BASE]
     assert sum(given) == golden("layout_assignment", shape, device)
 
 
 def test_what_has_no_elements_fills_no_tile() -> None:
     module = main("x:0x7xf32", [maps("sine", "y:0x7xf32", "x")], "y:0x7xf32")
-    told = explain(resolve(Priced(module, "a=2", TPU).evaluator, ()))
-    assert sum(one.bytes for one in told.held if one.why is Entry.BASE) == 0
+    breakdown = explain(resolve(Priced(module, "a=2", TPU).evaluator, ()))
+    assert sum(one.bytes for one in breakdown.held if one.why is Entry.BASE) == 0
 
 
 def test_a_shard_of_an_argument_fills_tiles() -> None:
     square = "256x256xf32"
     module = main(f"x:{square}", [maps("sine", f"y:{square}", "x")], f"y:{square}")
     priced = Priced(module, "a=4", TPU)
-    told = explain(resolve(priced.evaluator, priced.state(((0, 1), 0))))
+    breakdown = explain(resolve(priced.evaluator, priced.state(((0, 1), 0))))
     # 64 columns take the place of rows: no more than there are elements
-    assert [one.bytes for one in told.held if one.why is Entry.BASE] == [256 * 64 * 4]
+    assert [one.bytes for one in breakdown.held if one.why is Entry.BASE] == [256 * 64 * 4]
 
 
 @pytest.mark.parametrize(("donated", "copies"), [("", 1), (" {tf.aliasing_output = 0 : i32}", 2)])
@@ -298,7 +300,7 @@ def test_results_come_from_the_chip_in_the_place_of_arguments(donated: str, copi
         %y = stablehlo.sine %x : {square}
         return %y : {square}
     }}"""
-    for buffers, told in ((2**20, copies * TABLE), (0, 0.0)):
+    for buffers, table in ((2**20, copies * TABLE), (0, 0.0)):
         evaluator = Priced(text.encode(), "a=2", TPU, buffers).evaluator
         given = [one.bytes for one in explain(resolve(evaluator, ())).held if one.why is Entry.BASE]
-        assert given == [4 * 128 * 128 + told]
+        assert given == [4 * 128 * 128 + table]

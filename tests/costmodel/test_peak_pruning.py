@@ -16,7 +16,7 @@ from tests.laws.states import every_action
 from tests.modules import evaluator_of
 from toast.analysis.program import Ints
 from toast.costmodel.evaluator import Action, Evaluator, State, measure
-from toast.costmodel.peak_pruning import _halfway, fold, peak_events
+from toast.costmodel.peak_pruning import fold, halfway, peak_events
 from toast.costmodel.tables import Tables, new_scratch
 from toast.costmodel.terms.deferred_filter_gradients import DeferredColumns
 from toast.costmodel.terms.journal import BRIEF, LASTING
@@ -229,4 +229,4 @@ def test_halfway_is_what_two_others_mirror_in_both_words(rows: list[tuple[int, i
         )
         and rows[next_one] != rows[one]
     ]
-    assert _halfway(alive, here, other).tolist() == expected
+    assert halfway(alive, here, other).tolist() == expected

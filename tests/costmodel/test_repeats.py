@@ -30,7 +30,7 @@ from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.all_reduce_reassociate import reassociate_sums
-from toast.costmodel.passes.buffer_assignment import _handed_over, _spans
+from toast.costmodel.passes.buffer_assignment import handed_over, value_spans
 from toast.costmodel.passes.fusion import chain_ends, fuse
 from toast.costmodel.program import sharding_units as layouts_room
 from toast.costmodel.program.dataflow import flow_of
@@ -38,7 +38,7 @@ from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import role
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms import fusions as rows_room
-from toast.costmodel.terms.fusions import FUSIONS, FusionRow
+from toast.costmodel.terms.fusions import FUSIONS, LaunchedRow
 
 WIDTH = 16
 Weights = list[tuple[jax.Array, jax.Array]]
@@ -95,32 +95,33 @@ POLICIES = (TPU, V3, GPU)
 
 @contextmanager
 def each_by_itself() -> Iterator[None]:
-    """Nothing is alike: every op is laid out and every fusion's row made by itself."""
+    """Nothing is equal: every op is laid out and every fusion's row made by itself."""
 
-    def none_alike(program: Program, *_: object) -> Ints:
+    def none_equal(program: Program, *_: object) -> Ints:
         return np.arange(program.ops)
 
-    def each_use(_: object, uses: range) -> tuple[Ints, list[int]]:
+    def each_use(*given: Any) -> tuple[Ints, list[int]]:
+        uses = given[-1]
         return np.array(uses, dtype=np.int64), list(uses)
 
     def all_apart(maker: Any) -> list[Ints]:
         return [np.arange(len(maker.fusion.launched))]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layouts_room, "first_alike", none_alike)
-        patch.setattr(layouts_room._Interner, "_alike_uses", each_use)
-        patch.setattr(rows_room._RowMaker, "told", all_apart)
+        patch.setattr(layouts_room, "first_equal", none_equal)
+        patch.setattr(layouts_room, "equal_uses", each_use)
+        patch.setattr(rows_room.RowMaker, "identity", all_apart)
         yield
 
 
-def made_of(evaluator: Evaluator) -> dict[FusionRow, tuple[list[int], list[float]]]:
+def made_of(evaluator: Evaluator) -> dict[LaunchedRow, tuple[list[int], list[float]]]:
     """What each row of fusions stands for, and its parts of the row's weight."""
     rows = evaluator.listing.of(FUSIONS)
     groups = ((numbers.tolist(), parts.tolist()) for numbers, parts in rows.grouped())
     return dict(zip(rows, groups, strict=True))
 
 
-def assert_told_alike(program: Program, device: str) -> None:
+def assert_prices_equal(program: Program, device: str) -> None:
     analysis = analyse(program)
     mesh, chip = Mesh.parse("a=2,b=2"), find(device)
     together = Evaluator(analysis, mesh, chip)
@@ -141,16 +142,16 @@ def assert_told_alike(program: Program, device: str) -> None:
 
 @pytest.mark.parametrize("device", ["tpu-v5e", "a100-40gb"])
 @pytest.mark.parametrize("case", CASES)
-def test_layers_together_are_what_each_is_by_itself(
+def test_layers_shared_are_what_each_is_by_itself(
     case: tuple[tuple[str, ...], bool, bool], device: str
 ) -> None:
-    assert_told_alike(stacked(*case), device)
+    assert_prices_equal(stacked(*case), device)
 
 
 @settings(deadline=None, max_examples=12)
 @given(module=programs())
 def test_so_is_any_program(module: Text) -> None:
-    assert_told_alike(load(module.module().encode()).program, "tpu-v5e")
+    assert_prices_equal(load(module.module().encode()).program, "tpu-v5e")
 
 
 def test_layers_share_their_rows() -> None:
@@ -183,8 +184,8 @@ def assert_fused_as_by_walking(program: Program, policy: CompilerProfile) -> Non
         if n >= 0
     }
     assert leaders == walks.added_up(program)
-    first, last = _spans(program, found)
-    over = _handed_over(program, found, first, last)
+    first, last = value_spans(program, found)
+    over = handed_over(program, found, first, last)
     assert over.tolist() == walks.handed_over(program, found, last).tolist()
 
 
@@ -203,7 +204,7 @@ def test_any_layers_are(case: tuple[tuple[str, ...], bool, bool]) -> None:
     program = stacked(*case)
     for policy in POLICIES:
         assert_fused_as_by_walking(program, policy)
-    assert_told_alike(program, "tpu-v5e")
+    assert_prices_equal(program, "tpu-v5e")
 
 
 @settings(deadline=None, max_examples=40)

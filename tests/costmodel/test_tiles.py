@@ -13,7 +13,7 @@ from toast.analysis.analyse import analyse
 from toast.analysis.load import load
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.compute import _product as kernel_of_products
+from toast.costmodel.kernels.compute import product_tiling
 from toast.costmodel.kernels.incremental import streamed
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
@@ -23,7 +23,7 @@ DEVICE = find("tpu-v5e")
 
 @njit(_nrt=False)
 def product_in_tiles(t: Any, s: Any, dot: int) -> tuple[float, float, bool]:
-    return kernel_of_products(t, s, dot)
+    return product_tiling(t, s, dot)
 
 
 def _product(b: int, m: int, k: int, n: int) -> Evaluator:

@@ -175,9 +175,9 @@ def test_keys_and_values_of_one_cache_are_read_once() -> None:
 def test_the_explanation_says_which_ops_wait_for_a_cache() -> None:
     evaluator = priced(decode(512))
     program = evaluator.analysis.program
-    told = explain(resolve(evaluator, ()))
-    assert sum(row.seconds for row in told.fusions) == pytest.approx(told.cost.compute)
-    waited = [row for row in told.fusions if row.bytes == bytes_of(512)]
+    breakdown = explain(resolve(evaluator, ()))
+    assert sum(row.seconds for row in breakdown.fusions) == pytest.approx(breakdown.cost.compute)
+    waited = [row for row in breakdown.fusions if row.bytes == bytes_of(512)]
     assert len(waited) == 1
     ops = [op for (op,), _ in waited[0].sources]
     assert [program.kind(op) for op in ops] == ["stablehlo.dot_general"] * LAYERS

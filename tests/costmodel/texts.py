@@ -92,8 +92,10 @@ class Priced:
 
     def made(self, *actions: tuple[Dim, int]) -> float:
         """Peak bytes of a state but for those of arguments, which may be padded."""
-        told = explain(resolve(self.evaluator, self.state(*actions)))
-        return told.cost.peak - sum(one.bytes for one in told.held if one.why is Entry.BASE)
+        breakdown = explain(resolve(self.evaluator, self.state(*actions)))
+        return breakdown.cost.peak - sum(
+            one.bytes for one in breakdown.held if one.why is Entry.BASE
+        )
 
     def sent(self, *actions: tuple[Dim, int]) -> dict[tuple[str, tuple[int, ...]], float]:
         """(kind, axes) -> bytes on the wire of each device."""

@@ -11,39 +11,42 @@ from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import State
 from toast.search.beam import beam
 from toast.search.greedy_and_random import greedy
-from toast.search.local_search import LEAST, _touched, local_search, worth
+from toast.search.local_search import local_search, touched_sites, worth
 from toast.search.neighbours import Space
-from toast.search.problem import CHUNK, Problem, SearchSettings, chunks
+from toast.search.problem import Problem, SearchSettings, chunks
 from toast.search.progress import Control
 from toast.search.symmetric_groups import moves
 
+LEAST = 1e-06
+CHUNK = 128
 
-def polished_one_by_one(problem: Problem, state: State, cost: float) -> State:
-    """What polishing is, without chunks."""
+
+def improved_one_by_one(problem: Problem, state: State, cost: float) -> State:
+    """The local search without chunks."""
     space = Space(problem)
-    around = space.places()
-    waiting = dict.fromkeys(range(len(around)))
-    while waiting:
-        number = next(iter(waiting))
-        del waiting[number]
-        priced = [(other, problem.cost(other)[0]) for other in around[number].changes(state)]
+    sites = space.sites()
+    pending = dict.fromkeys(range(len(sites)))
+    while pending:
+        number = next(iter(pending))
+        del pending[number]
+        priced = [(other, problem.cost(other)[0]) for other in sites[number].changes(state)]
         best = min(priced, key=worth, default=(state, cost))
         if worth(best) < worth((state, cost)) * (1 - LEAST):
             changed = {action.group for action in set(best[0]) ^ set(state)}
-            near = space.near(changed.union(around[number].groups))
-            waiting |= dict.fromkeys(_touched(around, near))
+            near = space.near(changed.union(sites[number].groups))
+            pending |= dict.fromkeys(touched_sites(sites, near))
             state, cost = best
     return state
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", ["mlp", "attention"])
-def test_polishing_takes_the_same_changes_as_one_by_one(name: str, threads: int) -> None:
+def test_the_local_search_takes_the_same_changes_as_one_by_one(name: str, threads: int) -> None:
     problem = problem_of(text(name), "a=2,b=2")
     for start in itertools.islice(itertools.permutations(problem.actions, 2), 12):
         cost, _ = problem.cost(start)
         found = local_search(problem, start, cost, Control(), threads=threads)
-        assert found.state == polished_one_by_one(problem, start, cost)
+        assert found.state == improved_one_by_one(problem, start, cost)
         assert found.cost == problem.cost(found.state)[0]
 
 
@@ -76,7 +79,7 @@ def test_costs_of_a_problem_are_those_of_each_state() -> None:
     assert problem.costs(states, 2) == [problem.cost(state) for state in states]
 
 
-def test_moves_of_alike_groups_hold_every_action_once() -> None:
+def test_moves_of_symmetric_groups_hold_every_action_once() -> None:
     problem = gemma_problem()
     flat = [action for move in moves(problem) for action in move]
     assert sorted(flat) == sorted(problem.actions)

@@ -33,13 +33,13 @@ def count(on_share):
     while not (folder / "done").exists():
         time.sleep(0.01)
 
-cache._compile = count
+cache.compile_all = count
 cache.warm_kernels(lambda share: write(name, f"{share}\\n"))
 """
 
 
 def ask(directory: Path, name: str) -> subprocess.Popen[bytes]:
-    """A process that wants the kernels in a cache of its own, and writes down what it is told.
+    """A process that wants the kernels in a cache of its own, and writes down the progress.
 
     If it has to compile them it takes until there is a file `done`.
     """
@@ -52,7 +52,9 @@ def shares(directory: Path, name: str) -> list[float]:
     return [float(line) for line in told.read_text().split()] if told.exists() else []
 
 
-def test_of_two_processes_at_once_one_compiles_and_the_other_is_told(tmp_path: Path) -> None:
+def test_of_two_processes_at_once_one_compiles_and_the_other_sees_its_progress(
+    tmp_path: Path,
+) -> None:
     children = [ask(tmp_path, name) for name in ("one", "two")]
     deadline = time.monotonic() + 100.0
     while not all(0.25 in shares(tmp_path, name) for name in ("one", "two")):
@@ -63,7 +65,7 @@ def test_of_two_processes_at_once_one_compiles_and_the_other_is_told(tmp_path: P
     assert (tmp_path / "compiled").read_text() == "x"
 
 
-def test_who_comes_later_is_told_nothing(tmp_path: Path) -> None:
+def test_a_later_process_reports_no_progress(tmp_path: Path) -> None:
     (tmp_path / "done").touch()
     assert ask(tmp_path, "first").wait(100) == 0
     assert shares(tmp_path, "first") == [0.0, 0.25]
@@ -153,9 +155,9 @@ def test_only_what_is_a_month_old_is_forgotten(
         (tmp_path / name).touch()
     for name in ("old-1.kernel", "used-3.kernel"):
         os.utime(tmp_path / name, (0, time.time() - 31 * 86400))
-    kernel_cache._forget(tmp_path)
+    kernel_cache.forget_old(tmp_path)
     kept = {file.name for file in tmp_path.iterdir()}
     assert kept == {"new-2.kernel", "used-3.kernel", "lock-0"}, "whoever lacks one looks again"
     marker.touch()
-    kernel_cache._forget(tmp_path)
+    kernel_cache.forget_old(tmp_path)
     assert marker.exists()

@@ -15,7 +15,8 @@ from toast.costmodel.evaluator import Action, State
 from toast.search.neighbours import ChangeSite, Space, over
 from toast.search.problem import Problem
 from toast.search.symmetric_groups import moves, over_all_axes
-from toast.search.tree import MAX_DEPTH
+
+MAX_DEPTH = 128
 
 
 @cache
@@ -34,7 +35,7 @@ def act(group: int, axis: int) -> Action:
 
 
 def at(group: int) -> ChangeSite:
-    (place,) = (place for place in Space(mlp()).places() if place.groups == (group,))
+    (place,) = (place for place in Space(mlp()).sites() if place.groups == (group,))
     return place
 
 
@@ -91,7 +92,7 @@ def test_a_group_hands_over_what_it_has_on_one_axis_and_on_all() -> None:
 
 def test_two_axes_are_exchanged() -> None:
     rows, hidden = groups()
-    exchanges = [place for place in Space(mlp()).places() if not place.groups]
+    exchanges = [place for place in Space(mlp()).sites() if not place.groups]
     assert len(exchanges) == 3
     found = [
         state for place in exchanges for state in place.changes((act(rows, 0), act(hidden, 1)))
@@ -104,7 +105,7 @@ def test_resolutions_change_on_one_axis_and_on_all() -> None:
     group = argument_group(problem.evaluator.analysis, 0, 0)
     one, other = Action(group=group, axis=0), Action(group=group, axis=1)
     turned = [Action(group=group, axis=axis, bits=1) for axis in (0, 1)]
-    (place,) = (place for place in Space(problem).places() if place.groups == (group,))
+    (place,) = (place for place in Space(problem).sites() if place.groups == (group,))
     found = place.changes((one, other))
     assert (turned[0], other) in found
     assert tuple(turned) in found
@@ -115,7 +116,7 @@ def test_neighbours_are_other_states_of_the_problem_and_none_twice_at_a_place(le
     problem = gemma_problem()
     state = problem.actions[::3][:length]
     allowed = set(problem.actions)
-    for place in Space(problem).places():
+    for place in Space(problem).sites():
         found = place.changes(state)
         assert len(set(found)) == len(found)
         assert all(set(other) <= allowed and len(set(other)) == len(other) for other in found)
@@ -129,12 +130,12 @@ def test_no_state_becomes_longer_than_a_path() -> None:
     assert all(len(other) <= MAX_DEPTH for other in at(rows).changes(state))
 
 
-def test_groups_that_are_alike_are_laid_together() -> None:
+def test_symmetric_groups_are_laid_out_as_one() -> None:
     step = mlp_training(layers=2, width=8192, hidden=32768, tokens=16384)
     space = Space(planning(step, "data=4,model=2"))
-    places = {place.groups: place for place in space.places()}
-    assert space.alike
-    for alike in space.alike:
+    places = {place.groups: place for place in space.sites()}
+    assert space.symmetric
+    for alike in space.symmetric:
         found = places[alike].changes(())
         wanted = {(group, axis) for group in alike for axis in space.axes}
         assert any({(a.group, a.axis) for a in state} == wanted for state in found)

@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 from tests.search.problems import fresh, gemma_problem
 from toast.costmodel.evaluator import Action
 from toast.search.choices import choices
-from toast.search.infeasible import NEAR, closest_to_fitting, for_the_peak
+from toast.search.infeasible import closest_to_fitting, for_the_peak
 from toast.search.local_search import local_search
 from toast.search.mcts import search
-from toast.search.pareto import ALIKE, MOST, ParetoFront, Point, new_buckets, thinned
-from toast.search.peak_buckets import BANDS, bucket_of, keep
+from toast.search.pareto import ParetoFront, Point, new_buckets, thinned
+from toast.search.peak_buckets import bucket_of, keep
 from toast.search.planners import PLANNERS
 from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
+
+NEAR = 0.005
+MOST = 10
+NEGLIGIBLE = 0.001
+BUCKETS = 768
 
 ACTIONS = tuple(Action(group=group, axis=0) for group in range(5))
 PRICES = st.lists(
@@ -66,19 +71,19 @@ def test_threads_that_are_merged_keep_what_one_would(
 ) -> None:
     merged = ParetoFront()
     for part in (prices[:cut], prices[cut:]):
-        bands = new_buckets(4)
+        buckets = new_buckets(4)
         for seconds, peak, path in part:
-            keep(bands, float(seconds), float(peak), np.array([*path, 0]), len(path))
-        merged.merge(bands, ACTIONS)
+            keep(buckets, float(seconds), float(peak), np.array([*path, 0]), len(path))
+        merged.merge(buckets, ACTIONS)
     alone = front_of(prices).points()
     assert [(p.seconds, p.peak) for p in merged.points()] == [(p.seconds, p.peak) for p in alone]
 
 
-def test_bands_are_a_sixteenth_of_a_doubling_and_end_somewhere() -> None:
+def test_buckets_are_a_sixteenth_of_a_doubling_and_end_somewhere() -> None:
     assert bucket_of(0.0) == 0
     assert bucket_of(2.0**40) == 640
     assert bucket_of(2.0**40 * 2 ** (1 / 16) * 1.001) == 641
-    assert bucket_of(1e30) == BANDS - 1
+    assert bucket_of(1e30) == BUCKETS - 1
 
 
 @given(PRICES, st.integers(0, 59), st.integers(2, MOST))
@@ -105,8 +110,8 @@ def test_thinning_takes_from_where_points_are_dense() -> None:
 
 def test_bytes_that_buy_nothing_are_no_choice() -> None:
     chosen = Point(seconds=1.0, peak=100.0, state=())
-    alike = Point(seconds=1.0 - ALIKE / 2, peak=200.0, state=())
-    worth = Point(seconds=1.0 - ALIKE * 2, peak=300.0, state=())
+    alike = Point(seconds=1.0 - NEGLIGIBLE / 2, peak=200.0, state=())
+    worth = Point(seconds=1.0 - NEGLIGIBLE * 2, peak=300.0, state=())
     assert thinned([chosen, alike, worth], chosen) == [chosen, worth]
 
 
@@ -176,7 +181,7 @@ def test_where_nothing_fits_one_that_comes_closer_is_better() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.2])
-def test_what_comes_as_close_to_fitting_is_told_apart_by_time(share: float) -> None:
+def test_of_states_as_close_to_fitting_the_fastest_is_best(share: float) -> None:
     problem = fresh(gemma_problem(memory=share * gemma_problem().evaluator.cost(()).peak))
     found = searched(problem)
     strict = for_the_peak(problem)

@@ -1,4 +1,4 @@
-"""Forced changes: out of states that no single change improves."""
+"""Perturbation leads out of states that no single change improves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.search.known_layouts.planned import problem_of
 from tests.search.problems import gemma_problem
 from toast.search.local_search import local_search, worth
 from toast.search.neighbours import Space
-from toast.search.perturbation import _beside, _units, perturbed
+from toast.search.perturbation import perturbation_units, perturbed
 from toast.search.progress import Control
 
 
@@ -25,7 +25,7 @@ def test_nodes_of_a_graph_are_split_together_with_what_meets_them() -> None:
 
 
 @pytest.mark.parametrize("most", [0, 50, 400])
-def test_forcing_makes_nothing_worse_and_keeps_its_bound(most: int) -> None:
+def test_perturbing_makes_nothing_worse_and_keeps_its_bound(most: int) -> None:
     problem = gemma_problem()
     state = problem.actions[:1]
     cost, _ = problem.cost(state)
@@ -51,8 +51,9 @@ def test_threads_change_nothing() -> None:
     assert one == two
 
 
-def test_what_meets_most_is_forced_first() -> None:
+def test_what_meets_most_is_perturbed_first() -> None:
     space = Space(gemma_problem())
-    met = [len(_beside(space, unit)) for unit in _units(space)]
+    units = perturbation_units(space)
+    met = [len(space.near(unit).difference(unit)) for unit in units]
     assert met == sorted(met, reverse=True)
-    assert {group for unit in _units(space) for group in unit} == set(space.bits)
+    assert {group for unit in units for group in unit} == set(space.bits)

@@ -66,11 +66,11 @@ def test_a_proof_tells_the_best_plan() -> None:
     assert all(progress.best_bytes > 0 for progress in seen)
 
 
-def test_aside_gives_back_what_work_gives() -> None:
+def test_a_background_task_gives_back_what_work_gives() -> None:
     assert in_background(lambda: 7, Control()) == 7
 
 
-def test_aside_raises_what_work_raises() -> None:
+def test_a_background_task_raises_what_work_raises() -> None:
     def work() -> int:
         raise KeyError("lost")
 

@@ -9,13 +9,15 @@ import pytest
 from tests.modules import argument_group, text
 from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import Action
-from toast.search.actions import MAX_FREE_BITS, prune_threshold
+from toast.search.actions import prune_threshold
 from toast.search.local_search import local_search
 from toast.search.mcts import priors
 from toast.search.planners import PLANNERS
 from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control, Progress
-from toast.search.tree import MAX_DEPTH
+
+MAX_FREE_BITS = 4
+MAX_DEPTH = 128
 
 SMALL = SearchSettings(rollouts=600, round_rollouts=200, ilp_seconds=2)
 
@@ -108,7 +110,7 @@ def test_progress_only_gets_better() -> None:
     assert all(0 <= progress.fraction <= 1 for progress in seen)
 
 
-def test_polish_drops_what_buys_nothing() -> None:
+def test_local_search_drops_what_buys_nothing() -> None:
     problem = problem_of(text("mlp"), "a=2,b=2")
     batch = argument_group(problem.evaluator.analysis, 0, 0)
     state = (Action(group=batch, axis=0), Action(group=batch, axis=0))

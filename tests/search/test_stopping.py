@@ -14,12 +14,14 @@ from toast.search import mcts
 from toast.search.choices import choices
 from toast.search.infeasible import closest_to_fitting
 from toast.search.local_search import local_search
-from toast.search.mcts import CHUNK, priors
+from toast.search.mcts import priors
 from toast.search.planners import PLANNERS
 from toast.search.problem import CHUNK as STATES
 from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control, Progress
 from toast.search.tree import grow
+
+CHUNK = 32
 
 LATER = STATES + 12
 """States that may be priced from Python once the stop is there: a chunk, and the best once more."""
@@ -30,7 +32,7 @@ class Counting:
 
     def __init__(self, problem: Problem, stop_after: int) -> None:
         self._evaluator = problem.evaluator
-        self._stop_after = stop_after
+        self.stop_after = stop_after
         self.priced = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -48,7 +50,7 @@ class Counting:
 
     def stopped(self) -> bool:
         """Whether as many states as were allowed are priced."""
-        return self.priced >= self._stop_after
+        return self.priced >= self.stop_after
 
 
 def counted(stop_after: int) -> tuple[Problem, Counting, Control]:
@@ -76,7 +78,7 @@ def test_what_comes_after_the_search_hears_a_stop(stop_after: int) -> None:
     for number in range(3):
         problem, counting, control = counted(10**9)
         found = Found.after(state, problem.cost(state)[0], 10**5, "converged")
-        counting.priced, counting._stop_after = 0, stop_after
+        counting.priced, counting.stop_after = 0, stop_after
         if number == 0:
             local_search(problem, state, found.cost, control)
         elif number == 1:
@@ -119,7 +121,7 @@ def test_how_long_chunks_are_changes_no_answer(monkeypatch: pytest.MonkeyPatch) 
     assert PLANNERS["mcts"](fresh(gemma_problem()), settings, Control()) == first
 
 
-def test_the_cost_and_the_memory_that_are_told_are_of_one_state() -> None:
+def test_the_reported_cost_and_memory_are_of_one_state() -> None:
     problem = fresh(gemma_problem())
     seen: list[Progress] = []
     found = PLANNERS["mcts"](

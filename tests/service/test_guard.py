@@ -48,7 +48,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong", f"Basic {KEY}", KEY])
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/devices", "/metrics", "/nothing"])
-def test_without_a_known_key_nothing_is_told(
+def test_without_a_known_key_nothing_is_answered(
     guarded: Server, header: str | None, path: str
 ) -> None:
     headers = {} if header is None else {"Authorization": header}

@@ -57,7 +57,7 @@ def test_the_form_that_came_in_goes_out(form: str) -> None:
     decode(result.module)
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     events: list[Event] = []
     toast.plan(forms.serialize(STEP, "bytecode"), on_progress=events.append, **QUICK)
     assert events

@@ -14,7 +14,7 @@ import pytest
 
 from tests.modules import text
 from toast.analysis.errors import InvalidRequest
-from toast.calibrate.calibration import Calibration, calibrate
+from toast.calibrate.calibration import Calibration, calibrate, child_environment
 from toast.cli.calibrate import summary, table
 from toast.costmodel.calibration import Fit, Sample, fit_device, predict
 from toast.costmodel.hardware.device_files import read_profile, write_profile
@@ -129,7 +129,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, events: list[dict[str,
     path = tmp_path / "events.json"
     path.write_text(json.dumps(events))
     command = [sys.executable, "-c", SCRIPT.format(path=str(path))]
-    monkeypatch.setattr("toast.calibrate.calibration._command", lambda _: command)
+    monkeypatch.setattr("toast.calibrate.calibration.child_command", lambda _: command)
 
 
 def samples() -> list[dict[str, object]]:
@@ -177,14 +177,12 @@ def test_a_chip_that_nobody_knows_needs_a_base(
 def test_the_child_sees_the_platform_and_its_virtual_devices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from toast.calibrate.calibration import _environment
-
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=nowhere")
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    chosen = _environment(Calibration(devices=4))
+    chosen = child_environment(Calibration(devices=4))
     assert chosen["JAX_PLATFORMS"] == os.environ["JAX_PLATFORMS"]
     assert chosen["XLA_FLAGS"].split() == [
         "--xla_dump_to=nowhere",
         "--xla_force_host_platform_device_count=4",
     ]
-    assert _environment(Calibration(platform="cpu"))["JAX_PLATFORMS"] == "cpu"
+    assert child_environment(Calibration(platform="cpu"))["JAX_PLATFORMS"] == "cpu"

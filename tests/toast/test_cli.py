@@ -186,7 +186,7 @@ def test_the_fixed_names_of_the_commands() -> None:
 def warm(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Result:
     """`toast warm` with its kernels in a folder; nothing is compiled."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder))
-    monkeypatch.setattr(kernel_cache, "_compile", lambda on_share: on_share(0.5))
+    monkeypatch.setattr(kernel_cache, "compile_all", lambda on_share: on_share(0.5))
     return CliRunner().invoke(app, ["warm"])
 
 

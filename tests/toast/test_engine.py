@@ -89,7 +89,7 @@ def test_inspect_is_one_event(tmp_path: Path) -> None:
     assert {"colours", "conflicts", "sets", "groups", "no_rule"} <= set(first["inspection"])
 
 
-def test_bugs_are_told_apart_from_user_errors(tmp_path: Path) -> None:
+def test_bugs_are_not_reported_as_user_errors(tmp_path: Path) -> None:
     done = engine(str(tmp_path / "nowhere"))
     assert done.returncode == 1
     assert json.loads(done.stdout)["code"] == "engine_failed"

@@ -25,7 +25,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("form", forms.FORMS)
-def test_every_form_is_told_apart_and_keeps_its_names(form: str) -> None:
+def test_every_form_is_recognised_and_keeps_its_names(form: str) -> None:
     data = forms.serialize(mlp.make_step(mlp.PRESETS["tiny"]), form)
     assert detect(data) is EXPECTED[form]
     loaded = decode(data)

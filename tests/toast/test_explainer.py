@@ -10,10 +10,12 @@ from examples import gemma
 from tests.toast.explained import Loaded, loaded, step
 from toast.analysis.locations import Locations
 from toast.costmodel.evaluator import State
-from toast.explain.explainer import MAX_POINTS, MAX_ROWS
 from toast.labels.layers import NO_GROUP, Layers
 from toast.plans.explanation import Explanation
 from toast.search.actions import action_space
+
+MAX_POINTS = 120
+MAX_ROWS = 20
 
 
 @cache
@@ -28,7 +30,7 @@ def state() -> State:
 
 
 @cache
-def told(rows: int = MAX_ROWS) -> Explanation:
+def explained(rows: int = MAX_ROWS) -> Explanation:
     explainer = tiny().explainer
     return explainer.explanation(tiny().terms(state()), rows)
 
@@ -73,7 +75,7 @@ def test_ops_without_any_argument_have_no_group() -> None:
 
 @pytest.mark.parametrize("rows", [1, 4, MAX_ROWS, 10_000])
 def test_rows_and_their_rest_are_the_figures_of_the_plan(rows: int) -> None:
-    cost, plan = tiny().problem.evaluator.cost(state()), told(rows)
+    cost, plan = tiny().problem.evaluator.cost(state()), explained(rows)
     fusions = sum(row.seconds for row in plan.fusions) + plan.other_fusions.seconds
     assert fusions == pytest.approx(cost.compute, rel=1e-12)
     collectives = sum(row.seconds for row in plan.collectives) + plan.other_collectives.seconds
@@ -88,7 +90,7 @@ def test_rows_and_their_rest_are_the_figures_of_the_plan(rows: int) -> None:
 
 
 def test_rows_come_largest_first() -> None:
-    plan = told(10_000)
+    plan = explained(10_000)
     for seconds in ([row.seconds for row in plan.fusions], [r.seconds for r in plan.collectives]):
         assert seconds == sorted(seconds, reverse=True)
     sizes = [row.bytes for row in plan.alive]
@@ -96,20 +98,20 @@ def test_rows_come_largest_first() -> None:
 
 
 def test_the_size_in_a_plan_is_bounded() -> None:
-    plan = told()
+    plan = explained()
     assert len(plan.timeline) <= MAX_POINTS
     assert len(plan.model_dump_json()) < 40_000
 
 
 def test_equal_layers_share_a_row_with_its_place_and_direction() -> None:
-    row = next(row for row in told().fusions if row.place == "mlp" and row.op == "dot_general")
+    row = next(row for row in explained().fusions if row.place == "mlp" and row.op == "dot_general")
     assert row.location.startswith("gemma.py:")
     assert row.direction in ("forward", "backward")
     assert row.fusions % gemma.PRESETS["tiny"].layers == 0
 
 
 def test_collectives_say_what_is_sent_for_what_and_why() -> None:
-    rows = told(10_000).collectives
+    rows = explained(10_000).collectives
     assert {row.why for row in rows} == {"partial_sum", "resharding"}
     for row in rows:
         assert row.axes
@@ -181,7 +183,7 @@ def test_fusions_are_summed_as_one_by_one() -> None:
             found[2] += fusion.bytes * part
             found[3] += fusion.seconds * part
     rows = explainer.explanation(terms, len(sums)).fusions
-    told_rows = {
+    found_rows = {
         (row.op, row.place, row.location, row.direction, row.group, row.bound, row.partial_sums): [
             row.fusions,
             row.runs,
@@ -190,16 +192,16 @@ def test_fusions_are_summed_as_one_by_one() -> None:
         ]
         for row in rows
     }
-    assert told_rows == {
+    assert found_rows == {
         key: [number, round(count), round(size), seconds]
         for key, (number, count, size, seconds) in sums.items()
     }
 
 
-def test_ops_of_one_name_and_location_are_told_alike() -> None:
+def test_ops_of_one_name_and_location_have_the_same_words() -> None:
     source, say = tiny().source, tiny().explainer.say
     known: dict[tuple[str, int], int] = {}
     for op in range(source.program.ops):
         place = (source.program.kind(op), int(source.places[op]))
-        assert known.setdefault(place, int(say.alike[op])) == say.alike[op]
+        assert known.setdefault(place, int(say.origin[op])) == say.origin[op]
     assert len(set(known.values())) == len(known) < source.program.ops

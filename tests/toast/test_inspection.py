@@ -42,12 +42,12 @@ def inspected() -> Inspection:
     return inspect_module(tiny())
 
 
-def test_a_set_is_told_by_its_sides_and_where_it_arises() -> None:
+def test_a_set_is_described_by_its_sides_and_where_it_arises() -> None:
     (row,) = inspected().sets
     assert (
         row.description == "shard the key or the query side of attention, 2 places (62 conflicts)"
     )
-    assert row.tied * row.conflicts == 62
+    assert row.isomorphic * row.conflicts == 62
     key, query = row.resolutions
     equation = "of dot_general bsnh,bth->bnst at gemma.py:"
     assert key.startswith("the key side: dimension 1 (t) of the result [8, 32, 32, 4] " + equation)
@@ -55,7 +55,7 @@ def test_a_set_is_told_by_its_sides_and_where_it_arises() -> None:
     assert "gemma.py:" in row.location
 
 
-def test_without_names_the_dimensions_are_told() -> None:
+def test_without_names_the_dimensions_are_named() -> None:
     (row,) = inspect_module(TRANSPOSE).sets
     assert row.description == (
         "shard dimension 0 or dimension 1 of the result of dot_general, 1 place (2 conflicts)"

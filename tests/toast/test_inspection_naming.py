@@ -13,7 +13,9 @@ from toast.analysis.forms import bytecode
 from toast.analysis.load import load
 from toast.analysis.program import Program
 from toast.labels.colours import colour_names, starred
-from toast.labels.value_flow import CONTRACTIONS, FORWARD_STEPS, PASSING, ValueFlow
+from toast.labels.value_flow import CONTRACTIONS, PASSING, ValueFlow
+
+FORWARD_STEPS = 8
 
 
 def analysed(lowered: jax.stages.Lowered) -> Analysis:

@@ -19,7 +19,10 @@ from tests.toast.terminal import assert_refused, toast
 from toast.inspect.inspect_module import inspect_module
 from toast.inspect.page import render_page
 from toast.page.drawing import draw
-from toast.page.layout import BLOCK_WIDTH, ROW_HEIGHT, lay_out
+from toast.page.layout import lay_out
+
+BLOCK_WIDTH = 228.0
+ROW_HEIGHT = 100.0
 
 MODULE = forms.serialize(gemma.make_step(gemma.PRESETS["tiny"]), "bytecode")
 MYSTERY = (

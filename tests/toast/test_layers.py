@@ -13,13 +13,32 @@ from tests.laws.chains import Text
 from tests.laws.programs import programs
 from toast.analysis.load import load
 from toast.analysis.program import ARGUMENT, LOOP_BEGIN, LOOP_END, Program
-from toast.labels.layers import _ELEMENTWISE, NO_GROUP, Layers, _group_names, _state_arguments
-from toast.labels.value_flow import PASSING
+from toast.labels.layers import NO_GROUP, Layers, group_names, state_arguments
+
+ELEMENTWISE = {
+    f"stablehlo.{kind}"
+    for kind in ("add", "subtract", "multiply", "divide", "select", "negate", "clamp", "convert")
+}
+PASSING = {
+    LOOP_BEGIN,
+    *(
+        f"stablehlo.{kind}"
+        for kind in (
+            "broadcast_in_dim",
+            "convert",
+            "dynamic_slice",
+            "optimization_barrier",
+            "reshape",
+            "slice",
+            "transpose",
+        )
+    ),
+}
 
 
 def by_walking(program: Program) -> list[int]:
     """The argument that each op belongs to, or -1."""
-    state = _state_arguments(program)
+    state = state_arguments(program)
     sizes = [math.prod(program.shape(argument.value)) for argument in program.arguments]
     held = {argument.value: number for number, argument in enumerate(program.arguments)}
     weight = [own(program, op, held, sizes, state) for op in range(program.ops)]
@@ -30,12 +49,12 @@ def by_walking(program: Program) -> list[int]:
             weight[op] = mine[0]
         for use in program.uses_of(op):
             value, kind = program.sources[use], program.kind(op)
-            found = weight[op] if kind in _ELEMENTWISE and weight[op] in state else -1
+            found = weight[op] if kind in ELEMENTWISE and weight[op] in state else -1
             if found >= 0:
                 shape = program.shape(program.arguments[found].value)
                 found = found if value not in held and shape == program.shape(value) else -1
             made = program.values_of(op)
-            keeps = len(made) == 1 and (kind in _ELEMENTWISE or kind in PASSING)
+            keeps = len(made) == 1 and (kind in ELEMENTWISE or kind in PASSING)
             if found < 0 and mine and keeps:
                 same = math.prod(program.shape(made[0])) == math.prod(program.shape(value))
                 found = mine[0] if same else -1
@@ -78,7 +97,7 @@ def step_of(name: str) -> Program:
 @pytest.mark.parametrize("name", ["gemma", "gpt", "t2b scan", "itx scan"])
 def test_layer_groups_are_those_of_a_walk(name: str) -> None:
     program = step_of(name)
-    names, layers, weight = _group_names(program), Layers(program), by_walking(program)
+    names, layers, weight = group_names(program), Layers(program), by_walking(program)
     expected = [names[number] if number >= 0 else NO_GROUP for number in weight]
     assert [layers.of_op(op) for op in range(program.ops)] == expected
     assert len(set(expected)) > 3
@@ -88,6 +107,6 @@ def test_layer_groups_are_those_of_a_walk(name: str) -> None:
 @given(module=programs())
 def test_those_of_any_program_are_those_of_a_walk(module: Text) -> None:
     program = load(module.module().encode()).program
-    names, layers, weight = _group_names(program), Layers(program), by_walking(program)
+    names, layers, weight = group_names(program), Layers(program), by_walking(program)
     expected = [names[number] if number >= 0 else NO_GROUP for number in weight]
     assert [layers.of_op(op) for op in range(program.ops)] == expected

@@ -166,10 +166,10 @@ def test_who_waits_for_kernels_sees_them_go_on(monkeypatch: pytest.MonkeyPatch) 
             on_share(share)
 
     monkeypatch.setattr(planning, "warm_kernels", compile_kernels)
-    told: list[Progress] = []
-    plan = make_plan(gemma_text(), request(rollouts=1), on_progress=told.append).plan
-    assert [event.stage for event in told[:5]] == ["kernels", *[COMPILING] * 3, "load"]
-    shares = [event.fraction for event in told]
+    events: list[Progress] = []
+    plan = make_plan(gemma_text(), request(rollouts=1), on_progress=events.append).plan
+    assert [event.stage for event in events[:5]] == ["kernels", *[COMPILING] * 3, "load"]
+    shares = [event.fraction for event in events]
     assert shares == sorted(shares)
     assert 0.0 < shares[2] < shares[3] < shares[4] < shares[-1] <= 1.0, "the job is still to come"
     assert "kernels" in plan.stages
@@ -290,7 +290,7 @@ def test_inspection_tells_colours_conflicts_sets_and_groups() -> None:
     assert hidden.colours == 2
     assert hidden.size == 128
     assert len(found.sets) == 1
-    assert found.sets[0].tied == 2
+    assert found.sets[0].isomorphic == 2
     assert "2 places" in found.sets[0].description
     assert any("gemma.py:" in row.location for row in found.conflicts)
     assert any(row.name.endswith("['gate']") for row in found.groups)

@@ -55,7 +55,7 @@ def test_empty_parts_are_said_or_left_out() -> None:
     assert "without a rule" not in text
 
 
-def test_meshes_that_were_tried_are_told() -> None:
+def test_meshes_that_were_tried_are_shown() -> None:
     assert "Meshes" not in text_of(make_plan())
     meshes = [
         {"mesh": "d0=4", "predicted": cost(0.003, 2 * MIB), "chosen": False},
@@ -69,7 +69,7 @@ def test_meshes_that_were_tried_are_told() -> None:
     assert " ".join(rows[2]) == "d0=2,d1=1 not reached within the budget"
 
 
-def test_choices_are_told_where_there_is_more_than_one() -> None:
+def test_choices_are_shown_where_there_is_more_than_one() -> None:
     one = {**cost(0.002, 4 * MIB), "decisions": ["batch=data", "hidden=model:01"], "chosen": True}
     other = {**cost(0.004, 2 * MIB), "decisions": [], "chosen": False}
     assert "Choices" not in text_of(make_plan(choices=[one]))
@@ -92,7 +92,7 @@ def test_choices_are_told_where_there_is_more_than_one() -> None:
     assert lines[first + 1].split()[-3:] == ["2", "this", "plan"]
 
 
-def test_a_proof_is_told_where_there_is_one() -> None:
+def test_a_proof_is_reported_where_there_is_one() -> None:
     assert "Proof" not in text_of(make_plan())
     plan = make_plan(lower_bound=0.2, gap=0.2, relaxation="linear relaxation")
     text = " ".join(text_of(plan).split())

@@ -11,11 +11,14 @@ from tests.toast.explained import Loaded, loaded, step
 from toast.costmodel.evaluator import Action, State
 from toast.costmodel.explain import explain
 from toast.costmodel.resolved import resolve
-from toast.pipeline.shortfall import MAX_SPLITS, MAX_TENSORS, shortfall
+from toast.pipeline.shortfall import shortfall
 from toast.plans.explanation import Shortfall, SplitRow
 from toast.search.infeasible import closest_to_fitting
 from toast.search.problem import Found
 from toast.search.progress import Control
+
+MAX_SPLITS = 8
+MAX_TENSORS = 5
 
 LITTLE = 1000.0
 

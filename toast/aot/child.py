@@ -112,7 +112,7 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
     dump = directory / DUMP
     started = time.perf_counter()
     try:
-        executable = _compiled((directory / "module").read_bytes(), target, devices, dump)
+        executable = first_executable((directory / "module").read_bytes(), target, devices, dump)
     except jax.errors.JaxRuntimeError as error:
         _refused(str(error), time.perf_counter() - started, emitter)
         return
@@ -122,19 +122,20 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
     emitter.emit("compiled", memory=_plain(memory), seconds=seconds)
 
 
-def _compiled(module: bytes, target: Target, devices: list[Any], dump: Path) -> Any:
+def first_executable(module: bytes, target: Target, devices: list[Any], dump: Path) -> Any:
     """The executable by the first flags that work; raises the compiler's error."""
     *first, last = flags_to_try(target, dump)
     for flags in first:
         try:
-            return _compile(module, devices, flags)
+            return executable_of(module, devices, flags)
         except jax.errors.JaxRuntimeError as error:
             if not _NO_TILES.search(str(error)):
                 raise
-    return _compile(module, devices, last)
+    return executable_of(module, devices, last)
 
 
-def _compile(module: bytes, devices: list[Any], flags: dict[str, str]) -> Any:
+def executable_of(module: bytes, devices: list[Any], flags: dict[str, str]) -> Any:
+    """The module compiled for these devices with these flags."""
     options = compile_options([device.id for device in devices], flags)
     loaded = decode(module)
     client: Any = devices[0].client

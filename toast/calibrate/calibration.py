@@ -55,8 +55,8 @@ def calibrate(
     with tempfile.TemporaryDirectory(prefix="toast-calibrate-") as name:
         outcome = run(
             Path(name),
-            command=_command(wanted),
-            environment=_environment(wanted),
+            command=child_command(wanted),
+            environment=child_environment(wanted),
             on_event=on_event,
             deadline_s=deadline_s,
         )
@@ -67,12 +67,13 @@ def calibrate(
     return replace(fit, device=device)
 
 
-def _command(wanted: Calibration) -> list[str]:
+def child_command(wanted: Calibration) -> list[str]:
+    """The command that measures in a process of its own."""
     quick = ["--quick"] if wanted.quick else []
     return [*python_module("toast.calibrate.child"), str(wanted.devices), *quick]
 
 
-def _environment(wanted: Calibration) -> dict[str, str]:
+def child_environment(wanted: Calibration) -> dict[str, str]:
     """JAX's own choice of platform unless one is asked for; on a CPU virtual devices."""
     flags = os.environ.get("XLA_FLAGS", "")
     count = wanted.devices or CPU_DEVICES

@@ -134,13 +134,13 @@ class Explainer:
         for fusion in fusions:
             sources, bound = fusion.sources, fusion.bound.name.lower()
             parts = sources.runs / sum(sources.runs.tolist())
-            number, first = distinct_rows(say.alike[sources.first], say.layers(sources.first))
-            told = dict[tuple[str, str, str, Direction, str, str, bool], list[int]]()
+            number, first = distinct_rows(say.origin[sources.first], say.layers(sources.first))
+            by_place = dict[tuple[str, str, str, Direction, str, str, bool], list[int]]()
             for of, op in enumerate(sources.first[first].tolist()):
                 place = (say.kind(op), say.place(op), say.line(op), say.direction(op))
                 key = (*place, say.layer(op), bound, fusion.unfused)
-                told.setdefault(key, []).append(of)
-            for key, numbers in told.items():
+                by_place.setdefault(key, []).append(of)
+            for key, numbers in by_place.items():
                 sums.setdefault(key, _Sum()).add_all(fusion, parts[np.isin(number, numbers)])
         rows = [
             FusionRow(
@@ -196,11 +196,11 @@ class Explainer:
         return sorted(rows, key=lambda row: -row.seconds)
 
     def alive(self, terms: PriceBreakdown) -> list[AliveRow]:
-        """What is alive at the peak, largest first; values that are told alike are one row."""
+        """What is alive at the peak, largest first, by name, line and shape."""
         return [self.alive_row(group, terms) for group in self.alive_groups(terms)]
 
     def alive_groups(self, terms: PriceBreakdown) -> list[list[HeldMemory]]:
-        """Values alive at the peak that are told alike, in falling order of their bytes."""
+        """Values alive at the peak, by name, line and shape, in falling order of their bytes."""
         if self._grouped is None or self._grouped[0] is not terms:
             self._grouped = (terms, self._groups(terms))
         return self._grouped[1]
@@ -208,13 +208,13 @@ class Explainer:
     def _groups(self, terms: PriceBreakdown) -> list[list[HeldMemory]]:
         groups: dict[tuple[object, ...], list[HeldMemory]] = {}
         for held in terms.alive:
-            told = (self.say.name(held.value), self.say.line_of(held.value))
-            key = (*told, held.shape, self._why(held, terms))
+            name = (self.say.name(held.value), self.say.line_of(held.value))
+            key = (*name, held.shape, self._why(held, terms))
             groups.setdefault(key, []).append(held)
         return sorted(groups.values(), key=lambda group: -sum(held.bytes for held in group))
 
     def alive_row(self, group: Sequence[HeldMemory], terms: PriceBreakdown) -> AliveRow:
-        """One row for values that are told alike."""
+        """One row for values of one name, line and shape."""
         first = group[0]
         return AliveRow(
             name=self.say.name(first.value),

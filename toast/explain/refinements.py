@@ -48,16 +48,16 @@ def _group(problem: Problem, before: Refined, refinement: Refinement) -> int:
 
 
 def _places(problem: Problem, refinement: Refinement, say: Labels) -> Iterator[str]:
-    """`mlp/dot_general: dimension 1`, `['w'][*]: whole`; `(18)` for as many that are told alike."""
+    """`mlp/dot_general: dimension 1`, `['w'][*]: whole`; `(18)` for 18 of the same words."""
     for unit, item in refinement.places:
-        told: Counter[str] = Counter()
+        places: Counter[str] = Counter()
         layouts = problem.evaluator.layouts
         for value in np.flatnonzero(layouts.value_unit == unit).tolist():
             where = f"dimension {item}" if item >= 0 else "whole"
-            told[f"{say.name(value)}, stored: {where}"] += 1
+            places[f"{say.name(value)}, stored: {where}"] += 1
         for op in np.flatnonzero(layouts.op_unit == unit).tolist():
-            told[f"{say.op(op)}, computed: {_factor(problem, op, item)}"] += 1
-        yield from (text if n == 1 else f"{text} ({n})" for text, n in told.items())
+            places[f"{say.op(op)}, computed: {_factor(problem, op, item)}"] += 1
+        yield from (text if n == 1 else f"{text} ({n})" for text, n in places.items())
 
 
 def _factor(problem: Problem, op: int, item: int) -> str:

@@ -41,22 +41,22 @@ class Timeline:
                 cells = "".join(_cell(bar, top, row, blocks) for bar in stretch)
                 line.append(cells, style="red" if over else "cyan")
             yield line
-        yield Text(" " * label + self._foot(self._together(room), room))
+        yield Text(" " * label + self._foot(self._points_per_bar(room), room))
 
-    def _together(self, width: int) -> int:
+    def _points_per_bar(self, width: int) -> int:
         """How many points share a bar."""
         return -(-len(self._points) // width)
 
     def bars(self, width: int) -> list[int]:
         """The most bytes of each of at most `width` equal stretches."""
-        together = self._together(width)
+        per_bar = self._points_per_bar(width)
         sizes = [point.bytes for point in self._points]
-        return [max(sizes[i : i + together]) for i in range(0, len(sizes), together)]
+        return [max(sizes[i : i + per_bar]) for i in range(0, len(sizes), per_bar)]
 
-    def _foot(self, together: int, width: int) -> str:
+    def _foot(self, per_bar: int, width: int) -> str:
         """A mark below the bar of the peak, and its position."""
         starts = [point.position for point in self._points]
-        place = (bisect_right(starts, self._peak.position) - 1) // together
+        place = (bisect_right(starts, self._peak.position) - 1) // per_bar
         text = f"^ peak, position {self._peak.position:,}"
         return " " * place + text if place + len(text) <= width else self._left(place)
 

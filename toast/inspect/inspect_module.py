@@ -33,7 +33,7 @@ def inspect_module(module: bytes, which: int = 0) -> Inspection:
         "sets": [sets.row(number) for number in range(analysis.groups.sets)],
         "graph": set_graph(analysis, words, which),
     }
-    told = time.perf_counter() - started
+    spent = time.perf_counter() - started
     return Inspection(
         ops=sum(program.kind(op) not in PSEUDO for op in range(program.ops)),
         arguments=len(program.arguments),
@@ -45,7 +45,7 @@ def inspect_module(module: bytes, which: int = 0) -> Inspection:
             for op, count in sorted(program.no_rule.items(), key=lambda item: -item[1])
         ],
         warnings=list(source.warnings),
-        stages={**source.seconds, **analysis.seconds, "words": told},
+        stages={**source.seconds, **analysis.seconds, "words": spent},
     )
 
 
@@ -54,7 +54,7 @@ def _colours(analysis: Analysis, names: list[str], words: ConflictWords) -> list
     arguments = _arguments_by_group(analysis)
     sizes, dims = [0] * len(names), [0] * len(names)
     ops: list[set[int]] = [set() for _ in names]
-    tied = Counter(analysis.groups.of_colour.tolist())
+    isomorphic = Counter(analysis.groups.of_colour.tolist())
     for op in range(program.ops):
         for name in program.factors_of(op):
             colour = int(analysis.colours.colour[name])
@@ -68,7 +68,7 @@ def _colours(analysis: Analysis, names: list[str], words: ConflictWords) -> list
             name=name,
             size=sizes[group],
             dims=dims[group],
-            colours=tied[group],
+            colours=isomorphic[group],
             arguments=arguments.get(group, []),
             ops=len(ops[group]),
             location=_first_line(program, words, ops[group]),

@@ -43,7 +43,7 @@ class ConflictRow(Row):
 
 
 class GroupRow(Row):
-    """Arguments of repeated layers, planned alike."""
+    """Arguments of repeated layers, which get the same layout."""
 
     name: str
     members: list[str]

@@ -21,13 +21,13 @@ Taken = Mapping[int, Mapping[str, int]]
 
 
 class SetTeller:
-    """Says what each group of tied sets decides."""
+    """Says what each group of isomorphic sets decides."""
 
     def __init__(self, analysis: Analysis, names: Sequence[str], words: ConflictWords) -> None:
         self._analysis = analysis
         self._names = names
         self._words = words
-        self._tied = Counter(analysis.groups.of_set.tolist())
+        self._isomorphic = Counter(analysis.groups.of_set.tolist())
         self._members: dict[int, list[int]] = {}
         for index, which in enumerate(analysis.conflicts.set_of.tolist()):
             self._members.setdefault(which, []).append(index)
@@ -36,14 +36,14 @@ class SetTeller:
             self._first.setdefault(group, which)
 
     def row(self, group: int) -> SetRow:
-        """One group of tied sets, told by its first set."""
-        members, tied = self._members[self._first[group]], self._tied[group]
-        said = self._words.of_set(members, tied)
+        """One group of isomorphic sets, told by its first set."""
+        members, isomorphic = self._members[self._first[group]], self._isomorphic[group]
+        said = self._words.of_set(members, isomorphic)
         return SetRow(
             id=group,
             colour=self._names[int(self._analysis.groups.set_colour[group])],
             conflicts=len(members),
-            tied=tied,
+            isomorphic=isomorphic,
             description=said.description,
             resolutions=list(said.resolutions),
             location=said.location,

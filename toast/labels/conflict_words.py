@@ -96,8 +96,8 @@ class ConflictWords:
         good = [scope for scope in scopes if _WORD.fullmatch(scope) and not _DULL.fullmatch(scope)]
         return good[-1] if good else self._program.kind(op).removeprefix("stablehlo.")
 
-    def of_set(self, members: Sequence[int], tied: int) -> SetWords:
-        """What the set with the conflicts `members` (by number) decides, `tied` times over."""
+    def of_set(self, members: Sequence[int], isomorphic: int) -> SetWords:
+        """What a set decides; `members` are its conflicts, `isomorphic` counts the sets like it."""
         index = self._origin(members)
         conflict, side = self._conflicts.all[index], int(self._conflicts.side[index])
         op, pair = conflict.op, conflict.names[:: -1 if side else 1]
@@ -108,7 +108,7 @@ class ConflictWords:
         what = f"{kind} {equation[0]}" if equation else kind
         roles = self._roles(op, pair)
         where = self.place(op)
-        places = f"{_count(tied, 'place')} ({_count(tied * len(members), 'conflict')})"
+        places = f"{_count(isomorphic, 'place')} ({_count(isomorphic * len(members), 'conflict')})"
         if roles:
             lead = f"shard the {roles[0]} or the {roles[1]} side of {where}"
             says = [f"the {role} side: {dim}" for role, dim in zip(roles, dims, strict=True)]

@@ -23,7 +23,7 @@ class Labels:
         self._program = source.program
         self.words = ConflictWords(source, analysis)
         self._layers = Layers(source.program)
-        self.alike, _ = distinct_rows(self._program.op_name, source.places)
+        self.origin, _ = distinct_rows(self._program.op_name, source.places)
         """Equal for ops of one name and location: of those the same is said."""
         self._said: dict[tuple[str, int], str] = {}
         self._directions: dict[int, Direction] = {}
@@ -48,7 +48,7 @@ class Labels:
 
     def _once(self, what: str, say: Callable[[int], str], op: int) -> str:
         """What is said of an op, and of all of its name and location."""
-        key = (what, int(self.alike[op]))
+        key = (what, int(self.origin[op]))
         if key not in self._said:
             self._said[key] = say(op)
         return self._said[key]
@@ -79,10 +79,10 @@ class Labels:
 
     def direction(self, op: int) -> Direction:
         """Whether an op is of the forward or of the backward pass, as jax names them."""
-        alike = int(self.alike[op])
-        if alike not in self._directions:
-            self._directions[alike] = self._direction(op)
-        return self._directions[alike]
+        origin = int(self.origin[op])
+        if origin not in self._directions:
+            self._directions[origin] = self._direction(op)
+        return self._directions[origin]
 
     def _direction(self, op: int) -> Direction:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:

@@ -33,9 +33,9 @@ class Layers:
     """The layer group of each op of one program."""
 
     def __init__(self, program: Program) -> None:
-        self._names = _group_names(program)
+        self._names = group_names(program)
         state = np.zeros(len(program.arguments), dtype=np.bool_)
-        state[list(_state_arguments(program))] = True
+        state[list(state_arguments(program))] = True
         self._owner, self._held = owners(program, state, PASSING, _ELEMENTWISE)
         known: dict[str, int] = {}
         numbers = [known.setdefault(name, len(known)) for name in (*self._names, NO_GROUP)]
@@ -57,7 +57,7 @@ class Layers:
         return self._names[held] if held >= 0 else self.of_op(self._makers[value])
 
 
-def _state_arguments(program: Program) -> frozenset[int]:
+def state_arguments(program: Program) -> frozenset[int]:
     """Arguments with a result of their shape and type: weights, moments, caches."""
     kinds = program.value_shape * len(program.dtypes) + program.value_type
     results = program.use_value[[result.use for result in program.results]]
@@ -66,7 +66,7 @@ def _state_arguments(program: Program) -> frozenset[int]:
     return frozenset(found.tolist())
 
 
-def _group_names(program: Program) -> list[str]:
+def group_names(program: Program) -> list[str]:
     """The name of each argument's group; that of moments is their weight's."""
     flow = ValueFlow(program)
     feeding = flow.feeding[[argument.value for argument in program.arguments]].tolist()

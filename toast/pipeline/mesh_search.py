@@ -46,7 +46,7 @@ class Searched:
 
     @property
     def cost(self) -> Cost:
-        """What was found costs, with its refinements."""
+        """The cost of what was found, with its refinements."""
         return self.problem.evaluator.cost(self.found.decisions)
 
     def badness(self) -> tuple[float, float]:

@@ -32,7 +32,7 @@ class Stages:
         self._tell(replace(self._last, stage=stage, fraction=fraction))
 
     def compiling(self, share: float) -> None:
-        """So much of the kernels is compiled, which takes longer than many a job.
+        """Report how much of the kernels is compiled, which takes longer than many a job.
 
         The bar gives the first half to it and the second to the job; its time stays under the name
         of the stage.

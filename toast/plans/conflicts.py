@@ -1,4 +1,4 @@
-"""ResolvedConflicts as records: what a compatibility set decides, and the graph that it lies on."""
+"""Conflicts as records: what a compatibility set decides, and the graph that it lies on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from toast.plans.record import Record
 
 
 class SetRow(Record):
-    """A group of tied compatibility sets: one bit of a resolution order.
+    """A group of `isomorphic` compatibility sets: one bit of a resolution order.
 
     `resolutions` says for bit 0 and bit 1 what is sharded where the conflict arises, at `location`.
     """
@@ -14,7 +14,7 @@ class SetRow(Record):
     id: int
     colour: str
     conflicts: int
-    tied: int
+    isomorphic: int
     description: str
     resolutions: list[str]
     location: str
@@ -59,7 +59,7 @@ class Graph(Record):
 
 
 class ConflictSet(SetRow):
-    """ResolvedConflicts of the module, and how the plan resolves them.
+    """Conflicts of the module, and how the plan resolves them.
 
     `taken` is the resolution for each mesh axis that shards the colour; it is empty where the plan
     leaves the colour whole, so that nothing conflicts. `graph` is drawn for the first sets alone.

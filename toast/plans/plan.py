@@ -234,8 +234,8 @@ class Plan(Record):
     def partition_specs(self, tree: Any, argument: str | None = None) -> Any:
         """A tree of `jax.sharding.PartitionSpec`s, one for each leaf of `tree`.
 
-        `tree` is an argument of the planned function; which one is told by its paths and shapes, or
-        by `argument`, the name of a parameter. Leaves that the program leaves out are whole.
+        `tree` is an argument of the planned function. Its paths and shapes say which one, or
+        `argument` does, the name of a parameter. Leaves that the program leaves out are whole.
         """
         from toast.plans.partition_specs import partition_specs
 

@@ -172,12 +172,12 @@ def decisions(plan: Plan) -> Table | Text:
     where = "colour or place" if any(row.places for row in plan.decisions) else "colour"
     table = plain_table("Decisions", ">", where, "axis", "resolution", ">cost after")
     for number, row in enumerate(plan.decisions, 1):
-        texts = (Text(decided_on(row)), Text(row.axis), Text(row.resolution or "-"))
+        texts = (Text(decision_subject(row)), Text(row.axis), Text(row.resolution or "-"))
         table.add_row(str(number), *texts, f"{row.cost_after:.4f}")
     return table
 
 
-def decided_on(row: Decision) -> str:
+def decision_subject(row: Decision) -> str:
     """The colour; of a refinement below the colour level its first place."""
     if not row.places:
         return row.colour

@@ -166,9 +166,9 @@ class Sharded:
     def shard(self, tree: Any, argument: int | str | None = None) -> Any:
         """An argument laid out over the mesh as the plan has it.
 
-        Which one is told by its structure and shapes, or by `argument`, a position or a name. An
-        object of flax.nnx is changed and returned. Before there is a plan the tree comes back as
-        it is: the first call, which plans, lays its arguments out.
+        Its structure and shapes say which one, or `argument` does, a position or a name. An object
+        of flax.nnx is changed and returned. Before there is a plan the tree comes back as it is:
+        the first call, which plans, lays its arguments out.
         """
         made = self._first
         if made is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.shardcombine.tools import files_in, one_op, ops_of, told
+from tests.analysis.shardcombine.tools import files_in, one_op, ops_of, strategies
 from toast.analysis.shardcombine import Discoverer
 from toast.analysis.shardcombine.child import serve
 from toast.analysis.shardcombine.discover import forget
@@ -55,7 +55,7 @@ def test_a_real_child_finds_the_rule_and_the_parent_never_starts_xla(tmp_path: P
     with ops_of(TOP_K) as ops, Discoverer(folder=tmp_path, runner=child) as discoverer:
         found = discoverer.discovery(ops[0])
     assert found is not None
-    assert told(found) == {(0,): ("gather 0", "gather 0")}
+    assert strategies(found) == {(0,): ("gather 0", "gather 0")}
     assert child.started == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.analysis.shardcombine.tools import MAX, RETURN, SUM, discovery, told
+from tests.analysis.shardcombine.tools import MAX, RETURN, SUM, discovery, strategies
 from toast.analysis.shardcombine.findings import Discovery, Finding
 
 
@@ -20,7 +20,7 @@ def test_matmul_is_the_papers_figure_4() -> None:
         "512x768xf32",
         "768x1024xf32",
     )
-    assert told(found) == {(0, -1): ("gather 0",), (1, 0): ("sum",), (-1, 1): ("gather 1",)}
+    assert strategies(found) == {(0, -1): ("gather 0",), (1, 0): ("sum",), (-1, 1): ("gather 1",)}
 
 
 def test_matmul_of_square_matrices_is_no_harder() -> None:
@@ -30,14 +30,14 @@ def test_matmul_of_square_matrices_is_no_harder() -> None:
         "512x512xf32",
         "512x512xf32",
     )
-    assert told(found) == {(0, -1): ("gather 0",), (1, 1): ("sum",), (-1, 0): ("gather 1",)}
+    assert strategies(found) == {(0, -1): ("gather 0",), (1, 1): ("sum",), (-1, 0): ("gather 1",)}
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f64", "i32", "complex<f32>", "ui8"])
 def test_addition_splits_every_dimension_of_both_operands(dtype: str) -> None:
     kind = f"64x32x{dtype}"
     found = discovery(f"%r = stablehlo.add %0, %1 : tensor<{kind}>", kind, kind)
-    assert told(found) == {(0, 0): ("gather 0",), (1, 1): ("gather 1",)}
+    assert strategies(found) == {(0, 0): ("gather 0",), (1, 1): ("gather 1",)}
 
 
 def test_transpose_gathers_where_the_dimension_went() -> None:
@@ -46,7 +46,7 @@ def test_transpose_gathers_where_the_dimension_went() -> None:
         ": (tensor<8x64x32xf32>) -> tensor<32x8x64xf32>",
         "8x64x32xf32",
     )
-    assert told(found) == {(0,): ("gather 1",), (1,): ("gather 2",), (2,): ("gather 0",)}
+    assert strategies(found) == {(0,): ("gather 1",), (1,): ("gather 2",), (2,): ("gather 0",)}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_reductions_combine_by_themselves(body: str, combine: str) -> None:
         "64x32xf32",
         "f32",
     )
-    assert told(found) == {(0, -1): ("gather 0",), (1, -1): (combine,)}
+    assert strategies(found) == {(0, -1): ("gather 0",), (1, -1): (combine,)}
 
 
 def test_a_product_is_none_of_the_papers_reductions() -> None:
@@ -69,7 +69,7 @@ def test_a_product_is_none_of_the_papers_reductions() -> None:
         "64x32xf32",
         "f32",
     )
-    assert told(found) == {(0, -1): ("gather 0",)}
+    assert strategies(found) == {(0, -1): ("gather 0",)}
 
 
 def test_any_of_booleans_is_their_maximum() -> None:
@@ -79,7 +79,7 @@ def test_any_of_booleans_is_their_maximum() -> None:
         "64x32xi1",
         "i1",
     )
-    assert told(found) == {(0, -1): ("max",), (1, -1): ("gather 0",)}
+    assert strategies(found) == {(0, -1): ("max",), (1, -1): ("gather 0",)}
 
 
 def test_broadcast_splits_dimensions_that_only_the_result_has() -> None:
@@ -114,7 +114,7 @@ def convolution(
 def test_convolution_takes_a_halo_along_the_image(pad: int, result: str, how: str) -> None:
     """Figure 10: without padding sizes tell the halo, with padding the rows that agree do."""
     found = convolution("8x56x56x64", "3x3x64x128", result, pad=pad)
-    assert told(found) == {
+    assert strategies(found) == {
         (0, -1): ("gather 0",),
         (3, 2): ("sum",),
         (-1, 3): ("gather 3",),
@@ -129,19 +129,19 @@ def test_convolution_takes_a_halo_along_the_image(pad: int, result: str, how: st
 def test_a_1x1_convolution_needs_no_halo() -> None:
     found = convolution("8x56x56x64", "1x1x64x128", "8x56x56x128")
     assert only(found, 1, -1).halo == (0, 0)
-    assert told(found)[1, -1] == ("gather 1",)
+    assert strategies(found)[1, -1] == ("gather 1",)
 
 
 def test_a_strided_7x7_convolution_takes_an_uneven_halo() -> None:
     found = convolution("8x224x224x3", "7x7x3x64", "8x112x112x64", stride=2, pad=3)
-    assert told(found)[1, -1] == ("halo 1",)
-    assert told(found)[2, -1] == ("halo 2",)
+    assert strategies(found)[1, -1] == ("halo 1",)
+    assert strategies(found)[2, -1] == ("halo 2",)
     assert only(found, 1, -1).halo != (0, 0)
 
 
 def test_groups_of_a_convolution_are_divided_among_shards() -> None:
     found = convolution("8x32x32x64", "3x3x16x64", "8x32x32x64", pad=1, groups=4)
-    assert told(found)[3, 3] == ("gather 3",)
+    assert strategies(found)[3, 3] == ("gather 3",)
     assert only(found, 3, 3).divided == "feature_group_count"
 
 
@@ -154,7 +154,7 @@ def test_the_gradient_of_a_kernel_sums_over_pixels_with_a_halo() -> None:
         "8x56x56x64xf32",
         "8x56x56x128xf32",
     )
-    assert told(found) == {
+    assert strategies(found) == {
         (0, 0): ("sum",),
         (1, 1): ("sum",),
         (2, 2): ("sum",),
@@ -172,7 +172,7 @@ def test_concatenate_gathers_in_as_many_blocks_as_operands(count: int) -> None:
         f": ({', '.join([kind] * count)}) -> tensor<{64 * count}x32xf32>",
         *["64x32xf32"] * count,
     )
-    assert told(found) == {(0,) * count: ("blocks 0",), (1,) * count: ("gather 1",)}
+    assert strategies(found) == {(0,) * count: ("blocks 0",), (1,) * count: ("gather 1",)}
     assert only(found, *(0,) * count).combines[0].blocks == count
 
 
@@ -186,7 +186,7 @@ def test_padding_is_a_negative_halo() -> None:
     rows = only(found, 0, -1)
     assert rows.halo == (0, 0)
     assert (rows.combines[0].before, rows.combines[0].after) == (1, 1)
-    assert told(found)[1, -1] == ("gather 1",)
+    assert strategies(found)[1, -1] == ("gather 1",)
 
 
 def test_overlapping_windows_scatter_with_a_positive_halo() -> None:
@@ -200,7 +200,7 @@ def test_overlapping_windows_scatter_with_a_positive_halo() -> None:
         "56x64xf32",
         "f32",
     )
-    assert told(found) == {(0, 0, -1): ("halo 0",), (1, 1, -1): ("gather 1",)}
+    assert strategies(found) == {(0, 0, -1): ("halo 0",), (1, 1, -1): ("gather 1",)}
     assert only(found, 0, 0, -1).combines[0].before == -1
 
 
@@ -212,7 +212,7 @@ def test_a_running_maximum_cannot_be_split_where_it_runs() -> None:
         "512x64xf32",
         "f32",
     )
-    assert told(found) == {(1, -1): ("gather 1",)}
+    assert strategies(found) == {(1, -1): ("gather 1",)}
 
 
 def test_a_scatter_of_sums_splits_its_updates() -> None:
@@ -225,7 +225,7 @@ def test_a_scatter_of_sums_splits_its_updates() -> None:
         "128x1xi32",
         "128x64xf32",
     )
-    assert told(found) == {(1, -1, 1): ("gather 1",), (-1, 0, 0): ("sum",)}
+    assert strategies(found) == {(1, -1, 1): ("gather 1",), (-1, 0, 0): ("sum",)}
 
 
 def test_top_k_splits_all_but_what_it_ranks() -> None:
@@ -234,7 +234,7 @@ def test_top_k_splits_all_but_what_it_ranks() -> None:
         "-> (tensor<64x8xf32>, tensor<64x8xi32>)",
         "64x50257xf32",
     )
-    assert told(found) == {(0,): ("gather 0", "gather 0")}
+    assert strategies(found) == {(0,): ("gather 0", "gather 0")}
 
 
 SOFTMAX = """
@@ -256,7 +256,7 @@ def test_a_softmax_composite_splits_its_rows_alone() -> None:
         "128x64xf32",
         functions=SOFTMAX,
     )
-    assert told(found) == {(0,): ("gather 0",)}
+    assert strategies(found) == {(0,): ("gather 0",)}
 
 
 MEAN_BY_MATMUL = """
@@ -281,7 +281,7 @@ def test_a_mean_composite_is_reduced_with_the_mean() -> None:
         "128x64xf32",
         functions=MEAN_BY_MATMUL,
     )
-    assert told(found) == {(0,): ("mean",), (1,): ("gather 0",)}
+    assert strategies(found) == {(0,): ("mean",), (1,): ("gather 0",)}
 
 
 def test_a_reshape_splits_the_major_part_of_each_group() -> None:
@@ -289,4 +289,4 @@ def test_a_reshape_splits_the_major_part_of_each_group() -> None:
         "%r = stablehlo.reshape %0 : (tensor<8192x1600xf32>) -> tensor<8x1024x25x64xf32>",
         "8192x1600xf32",
     )
-    assert told(found) == {(0,): ("gather 0",), (1,): ("gather 2",)}
+    assert strategies(found) == {(0,): ("gather 0",), (1,): ("gather 2",)}

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.analysis.shardcombine.tools import Counting, one_op, ops_of, told
+from tests.analysis.shardcombine.tools import Counting, one_op, ops_of, strategies
 from toast.analysis.program import FactorKind
 from toast.analysis.shardcombine import Discoverer
 from toast.analysis.shardcombine.given import given
@@ -60,7 +60,7 @@ def test_the_dimension_numbers_say_what_splits(name: str, tmp_path: Path) -> Non
         found = given(ops[0])
         rule = Discoverer(folder=tmp_path, runner=counting).rule(ops[0])
     assert found is not None
-    assert told(found) == expected
+    assert strategies(found) == expected
     assert counting.requests == []
     assert rule is not None
     kinds = [kind for kind in rule.kinds if kind is not FactorKind.BLOCKED]

@@ -14,9 +14,11 @@ from tests.analysis.shardcombine.tools import one_op, ops_of
 from toast.analysis.shardcombine.extract import text_of
 from toast.analysis.shardcombine.opcopy import OpCopy, parse
 from toast.analysis.shardcombine.reshapes import shrink_reshape
-from toast.analysis.shardcombine.shrink import MAX_ELEMENTS, shrink, size_map
+from toast.analysis.shardcombine.shrink import shrink, size_map
 from toast.analysis.shardcombine.windows import WindowAttributes
 from toast.analysis.shardcombine.windows import shrink as shrink_window
+
+MAX_ELEMENTS = 200000
 
 sizes = st.integers(1, 100_000)
 

@@ -76,7 +76,7 @@ def discovery(op: str, *operands: str, functions: str = "") -> Discovery:
     return found
 
 
-def told(found: Discovery) -> dict[tuple[int, ...], tuple[Any, ...]]:
+def strategies(found: Discovery) -> dict[tuple[int, ...], tuple[Any, ...]]:
     """Findings by the dimensions they split: how each result combines, and where."""
     return {
         finding.dims: tuple(

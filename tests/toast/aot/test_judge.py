@@ -87,7 +87,7 @@ def test_what_there_is_stands_beside_what_is_needed() -> None:
     assert row.split() == ["available", "16.00", "MiB", "15.75", "GiB"]
 
 
-def test_who_asked_for_memory_alone_is_told_that_there_is_no_time() -> None:
+def test_a_report_of_memory_alone_says_that_there_is_no_time() -> None:
     early = replace(VERDICT, cycles={}, compute_seconds=None, memory_only=True, compile_seconds=3.0)
     text = shown(early)
     assert "all_reduce over model" in text
@@ -146,10 +146,10 @@ def test_only_a_product_without_tiles_is_tried_again(
         seen.append(flags)
         raise jax.errors.JaxRuntimeError(message)
 
-    monkeypatch.setattr(child, "_compile", failing)
+    monkeypatch.setattr(child, "executable_of", failing)
     target = Target.parse("a100:8")
     with pytest.raises(jax.errors.JaxRuntimeError, match=message.partition(" ")[0]):
-        child._compiled(b"", target, [], tmp_path)
+        child.first_executable(b"", target, [], tmp_path)
     assert tuple(seen) == flags_to_try(target, tmp_path)[:tries]
 
 

@@ -18,7 +18,7 @@ from toast.plans.conflicts import ConflictSet
 from toast.plans.page.figures import front_plot, memory_plot, time_plot
 from toast.plans.page.head import make_head
 from toast.plans.plan import Group, Plan
-from toast.plans.report import decided_on, local_shape, partition_spec, shape_text
+from toast.plans.report import decision_subject, local_shape, partition_spec, shape_text
 
 MAX_ROWS = 100
 """Rows of a table that are seen at once."""
@@ -63,7 +63,7 @@ def report_html(plan: Plan, title: str = "Sharding plan") -> str:
         layouts=_layouts(plan),
         groups_left_out=max(len(plan.groups) - MAX_GROUPS, 0),
         most=MAX_ROWS,
-        decided_on=decided_on,
+        decision_subject=decision_subject,
         partition_spec=partition_spec,
         largest_cost=max([1.0, *(row.cost_after for row in plan.decisions)]),
         devices=math.prod(axis.size for axis in plan.mesh.axes),

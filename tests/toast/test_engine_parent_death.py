@@ -52,7 +52,7 @@ def topology_devices(target):
 def compiled(*_):
     print('{"event": "stage"}', flush=True)
     ctypes.PyDLL(None).sleep(60)
-child.topology_devices, child._compiled = topology_devices, compiled
+child.topology_devices, child.first_executable = topology_devices, compiled
 from pathlib import Path
 child.compile_directory(Path(sys.argv[1]), None)
 """
