@@ -23,6 +23,7 @@ SEEN = """[...document.querySelectorAll("svg.plot")]
     .filter(plot => plot.getClientRects().length).map(plot => plot.classList[1])"""
 WIDE = """[...document.querySelectorAll("svg.plot, p, h1, h2, h3, nav, .card")]
     .filter(each => each.getBoundingClientRect().right > innerWidth).length"""
+TALLEST = 'Math.max(...[...document.querySelectorAll("tr")].map(row => row.offsetHeight))'
 BLACK = """[...document.querySelectorAll("svg.plot text")]
     .filter(each => getComputedStyle(each).fill == "rgb(0, 0, 0)").length"""
 
@@ -38,7 +39,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("pages")
     found = inspect_module(gemma_text()).model_dump(mode="json")
     written: dict[Path, str] = {
-        folder / "plan.html": report_html(make_plan(gemma_text(), request()).plan),
+        folder / "plan.html": report_html(make_plan(gemma_text(), request(memory=1000)).plan),
         folder / "inspection.html": render_page(found, "gemma"),
     }
     for path, text in written.items():
@@ -52,6 +53,7 @@ def test_nothing_hangs_over_the_side(tab: Browser, pages: list[str]) -> None:
             tab.look(page, width=width)
             assert tab.ask(OVERFLOW) == 0
             assert tab.ask(WIDE) == 0
+            assert 20 < tab.ask(TALLEST) < 200, "no column is squeezed"
 
 
 def test_a_phone_has_plots_of_its_own(tab: Browser, pages: list[str]) -> None:

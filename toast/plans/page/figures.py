@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_BARS = 8
 """Bars of each kind; what follows is summed."""
-MAX_LABEL = 26
+MAX_LABEL = 34
 _NEAR = 0.4
 """The memory is drawn where the peak reaches this part of it; below, it would flatten the plot."""
 _VISIBLE = 1e-3
@@ -66,7 +66,7 @@ def time_plot(plan: Plan, explanation: Explanation) -> Markup:
     compute = [(row.op, row.seconds) for row in explanation.ops]
     compute = _largest(compute, explanation.other_ops.seconds)
     sent = [
-        (f"{row.kind.replace('_', '-')} over {', '.join(row.axes)}", row.seconds)
+        (f"{row.kind.replace('_', '-')} {', '.join(row.axes)}", row.seconds)
         for row in sorted(plan.collectives, key=lambda row: -row.seconds)
     ]
     return _bars("time", compute, _largest(sent))
@@ -85,7 +85,7 @@ def _bars(name: str, compute: Bars, sent: Bars) -> Markup:
         bars = axes.barh(at, values, color=colours, height=0.7)
         said = [format_seconds(seconds) for _, seconds in rows]
         axes.bar_label(bars, said, padding=4, fontsize=8.5)
-        width = 17 if size.narrow else MAX_LABEL + 8
+        width = 22 if size.narrow else MAX_LABEL
         axes.set_yticks(at, [_cut(text, width) for text, _ in rows])
         axes.tick_params(axis="y", length=0)
         axes.invert_yaxis()
