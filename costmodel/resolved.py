@@ -32,7 +32,6 @@ from toast.costmodel.terms.journal import (
 )
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
 
-PRODUCT = "stablehlo.dot_general"
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
 
 
@@ -87,7 +86,6 @@ class ResolvedPlan:
     journal: Floats
     scratch: Scratch
     _layouts: dict[int, Layout] = field(default_factory=dict)
-    _told: dict[tuple[int, int], bool] = field(default_factory=dict)
 
     def layout(self, tensor: int) -> Layout:
         """The axes on each dimension of a tensor (of `evaluator.layouts`), in order."""
@@ -109,60 +107,17 @@ class ResolvedPlan:
             return tuple(t.units.fixed_axis[first:end].tolist())
         return tuple(axis for axis in self.orders[group].tolist() if mask >> axis & 1)
 
-    def is_told(self, op: int) -> bool:
-        """Whether the compiler must be told the layout in which an op makes its results.
+    def constrains_result(self, op: int) -> bool:
+        """Whether the module constrains what an op makes to the layout that it makes it in.
 
-        Told, it sums over devices in one piece, as priced. Left alone, it scatters what it would
-        not scatter if it were told: some axes of a sum, those that come in another order, those
-        that come to a dimension which is sharded already, and the rows of a flattened product.
+        Before its sums over devices, and besides the layout that the result is kept in;
+        `kernels/sum_order.py` says why.
         """
         row = self.evaluator.listing.of(PARTIAL_SUMS).of_op.get(op)
         if row is None:
             return True
-        rows = self._rows(op)
-        if (row, rows) not in self._told:
-            first, end = self.evaluator.tables.partial_sums.result_start[row : row + 2].tolist()
-            self._told[row, rows] = bool(
-                self.scratch.reduce_scatters.told[first:end].all()
-                and not any(self._scatters_rows(row, result, rows) for result in range(first, end))
-            )
-        return self._told[row, rows]
-
-    def _rows(self, op: int) -> int:
-        """The dimension of the rows of a product that is a matrix but for dimensions of 1, or -1.
-
-        A TPU multiplies matrices, and puts those dimensions back for what it is told of the result.
-        What it sums then it does not scatter by rows.
-        """
-        program = self.evaluator.analysis.program
-        shape = program.shape(program.values_of(op)[0])
-        if 1 not in shape or program.kind(op) != PRODUCT or not self._flattens:
-            return -1
-        left = program.use_names(program.uses_of(op)[0])
-        made = program.def_names(program.values_of(op)[0])
-        rows = np.flatnonzero((np.array(shape) > 1) & np.isin(made, left))
-        return int(rows[0]) if len(rows) == 1 else -1
-
-    @property
-    def _flattens(self) -> bool:
-        return self.evaluator.profile.reduce_scatter_creator.flattens_unit_dims
-
-    def _scatters_rows(self, row: int, result: int, rows: int) -> bool:
-        """Whether sums over one axis are scattered over the rows of a flattened product.
-
-        Those over several axes the compiler would scatter block by block while it multiplies.
-        """
-        summed = int(self.scratch.partial_sums.reduced[row])
-        if rows < 0 or not summed or summed & (summed - 1):
-            return False
-        t, reasons = self.evaluator.tables, self.scratch.reduce_scatters.reason
-        reason = reasons[result]
-        if reason == CollectiveReason.ADDED:
-            reason = reasons[t.partial_sums.result_start[t.partial_sums.added_to[row]]]
-        if reason != CollectiveReason.SCATTERED:
-            return False
-        kept = t.tensors.dim_item[t.tensors.start[t.partial_sums.defined[result]] + rows]
-        return bool(kept >= 0 and self.masks[kept] & summed)
+        first, end = self.evaluator.tables.partial_sums.result_start[row : row + 2].tolist()
+        return bool(self.scratch.reduce_scatters.constrained[first:end].all())
 
     def totals(self) -> list[CollectiveTotal]:
         """The communication by kind and axes, costliest first."""

@@ -16,14 +16,13 @@ from toast.costmodel.terms.arguments import ARGUMENTS
 from toast.costmodel.terms.bounds import Sum
 from toast.costmodel.terms.chip_columns import chip_columns
 from toast.costmodel.terms.dependents import Dependents
-from toast.costmodel.terms.journal import DETAIL, KIND, MEMORY, TABLE
+from toast.costmodel.terms.journal import DETAIL, KIND, MEMORY, TABLE, apart
 from toast.costmodel.terms.listing import Listing
 from toast.costmodel.terms.mesh_columns import item_shards, mesh_columns
 from toast.costmodel.terms.tables import (
     TERMS,
     Scratch,
     Tables,
-    apart,
     connected,
     journal_length,
     new_scratch,

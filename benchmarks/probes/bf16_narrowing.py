@@ -1,4 +1,4 @@
-"""Element types of what loops carry: stacks that products alone read are kept in 16 bits."""
+"""Element types of what loops carry, what is stored and what is gathered: in 16 bits or in 32."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.probes.probe import Case, Compiled, Probe
-from benchmarks.probes.programs import lowered_of
+from benchmarks.probes.fusion_rates import LAYOUTS
+from benchmarks.probes.launches import is_product, launched
+from benchmarks.probes.layouts import megabytes
+from benchmarks.probes.probe import Case, Compiled, Figure, Probe
+from benchmarks.probes.programs import lowered, lowered_of
 
 LAYERS, ROWS, NARROW, WIDE = 8, 64, 16, 32
 Layer = Callable[[Any, Any], Any]
@@ -61,6 +64,27 @@ def returned() -> bytes:
     return lowered_of(step, shape((ROWS, NARROW), jnp.float32), w)
 
 
+def multiplied(x: Any, w: Any, v: Any, u: Any) -> Any:
+    """A product that two others read."""
+    made = x @ w
+    return made @ v, made @ u
+
+
+def joined() -> bytes:
+    """Rows in 32 bits over all devices, joined with others, that every device wants in 16 bits."""
+    rows, both = "tensor<4096x4096xf32>", "tensor<8192x4096xf32>"
+    given = '{sdy.sharding = #sdy.sharding<@mesh, [{"all"}, {}]>}'
+    return f"""
+sdy.mesh @mesh = <["all"=8]>
+func.func @main(%x: {rows} {given}, %y: {rows} {given}) -> tensor<8192x4096xbf16> {{
+  %c = stablehlo.concatenate %x, %y, dim = 0 : ({rows}, {rows}) -> {both}
+  %r = sdy.sharding_constraint %c <@mesh, [{{}}, {{}}]> : {both}
+  %n = stablehlo.convert %r : ({both}) -> tensor<8192x4096xbf16>
+  return %n : tensor<8192x4096xbf16>
+}}
+""".encode()
+
+
 PROGRAMS: dict[str, Callable[[], bytes]] = {
     "relu": lambda: training(relu),
     "tanh": lambda: training(tanh),
@@ -79,9 +103,27 @@ def carried(compiled: Compiled) -> dict[str, list[str]]:
     return {shape: sorted(dtypes) for shape, dtypes in sorted(found.items())}
 
 
+def stored(compiled: Compiled) -> list[str]:
+    """The element types that products store, in order."""
+    products = (one for one, opcodes in launched(compiled) if is_product(one, opcodes))
+    return [" ".join(sorted({shape.dtype for shape in one.shapes})) for one in products]
+
+
+def gathered(compiled: Compiled) -> dict[str, Figure]:
+    """The element types of gathers, and MB on the wire of one device."""
+    gathers = [one for one in compiled.instructions() if one.opcode.startswith("all-gather")]
+    types = {shape.dtype for one in gathers for shape in one.shapes}
+    return {"types": sorted(types - {"u32"}), "megabytes": megabytes(compiled)}
+
+
 PROBE = Probe(
     name="bf16_narrowing",
-    figures="element types of the stacks that loops carry, by shape",
+    figures="element types of stacks that loops carry, of what products store and of gathers",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "a100:8"),
-    cases={name: Case.of(make, carried) for name, make in PROGRAMS.items()},
+    cases={name: Case.of(make, carried) for name, make in PROGRAMS.items()}
+    | {
+        "product of products": Case.of(lambda: lowered(multiplied, *[(1024, 1024)] * 4), stored),
+        "gathered for a product": LAYOUTS["product, columns gathered"].case(gathered),
+        "joined, then narrowed": Case.of(joined, gathered),
+    },
 )

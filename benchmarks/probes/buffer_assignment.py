@@ -1,18 +1,56 @@
-"""How much of a chip's memory programs may have, as one that is too large is refused."""
+"""How much of a chip's memory programs may have, and which values share a buffer there."""
 
 from __future__ import annotations
+
+from functools import partial
+from typing import Any
 
 import jax.numpy as jnp
 
 from benchmarks.probes.probe import Case, Compiled, Probe
 from benchmarks.probes.programs import lowered
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
+SIDE = 4096
+"""Rows and columns of what takes 64 MiB in 32 bits."""
 
 
 def too_large() -> bytes:
     """A copy of 256 GiB."""
     return lowered(jnp.sin, (2**16, 2**20))
+
+
+def in_turn(products: int) -> bytes:
+    """Products of which each reads the one before."""
+
+    def step(x: Any, *weights: Any) -> Any:
+        for weight in weights:
+            x = jnp.tanh(x @ weight)
+        return x
+
+    return lowered(step, *[(SIDE, SIDE)] * (products + 1))
+
+
+def kept(products: int) -> bytes:
+    """The same, and a last one that reads them all, in the opposite order."""
+
+    def step(x: Any, *weights: Any) -> Any:
+        made = []
+        for weight in weights:
+            x = jnp.tanh(x @ weight)
+            made.append(x)
+        for one in reversed(made[:-1]):
+            x = jnp.tanh(x @ one)
+        return x
+
+    return lowered(step, *[(SIDE, SIDE)] * (products + 1))
+
+
+def temporary(compiled: Compiled) -> float:
+    """MiB of main memory beside arguments and results."""
+    memory = compiled.verdict.memory
+    assert memory is not None
+    return round((memory.total - memory.argument - memory.output + memory.alias) / MIB, 2)
 
 
 def available(compiled: Compiled) -> float:
@@ -25,7 +63,9 @@ def available(compiled: Compiled) -> float:
 
 PROBE = Probe(
     name="buffer_assignment",
-    figures="GiB that a program may have of a chip's memory",
-    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "tpu-v6e:2x4"),
-    cases={"256 GiB and a copy": Case.of(too_large, available)},
+    figures="GiB that a program may have of a chip's memory; MiB beside arguments and results",
+    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "tpu-v6e:2x4", "a100:8"),
+    cases={"256 GiB and a copy": Case.of(too_large, available)}
+    | {f"{n} products in turn": Case.of(partial(in_turn, n), temporary) for n in (3, 12)}
+    | {"12 products that are kept": Case.of(partial(kept, 12), temporary)},
 )

@@ -1,14 +1,18 @@
-"""Bytes that arguments take in main memory: whole tiles of their two best dimensions."""
+"""Bytes that arguments take in main memory, and what is copied into another memory layout."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from benchmarks.probes.fusion_rates import LAYOUTS
+from benchmarks.probes.launches import launched
+from benchmarks.probes.nets import step
 from benchmarks.probes.probe import Case, Compiled, Probe
-from benchmarks.probes.programs import lowered_of
+from benchmarks.probes.programs import lowered, lowered_of
 
 SHAPES: dict[str, tuple[tuple[int, ...], str]] = {
     "64x256xf32": ((64, 256), "float32"),
@@ -21,11 +25,37 @@ SHAPES: dict[str, tuple[tuple[int, ...], str]] = {
     "256x4x8xf32": ((256, 4, 8), "float32"),
 }
 """By how StableHLO writes them."""
+WORK = frozenset({"convolution", "dot", "custom-call", "tanh", "add", "multiply", "subtract"})
+UPDATES = {
+    "update of a transposed gradient": "bij,bk->kij",
+    "update of a gradient as its product makes it": "bij,bk->ijk",
+}
 
 
 def module(shape: tuple[int, ...], dtype: str) -> bytes:
     """The sine of an argument."""
     return lowered_of(jnp.sin, jax.ShapeDtypeStruct(shape, jnp.dtype(dtype)))
+
+
+def update(subscripts: str) -> bytes:
+    """A gradient that is added to a moment, which a weight is updated by."""
+
+    def run(x: Any, d: Any, moment: Any, weight: Any) -> Any:
+        moment = 0.9 * moment + jnp.einsum(subscripts, x, d)
+        return moment, weight - jnp.tanh(moment)
+
+    shapes = {"b": 8, "i": 64, "j": 16, "k": 2**16}
+    *given, made = subscripts.replace("->", ",").split(",")
+    return lowered(run, *[tuple(shapes[name] for name in of) for of in (*given, made, made)])
+
+
+def copies(compiled: Compiled) -> list[str]:
+    """What is stored by launches that only copy or transpose."""
+    return [
+        " ".join(f"{shape.dtype}{list(shape.dims)}" for shape in one.shapes)
+        for one, opcodes in launched(compiled)
+        if {"copy", "transpose"} & set(opcodes) and not WORK & set(opcodes)
+    ]
 
 
 def given(compiled: Compiled) -> int:
@@ -36,7 +66,10 @@ def given(compiled: Compiled) -> int:
 
 PROBE = Probe(
     name="layout_assignment",
-    figures="bytes of an argument in main memory",
+    figures="bytes of an argument in main memory; what is copied",
     targets=("tpu-v5e:2x4", "a100:8"),
-    cases={name: Case.of(partial(module, *of), given) for name, of in SHAPES.items()},
+    cases={name: Case.of(partial(module, *of), given) for name, of in SHAPES.items()}
+    | {name: Case.of(partial(update, of), copies) for name, of in UPDATES.items()}
+    | {"update of a filter": Case.of(partial(step, 16, 32, 128, 2), copies)}
+    | {name: LAYOUTS[name].case(copies) for name in ("product, gathered along two dimensions",)},
 )

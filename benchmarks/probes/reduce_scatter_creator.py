@@ -85,6 +85,15 @@ def product(reads: Reads) -> bytes:
     return _traced(step, [(ROWS, INNER), (INNER, WIDTH), (ROWS, WIDTH)])
 
 
+def over_two() -> bytes:
+    """A product that sums over two dimensions."""
+
+    def step(x: Any, w: Any) -> Any:
+        return jnp.sin(jnp.einsum("jki,jkl->il", x, w))
+
+    return _traced(step, [(64, 64, ROWS), (64, 64, WIDTH)])
+
+
 def segments(reads: Reads, width: int) -> bytes:
     """What reads sums of edges by node."""
 
@@ -128,6 +137,9 @@ READS: tuple[Reads, ...] = (
 ONE_AXIS: tuple[Choice, ...] = ((X_INNER, MODEL), (X_ROWS, MODEL))
 THREE = "x=2,y=2,z=2"
 EDGES_OVER_THREE: tuple[Choice, ...] = tuple(((0, 0), axis) for axis in range(3))
+ROWS_OVER_ALL: tuple[Choice, ...] = (((0, 2), DATA), ((0, 2), MODEL))
+IN_ORDER: tuple[Choice, ...] = (((0, 0), DATA), ((0, 1), MODEL))
+OUT_OF_ORDER: tuple[Choice, ...] = (((0, 0), MODEL), ((0, 1), DATA))
 LAYOUTS = {reads.__name__: _product(reads, OVER_ALL) for reads in READS} | {
     "in_quarters over one axis": _product(in_quarters, ONE_AXIS),
     "elementwise over one axis": _product(elementwise, ONE_AXIS),
@@ -150,6 +162,12 @@ LAYOUTS = {reads.__name__: _product(reads, OVER_ALL) for reads in READS} | {
     ),
     "scatter, nodes over one of three axes": _segments(
         elementwise, (*EDGES_OVER_THREE, ((1, 0), 2)), THREE
+    ),
+    "product over two dimensions in the mesh's order": Layout(
+        program=over_two, mesh=MESH, choices=(*IN_ORDER, *ROWS_OVER_ALL)
+    ),
+    "product over two dimensions in another order": Layout(
+        program=over_two, mesh=MESH, choices=(*OUT_OF_ORDER, *ROWS_OVER_ALL)
     ),
     "scatter over all of its axes": _segments(
         elementwise, (*EDGES_OVER_ALL, ((1, 0), DATA), ((1, 0), MODEL))

@@ -7,6 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from benchmarks.probes.launches import is_product, launched
 from benchmarks.probes.probe import Case, Compiled, Probe
 from benchmarks.probes.programs import lowered
 
@@ -38,23 +39,17 @@ PROGRAMS: dict[str, tuple[Shape, Shape, str]] = {
 
 def fusions(compiled: Compiled) -> dict[str, int]:
     """How many fusions reduce beside a product, and alone, and how many are a whole softmax."""
-    module, found = compiled.module, {"beside a product": 0, "alone": 0, "online softmax": 0}
-    for fusion in module.entry.instructions:
+    found = {"beside a product": 0, "alone": 0, "online softmax": 0}
+    for fusion, opcodes in launched(compiled):
         found["online softmax"] += fusion.name.startswith("online-softmax")
-        opcodes, waiting = [fusion.opcode], list(fusion.called("calls"))
-        while waiting:
-            inner = module.computations[waiting.pop()].instructions
-            opcodes += [one.opcode for one in inner]
-            waiting += [name for one in inner for name in one.called("calls")]
         if "reduce" in opcodes:
-            multiplies = {"convolution", "dot"} & set(opcodes)
-            found["beside a product" if multiplies else "alone"] += 1
+            found["beside a product" if is_product(fusion, opcodes) else "alone"] += 1
     return found
 
 
 PROBE = Probe(
     name="reduction_fusion",
     figures="how many fusions reduce beside a product, and alone; whole softmaxes",
-    targets=("tpu-v5e:2x4", "tpu-v3:2x2"),
+    targets=("tpu-v5e:2x4", "tpu-v3:2x2", "a100:8"),
     cases={name: Case.of(partial(softmax, *of), fusions) for name, of in PROGRAMS.items()},
 )

@@ -1,43 +1,23 @@
-"""All probes by name."""
+"""All probes by name: every module beside this one that has a `PROBE`."""
 
 from __future__ import annotations
 
-from benchmarks.probes import (
-    all_reduce_combiner,
-    all_reduce_reassociate,
-    bf16_narrowing,
-    buffer_assignment,
-    convolution_tiling,
-    cse,
-    deferred_filter_gradients,
-    dynamic_update_slice,
-    fusion_rates,
-    layout_assignment,
-    memory_space_assignment,
-    reduce_scatter_creator,
-    reduction_fusion,
-    space_to_batch,
-    while_loop_all_reduce_motion,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
+import benchmarks.probes
 from benchmarks.probes.probe import Probe
 
-PROBES: dict[str, Probe] = {
-    module.PROBE.name: module.PROBE
-    for module in (
-        all_reduce_combiner,
-        all_reduce_reassociate,
-        bf16_narrowing,
-        buffer_assignment,
-        convolution_tiling,
-        cse,
-        deferred_filter_gradients,
-        dynamic_update_slice,
-        fusion_rates,
-        layout_assignment,
-        memory_space_assignment,
-        reduce_scatter_creator,
-        reduction_fusion,
-        space_to_batch,
-        while_loop_all_reduce_motion,
-    )
-}
+
+def _found() -> dict[str, Probe]:
+    names = [one.name for one in iter_modules(benchmarks.probes.__path__)]
+    modules = {
+        name: vars(import_module(f"benchmarks.probes.{name}"))
+        for name in sorted(names)
+        if not name.startswith("_")
+    }
+    probes = {name: module.get("PROBE") for name, module in modules.items()}
+    return {name: probe for name, probe in probes.items() if isinstance(probe, Probe)}
+
+
+PROBES = _found()

@@ -33,7 +33,7 @@ def read(compiled: Compiled, pixels: int) -> dict[str, int]:
 PROBE = Probe(
     name="space_to_batch",
     figures="cycles of the gradients of two convolutions, and how many run in blocks of pixels",
-    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2"),
+    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "tpu-v4:2x2x2", "tpu-v6e:2x4"),
     cases={
         name: Case.of(partial(chain, *net), partial(read, pixels=net[1]))
         for name, net in CHAINS.items()

@@ -1,10 +1,10 @@
 """A compiler as the cost model sees it: one TOML file each beside this module.
 
 Each key of a file is a table with its `value`, its `source` (what was compiled, with which version)
-and its `probe`: the module under `benchmarks/probes` that asks the compiler again, or "accuracy"
-for what was fitted to the compiled plans of `benchmarks.accuracy`. Where a compiler behaves
-differently by chip generation, `[chip."tpu-v3".fusion.stores_reduced]` has the key for that chip. A
-file that is `like` another says only what is different there.
+and its `probe`: the module under `benchmarks/probes` that asks the compiler again, "accuracy" for
+what was read off or fitted to the compiled plans of `benchmarks.accuracy`, or "none". Where a
+compiler behaves differently by chip generation, `[chip."tpu-v3".fusion.stores_reduced]` has the key
+for that chip. A file that is `like` another says only what is different there.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CompilerProfile:
     buffer_assignment: rules.BufferAssignmentRules
     dynamic_update_slice: rules.DynamicUpdateSliceRules
     memory_space_assignment: rules.MemorySpaceAssignmentRules
-    launches: rules.LaunchRules
+    spmd_partitioner: rules.SpmdPartitionerRules
 
     def changed(self, keys: Mapping[str, Mapping[str, Any]]) -> CompilerProfile:
         """The same but for some keys, by section."""

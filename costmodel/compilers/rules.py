@@ -64,19 +64,26 @@ class ReductionFusionRules:
 class DotTilingRules:
     """How a product of two operands that do not stay on the chip is made.
 
-    Block by block, of `block_bytes` a side. An operand stays on the chip and is read once if it
+    Block by block, and `rereads_operands`: each is read again for every row or column of blocks,
+    which are `block_bytes` a side. An operand stays on the chip and is read once if it
     takes at most `resident_share` of the memory there.
     """
 
+    rereads_operands: bool
     block_bytes: float
     resident_share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionTilingRules:
-    """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows."""
+    """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows.
+
+    Where a stride puts zeros between pixels, rows of zeros are left out of batches of at least
+    `undilated_tiles` tiles of images.
+    """
 
     fills_tiles: bool
+    undilated_tiles: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +126,14 @@ class WhileLoopAllReduceMotionRules:
 class ReduceScatterCreatorRules:
     """Which sums over devices are not scattered, and how the others are ordered.
 
-    `keeps_cut_sums_whole`: not a sum of which a slice is cut in the layout that it is kept in.
-    `keeps_sums_over_all_whole`: not over all axes of a mesh. `sums_by_dimension`: a sum over
-    several dimensions runs over the axes of the first, then of the next, and not in the mesh's
-    order. `flattens_unit_dims`: a product that is a matrix but for dimensions of 1 is made as one.
+    `creates`: any are scattered. `keeps_cut_sums_whole`: not a sum of which a slice is cut in the
+    layout that it is kept in. `keeps_sums_over_all_whole`: not over all axes of a mesh.
+    `sums_by_dimension`: a sum over several dimensions runs over the axes of the first, then of the
+    next, and not in the mesh's order. `flattens_unit_dims`: a product that is a matrix but for
+    dimensions of 1 is made as one.
     """
 
+    creates: bool
     keeps_cut_sums_whole: bool
     keeps_sums_over_all_whole: bool
     sums_by_dimension: bool
@@ -161,8 +170,8 @@ class LayoutAssignmentRules:
 
     `pads_arguments`: arguments fill whole tiles. `pads_images`: what convolutions read and make
     does. `copies_images`: arguments that are convolved are copied to their tiles.
-    `places_gathers`: what is gathered along two dimensions at once is put in place by copies, at
-    `placing_rate` of how fast elements are handled.
+    `places_gathers`: what is gathered along two dimensions at once is put in place by
+    `placing_copies`, at `placing_rate` of how fast elements are handled.
     """
 
     copies_arguments: bool
@@ -173,6 +182,7 @@ class LayoutAssignmentRules:
     pads_images: bool
     copies_images: bool
     places_gathers: bool
+    placing_copies: float
     placing_rate: float
 
 
@@ -180,11 +190,13 @@ class LayoutAssignmentRules:
 class SelectAndScatterExpanderRules:
     """What is kept from a max pooling for its gradient.
 
-    `keeps_places`: what was pooled in two layouts, and an integer a dimension for each result.
-    `keeps_padded`: what was pooled once more, if it is padded.
+    `keeps_places`: what was pooled in `pooled_layouts`, and an integer of `index_bytes` a dimension
+    for each result. `keeps_padded`: what was pooled once more, if it is padded.
     """
 
     keeps_places: bool
+    pooled_layouts: float
+    index_bytes: int
     keeps_padded: bool
 
 
@@ -266,7 +278,7 @@ class MemorySpaceAssignmentRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRules:
+class SpmdPartitionerRules:
     """How many small fusions are launched beside a collective of each kind, in the mean."""
 
     beside_all_reduce: float

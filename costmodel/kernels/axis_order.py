@@ -6,9 +6,8 @@ less. All dimensions of a colour have its axes in one order, which `_settle` fin
 module has; a pinned dimension has them as it was pinned.
 
 A sum over several axes is scattered where what is summed over has them in the order of the result.
-What is summed over, and no move speaks for, takes that order. A result that has the axes in another
-order than the mesh's is left to the compiler, which scatters it in any case; one in the mesh's, of
-a sum that runs over them in another, is all-reduced and cut.
+What is summed over, and no move speaks for, takes that order; `sum_order` says what becomes of the
+others.
 """
 
 from __future__ import annotations
@@ -19,17 +18,14 @@ import numpy as np
 
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.incremental import axes_on
-from toast.costmodel.kernels.journal import mark, note_collective, replace_collective
+from toast.costmodel.kernels.journal import mark, note_collective
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.terms.journal import EDGE, PARTIAL, CollectiveReason
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-PERMUTE, ALL_REDUCE = int(Kind.COLLECTIVE_PERMUTE), int(Kind.ALL_REDUCE)
-REDUCE_SCATTER = int(Kind.REDUCE_SCATTER)
-SCATTERED, AXIS_ORDER = int(CollectiveReason.SCATTERED), int(CollectiveReason.AXIS_ORDER)
-REORDERED = int(CollectiveReason.REORDERED)
+PERMUTE, REORDERED = int(Kind.COLLECTIVE_PERMUTE), int(CollectiveReason.REORDERED)
 UNKNOWN = -1
 """The place of the first axis of a colour whose order is not found yet."""
 
@@ -176,28 +172,6 @@ def _start_and_end(t: Tables, s: Scratch, move: int) -> tuple[int, int]:
 
 
 @inner
-def _forget(t: Tables, s: Scratch, move: int) -> None:
-    """Forget the orders of the dimensions that a move is about."""
-    source, target = _start_and_end(t, s, move)
-    a, b = t.tensors.start[source], t.tensors.start[target]
-    for d in range(t.tensors.start[source + 1] - a):
-        if _wants_an_order(t, s, a + d, b + d):
-            _clear(t, s, _group_of(t, a + d))
-            _clear(t, s, _group_of(t, b + d))
-
-
-@inner
-def _settle_move(t: Tables, s: Scratch, move: int) -> None:
-    """Find the orders of the dimensions that a move is about."""
-    source, target = _start_and_end(t, s, move)
-    a, b = t.tensors.start[source], t.tensors.start[target]
-    for d in range(t.tensors.start[source + 1] - a):
-        if _wants_an_order(t, s, a + d, b + d):
-            _settle(t, s, _group_of(t, a + d))
-            _settle(t, s, _group_of(t, b + d))
-
-
-@inner
 def _gather(t: Tables, s: Scratch, move: int) -> None:
     """Add what a move costs to what the order that it wants is worth."""
     source, target = _start_and_end(t, s, move)
@@ -233,15 +207,6 @@ def _loses(t: Tables, s: Scratch, move: int) -> bool:
 
 
 @inner
-def _forget_sums(t: Tables, s: Scratch, result: int) -> None:
-    """Forget the orders of a result that takes its sums' axes and of what it sums over."""
-    row = s.reduce_scatters.row[result]
-    _clear(t, s, t.units.item_group[s.reduce_scatters.item[result]])
-    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
-        _clear(t, s, t.units.item_group[t.partial_sums.item[k]])
-
-
-@inner
 def _follow(t: Tables, s: Scratch, result: int) -> None:
     """Have what is summed over follow the order of the axes on the result that takes them."""
     row, kept = s.reduce_scatters.row[result], s.reduce_scatters.item[result]
@@ -273,33 +238,59 @@ def _is_wanted(t: Tables, s: Scratch, item: int, one: int, other: int) -> bool:
 
 
 @inner
-def _gather_orders(t: Tables, s: Scratch) -> None:
-    """Gather what the orders are worth that moves and sums are about."""
+def find_orders(t: Tables, s: Scratch) -> None:
+    """Find the orders that moves and sums are about, of what they are worth to these."""
     moves, results = len(s.axis_order.seconds), len(t.partial_sums.computed)
-    for result in range(results):
-        if s.reduce_scatters.axes[result]:
-            _forget_sums(t, s, result)
-    for move in range(moves):
-        if s.axis_order.seconds[move] > 0.0:
-            _forget(t, s, move)
+    _renew_all(t, s, found=False)
     for move in range(moves):
         if s.axis_order.seconds[move] > 0.0:
             _gather(t, s, move)
     for result in range(results):
         if s.reduce_scatters.axes[result]:
             _follow(t, s, result)
+    _renew_all(t, s, found=True)
+
+
+@inner
+def _renew_all(t: Tables, s: Scratch, found: bool) -> None:
+    """Forget the orders that moves and sums are about, or find them again.
+
+    Those of dimensions where a move wants an order, of a result that takes the axes of its sums,
+    and of what it sums over.
+    """
+    for result in range(len(t.partial_sums.computed)):
+        if s.reduce_scatters.axes[result]:
+            row = s.reduce_scatters.row[result]
+            _renew(t, s, t.units.item_group[s.reduce_scatters.item[result]], found)
+            for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+                _renew(t, s, t.units.item_group[t.partial_sums.item[k]], found)
+    for move in range(len(s.axis_order.seconds)):
+        if s.axis_order.seconds[move] > 0.0:
+            source, target = _start_and_end(t, s, move)
+            a, b = t.tensors.start[source], t.tensors.start[target]
+            for d in range(t.tensors.start[source + 1] - a):
+                if _wants_an_order(t, s, a + d, b + d):
+                    _renew(t, s, _group_of(t, a + d), found)
+                    _renew(t, s, _group_of(t, b + d), found)
+
+
+@inner
+def _renew(t: Tables, s: Scratch, group: int, found: bool) -> None:
+    if found:
+        _settle(t, s, group)
+    else:
+        _clear(t, s, group)
 
 
 @inner
 def reorders(t: Tables, s: Scratch) -> float:
-    """Seconds of the permutes before moves that do not get the order they want."""
-    moves, results, spent = len(s.axis_order.seconds), len(t.partial_sums.computed), 0.0
-    _gather_orders(t, s)
-    for move in range(moves):
-        if s.axis_order.seconds[move] == 0.0:
-            continue
-        _settle_move(t, s, move)
-        if _loses(t, s, move):
+    """Seconds of the permutes before moves that do not get the order they want.
+
+    After `find_orders`.
+    """
+    results, spent = len(t.partial_sums.computed), 0.0
+    for move in range(len(s.axis_order.seconds)):
+        if s.axis_order.seconds[move] > 0.0 and _loses(t, s, move):
             row = s.axis_order.row[move]
             if move < results:
                 mark(s.journal, PARTIAL, row, move - t.partial_sums.result_start[row])
@@ -313,132 +304,4 @@ def reorders(t: Tables, s: Scratch) -> float:
             axes = s.axis_order.axes[move]
             note_collective(s.journal, PERMUTE, axes, count, size, seconds, REORDERED)
             spent += seconds
-    return spent
-
-
-@inner
-def _place_of(t: Tables, s: Scratch, row: int, axis: int) -> int:
-    """The item that a row sums over and that an axis is on."""
-    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
-        if s.units.mask[t.partial_sums.item[k]] >> axis & 1:
-            return k
-    return -1
-
-
-@inner
-def _is_summed_whole(t: Tables, s: Scratch, result: int) -> bool:
-    """Whether sums are not scattered, as they run over the axes in another order than the result.
-
-    That is so of a result in the mesh's order.
-    """
-    if s.reduce_scatters.reason[result] not in (SCATTERED, AXIS_ORDER):
-        return False
-    axes, row, turned = s.reduce_scatters.axes[result], s.reduce_scatters.row[result], False
-    for one in range(len(t.mesh.axis_size)):
-        for other in range(one + 1, len(t.mesh.axis_size)):
-            if not (axes >> one & 1 and axes >> other & 1):
-                continue
-            if not leads(t, s, s.reduce_scatters.item[result], one, other):
-                return False
-            first, second = _place_of(t, s, row, one), _place_of(t, s, row, other)
-            if first == second:
-                turned |= not leads(t, s, t.partial_sums.item[first], one, other)
-            else:
-                turned |= t.chip.sums_in_turn and first > second
-    return turned
-
-
-@inner
-def _settle_sums(t: Tables, s: Scratch, result: int) -> None:
-    """Find the orders of a result that takes its sums' axes and of what it sums over."""
-    row = s.reduce_scatters.row[result]
-    _settle(t, s, t.units.item_group[s.reduce_scatters.item[result]])
-    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
-        _settle(t, s, t.units.item_group[t.partial_sums.item[k]])
-
-
-@inner
-def note_told(t: Tables, s: Scratch) -> None:
-    """Say of which results the compiler must be told what their sums are made as.
-
-    Told, it sums in one piece: it scatters a sum over all of its axes, which come to the result in
-    the order of the mesh or in that of what is summed over, and sums any other whole. It is left
-    alone with what it would scatter otherwise.
-    """
-    if len(s.journal.entries) == 0:
-        return
-    for row in range(len(t.partial_sums.weight)):
-        for result in range(t.partial_sums.result_start[row], t.partial_sums.result_start[row + 1]):
-            s.reduce_scatters.told[result] = _is_told(t, s, row, result)
-
-
-@inner
-def _is_told(t: Tables, s: Scratch, row: int, result: int) -> bool:
-    source, target = t.partial_sums.computed[result], t.partial_sums.defined[result]
-    a, b, taken, parts = t.tensors.start[source], t.tensors.start[target], 0, 0
-    for d in range(t.tensors.start[source + 1] - a):
-        new = axes_on(t, s, b + d) & s.partial_sums.reduced[row]
-        taken |= new
-        if new and axes_on(t, s, a + d):
-            return False
-    if taken != s.partial_sums.reduced[row]:
-        return taken == 0
-    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
-        parts += 1 if s.units.mask[t.partial_sums.item[k]] else 0
-    by_mesh, by_sums = True, parts == 1 or t.chip.sums_in_turn
-    for one in range(len(t.mesh.axis_size)):
-        for other in range(one + 1, len(t.mesh.axis_size)):
-            if taken >> one & 1 and taken >> other & 1:
-                first = _leads_on(t, s, target, one, other)
-                by_mesh &= first
-                by_sums &= first == _leads_in(t, s, row, one, other)
-    return by_mesh or by_sums
-
-
-@inner
-def _leads_on(t: Tables, s: Scratch, tensor: int, one: int, other: int) -> bool:
-    """Whether an axis comes before another on the dimensions of a tensor."""
-    for d in range(t.tensors.start[tensor], t.tensors.start[tensor + 1]):
-        axes = axes_on(t, s, d)
-        if axes >> one & 1 and axes >> other & 1:
-            return leads(t, s, t.tensors.dim_item[d], one, other)
-        if axes >> one & 1 or axes >> other & 1:
-            return bool(axes >> one & 1)
-    return False
-
-
-@inner
-def _leads_in(t: Tables, s: Scratch, row: int, one: int, other: int) -> bool:
-    """Whether a row sums over an axis before another."""
-    first, second = _place_of(t, s, row, one), _place_of(t, s, row, other)
-    if first == second:
-        return leads(t, s, t.partial_sums.item[first], one, other)
-    return first < second
-
-
-@inner
-def summed_whole(t: Tables, s: Scratch) -> float:
-    """Seconds that sums take longer which are not scattered for the order of their axes.
-
-    After `reorders`, which finds the orders.
-    """
-    spent = 0.0
-    for result in range(len(t.partial_sums.computed)):
-        axes, row = s.reduce_scatters.axes[result], s.reduce_scatters.row[result]
-        if axes:
-            _settle_sums(t, s, result)
-        s.reduce_scatters.whole[result] = (
-            axes and s.partial_sums.reduced[row] and _is_summed_whole(t, s, result)
-        )
-        if s.reduce_scatters.reason[result] in (SCATTERED, AXIS_ORDER):
-            whole = s.reduce_scatters.whole[result]
-            s.reduce_scatters.reason[result] = AXIS_ORDER if whole else SCATTERED
-        if s.reduce_scatters.whole[result]:
-            size, weight = s.reduce_scatters.bytes[result], t.partial_sums.weight[row]
-            seconds = weight * duration(t, ALL_REDUCE, axes, size)
-            wire = weight * size * t.mesh.wire[ALL_REDUCE, axes]
-            place = result - t.partial_sums.result_start[row]
-            kinds = (REDUCE_SCATTER, ALL_REDUCE)
-            replace_collective(s.journal, row, place, kinds, wire, seconds, AXIS_ORDER)
-            spent += seconds - weight * duration(t, REDUCE_SCATTER, axes, size)
     return spent

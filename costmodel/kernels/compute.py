@@ -70,7 +70,7 @@ def _again(t: Tables, s: Scratch, dot: int, left: float, right: float, depth: fl
     the chip, both are read once. `depth` is what the operands have beside the rows and columns of
     the result.
     """
-    if t.chip.on_chip == 0.0:
+    if t.chip.block_bytes == 0.0:
         return 0.0
     one, two = _operand(t, s, dot, 0), _operand(t, s, dot, 1)
     block = t.chip.block_bytes / max(min(one / left, two / right) / depth, 1.0)

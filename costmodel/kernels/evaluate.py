@@ -14,7 +14,7 @@ import numpy as np
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.kernels.axis_order import note_told, reorders, summed_whole
+from toast.costmodel.kernels.axis_order import find_orders, reorders
 from toast.costmodel.kernels.combiner import spared
 from toast.costmodel.kernels.compute import price_fusions
 from toast.costmodel.kernels.incremental import mark_changes, overwrite, total
@@ -26,6 +26,7 @@ from toast.costmodel.kernels.reshard import (
     price_reshards,
     price_unfused_sums,
 )
+from toast.costmodel.kernels.sum_order import summed_whole
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -124,10 +125,10 @@ def price(t: Tables, s: Scratch) -> tuple[float, float, float]:
     mark_changes(t, s)
     compute = price_fusions(t, s)
     communication = price_partial_sums(t, s) + price_reshards(t, s) + price_halos(t, s)
+    find_orders(t, s)
     communication += reorders(t, s)
     communication += summed_whole(t, s)
     communication -= spared(t, s)
-    note_told(t, s)
     compute += price_unfused_sums(t, s) + total(s.reshards.local_seconds)
     compute += price_main_memory(t, s, compute)
     return compute, communication, peak_bytes(t, s, compute)

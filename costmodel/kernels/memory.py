@@ -36,7 +36,11 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 PARTS = 64.0
-"""Shares are whole multiples of one part in so many: bytes times a share are exact."""
+"""Shares are whole multiples of one part in so many: bytes times a share are exact.
+
+No fact of a compiler: with shares of any other fraction a timeline that is kept from state to state
+would round otherwise than one that is made anew.
+"""
 
 
 @entry

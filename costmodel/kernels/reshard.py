@@ -9,6 +9,7 @@ from toast.costmodel.kernels.axis_order import duration, remember, remember_take
 from toast.costmodel.kernels.combiner import SCATTERED, WHOLE, remember_sum
 from toast.costmodel.kernels.incremental import axes_on, total
 from toast.costmodel.kernels.journal import mark, note, note_collective
+from toast.costmodel.kernels.sum_order import constrain
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.terms.journal import (
     EDGE,
@@ -28,6 +29,7 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 (
     INTO_SHARDS, UNWANTED, TWO_DIMENSIONS, ALL_DEVICES, BATCH, LOOKUP, SLICED, SHARDED_ALREADY,
     SEGMENTS, _, BEHIND_LOOP, REGATHERED, GATHERED, EXCHANGED, _, NEIGHBOURS, ADDED,
+    LEFT_OUT,
 ) = map(int, CollectiveReason)  # fmt: skip
 
 
@@ -75,10 +77,11 @@ def _taken(
 ) -> tuple[int, int, int]:
     """Axes of a row's partial sums that are scattered, axes gathered in between, and why.
 
-    Nothing is scattered where two dimensions want it, over all axes of chips that do not, of a
-    lookup over several axes, and of a sum that a TPU cuts slices of. Nor are some axes and not all,
-    where a scatter makes the sums or a dimension that is sharded already takes them. A product's
-    batch that is sharded already is gathered whole, and cut again.
+    Nothing is scattered by a compiler that makes no reduce-scatters. Nor is anything where two
+    dimensions want it, over all axes of chips that do not, of a lookup over several axes, and of a
+    sum that a TPU cuts slices of. Nor are some axes and not all, where a scatter makes the sums or
+    a dimension that is sharded already takes them. A product's batch that is sharded already is
+    gathered whole, and cut again.
     """
     a, b = t.tensors.start[source], t.tensors.start[target]
     scattered, wanting, grown, again = 0, 0, 0, 0
@@ -94,7 +97,9 @@ def _taken(
     if scattered == 0:
         return 0, again, UNWANTED
     why = INTO_SHARDS
-    if wanting > 1:
+    if not t.mesh.scattered:
+        why = LEFT_OUT
+    elif wanting > 1:
         why = TWO_DIMENSIONS
     elif scattered == t.mesh.summed_whole:
         why = ALL_DEVICES
@@ -233,31 +238,37 @@ def price_partial_sums(t: Tables, s: Scratch) -> float:
             reduced |= s.units.mask[t.partial_sums.item[k]]
         s.partial_sums.reduced[row], s.partial_sums.behind_loop[row] = reduced, False
         for k in range(t.partial_sums.result_start[row], t.partial_sums.result_start[row + 1]):
-            computed, defined = t.partial_sums.computed[k], t.partial_sums.defined[k]
-            s.axis_order.seconds[k], s.reduce_scatters.axes[k] = 0.0, 0
-            s.combiner.axes[k, 0], s.combiner.axes[k, 1] = 0, 0
-            s.reduce_scatters.reason[k] = UNWANTED
-            if reduced and _is_added(t, s, row):
-                s.reduce_scatters.reason[k] = ADDED
-                continue
-            if reduced or not same(t, s, computed, defined):
-                mark(s.journal, PARTIAL, row, k - t.partial_sums.result_start[row])
-                weight = t.partial_sums.weight[row]
-                spent += reshard(t, s, computed, defined, reduced, row, 1.0, weight)
-                whole = s.tensors.local[computed] == s.tensors.local[defined]
-                s.partial_sums.behind_loop[row] = whole and _is_behind(
-                    t, s, computed, defined, reduced, row
-                )
-                remember(t, s, k, row, computed, defined, 1.0, weight)
-                scattered, _, why = _taken(t, s, computed, defined, reduced, row)
-                s.reduce_scatters.reason[k] = why
-                remember_taken(t, s, k, row, reduced, s.tensors.local[computed])
-                if t.partial_sums.combined_in[row] >= 0 and not _is_behind(
-                    t, s, computed, defined, reduced, row
-                ):
-                    _remember_sums(t, s, row, k, scattered, reduced & ~scattered)
+            spent += _price_result(t, s, row, k)
+            constrain(t, s, row, k)
         s.partial_sums.seconds[row] = spent
     return total(s.partial_sums.seconds)
+
+
+@inner
+def _price_result(t: Tables, s: Scratch, row: int, k: int) -> float:
+    """Seconds of the collectives at one result of a row; keeps its reason, and what they may be."""
+    computed, defined = t.partial_sums.computed[k], t.partial_sums.defined[k]
+    reduced, weight = s.partial_sums.reduced[row], t.partial_sums.weight[row]
+    s.axis_order.seconds[k], s.reduce_scatters.axes[k] = 0.0, 0
+    s.combiner.axes[k, 0], s.combiner.axes[k, 1] = 0, 0
+    s.reduce_scatters.reason[k] = UNWANTED
+    if reduced and _is_added(t, s, row):
+        s.reduce_scatters.reason[k] = ADDED
+        return 0.0
+    if not reduced and same(t, s, computed, defined):
+        return 0.0
+    mark(s.journal, PARTIAL, row, k - t.partial_sums.result_start[row])
+    spent = reshard(t, s, computed, defined, reduced, row, 1.0, weight)
+    behind = _is_behind(t, s, computed, defined, reduced, row)
+    whole = s.tensors.local[computed] == s.tensors.local[defined]
+    s.partial_sums.behind_loop[row] = whole and behind
+    remember(t, s, k, row, computed, defined, 1.0, weight)
+    scattered, _, why = _taken(t, s, computed, defined, reduced, row)
+    s.reduce_scatters.reason[k] = why
+    remember_taken(t, s, k, row, reduced, s.tensors.local[computed])
+    if t.partial_sums.combined_in[row] >= 0 and not behind:
+        _remember_sums(t, s, row, k, scattered, reduced & ~scattered)
+    return spent
 
 
 @inner
@@ -352,6 +363,7 @@ def _round(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
     source = t.reshards.source[row]
     handled = s.tensors.local[source] / t.tensors.itemsize[source]
     spent = weight * (handled / t.chip.rounding + t.chip.overhead)
+    # 32 bits are read and 16 written
     moved = 1.5 * weight * s.tensors.local[source]
     note(s.journal, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
     s.reshards.local_seconds[row] += spent
@@ -363,7 +375,7 @@ def _place(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
     target = t.reshards.target[t.reshards.target_start[row] + place]
     handled = s.tensors.local[target] / t.tensors.itemsize[target]
     spent = weight * handled / t.chip.placing
-    moved = 4.0 * weight * s.tensors.local[target]
+    moved = 2.0 * t.chip.placing_copies * weight * s.tensors.local[target]
     note(s.journal, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
     s.reshards.local_seconds[row] += spent
 

@@ -134,7 +134,8 @@ def _gather(g: Any, n: Any, op: int) -> None:
 def _is_repeated(g: Any, n: Any, value: int) -> bool:
     """Whether a GPU's products compute an operand inside: an f32, cheaply, of one tensor.
 
-    Vectors that are spread over it may come to that.
+    Vectors that are spread over it may come to that. A tensor counts from half of the operand's
+    bytes on, as it may have 16 bits where the operand has 32.
     """
     op, own, large = g.flow.maker[value], g.flow.bytes[value], -1
     if not n.cheap[op] or not g.single[value]:

@@ -11,16 +11,21 @@ from dataclasses import dataclass
 
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.compilers.profile import CompilerProfile
+from toast.costmodel.network.collectives import Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """One behaviour: what it models, the file that does, and the keys that leave it out."""
+    """One behaviour: what it models, and the values of its keys that leave it out."""
 
     name: str
     models: str
-    file: str
-    off: Mapping[str, bool]
+    off: Mapping[str, bool | float]
+
+    @property
+    def file(self) -> str:
+        """The file that models it."""
+        return f"costmodel/passes/{self.name}.py"
 
 
 PASSES: Mapping[str, Pass] = {
@@ -29,55 +34,56 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="fusion",
             models="Ops are computed inside what reads them, products take in what surrounds them.",
-            file="costmodel/passes/fusion.py",
             off={"fuses": False, "fuses_into_update": False},
         ),
         Pass(
             name="multi_output_fusion",
             models="Elementwise fusions of one shape that feed each other become one.",
-            file="costmodel/passes/multi_output_fusion.py",
             off={"merges": False},
         ),
         Pass(
             name="reduction_fusion",
             models="Reductions run beside the product, or the reduction, that reads the same.",
-            file="costmodel/passes/reduction_fusion.py",
             off={"merges": False},
+        ),
+        Pass(
+            name="dot_tiling",
+            models="Products of large operands are made in blocks, and read the operands again.",
+            off={"rereads_operands": False},
         ),
         Pass(
             name="convolution_tiling",
             models="Convolutions take whole tiles of the matrix unit.",
-            file="costmodel/passes/convolution_tiling.py",
             off={"fills_tiles": False},
         ),
         Pass(
             name="cse",
             models="Identical ops with identical shardings are merged.",
-            file="costmodel/passes/cse.py",
             off={"merges_identical_ops": False},
         ),
         Pass(
             name="all_reduce_combiner",
             models="Sums over the same axes that nothing waits for are sent together.",
-            file="costmodel/passes/all_reduce_combiner.py",
             off={"combines": False},
         ),
         Pass(
             name="all_reduce_reassociate",
             models="Partial sums that are only added to each other are summed once.",
-            file="costmodel/passes/all_reduce_reassociate.py",
             off={"reassociates": False},
         ),
         Pass(
             name="while_loop_all_reduce_motion",
             models="What a loop only adds to a value that it carries is summed behind the loop.",
-            file="costmodel/passes/while_loop_all_reduce_motion.py",
             off={"moves": False},
+        ),
+        Pass(
+            name="reduce_scatter_creator",
+            models="Sums over devices of which each keeps a part are scattered.",
+            off={"creates": False},
         ),
         Pass(
             name="bf16_narrowing",
             models="f32 that only products read is stored, stacked and sent in 16 bits.",
-            file="costmodel/passes/bf16_narrowing.py",
             off={
                 "narrows_stored": False,
                 "narrows_stacks": False,
@@ -89,7 +95,6 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="layout_assignment",
             models="Values fill tiles in memory, and are copied where layouts differ.",
-            file="costmodel/passes/layout_assignment.py",
             off={
                 "copies_arguments": False,
                 "pads_arguments": False,
@@ -101,42 +106,41 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="select_and_scatter_expander",
             models="A max pooling keeps what its gradient needs.",
-            file="costmodel/passes/select_and_scatter_expander.py",
             off={"keeps_places": False, "keeps_padded": False},
         ),
         Pass(
             name="space_to_batch",
             models="Few images are convolved in blocks of pixels.",
-            file="costmodel/passes/space_to_batch.py",
             off={"convolves_in_blocks": False},
         ),
         Pass(
             name="deferred_filter_gradients",
             models="Gradients of the filters of convolutions wait to be summed.",
-            file="costmodel/passes/deferred_filter_gradients.py",
             off={"defers": False, "starts_at_once": False, "fills_memory": False},
         ),
         Pass(
             name="buffer_assignment",
             models="Values share a buffer where they can.",
-            file="costmodel/passes/buffer_assignment.py",
             off={"reuses_buffers": False},
         ),
         Pass(
             name="dynamic_update_slice",
             models="An update of a part may handle the whole buffer; its readers fetch it.",
-            file="costmodel/passes/dynamic_update_slice.py",
             off={"passes_over_buffer": False, "fetches_buffer": False},
         ),
         Pass(
             name="memory_space_assignment",
             models="Tensors wait in the memory on the chip between fusions.",
-            file="costmodel/passes/memory_space_assignment.py",
             off={"assigns": False},
+        ),
+        Pass(
+            name="spmd_partitioner",
+            models="Small fusions beside a collective cut, pack and put in place what it moves.",
+            off={f"beside_{kind.name.lower()}": 0.0 for kind in Kind},
         ),
     )
 }
-"""All passes by name, in the order in which a compiler meets them."""
+"""All passes by name, in the order of the sections of a profile."""
 
 
 def without(profile: CompilerProfile, names: Iterable[str]) -> CompilerProfile:

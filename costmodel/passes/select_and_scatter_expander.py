@@ -6,7 +6,6 @@ from toast.analysis.program import Program
 from toast.analysis.types import itemsize
 from toast.costmodel.passes.fusion import Fusion
 
-INDEX_BYTES = 4
 PAD, GRADIENT = "stablehlo.pad", "stablehlo.select_and_scatter"
 
 Beside = tuple[int, tuple[int, int], float]
@@ -17,7 +16,7 @@ def kept_for_pooling(program: Program, fusion: Fusion) -> list[Beside]:
     """What is held from the forward pass on until each gradient of a max pooling.
 
     XLA for GPUs finds the places of the largest elements in the forward pass: their indices, one
-    integer for each dimension, live from there on, and so does what was pooled, in two memory
+    integer for each dimension, live from there on, and so does what was pooled, in several memory
     layouts. libtpu keeps what was pooled once more where it has padding.
     """
     rules = fusion.profile.select_and_scatter_expander
@@ -30,9 +29,12 @@ def kept_for_pooling(program: Program, fusion: Fusion) -> list[Beside]:
         ready = [int(fusion.position[program.value_op[value]]) for value in sources]
         end = int(fusion.position[op])
         span = (max(ready, default=end), end)
-        width = INDEX_BYTES / itemsize(program.dtype(source))
+        width = rules.index_bytes / itemsize(program.dtype(source))
         if rules.keeps_padded and program.kind(program.makers[pooled]) == PAD:
             found.append((pooled, span, 1.0))
         if rules.keeps_places:
-            found += [(pooled, span, 2.0), (source, span, len(program.shape(source)) * width)]
+            found += [
+                (pooled, span, rules.pooled_layouts),
+                (source, span, len(program.shape(source)) * width),
+            ]
     return found

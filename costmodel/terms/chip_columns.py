@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 from toast.analysis.program import Floats
 from toast.costmodel.compilers.profile import CompilerProfile
-from toast.costmodel.compilers.rules import LaunchRules
 from toast.costmodel.hardware.devices import Device
-from toast.costmodel.network.collectives import Kind
+from toast.costmodel.passes.dot_tiling import tile_dots
 from toast.costmodel.passes.memory_space_assignment import assign_memory
-from toast.costmodel.program.arrays import floats
+from toast.costmodel.passes.spmd_partitioner import launched_beside
 
 
 class ChipColumns(NamedTuple):
     """Figures of a chip and of its compiler that the kernels read.
 
-    A matrix unit's tile of `tile_rows` by `tile_columns`; `bandwidth` in bytes, and `element_rate`
+    A matrix unit's tile of `tile_rows` by `tile_columns`, and from how many images on rows of zeros
+    between pixels are left out (`undilated_images`); `bandwidth` in bytes, and `element_rate`
     in elements a second; seconds of `overhead` of each fusion, and those of the small fusions
     `launched` beside one collective of a kind. `on_chip` bytes keep operands; up to
     `on_chip_buffers` bytes of what is alive, in pieces of up to `on_chip_piece`, may be on the chip
@@ -25,10 +25,11 @@ class ChipColumns(NamedTuple):
     where they are convolved block by block. Deferred gradients fill up to `deferral_budget_bytes`.
     `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the next,
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
-    What is gathered along two dimensions at once is put in place by copies where `places_gathers`.
+    What is gathered along two dimensions at once is put in place by `placing_copies` where
+    `places_gathers`.
     Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
-    `resident_share` of `on_chip` are read once, others for each block of `block_bytes` a side;
-    tensors are streamed from main memory from `streamed_from` of `on_chip` on.
+    `resident_share` of `on_chip` are read once, others for each block of `block_bytes` a side, if
+    that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on.
     `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
     element costs that a product has just made, over one that is loaded; elements a second of
     `rounding`, `placing` and `blocking`; and `turning`, a part of the bandwidth.
@@ -36,6 +37,7 @@ class ChipColumns(NamedTuple):
 
     tile_rows: int
     tile_columns: int
+    undilated_images: int
     in_blocks: float
     deferral_budget_bytes: float
     sums_in_turn: bool
@@ -57,6 +59,7 @@ class ChipColumns(NamedTuple):
     blocking: float
     turning: float
     places_gathers: bool
+    placing_copies: float
     combined_bytes: float
     block_bytes: float
     resident_share: float
@@ -69,9 +72,11 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     blocks, memory = profile.space_to_batch, profile.memory_space_assignment
     fills_memory = profile.deferred_filter_gradients.fills_memory
     on_chip = assign_memory(device, memory)
+    tiles = tile_dots(on_chip, profile.dot_tiling)
     return ChipColumns(
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
+        undilated_images=profile.convolution_tiling.undilated_tiles * device.tile[0],
         in_blocks=blocks.stored_copies if blocks.convolves_in_blocks else 0.0,
         deferral_budget_bytes=float(device.usable_bytes) if fills_memory else 0.0,
         sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
@@ -79,7 +84,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
-        launched=_launched(device, profile.launches),
+        launched=launched_beside(device, profile.spmd_partitioner),
         on_chip=on_chip.size,
         on_chip_buffers=on_chip.buffers,
         on_chip_piece=on_chip.piece,
@@ -93,14 +98,9 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         blocking=device.element_rate / blocks.blocking_cost,
         turning=layout.copy_rate,
         places_gathers=layout.places_gathers,
+        placing_copies=layout.placing_copies,
         combined_bytes=profile.all_reduce_combiner.max_bytes,
-        block_bytes=profile.dot_tiling.block_bytes,
-        resident_share=profile.dot_tiling.resident_share,
+        block_bytes=tiles.block,
+        resident_share=tiles.resident,
         streamed_from=memory.streamed_from,
     )
-
-
-def _launched(device: Device, rules: LaunchRules) -> Floats:
-    """By kind of collective the seconds of the small fusions beside one."""
-    counts = (getattr(rules, f"beside_{kind.name.lower()}") for kind in Kind)
-    return floats([count * device.op_overhead for count in counts])

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from toast.analysis.program import Ints
+from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.terms.tensors import Tensors
 from toast.costmodel.terms.units import Units
 
@@ -26,6 +27,21 @@ class Dependents(NamedTuple):
     row: Ints
     tensor_start: Ints
     tensor: Ints
+
+
+class Changes(NamedTuple):
+    """The masks that were `priced` last, and which rows of all terms are `stale` since."""
+
+    priced: Ints
+    stale: Bools
+
+
+def changes_of(units: Units, rows: int) -> Changes:
+    """Nothing is priced yet of so many rows."""
+    return Changes(
+        priced=np.zeros(len(units.item_group), dtype=np.int64),
+        stale=np.zeros(rows, dtype=np.bool_),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,9 @@ one that is long enough for all that a state can cost.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from toast.analysis.program import Floats, Ints
 
@@ -91,6 +93,8 @@ class CollectiveReason(IntEnum):
     """A window reaches into a neighbour's part."""
     ADDED = 16
     """The sums are added to others, and summed over devices with these."""
+    LEFT_OUT = 17
+    """The pass that scatters is left out."""
 
 
 TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)
@@ -120,3 +124,13 @@ class Journal(NamedTuple):
 
     entries: Floats
     noted: Ints
+
+
+def journal_of(entries: int) -> Journal:
+    """One with room for so many entries."""
+    return Journal(entries=np.zeros((entries, COLUMNS)), noted=apart(5, np.int64))
+
+
+def apart(count: int, dtype: type[np.generic]) -> Any:
+    """A short array of zeros that shares no cache line with another thread's."""
+    return np.zeros(count + LINE // np.dtype(dtype).itemsize, dtype=dtype)[:count]

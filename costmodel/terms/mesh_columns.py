@@ -11,6 +11,7 @@ from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.network.collectives import collective_tables
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.reduce_scatter_creator import create_scatters
 from toast.costmodel.program.arrays import ints
 
 
@@ -18,7 +19,8 @@ class MeshColumns(NamedTuple):
     """`axis_size`, and for each set of axes (a bit mask) how many devices it has (`shards`).
 
     By kind of collective and set of axes `wire`, `alpha` and `beta`, as in `collectives`.
-    `summed_whole` are the axes over which together nothing is scattered, 0 for none.
+    Where partial sums are `scattered` at all, `summed_whole` are the axes over which together
+    nothing is, 0 for none.
     """
 
     axis_size: Ints
@@ -26,20 +28,22 @@ class MeshColumns(NamedTuple):
     wire: Floats
     alpha: Floats
     beta: Floats
+    scattered: bool
     summed_whole: int
 
 
 def mesh_columns(mesh: Mesh, device: Device, profile: CompilerProfile) -> MeshColumns:
     """The columns of a mesh of devices."""
     collectives = collective_tables(mesh, device)
-    whole = profile.reduce_scatter_creator.keeps_sums_over_all_whole
+    scattering = create_scatters(mesh, profile.reduce_scatter_creator)
     return MeshColumns(
         axis_size=ints([axis.size for axis in mesh.axes]),
         shards=collectives.shards,
         wire=collectives.wire,
         alpha=collectives.alpha,
         beta=collectives.beta,
-        summed_whole=(1 << len(mesh.axes)) - 1 if whole else 0,
+        scattered=scattering.created,
+        summed_whole=scattering.summed_whole,
     )
 
 

@@ -40,8 +40,9 @@ class PartialRow(NamedTuple):
 
     `results` are (computed, defined) tensors, `before` is the row that is summed before, or -1,
     `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
-    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1. The sum is sent with
-    others in the runs of the loop `combined_in`; by itself where that is -1.
+    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `flattened` the
+    dimension of the rows of a product that is made as a matrix, or -1. The sum is sent with others
+    in the runs of the loop `combined_in`; by itself where that is -1.
     """
 
     items: tuple[int, ...]
@@ -52,6 +53,7 @@ class PartialRow(NamedTuple):
     behind: Behind
     cut: int
     combined_in: int
+    flattened: int
 
 
 class PartialSums(NamedTuple):
@@ -63,7 +65,8 @@ class PartialSums(NamedTuple):
     row that it is `added_to` before it is summed, or -1; `passes` over what is made of the sums;
     dimensions of a `batch`; how often the loop runs behind which it may be summed (`loop_trips`),
     and how much wider its elements are there (`loop_width`); the loop in whose runs it is
-    `combined_in` one collective with others, or -1.
+    `combined_in` one collective with others, or -1; the dimension of the rows of a product that is
+    `flattened` to a matrix, or -1.
     `combined` are the results of which that is so, with their `combined_loop`; `loop_runs` by loop.
     """
 
@@ -83,6 +86,7 @@ class PartialSums(NamedTuple):
     loop_trips: Floats
     loop_width: Floats
     combined_in: Ints
+    flattened: Ints
     combined: Ints
     combined_loop: Ints
     loop_runs: Floats
@@ -143,6 +147,7 @@ def partial_sum_rows(listing: Listing) -> Partials:
         behind=loop[ops],
         cut=_cut(program, layouts, fusion)[ops],
         combined_in=combined_in[ops],
+        flattened=_flattened(program, fusion)[ops],
     )
     identity = columns.identity()
     sums = reassociate_sums(program, fusion.flow, fusion.profile.all_reduce_reassociate)
@@ -168,13 +173,14 @@ class _Columns(NamedTuple):
     behind: Ints
     cut: Ints
     combined_in: Ints
+    flattened: Ints
 
     def identity(self) -> Ints:
         """Equal numbers for ops that differ in none of these."""
         return distinct_rows(
             distinct(self.item_start, self.items)[0],
             distinct(self.value_start * 2, self.results.ravel())[0],
-            *(self.maker, self.batch, self.behind, self.cut, self.combined_in),
+            *(self.maker, self.batch, self.behind, self.cut, self.combined_in, self.flattened),
         )[0]
 
     def row(self, n: int, before: int, loops: Sequence[Behind]) -> PartialRow:
@@ -190,6 +196,7 @@ class _Columns(NamedTuple):
             behind=loops[self.behind[n]],
             cut=int(self.cut[n]),
             combined_in=int(self.combined_in[n]),
+            flattened=int(self.flattened[n]),
         )
 
 
@@ -223,6 +230,27 @@ def _cut(program: Program, layouts: Layouts, fusion: Fusion) -> Ints:
     uses = np.flatnonzero(named(program, CUTTING)[program.use_op])
     uses = uses[uses == program.op_uses[program.use_op[uses]]]
     found[program.value_op[program.use_value[uses]]] = layouts.use_tensor[uses]
+    return found
+
+
+def _flattened(program: Program, fusion: Fusion) -> Ints:
+    """For each product that is a matrix but for dimensions of 1 that of its rows, or -1.
+
+    A TPU multiplies matrices. It puts the dimensions of 1 back where a module constrains what the
+    product makes, and then does not scatter its sums by rows.
+    """
+    found = np.full(program.ops, -1)
+    if not fusion.profile.reduce_scatter_creator.flattens_unit_dims:
+        return found
+    ones = program.of_shapes(lambda shape: 1 in shape, np.bool_)
+    products = np.array(program.ops_named("stablehlo.dot_general"), dtype=np.int64)
+    for op in products[ones[program.op_values[products]]].tolist():
+        result = program.values_of(op)[0]
+        left = set(program.use_names(program.uses_of(op)[0]).tolist())
+        made = zip(program.def_names(result).tolist(), program.shape(result), strict=True)
+        rows = [dim for dim, (name, size) in enumerate(made) if size > 1 and name in left]
+        if len(rows) == 1:
+            found[op] = rows[0]
     return found
 
 
@@ -302,6 +330,7 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
         segments=ints([row.maker == SEGMENTS for row in rows]),
         cut=ints([row.cut for row in rows]),
         combined_in=combined_in,
+        flattened=ints([row.flattened for row in rows]),
         loop_runs=partials.runs,
         combined=np.flatnonzero(loops >= 0),
         combined_loop=loops[loops >= 0],

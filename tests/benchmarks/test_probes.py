@@ -106,7 +106,7 @@ def test_probes_are_listed_with_the_targets_they_are_kept_for(
     assert program.main(["list", "layout_assignment"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("layout_assignment: bytes of an argument")
-    assert "8 cases" in line
+    assert f"{len(PROBES['layout_assignment'].cases)} cases" in line
     assert V5E in line
 
 
@@ -121,14 +121,14 @@ def test_every_case_of_a_probe_has_its_figure_for_every_target(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["libtpu", "xla_gpu"])
 def test_every_probe_that_a_compilers_profile_names_is_there(name: str) -> None:
-    named = {evidence.probe for evidence in compiler(name).evidence.values()} - {"accuracy"}
+    named = {evidence.probe for evidence in compiler(name).evidence.values()} - {"accuracy", "none"}
     assert named
     assert named <= PROBES.keys()
 
 
 @pytest.mark.parametrize("target", PROBES["buffer_assignment"].targets)
 def test_programs_may_have_of_the_memory_what_the_catalogue_says(target: str) -> None:
-    (available,) = read_figures("buffer_assignment", target).values()
+    available = read_figures("buffer_assignment", target)["256 GiB and a copy"]
     device = find(Target.parse(target).chip.device)
     assert device.usable_bytes / 2**30 == pytest.approx(available, abs=0.01)
 

@@ -115,6 +115,31 @@ def test_a_sum_in_another_order_takes_as_long_as_one_of_the_whole() -> None:
     assert row.seconds == told.seconds == same.seconds
 
 
+XS, YS, PS = "x:64x64x32xf32", "y:64x64x16xf32", "p:64x64x32xf32"
+COLUMNS_OF_X = (
+    "%p = stablehlo.dot_general %x, %u, contracting_dims = [2] x [0]"
+    " : (tensor<64x64x32xf32>, tensor<32x32xf32>) -> tensor<64x64x32xf32>"
+)
+OVER_BOTH = (
+    "%g = stablehlo.dot_general %x, %y, contracting_dims = [0, 1] x [0, 1]"
+    " : (tensor<64x64x32xf32>, tensor<64x64x16xf32>) -> tensor<32x16xf32>"
+)
+OVER_TWO = main(f"{XS} {U} {YS}", [COLUMNS_OF_X, OVER_BOTH], f"{PS} g:32x16xf32")
+
+
+@pytest.mark.parametrize(("device", "kind"), [(TPU, "ALL_REDUCE"), (GPU, "REDUCE_SCATTER")])
+def test_a_gpu_sums_over_several_dimensions_in_the_meshs_order(device: str, kind: str) -> None:
+    """Though one of them has b before a: the product gathers a. A TPU sums over b, a and c."""
+    priced = Priced(OVER_TWO, "a=2,b=2,c=2", device)
+    rows = [((0, 0), 0), ((0, 0), 1), ((0, 1), 2)]
+    state = priced.state((U_COLUMNS, 0), *rows, *(((0, 2), axis) for axis in range(3)))
+    resolved = resolve(priced.evaluator, state)
+    summed = [one for one in resolved.collectives if one.axes == (0, 1, 2)]
+    assert [one.kind.name for one in summed] == [kind]
+    gradient = priced.evaluator.analysis.program.ops_named("stablehlo.dot_general")[1]
+    assert resolved.constrains_result(gradient)
+
+
 H, M, V16 = f"h:{ROWS}x24xf32", "m:24x16xf32", "v:16x64xf32"
 TWO_GRADIENTS = main(
     f"{X} {Y} {H} {V16}",

@@ -120,6 +120,22 @@ def test_a_scratch_holds_what_one_priced_from_scratch_holds(picks: list[list[int
         assert np.array_equal(part, same)
 
 
+@pytest.mark.parametrize("device", [TPU, GPU])
+@given(picks=MANY_PICKS)
+@settings(deadline=None, max_examples=50)
+def test_what_is_decided_of_sums_is_what_a_journal_has(device: str, picks: list[list[int]]) -> None:
+    """Whatever was priced before, and without a journal."""
+    evaluator = training_step(device)
+    known, scratch = every_action(evaluator), evaluator.new_scratch()
+    for state in picks:
+        actions = tuple(known[pick % len(known)] for pick in state)
+        evaluator.cost(actions, scratch)
+        decided, resolved = scratch.reduce_scatters, resolve(evaluator, actions)
+        for name in ("reason", "whole", "constrained", "ordered"):
+            same = getattr(resolved.scratch.reduce_scatters, name)
+            assert np.array_equal(getattr(decided, name), same), name
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @given(picks=st.lists(st.lists(st.integers(0, 10_000), max_size=5), max_size=3 * FEWEST))
 @settings(deadline=None, max_examples=20)

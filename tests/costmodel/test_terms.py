@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 
 from tests.costmodel.training_steps import gemma_evaluator
+from toast.costmodel import terms
 from toast.costmodel.tables import Scratch, Tables
 from toast.costmodel.terms.journal import Entry
 from toast.costmodel.terms.tables import TERMS
@@ -45,6 +47,14 @@ def test_a_change_of_any_row_of_any_term_is_one_flag() -> None:
         assert scratch.changes.stale.sum() == len(stale)
         stale[:] = False
     assert sum(len(getattr(scratch, name).stale) for name in kept) == len(scratch.changes.stale)
+
+
+def test_every_term_of_a_file_is_in_the_tables() -> None:
+    modules = [
+        import_module(f"{terms.__name__}.{one.name}") for one in iter_modules(terms.__path__)
+    ]
+    found = {one.name for file in modules for one in vars(file).values() if isinstance(one, Term)}
+    assert found == {term.name for term in TERMS}
 
 
 def test_every_entry_of_the_journal_is_of_one_term() -> None:

@@ -30,11 +30,11 @@ X, W, V = f"x:{S}", f"w:{S}", f"v:{S}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A program for one device, and the dimension of an argument that is split in two."""
+    """A program for one device, and the dimensions of arguments that are split in two."""
 
     module: Callable[[], bytes]
     device: str = TPU
-    split: Dim | None = None
+    split: tuple[Dim, ...] = ()
     on_chip: bool = False
 
     @property
@@ -47,9 +47,8 @@ class Case:
         profile = without(self.profile, left_out)
         analysis = analysed(self.module())
         evaluator = Evaluator(analysis, Mesh.parse("a=2"), find(self.device), profile=profile)
-        if self.split is None:
-            return evaluator.cost(())
-        return evaluator.cost((Action(group=argument_group(analysis, *self.split), axis=0),))
+        groups = [argument_group(analysis, *dim) for dim in self.split]
+        return evaluator.cost(tuple(Action(group=group, axis=0) for group in groups))
 
 
 def text(arguments: str, lines: list[str], results: str) -> Callable[[], bytes]:
@@ -96,6 +95,7 @@ def updated() -> bytes:
     return jax.jit(write, donate_argnums=0).lower(*structs).as_text().encode()
 
 
+LARGE = "16384x8192xf32"
 TWO_PRODUCTS = text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", f"p:{S}", W)], f"q:{S}")
 CASES = {
     "fusion": Case(
@@ -109,6 +109,13 @@ CASES = {
             f"{X} {W}", [product(f"p:{S}", X, W), *sums("r:64xf32", f"p:{S}", 1)], f"p:{S} r:64xf32"
         )
     ),
+    "dot_tiling": Case(
+        module=text(
+            f"x:{LARGE} w:8192x16384xf32",
+            [product("p:16384x16384xf32", f"x:{LARGE}", "w:8192x16384xf32")],
+            "p:16384x16384xf32",
+        )
+    ),
     "convolution_tiling": Case(module=CONVOLUTIONS["160 to 256"].module),
     "cse": Case(
         module=text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", X, W)], f"p:{S} q:{S}")
@@ -119,7 +126,7 @@ CASES = {
             [product(f"g:{S}", X, W, (0, 0)), product(f"h:{S}", W, X, (0, 0))],
             f"g:{S} h:{S}",
         ),
-        split=(0, 0),
+        split=((0, 0),),
     ),
     "all_reduce_reassociate": Case(
         module=text(
@@ -133,16 +140,19 @@ CASES = {
             ],
             f"u:{S}",
         ),
-        split=(0, 1),
+        split=((0, 1),),
     ),
-    "while_loop_all_reduce_motion": Case(module=accumulated, split=(0, 1)),
+    "while_loop_all_reduce_motion": Case(module=accumulated, split=((0, 1),)),
+    "reduce_scatter_creator": Case(
+        module=text(f"{X} {W}", [product(f"p:{S}", X, W)], f"p:{S}"), split=((0, 1), (1, 1))
+    ),
     "bf16_narrowing": Case(module=TWO_PRODUCTS),
     "layout_assignment": Case(
         module=text("x:64x3xf32", [maps("tanh", "a:64x3xf32", "x")], "a:64x3xf32")
     ),
     "select_and_scatter_expander": Case(module=pooled, device=GPU),
     "space_to_batch": Case(module=lambda: chain(4, 32, (64, 64, 64))),
-    "deferred_filter_gradients": Case(module=lambda: step(16, 16, 64, 4), split=(4, 0)),
+    "deferred_filter_gradients": Case(module=lambda: step(16, 16, 64, 4), split=((4, 0),)),
     "buffer_assignment": Case(
         module=text(
             f"{X} {W}",
@@ -155,13 +165,24 @@ CASES = {
         ),
         device=GPU,
     ),
-    "dynamic_update_slice": Case(module=updated, split=(0, 0)),
+    "dynamic_update_slice": Case(module=updated, split=((0, 0),)),
     "memory_space_assignment": Case(module=TWO_PRODUCTS, on_chip=True),
+    "spmd_partitioner": Case(module=TWO_PRODUCTS, split=((0, 1),)),
 }
 
 
 def test_every_pass_has_a_program() -> None:
     assert set(CASES) == set(PASSES)
+
+
+def test_every_section_of_a_profile_is_a_pass() -> None:
+    sections = [field.name for field in dataclasses.fields(CompilerProfile)]
+    assert ["name", *PASSES] == sections
+
+
+def test_every_file_of_the_passes_belongs_to_one() -> None:
+    files = {path.stem.removesuffix("_kernel") for path in (ROOT / "costmodel/passes").glob("*.py")}
+    assert files == {*PASSES, "__init__", "registry", "fusion_chains"}
 
 
 @pytest.mark.parametrize("name", PASSES)
@@ -190,8 +211,8 @@ def test_a_pass_is_left_out_by_keys_of_its_own_that_some_compiler_sets(name: str
 
 @pytest.mark.parametrize("name", PASSES)
 def test_a_pass_is_one_file_and_has_its_section(name: str) -> None:
+    assert PASSES[name].name == name
     assert (ROOT / PASSES[name].file).is_file()
-    assert PASSES[name].file == f"costmodel/passes/{name}.py"
     assert f"\n## {name}\n" in (ROOT / "docs/compilers.md").read_text()
 
 

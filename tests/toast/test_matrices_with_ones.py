@@ -1,4 +1,4 @@
-"""What a TPU is told of sums of products that are matrices but for dimensions of 1."""
+"""What a module for a TPU constrains of products that are matrices but for dimensions of 1."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ MATRIX, STACK = with_ones("64x1x16"), with_ones("8x64x1x16", "8x64x1x32")
 NONE: list[list[str]] = [[], [], []]
 
 
-@pytest.mark.parametrize(("device", "told"), [("tpu-v5e", False), ("a100-40gb", True)])
-def test_a_tpu_is_not_told_what_the_sums_of_a_matrix_with_ones_are_made_as(
-    device: str, told: bool
+@pytest.mark.parametrize(("device", "constrained"), [("tpu-v5e", False), ("a100-40gb", True)])
+def test_for_a_tpu_the_result_of_a_matrix_with_ones_is_not_constrained_before_its_sum(
+    device: str, constrained: bool
 ) -> None:
-    """It would sum the rows whole; of what it reads it is told, and scatters."""
+    """It would sum the rows whole; with its operands constrained instead, it scatters."""
     evaluator = evaluator_of(MATRIX, "a=2,b=2", device)
     rows, summed = (argument_group(evaluator.analysis, 0, dim) for dim in (0, 2))
     state = (Action(group=summed, axis=1), Action(group=rows, axis=1))
     pins = Specs(resolve(evaluator, state)).constraints()
     made = [(pin.spec, pin.through) for pin in pins if not pin.uses]
-    assert made == [([["b"], [], []], (NONE,) if told else ())]
+    assert made == [([["b"], [], []], (NONE,) if constrained else ())]
     operands = [pin.spec for pin in pins if pin.uses]
-    assert operands == ([] if told else [[[], [], ["b"]], [["b"], []]])
+    assert operands == ([] if constrained else [[[], [], ["b"]], [["b"], []]])
     assert deviating(MATRIX, evaluator, state) == []
 
 
-def test_what_a_chip_sums_whole_in_any_case_it_is_told() -> None:
+def test_a_result_that_a_chip_sums_whole_in_any_case_is_constrained() -> None:
     """A TPU v3 scatters nothing over all of its devices."""
     evaluator = evaluator_of(MATRIX, "a=2", "tpu-v3")
     rows, summed = (argument_group(evaluator.analysis, 0, dim) for dim in (0, 2))
@@ -52,7 +52,7 @@ def test_what_a_chip_sums_whole_in_any_case_it_is_told() -> None:
     assert (pin.spec, pin.through) == ([["a"], [], []], (NONE,))
 
 
-def test_over_several_axes_it_is_told() -> None:
+def test_a_result_that_is_summed_over_several_axes_is_constrained() -> None:
     """Else it would scatter block by block while it multiplies."""
     evaluator = evaluator_of(MATRIX, "a=2,b=2", "tpu-v5e")
     rows, summed = (argument_group(evaluator.analysis, 0, dim) for dim in (0, 2))
@@ -61,7 +61,7 @@ def test_over_several_axes_it_is_told() -> None:
     assert (pin.spec, pin.through) == ([["a", "b"], [], []], (NONE,))
 
 
-def test_columns_of_such_a_matrix_and_stacks_of_them_are_told() -> None:
+def test_columns_of_such_a_matrix_and_stacks_of_them_are_constrained() -> None:
     evaluator = evaluator_of(MATRIX, "a=2,b=2", "tpu-v5e")
     summed = argument_group(evaluator.analysis, 0, 2)
     columns = argument_group(evaluator.analysis, 1, 1)

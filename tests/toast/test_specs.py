@@ -136,10 +136,10 @@ def test_pins_are_where_layouts_differ_and_nowhere_else(given: bool) -> None:
         }
         left = {value for value, _ in wanted if program.kind(program.makers[value]) != "argument"}
         pins = specs.constraints()
-        told = {(pin.value, str(pin.spec)) for pin in pins if pin.uses}
-        assert wanted <= told
-        kept = {(value, str(specs.value(value))) for value, _ in told - wanted}
-        assert told - wanted <= kept, (
+        at_uses = {(pin.value, str(pin.spec)) for pin in pins if pin.uses}
+        assert wanted <= at_uses
+        kept = {(value, str(specs.value(value))) for value, _ in at_uses - wanted}
+        assert at_uses - wanted <= kept, (
             "operands of sums that are scattered in part, as they are kept"
         )
         assert {pin.value for pin in pins if not pin.uses} == moved | left
@@ -163,14 +163,14 @@ def scattered(contracted: tuple[int, ...], rows: tuple[int, ...]) -> tuple[Evalu
     return evaluator, tuple(Action(group=group, axis=axis) for group, axis in places)
 
 
-def test_what_sums_are_made_as_is_told() -> None:
+def test_a_result_is_constrained_before_its_sum() -> None:
     evaluator, state = scattered((0, 1), (0, 1))
     (pin,) = Specs(resolve(evaluator, state)).constraints()
     assert (pin.through, pin.spec, pin.uses) == (([[], []],), [["a", "b"], []], ())
     assert deviating(SCATTERED, evaluator, state) == []
 
 
-def test_what_sums_are_made_as_is_not_told_where_the_rows_are_sharded_already() -> None:
+def test_a_result_whose_rows_are_sharded_already_is_not_constrained_before_its_sum() -> None:
     evaluator, state = scattered((0,), (1, 0))
     sums, *operands = Specs(resolve(evaluator, state)).constraints()
     assert (sums.through, sums.spec, sums.uses) == ((), [["b", "a"], []], ())
@@ -226,8 +226,8 @@ func.func public @main(%x: tensor<8x64x32xf32>, %w: tensor<8x64x16xf32>, %v: ten
 """
 
 
-@pytest.mark.parametrize(("device", "told"), [("tpu-v5e", True), ("a100-40gb", False)])
-def test_a_tpu_sums_over_one_dimension_after_the_other(device: str, told: bool) -> None:
+@pytest.mark.parametrize(("device", "constrained"), [("tpu-v5e", True), ("a100-40gb", False)])
+def test_a_tpu_sums_over_one_dimension_after_the_other(device: str, constrained: bool) -> None:
     """First over b, then over a: the order of the result. A GPU sums in that of the mesh.
 
     The second product gathers a of the rows, so b leads there.
@@ -242,7 +242,7 @@ def test_a_tpu_sums_over_one_dimension_after_the_other(device: str, told: bool) 
     found = Specs(resolve(evaluator, state)).constraints()
     product = value_named(evaluator.analysis.program, "stablehlo.dot_general")
     (one,) = (one for one in found if one.value == product and not one.uses)
-    assert (one.through, one.spec) == (([[], []],) if told else (), [["b", "a"], []])
+    assert (one.through, one.spec) == (([[], []],) if constrained else (), [["b", "a"], []])
 
 
 APART = b"""
@@ -261,7 +261,7 @@ func.func public @main(
 """
 
 
-def test_where_only_some_axes_are_scattered_the_operands_are_told() -> None:
+def test_where_only_some_axes_are_scattered_the_operands_are_constrained() -> None:
     evaluator, state = scattered((0, 1), (0,))
     found = Specs(resolve(evaluator, state)).constraints()
     assert [(one.spec, one.through) for one in found if not one.uses] == [([["a"], []], ())]
@@ -269,7 +269,7 @@ def test_where_only_some_axes_are_scattered_the_operands_are_told() -> None:
     assert deviating(SCATTERED, evaluator, state) == []
 
 
-def test_where_the_result_has_another_order_than_the_sum_the_operands_are_told() -> None:
+def test_where_the_result_has_another_order_than_the_sum_the_operands_are_constrained() -> None:
     """The second product gathers a of the rows, so b leads; the third one b of what is summed."""
     evaluator = evaluator_of(APART, MESH)
     rows, summed = (argument_group(evaluator.analysis, 0, dim) for dim in (0, 1))
@@ -282,8 +282,8 @@ def test_where_the_result_has_another_order_than_the_sum_the_operands_are_told()
     (sums,) = (one for one in found if one.value == product and not one.uses)
     assert (sums.spec, sums.through) == ([["b", "a"], []], ())
     uses = set(evaluator.analysis.program.uses_of(evaluator.analysis.program.makers[product]))
-    told = [one.spec for one in found if uses & set(one.uses)]
-    assert told == [[[], ["a", "b"]], [["a", "b"], []]]
+    operands = [one.spec for one in found if uses & set(one.uses)]
+    assert operands == [[[], ["a", "b"]], [["a", "b"], []]]
     assert deviating(APART, evaluator, state) == []
 
 

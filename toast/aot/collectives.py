@@ -40,7 +40,8 @@ class FoundCollective:
     """One collective instruction. `axes` is None where the groups are no product of mesh axes.
 
     `size` is the larger of what goes in and comes out on one device and `wire` what each device
-    puts on its links, both for one run and in bytes; `trips` how often it runs.
+    puts on its links, both for one run and in bytes; `trips` how often it runs. It sends the parts
+    of so many `tensors`: several where collectives were combined, or an all-to-all was cut.
     """
 
     kind: Kind
@@ -49,6 +50,7 @@ class FoundCollective:
     size: int
     wire: float
     trips: float
+    tensors: int
     shape: str
     op_name: str
 
@@ -135,6 +137,7 @@ def _found(run: Run, instruction: Instruction, kind: Kind, mesh: Mesh) -> FoundC
         size=size,
         wire=wire_bytes(kind, size, group),
         trips=run.trips,
+        tensors=len(instruction.shapes),
         shape=", ".join(f"{s.dtype}{list(s.dims)}" for s in instruction.shapes[:4]),
         op_name=_op_name(run, instruction),
     )

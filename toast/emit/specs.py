@@ -90,9 +90,9 @@ class Specs:
         return self._moves[key]
 
     def constraints(self) -> list[LayoutConstraint]:
-        """Where XLA must be told, as it would do otherwise by itself.
+        """What a module must constrain, as XLA would lay it out otherwise by itself.
 
-        Of results that are made otherwise than they are kept, uses that want another layout than
+        Results that are made otherwise than they are kept, uses that want another layout than
         the value's, and operands of guarded ops. Then whatever meets in an op agrees on it, and
         Shardy's propagation has nothing to choose; more would be in the way of XLA's rewrites.
         """
@@ -103,19 +103,19 @@ class Specs:
         return self._definitions(guarded, left) + uses + self._operands(guarded)
 
     def _operands(self, guarded: frozenset[int]) -> list[LayoutConstraint]:
-        """Operands that are wanted as they are defined, where an op must be told.
+        """Operands that are wanted as they are defined, where a module constrains them.
 
-        Of guarded ops the first, and all of ops of which only the layout is told that their sums
-        are kept in.
+        Of guarded ops the first, and all of ops whose results are constrained only to the layout
+        that they are kept in.
         """
         program = self._program
-        told = [program.uses_of(op).start for op in sorted(guarded)]
+        uses = [program.uses_of(op).start for op in sorted(guarded)]
         parted = {program.makers[value] for value in np.flatnonzero(self._is_moved()).tolist()}
         for op in sorted(parted - guarded):
-            if not self._resolved.is_told(op):
-                told += program.uses_of(op)
+            if not self._resolved.constrains_result(op):
+                uses += program.uses_of(op)
         found = []
-        for use in told:
+        for use in uses:
             value = program.sources[use]
             if not program.constant[value] and self.use(use) == self.value(value):
                 found.append(LayoutConstraint(value=value, spec=self.use(use), uses=(use,)))
@@ -124,21 +124,21 @@ class Specs:
     def _definitions(self, guarded: frozenset[int], left: set[int]) -> list[LayoutConstraint]:
         """Constraints where values are defined; `left` are those that a use wants otherwise.
 
-        Shardy takes what such a use is pinned to for the layout of the value itself, if nothing
-        else is said of that; and what a value is kept in for the layout in which it is made, so
-        that it is told both.
+        Shardy takes what such a use is constrained to for the layout of the value itself, if
+        nothing else is said of that; and what a value is kept in for the layout in which it is
+        made, so that a module has both.
         """
         program = self._program
-        told = self._is_moved()
-        told[[*left, *(value for op in guarded for value in program.values_of(op))]] = True
+        constrained = self._is_moved()
+        constrained[[*left, *(value for op in guarded for value in program.values_of(op))]] = True
         by_module = [n for n, name in enumerate(program.names) if name in (ARGUMENT, CONSTRAINT)]
-        told &= ~program.constant & ~np.isin(program.op_name[program.value_op], by_module)
+        constrained &= ~program.constant & ~np.isin(program.op_name[program.value_op], by_module)
         found = []
-        for value in np.flatnonzero(told).tolist():
+        for value in np.flatnonzero(constrained).tolist():
             tensors = self._result_tensor[value], self._value_tensor[value]
             move, op = self._move(*tensors), program.makers[value]
             through = move.through
-            if move.moves and (op in guarded or self._resolved.is_told(op)):
+            if move.moves and (op in guarded or self._resolved.constrains_result(op)):
                 through = (move.start, *through)
             found.append(LayoutConstraint(value=value, spec=move.to, through=through))
         return found
@@ -173,9 +173,9 @@ class Specs:
             by_spec: dict[str, tuple[_Move, list[int]]] = {}
             for tensor, (_, uses) in wants.targets(place):
                 move = self._move(self._value_tensor[value], tensor)
-                told = [use for use in uses if not self._is_told(use)] if move.moves else []
-                if told:
-                    by_spec.setdefault(move.text, (move, []))[1].extend(told)
+                free = [use for use in uses if not self._is_constrained(use)] if move.moves else []
+                if free:
+                    by_spec.setdefault(move.text, (move, []))[1].extend(free)
             found += [
                 LayoutConstraint(
                     value=value, spec=move.to, uses=tuple(sorted(uses)), through=move.through
@@ -184,7 +184,7 @@ class Specs:
             ]
         return found
 
-    def _is_told(self, use: int) -> bool:
+    def _is_constrained(self, use: int) -> bool:
         """Whether the user is itself a constraint."""
         return self._program.kind(self._program.user(use)) == CONSTRAINT
 

@@ -64,6 +64,7 @@ _REASON: dict[CollectiveReason, SentFor] = {
     CollectiveReason.EXCHANGED: "exchanged",
     CollectiveReason.REORDERED: "reordered",
     CollectiveReason.NEIGHBOURS: "neighbours",
+    CollectiveReason.LEFT_OUT: "left_out",
 }
 _Sent = tuple[str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool]
 """What the collectives of a row have in common."""

@@ -32,6 +32,7 @@ SentFor = Literal[
     "exchanged",
     "reordered",
     "neighbours",
+    "left_out",
 ]
 Reason = Literal[
     "argument",

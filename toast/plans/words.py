@@ -64,8 +64,9 @@ _REASONS: dict[SentFor, str] = {
     "behind_loop": "partial sum, behind the loop",
     "regathered": "partial sum: its batch is sharded",
     "reordered": "order of axes",
+    "left_out": "partial sum, whole: scattering is left out",
 }
-"""What is not told by `why` alone."""
+"""Words for reasons that say more than `why`."""
 
 
 def sent_for(row: CollectiveRow) -> str:

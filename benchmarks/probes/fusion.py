@@ -1,0 +1,115 @@
+"""What is computed inside what reads it: by launch, what it computes and what it stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.probes.launches import is_product, launched
+from benchmarks.probes.probe import Case, Compiled, Probe
+from benchmarks.probes.programs import lowered
+
+SIDE = 1024
+TOLD = ("tanh", "exponential", "sqrt", "select", "reduce", "subtract", "copy")
+"""Of what is inside a launch that is no product, what its programs are written to show."""
+
+
+def chain(x: Any) -> Any:
+    """One elementwise op behind another."""
+    return jnp.exp(jnp.tanh(x))
+
+
+def into_product(x: Any, w: Any) -> Any:
+    """A costly op feeds a product, and another is made of it."""
+    return jnp.tanh(jnp.exp(x) @ w)
+
+
+def updated(x: Any, y: Any, w: Any) -> Any:
+    """A gradient that one elementwise fusion reads."""
+    return w - 0.1 * jnp.sqrt(jnp.abs(x.T @ y))
+
+
+def shared(x: Any, w: Any, v: Any) -> Any:
+    """A costly op that two products read."""
+    made = jnp.tanh(x)
+    return made @ w, made @ v
+
+
+def narrowed(x: Any, w: Any, v: Any) -> Any:
+    """A product that is narrowed behind arithmetic, then widened again for its two readers."""
+    made = jnp.tanh(x @ w).astype(jnp.bfloat16).astype(jnp.float32)
+    return jnp.exp(made), made.T @ v
+
+
+def scores(x: Any, w: Any, mask: Any, v: Any) -> Any:
+    """Masked scores that the maximum of their rows reads, and the exponential behind it."""
+    made = jnp.where(mask > 0.0, x @ w, -1e9)
+    top = jax.lax.stop_gradient(made.max(axis=1, keepdims=True))
+    return jnp.exp(made - top) @ v
+
+
+def scores_kept(x: Any, w: Any, mask: Any, v: Any) -> Any:
+    """The same, which one more op reads."""
+    made = jnp.where(mask > 0.0, x @ w, -1e9)
+    top = made.max(axis=1, keepdims=True)
+    return jnp.exp(made - top) @ v, jnp.tanh(made.T) @ v
+
+
+def summed(*given: Any) -> Any:
+    """One sum of many arrays."""
+    total = given[0]
+    for one in given[1:]:
+        total = total + one
+    return total
+
+
+def computed(compiled: Compiled) -> list[str]:
+    """By launch what it computes and the types of what it stores."""
+    found = []
+    for one, opcodes in launched(compiled):
+        inside = [name for name in TOLD if name in opcodes]
+        if is_product(one, opcodes):
+            inside.insert(0, "product")
+        stored = sorted({f"{shape.dtype}{list(shape.dims)}" for shape in one.shapes})
+        found.append(f"{' '.join(inside) or one.opcode} -> {' '.join(stored)}")
+    return found
+
+
+def most_read(compiled: Compiled) -> int:
+    """The most values that a fusion reads."""
+    return max(len(one.operands) for one, _ in launched(compiled))
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
+    "chain": (chain, 1),
+    "into a product": (into_product, 2),
+    "gradient in an update": (updated, 3),
+    "costly op of two products": (shared, 3),
+    "narrowed behind a product": (narrowed, 3),
+    "scores of a softmax": (scores, 4),
+    "scores of a softmax and another op": (scores_kept, 4),
+}
+MANY = (16, 24, 32, 64, 128)
+
+PROBE = Probe(
+    name="fusion",
+    figures="by launch what it computes and stores; the most values that a sum reads at once",
+    targets=("tpu-v5e:2x4", "tpu-v3:2x2", "a100:8"),
+    cases={
+        name: Case.of(partial(lowered, of, *[(SIDE, SIDE)] * count), computed)
+        for name, (of, count) in PROGRAMS.items()
+    }
+    | {
+        "into a product in 16 bits": Case.of(
+            partial(lowered, into_product, *[(4 * SIDE, 4 * SIDE)] * 2, dtype="bfloat16"), computed
+        )
+    }
+    | {
+        f"sum of {n}": Case.of(partial(lowered, summed, *[(SIDE, SIDE)] * n), most_read)
+        for n in MANY
+    },
+)

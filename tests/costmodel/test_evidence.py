@@ -1,0 +1,179 @@
+"""What profiles say of compilers is what the probes that they name have found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchmarks.probes.dot_tiling import PROBE as TILING
+from benchmarks.probes.figures import TARGETS, golden
+from benchmarks.probes.registry import PROBES
+from tests.costmodel.texts import GPU, TPU
+from tests.modules import analysed
+from toast.aot.target import CHIPS
+from toast.costmodel.compilers.profile import Evidence, compiler, profile_of
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.registry import without
+
+V3, V5P = "tpu-v3", "tpu-v5p"
+TPUS = (TPU, V3)
+ALL = (*TPUS, GPU)
+KINDS = {"libtpu": "tpu-", "xla_gpu": "a100"}
+"""How the targets of a compiler begin."""
+
+
+def said() -> list[tuple[str, str, Evidence]]:
+    """The target, or how it begins, the key and the evidence of all keys of all compilers."""
+    found = []
+    for name, kind in KINDS.items():
+        for key, evidence in compiler(name).evidence.items():
+            chip = key.split(".")[1] if key.startswith("chip.") else kind
+            found.append((chip, key, evidence))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "key", "evidence"), said(), ids=lambda part: str(part)[:60])
+def test_a_probe_that_a_key_names_asked_its_compiler(
+    kind: str, key: str, evidence: Evidence
+) -> None:
+    assumed = evidence.source.startswith(("assumed", "as "))
+    assert (evidence.probe == "none") == assumed, key
+    if evidence.probe in PROBES:
+        assert any(target.startswith(kind) for target in PROBES[evidence.probe].targets)
+
+
+def launches(case: str) -> Callable[[str], list[str]]:
+    """What the fusion probe found of a case, by launch."""
+    return lambda device: [str(one) for one in golden("fusion", case, device)]
+
+
+def stores(case: str, launch: str) -> Callable[[str], bool]:
+    """Whether a case has a launch that computes just this."""
+    return lambda device: any(one.split(" -> ")[0] == launch for one in launches(case)(device))
+
+
+def kinds(order: str) -> Callable[[str], set[str]]:
+    """The collectives of a product that sums over two dimensions."""
+    case = f"product over two dimensions in {order} order"
+    return lambda device: set(golden("reduce_scatter_creator", case, device))
+
+
+def copies(case: str) -> Callable[[str], int]:
+    """How many launches copy into another layout."""
+    return lambda device: len(golden("layout_assignment", case, device))
+
+
+def places(device: str) -> bool:
+    found = golden("select_and_scatter_expander", "padded", device)
+    return any("s32" in one for one in found)
+
+
+def reused(device: str) -> bool:
+    few, many, kept = (
+        golden("buffer_assignment", case, device)
+        for case in ("3 products in turn", "12 products in turn", "12 products that are kept")
+    )
+    return bool(many - few <= 64.0 < kept - few)
+
+
+FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
+    "fusion.fuses": (ALL, lambda d: len(launches("chain")(d)) == 1),
+    "fusion.fuses_into_dot": (TPUS, stores("into a product", "product tanh exponential")),
+    "fusion.fuses_into_update": (TPUS, stores("gradient in an update", "product sqrt subtract")),
+    "fusion.repeats_costly": (
+        TPUS,
+        lambda d: "".join(launches("costly op of two products")(d)).count("tanh") == 2,
+    ),
+    "fusion.stores_narrowest": (
+        TPUS,
+        lambda d: any(
+            "product" in one and "bf16" in one for one in launches("narrowed behind a product")(d)
+        ),
+    ),
+    "multi_output_fusion.merges": (
+        ALL,
+        lambda d: golden("multi_output_fusion", "moments of Adam and its update", d) == [3],
+    ),
+    "reduction_fusion.merges": (
+        ALL,
+        lambda d: golden("reduction_fusion", "rows of 512 in bf16", d)["beside a product"] > 0,
+    ),
+    "bf16_narrowing.narrows_stored": (
+        ALL,
+        lambda d: "bf16" in golden("bf16_narrowing", "product of products", d),
+    ),
+    "bf16_narrowing.narrows_gathers": (
+        ALL,
+        lambda d: golden("bf16_narrowing", "gathered for a product", d)["types"] == ["bf16"],
+    ),
+    "bf16_narrowing.narrows_concatenations": (
+        ALL,
+        lambda d: golden("bf16_narrowing", "joined, then narrowed", d)["types"] == ["bf16"],
+    ),
+    "reduce_scatter_creator.creates": (
+        ALL,
+        lambda d: (
+            "reduce_scatter" in golden("reduce_scatter_creator", "elementwise over one axis", d)
+        ),
+    ),
+    "reduce_scatter_creator.sums_by_dimension": (
+        (TPU, GPU),
+        lambda d: "all_reduce" in kinds("another")(d),
+    ),
+    "layout_assignment.copies_arguments": (
+        (TPU,),
+        lambda d: copies("update of a transposed gradient")(d) > 0,
+    ),
+    "layout_assignment.places_gathers": (
+        (TPU,),
+        lambda d: copies("product, gathered along two dimensions")(d) > 1,
+    ),
+    "layout_assignment.placing_copies": (
+        (TPU,),
+        copies("product, gathered along two dimensions"),
+    ),
+    "select_and_scatter_expander.keeps_places": ((TPU, GPU), places),
+    "buffer_assignment.reuses_buffers": ((*ALL, V5P), reused),
+}
+"""By key the devices of whose compiler a probe says it, and what that found."""
+
+
+@pytest.mark.parametrize("key", FLAGS)
+def test_a_key_is_what_its_probe_found(key: str) -> None:
+    devices, found = FLAGS[key]
+    section, _, name = key.partition(".")
+    for device in devices:
+        assert getattr(getattr(profile_of(find(device)), section), name) == found(device), device
+
+
+@pytest.mark.parametrize("device", [TPU, GPU])
+def test_what_a_reduction_reads_is_stored_where_enough_others_read_it(device: str) -> None:
+    rules = profile_of(find(device)).fusion
+    for case, readers in (("scores of a softmax", 2), ("scores of a softmax and another op", 3)):
+        made, *_ = [one for one in launches(case)(device) if one.startswith("product")]
+        masked = "select" in made or stores(case, "select")(device)
+        assert masked == (rules.stores_reduced and readers >= rules.reduced_readers), case
+
+
+@pytest.mark.parametrize("device", [TPU, V5P])
+def test_large_operands_are_read_again_where_the_probe_found_it(device: str) -> None:
+    """A product by itself reads less again than products of training steps, which were fitted."""
+    cycles, clock = {}, CHIPS[device].clock or 0.0
+    for name, case in TILING.cases.items():
+        analysis = analysed(case.module(TARGETS[device]))
+        mesh = Mesh.parse("all=8")
+        priced, once = (
+            Evaluator(analysis, mesh, find(device), floored=False, profile=profile).cost(()).compute
+            for profile in (
+                profile_of(find(device)),
+                without(profile_of(find(device)), ["dot_tiling"]),
+            )
+        )
+        cycles[name] = golden("dot_tiling", name, device) / clock
+        again = priced > once
+        assert cycles[name] == pytest.approx(priced, rel=0.25 if again else 0.05), name
+        assert (cycles[name] > 1.05 * once) == again, name
