@@ -15,6 +15,23 @@ from toast.plans.explanation import (
 _STEP = re.compile(r"\['?([^\]']*)'?\]")
 PASS = {"forward": "fwd", "backward": "bwd", "": ""}
 """The passes, in short."""
+_REASONS: dict[SentFor, str] = {
+    "scattered": "partial sum",
+    "unwanted": "partial sum",
+    "two_dimensions": "partial sum, whole: two dimensions take it",
+    "all_devices": "partial sum, whole: over all devices",
+    "batch": "partial sum, whole: its batch is sharded",
+    "lookup": "partial sum, whole: of a lookup",
+    "sliced": "partial sum, whole: a slice is cut",
+    "sharded_already": "partial sum, whole: sharded already",
+    "segments": "partial sum, whole: of a scatter",
+    "axis_order": "partial sum, whole: order of axes",
+    "behind_loop": "partial sum, behind the loop",
+    "regathered": "partial sum: its batch is sharded",
+    "reordered": "order of axes",
+    "left_out": "partial sum, whole: scattering is left out",
+}
+"""Words for reasons that say more than `why`."""
 
 
 def path(name: str) -> str:
@@ -48,25 +65,6 @@ def sent(row: CollectiveRow) -> str:
     """What a collective sends, and for which op."""
     needed = "" if row.needed_by == row.value else f" for {row.needed_by}"
     return path(row.value) + needed
-
-
-_REASONS: dict[SentFor, str] = {
-    "scattered": "partial sum",
-    "unwanted": "partial sum",
-    "two_dimensions": "partial sum, whole: two dimensions take it",
-    "all_devices": "partial sum, whole: over all devices",
-    "batch": "partial sum, whole: its batch is sharded",
-    "lookup": "partial sum, whole: of a lookup",
-    "sliced": "partial sum, whole: a slice is cut",
-    "sharded_already": "partial sum, whole: sharded already",
-    "segments": "partial sum, whole: of a scatter",
-    "axis_order": "partial sum, whole: order of axes",
-    "behind_loop": "partial sum, behind the loop",
-    "regathered": "partial sum: its batch is sharded",
-    "reordered": "order of axes",
-    "left_out": "partial sum, whole: scattering is left out",
-}
-"""Words for reasons that say more than `why`."""
 
 
 def sent_for(row: CollectiveRow) -> str:
