@@ -32,7 +32,7 @@ from toast.costmodel.terms.journal import (
 )
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
 
-_COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO)
+_COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO, Entry.STATED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

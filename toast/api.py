@@ -38,6 +38,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     prove: bool = False,
     decisions: Sequence[str] | None = None,
     refine: bool = False,
+    form: str = "flat",
+    target_version: str | None = None,
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:
     """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
@@ -60,6 +62,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         prove: also compute a lower bound on the cost of every plan, for `gap` of the plan.
         decisions: of one of a plan's `choices`: the plan that they make, without a search.
         refine: lay single values and ops out otherwise than their colours; not with `prove`.
+        form: `flat`, `annotated`, `closed`, `collectives` or `local` (docs/forms.md).
+        target_version: of StableHLO, for a portable or a `jax.export` artifact; None is the newest.
         on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
@@ -78,6 +82,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         overlap=overlap,
         prove=prove,
         refine=refine,
+        form=form,
+        target_version=target_version,
         **_tuples(pins=pins, forbid=forbid, decisions=decisions),
     )
     return plan_module(module_bytes(module), request, on_progress)

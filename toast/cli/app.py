@@ -227,6 +227,14 @@ def verify_command(
     ],
     seed: Annotated[int, typer.Option("--seed", help="Seed of the inputs.", min=0)] = 0,
     rows: Annotated[int, typer.Option("--rows", help="Results to show.", min=1)] = 10,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            "--executor",
+            help="xla, or reference: device by device without XLA's partitioner, for the forms "
+            "collectives and local. If absent, the one that runs the form.",
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -256,7 +264,7 @@ def verify_command(
             raise InvalidRequest(
                 "--memory-only goes with --compile.", "Name the chips: --compile tpu-v5e:2x4."
             )
-        verification = verify(directory, seed=seed, on_stage=bar.stage)
+        verification = verify(directory, seed=seed, executor=executor, on_stage=bar.stage)
     make_console().print(render_verification(verification, rows=rows))
     if not verification.ok:
         raise typer.Exit(EXIT_DIFFERENT)

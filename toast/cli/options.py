@@ -73,6 +73,23 @@ Without = Annotated[
         "cse,all_reduce_combiner; `toast passes` lists them.",
     ),
 ]
+FormName = Annotated[
+    str,
+    typer.Option(
+        "--form",
+        help="How the plan is written: flat, annotated, closed, collectives or local "
+        "(docs/forms.md).",
+    ),
+]
+TargetVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--target-version",
+        metavar="VERSION",
+        help="Of a portable artifact or a jax.export artifact: the StableHLO that reads it, "
+        "such as 1.0.0; the newest if absent.",
+    ),
+]
 Explain = Annotated[
     bool,
     typer.Option("--explain", help="Also print where time and memory go, as `toast explain`."),

@@ -32,6 +32,8 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
     prove: options.Prove = False,
     refine: options.Refine = False,
     without: options.Without = None,
+    form: options.FormName = "flat",
+    target_version: options.TargetVersion = None,
 ) -> PlanRequest:
     """The request that these flags make; raises ToastError where it would not do."""
     return make_request(
@@ -50,6 +52,8 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
         prove=prove,
         refine=refine,
         without=None if without is None else tuple(without.split(",")),
+        form=form,
+        target_version=target_version,
     )
 
 

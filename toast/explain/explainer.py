@@ -38,6 +38,7 @@ _WHY: dict[Entry, Why] = {
     Entry.PARTIAL: "partial_sum",
     Entry.EDGE: "resharding",
     Entry.HALO: "halo",
+    Entry.STATED: "region",
 }
 _FIXED: dict[Entry, Reason] = {
     Entry.BASE: "argument",
@@ -65,6 +66,7 @@ _REASON: dict[CollectiveReason, SentFor] = {
     CollectiveReason.REORDERED: "reordered",
     CollectiveReason.NEIGHBOURS: "neighbours",
     CollectiveReason.LEFT_OUT: "left_out",
+    CollectiveReason.IN_REGION: "in_region",
 }
 _Sent = tuple[str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool]
 """What the collectives of a row have in common."""

@@ -15,8 +15,8 @@ from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.auto_mesh import meshes
 from toast.costmodel.resolved import resolve
+from toast.emit.forms.write import write_form
 from toast.emit.specs import Specs
-from toast.emit.writer import write
 from toast.explain.explainer import Explainer
 from toast.pipeline.describe import Planned, describe
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
@@ -79,7 +79,17 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     stages.enter("write", 0.92)
     specs = Specs(resolved)
     constraints = specs.constraints()
-    written = write(source, answer.best.mesh, specs, constraints, frozenset(demanded.values))
+    written = write_form(
+        job.request.form,
+        data=module,
+        source=source,
+        mesh=answer.best.mesh,
+        resolved=resolved,
+        specs=specs,
+        constraints=constraints,
+        kept=frozenset(demanded.values),
+        version=job.request.target_version,
+    )
     stages.enter("describe", 0.98)
     planned = Planned(
         module=module,
@@ -94,5 +104,6 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
         say=explainer.say,
     )
     plan = describe(planned, stages.until_now(source))
-    plan = plan.model_copy(update={"stages": stages.until_now(source)})
-    return PlanResult(plan=plan, module=written, suffix=source.loaded.form.suffix)
+    warnings = [*plan.warnings, *written.notices]
+    plan = plan.model_copy(update={"stages": stages.until_now(source), "warnings": warnings})
+    return PlanResult(plan=plan, module=written.data, suffix=source.loaded.form.suffix)

@@ -13,7 +13,7 @@ from pydantic import Field
 from toast.plans.record import Record
 
 Direction = Literal["forward", "backward", ""]
-Why = Literal["partial_sum", "resharding", "halo"]
+Why = Literal["partial_sum", "resharding", "halo", "region"]
 SentFor = Literal[
     "",
     "scattered",
@@ -33,6 +33,7 @@ SentFor = Literal[
     "reordered",
     "neighbours",
     "left_out",
+    "in_region",
 ]
 Reason = Literal[
     "argument",

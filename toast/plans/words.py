@@ -29,6 +29,7 @@ _REASONS: dict[SentFor, str] = {
     "behind_loop": "partial sum, behind the loop",
     "regathered": "partial sum: its batch is sharded",
     "reordered": "order of axes",
+    "in_region": "written in a shard_map",
     "left_out": "partial sum, whole: scattering is left out",
 }
 """Words for reasons that say more than `why`."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
+
+FormName = Literal["flat", "annotated", "closed", "collectives", "local"]
+"""How a plan is written into its module (docs/forms.md)."""
 
 
 class PlanRequest(BaseModel):
@@ -21,6 +26,8 @@ class PlanRequest(BaseModel):
     them) for the plan that they make, without a search. `refine` asks for refinements below the
     colour level after all that; a bound does not hold for those, so not for `prove` too. `without`
     names passes that the compiler is taken not to do, for developers (`costmodel/passes/registry`).
+    `form` is that of the sharded module; `target_version` the version of StableHLO that a portable
+    artifact or a `jax.export` artifact is written for, the newest when absent.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -41,3 +48,5 @@ class PlanRequest(BaseModel):
     decisions: tuple[str, ...] | None = None
     refine: bool = False
     without: tuple[str, ...] = Field(default=(), max_length=32)
+    form: FormName = "flat"
+    target_version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}\.\d{1,4}$")

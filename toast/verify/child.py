@@ -1,4 +1,4 @@
-"""The process that runs both modules: `python -m toast.verify.child DIR SEED`.
+"""The process that runs both modules: `python -m toast.verify.child DIR SEED EXECUTOR`.
 
 It is started by `toast.verify.verification` with as many virtual CPU devices as the plan's mesh
 has. The sharded module gets its arguments laid out as `plan.json` says, so a plan that does not
@@ -7,6 +7,7 @@ describe its module fails here too.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import time
@@ -27,7 +28,15 @@ from toast.analysis.forms import Loaded, decode
 from toast.plans.plan import Plan, Spec, Tensor
 from toast.process.messages import Emitter, complete, leave
 from toast.verify.inputs import describe_arguments, main_of, make_inputs
-from toast.verify.verification import Difference, Verification, find_module, read_plan
+from toast.verify.reference.run import collectives_in, run_reference
+from toast.verify.verification import (
+    REFERENCE,
+    Difference,
+    Verification,
+    find_module,
+    form_of,
+    read_plan,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -144,12 +153,14 @@ def compare(tensor: Tensor, expected: Array, actual: Array) -> Difference:
 def check_pair(plan: Plan, original: Loaded, sharded: Loaded) -> None:
     """Both modules and the plan have to speak of the same arguments and results."""
     first, second = _signature(original.module), _signature(sharded.module)
-    if first != second:
+    counts = [[len(side) for side in both] for both in (first, second)]
+    local = form_of(plan) == "local"  # which has of each tensor what one device holds
+    if counts[0] != counts[1] or (not local and first != second):
         raise InvalidModule(
             "The sharded module does not have the arguments and results of the original.",
             "Give the directory as `toast plan -o DIR` wrote it.",
         )
-    if [len(side) for side in first] != [len(plan.arguments), len(plan.results)]:
+    if counts[0] != [len(plan.arguments), len(plan.results)]:
         raise InvalidModule(
             "plan.json does not describe this module.",
             "Give the directory as `toast plan -o DIR` wrote it.",
@@ -171,7 +182,20 @@ def collectives_of(executable: Any) -> dict[str, int]:
     return counts
 
 
-def verify_directory(directory: Path, seed: int, emitter: Emitter) -> Verification:
+def run_planned(
+    module: Loaded, plan: Plan, inputs: list[Array], executor: str, stages: VerifyStages
+) -> tuple[list[Array], dict[str, int]]:
+    """The results of the sharded module, and how many collectives of each kind it has."""
+    if executor == REFERENCE:
+        with stages.stage("run the sharded module device by device"):
+            return run_reference(module, plan, inputs), collectives_in(module)
+    with stages.stage("compile the sharded module"):
+        parallel = compile_module(module, len(jax.devices()))
+    with stages.stage("run the sharded module"):
+        return run_sharded(parallel, plan, inputs), collectives_of(parallel)
+
+
+def verify_directory(directory: Path, seed: int, executor: str, emitter: Emitter) -> Verification:
     """Load, compile and run both modules, then compare."""
     stages = VerifyStages(emitter)
     with stages.stage("load"):
@@ -181,23 +205,19 @@ def verify_directory(directory: Path, seed: int, emitter: Emitter) -> Verificati
         check_pair(plan, original, sharded)
         with original.module.context:
             inputs = make_inputs(describe_arguments(original.module), seed)
-    devices = len(jax.devices())
     with stages.stage("compile the original"):
         plain = compile_module(original, 1)
     with stages.stage("run the original"):
         expected = run_original(plain, inputs)
-    with stages.stage("compile the sharded module"):
-        parallel = compile_module(sharded, devices)
-    with stages.stage("run the sharded module"):
-        actual = run_sharded(parallel, plan, inputs)
+    actual, collectives = run_planned(sharded, plan, inputs, executor, stages)
     with stages.stage("compare"):
         pairs = zip(plan.results, expected, actual, strict=True)
         differences = [compare(*pair) for pair in pairs]
     return Verification(
-        devices=devices,
+        devices=math.prod(axis.size for axis in plan.mesh.axes),
         seed=seed,
         differences=differences,
-        collectives=collectives_of(parallel),
+        collectives=collectives,
         seconds=stages.seconds,
     )
 
@@ -207,7 +227,8 @@ def main(arguments: list[str]) -> int:
     jax.config.update("jax_enable_x64", True)  # else 64-bit inputs would be made 32-bit
 
     def verify(emitter: Emitter) -> None:
-        verification = verify_directory(Path(arguments[0]), int(arguments[1]), emitter)
+        directory, seed, executor = arguments
+        verification = verify_directory(Path(directory), int(seed), executor, emitter)
         emitter.emit("verification", verification=verification.model_dump(mode="json"))
 
     return complete(

@@ -23,6 +23,10 @@ from toast.process.runner import Event, python_module, run
 
 SUFFIXES = (".mlir", ".mlirbc", ".jax_export")
 MAX_DEVICES = 256
+XLA, REFERENCE = "xla", "reference"
+EXECUTORS = (XLA, REFERENCE)
+EXPLICIT = ("collectives", "local")
+"""The forms that have their collectives in them, which XLA's partitioner does not take."""
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 
@@ -79,17 +83,20 @@ def verify(
     directory: Path,
     *,
     seed: int = 0,
+    executor: str | None = None,
     deadline_s: float | None = 600.0,
     on_stage: Callable[[str], None] | None = None,
 ) -> Verification:
     """Compare the two modules in `directory` on as many virtual devices as the plan's mesh has.
 
-    Raises ToastError when the files are not there, when the host has too little memory for the
-    run, and when XLA refuses or aborts.
+    `executor` is `xla`, or `reference` for the forms that have their collectives in them; the one
+    that runs the form when None. Raises ToastError when the files are not there, when the host has
+    too little memory for the run, and when XLA refuses or aborts.
     """
     plan = read_plan(directory)
     find_module(directory, "original")
     find_module(directory, "sharded")
+    chosen = executor_for(plan, executor)
     devices = math.prod(axis.size for axis in plan.mesh.axes)
     check_host(plan, devices)
     found: list[Verification] = []
@@ -102,8 +109,10 @@ def verify(
 
     outcome = run(
         directory,
-        command=[*python_module("toast.verify.child"), str(directory), str(seed)],
-        environment={"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+        command=[*python_module("toast.verify.child"), str(directory), str(seed), chosen],
+        environment={
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices if chosen == XLA else 1}"
+        },
         on_event=on_event,
         deadline_s=deadline_s,
     )
@@ -111,6 +120,33 @@ def verify(
     if not found:
         raise EngineFailed("The comparison ended without a result.", "Please report this.")
     return found[0]
+
+
+def form_of(plan: Plan) -> str:
+    """The form in which a plan's module is written."""
+    return "flat" if plan.request is None else plan.request.form
+
+
+def executor_for(plan: Plan, executor: str | None) -> str:
+    """The executor to run a plan's module with; raises InvalidRequest where it does not run it."""
+    form = form_of(plan)
+    wanted = REFERENCE if form in EXPLICIT else XLA
+    if executor is None or executor == wanted:
+        return wanted
+    if executor not in EXECUTORS:
+        raise InvalidRequest(
+            f"There is no executor {executor!r}.", f"Known: {', '.join(EXECUTORS)}."
+        )
+    if executor == REFERENCE:
+        raise InvalidRequest(
+            f"The reference executor runs modules that have their collectives in them, and this "
+            f"one has the form {form}.",
+            "Plan with --form collectives or --form local.",
+        )
+    raise InvalidRequest(
+        f"XLA's partitioner does not take a module in the form {form}.",
+        "Use --executor reference, or plan with another --form.",
+    )
 
 
 def read_plan(place: Path) -> Plan:
