@@ -30,6 +30,11 @@ def test_the_whole_report() -> None:
     assert text_of(make_plan()) == GOLDEN.read_text()
 
 
+def test_a_decision_of_an_older_plan_has_its_cost_in_steps_of_one_device() -> None:
+    row = {"colour": "batch", "axis": "data", "resolution": "", "cost_after": 0.5}
+    assert "3 ms at most" in text_of(make_plan(decisions=[row]))
+
+
 def test_the_headline_says_which_networks_the_axes_lie_over() -> None:
     plan = make_plan()
     axes = [

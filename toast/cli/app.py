@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,8 @@ from toast.cli.terminal import (
     EXIT_DIFFERENT,
     EXIT_DOES_NOT_FIT,
     EXIT_INTERRUPTED,
+    Answer,
     ProgressBar,
-    stop_on_interrupt,
     user_errors,
 )
 from toast.explain.report import render_explanation
@@ -32,17 +33,31 @@ from toast.request.request import PlanRequest
 from toast.search.progress import COMPILING
 
 app = typer.Typer(
-    help="Find how to lay out a training step on a mesh of accelerators.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
 
 def main() -> None:
-    """The entry point of the `toast` command."""
-    app()
+    """The entry point of the `toast` command, by whatever path it is called."""
+    app(prog_name="toast")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"toast {metadata.version('toast-planner')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options_of_all(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    """Find how to lay out a training step on a mesh of accelerators."""
 
 
 @app.command("plan")
@@ -52,12 +67,15 @@ def plan_command(
     request: PlanRequest,
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Find a sharding of MODULE for a mesh, write it to DIR, and print what it costs."""
+    answer = Answer(quiet=quiet, as_json=as_json)
     with user_errors():
         check_output(output)
-        result = _plan_in_child(read_module(module), request, output)
-    show_and_exit(result, output, explain=explain)
+        result = _plan_in_child(read_module(module), request, output, answer)
+    show_and_exit(result, output, answer, explain=explain)
 
 
 @app.command("choose")
@@ -73,11 +91,14 @@ def choose_command(
         typer.Option("-o", "--output", metavar="DIR", help="Where to write; DIR-NUMBER if absent."),
     ] = None,
     explain: options.Explain = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write another plan of the front of time against memory, without a new search."""
     from toast.plans.choices import request_of, with_choices
     from toast.verify.verification import find_module, read_plan
 
+    answer = Answer(quiet=quiet, as_json=as_json)
     with user_errors():
         plan = read_plan(directory)
         request = request_of(plan, number)
@@ -85,22 +106,23 @@ def choose_command(
         check_output(output)
         module = find_module(directory, "original").read_bytes()
         result = _plan_in_child(
-            module, request, output, lambda new: with_choices(new, plan, number)
+            module, request, output, answer, lambda new: with_choices(new, plan, number)
         )
-    show_and_exit(result, output, explain=explain)
+    show_and_exit(result, output, answer, explain=explain)
 
 
 def _plan_in_child(
     module: bytes,
     request: PlanRequest,
     output: Path,
+    answer: Answer,
     completed: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> Plan:
     """Plan in a temporary directory and move the results; an interrupted plan is a plan."""
     with tempfile.TemporaryDirectory(prefix="toast-") as name:
         work = Path(name)
         prepare(work, module, request)
-        with ProgressBar() as bar, stop_on_interrupt() as interrupt:
+        with answer.progress() as bar, answer.interrupts() as interrupt:
             outcome = run(work, on_event=bar.update, cancelled=interrupt)
         if outcome.status == "cancelled" and not outcome.has_plan:
             raise KeyboardInterrupt
@@ -132,13 +154,13 @@ def save(output: Path, plan: Plan, original: bytes, sharded: bytes, suffix: str)
     (output / "plan.json").write_text(plan.to_json(), encoding="utf-8")
 
 
-def show_and_exit(plan: Plan, output: Path, *, explain: bool = False) -> None:
+def show_and_exit(plan: Plan, output: Path, answer: Answer, *, explain: bool = False) -> None:
     """Print the report; exit with 3 when the best plan does not fit the memory."""
-    console = make_console()
-    console.print(render(plan))
+    answer.document(plan.to_json())
+    answer.tables(render(plan))
     if explain and plan.explanation is not None:
-        console.print("", render_explanation(plan, plan.explanation), sep="\n")
-    console.print(f"\nWritten to {output}/: plan.json and the sharded module.", soft_wrap=True)
+        answer.tables("", render_explanation(plan, plan.explanation))
+    answer.written(output, f"\nWritten to {output}/: plan.json and the sharded module.")
     if not plan.predicted.fits:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 
@@ -146,7 +168,7 @@ def show_and_exit(plan: Plan, output: Path, *, explain: bool = False) -> None:
 @app.command("inspect")
 def inspect_command(
     module: options.ModuleFile,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: options.Json = False,
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write a page that explains it all instead."),
@@ -154,16 +176,18 @@ def inspect_command(
     which: Annotated[
         int, typer.Option("--set", help="The compatibility set whose graph is drawn.", min=0)
     ] = 0,
+    quiet: options.Quiet = False,
 ) -> None:
     """Print the colours, conflicts, compatibility sets and repeated groups of MODULE."""
     from toast.cli.inspection import print_inspection, write_page
 
     found: list[object] = []
+    answer = Answer(quiet=quiet, as_json=as_json)
     with user_errors():
         read_module(module)
         if html is not None:
             check_output(html.absolute().parent)
-        with ProgressBar() as bar:
+        with answer.progress() as bar:
             bar.stage("analysing")
             outcome = run(
                 module.resolve().parent,
@@ -174,9 +198,9 @@ def inspect_command(
         if not found or not isinstance(found[0], dict):
             raise InvalidModule("The analysis ended without a result.", "Please report this.")
         if html is not None:
-            write_page(found[0], html, module.name)
+            write_page(found[0], html, module.name, answer)
         if html is None or as_json:
-            print_inspection(found[0], as_json=as_json)
+            print_inspection(found[0], answer)
 
 
 @app.command("explain")
@@ -184,14 +208,27 @@ def explain_command(
     path: Annotated[
         Path, typer.Argument(metavar="PLAN", help="A plan.json, or the directory that holds it.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="What to give the reasons for: an argument, a result, a value or a colour, or a "
+            "pattern such as 'params/layers/*/wq'.",
+        ),
+    ] = None,
+    as_json: options.Json = False,
     rows: Annotated[int, typer.Option("--rows", help="Rows of each table.", min=1)] = 10,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Say where the time and the memory of a plan go, and what keeps it from fitting."""
-    from toast.cli.explain import print_explanation
+    """Say where time and memory of a plan go; with NAME, why that is laid out as it is."""
+    from toast.cli.explain import print_explanation, print_reasons
 
+    answer = Answer(quiet=quiet, as_json=as_json)
     with user_errors():
-        print_explanation(path, as_json=as_json, rows=rows)
+        if name is None:
+            print_explanation(path, answer, rows=rows)
+        else:
+            print_reasons(path, name, answer)
 
 
 @app.command("report")
@@ -209,13 +246,14 @@ def report_command(
         ),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write one HTML page that shows all of a plan; it needs no other file and no network."""
     from toast.cli.report import open_page, write_report
 
     with user_errors():
         written = write_report(path, output)
-    make_console().print(f"Written to {written}.", soft_wrap=True)
+    Answer(quiet=quiet).written(written, f"Written to {written}.")
     if show:
         open_page(written)
 
@@ -289,13 +327,13 @@ def _compile_and_compare(directory: Path, name: str, *, memory_only: bool) -> No
 
 
 @app.command("warm")
-def warm_command() -> None:
+def warm_command(quiet: options.Quiet = False) -> None:
     """Compile the kernels ahead of the first plan, and say where they are kept."""
     from toast.search.kernel_cache import kept_in, warm_kernels
 
-    started = time.perf_counter()
+    started, answer = time.perf_counter(), Answer(quiet=quiet)
     with user_errors():
-        with ProgressBar() as bar:
+        with answer.progress() as bar:
             compiled = warm_kernels(
                 lambda share: bar.update({"stage": COMPILING, "fraction": share})
             )
@@ -307,7 +345,7 @@ def warm_command() -> None:
             )
     spent = f"{time.perf_counter() - started:.1f} s"
     said = f"Compiled the kernels in {spent}" if compiled else "The kernels were compiled already"
-    make_console().print(f"{said}; they are in {folder}.", soft_wrap=True)
+    answer.written(folder, f"{said}; they are in {folder}.")
 
 
 @app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -335,28 +373,29 @@ def submit_command(
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
     key: options.Key = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Plan MODULE on a service: upload it, watch, download the plan, print what it costs."""
     from toast.cli.submit import submit_and_wait
 
+    answer = Answer(quiet=quiet, as_json=as_json)
     with user_errors():
         check_output(output)
         original = read_module(module)
-        answer = submit_and_wait(url, key, original, request)
-        if answer is None:
+        result = submit_and_wait(url, key, original, request, answer)
+        if result is None:
             raise typer.Exit(EXIT_INTERRUPTED)
-        save(output, answer.plan, original, answer.module, answer.suffix)
-    show_and_exit(answer.plan, output, explain=explain)
+        save(output, result.plan, original, result.module, result.suffix)
+    show_and_exit(result.plan, output, answer, explain=explain)
 
 
 @app.command("devices")
-def devices_command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
+def devices_command(as_json: options.Json = False, quiet: options.Quiet = False) -> None:
     """List the chips that can be planned for."""
     from toast.cli.inspection import print_devices
 
-    print_devices(as_json=as_json)
+    print_devices(Answer(quiet=quiet, as_json=as_json))
 
 
 @app.command("calibrate")
@@ -376,6 +415,8 @@ def calibrate_command(
     ] = "",
     name: Annotated[str, typer.Option("--name", help="What to call the device.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller sizes.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure this machine's devices and write a device file for `--device`."""
     from toast.calibrate.calibration import Calibration
@@ -383,7 +424,7 @@ def calibrate_command(
 
     wanted = Calibration(platform=platform, devices=devices, base=base, name=name, quick=quick)
     with user_errors():
-        calibrate_to(output, wanted)
+        calibrate_to(output, wanted, Answer(quiet=quiet, as_json=as_json))
 
 
 @app.command("schema", hidden=True)
@@ -395,8 +436,8 @@ def schema_command() -> None:
 
 
 @app.command("passes", hidden=True)
-def passes_command() -> None:
+def passes_command(as_json: options.Json = False, quiet: options.Quiet = False) -> None:
     """List the behaviours of compilers that `--without` leaves out."""
     from toast.cli.inspection import print_passes
 
-    print_passes()
+    print_passes(Answer(quiet=quiet, as_json=as_json))

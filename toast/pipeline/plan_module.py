@@ -18,6 +18,8 @@ from toast.costmodel.resolved import resolve
 from toast.emit.forms.write import write_form
 from toast.emit.specs import Specs
 from toast.explain.explainer import Explainer
+from toast.labels.decisions import decision_names
+from toast.pipeline.alternatives import plan_colours
 from toast.pipeline.describe import Planned, describe
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
@@ -76,6 +78,10 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     terms = explain(resolved)
     explanation = explainer.explanation(terms)
     missing = shortfall(explainer, terms, problem, resolved, demanded)
+    names = decision_names(problem.evaluator.analysis)
+    stages.enter("alternatives", 0.91)
+    wanted = explainer.colours(explanation)
+    colours = plan_colours(problem, resolved, found, names, wanted)
     stages.enter("write", 0.92)
     specs = Specs(resolved)
     constraints = specs.constraints()
@@ -102,6 +108,8 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
         explanation=explanation,
         shortfall=missing,
         say=explainer.say,
+        names=names,
+        colours=colours,
     )
     plan = describe(planned, stages.until_now(source))
     warnings = [*plan.warnings, *written.notices]

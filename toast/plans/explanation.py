@@ -102,7 +102,8 @@ class CollectiveRow(Record):
     wanted in another layout than it has, `halo` where a neighbour's strip is needed. `value` names
     it, `needed_by` is the op that wants it. `reason` is why it is this collective and no cheaper
     one (docs/explain.md has them all; empty in plans of older versions), `combined` whether the
-    compiler sends it together with others.
+    compiler sends it together with others. `decisions` are the numbers, from 1, of the decisions
+    of the plan that shard what it works on over its axes; none where the layout is pinned.
     """
 
     kind: str
@@ -118,6 +119,7 @@ class CollectiveRow(Record):
     seconds: float
     reason: SentFor = ""
     combined: bool = False
+    decisions: list[int] = Field(default_factory=list)
 
 
 class LayerRow(Record):
@@ -132,7 +134,8 @@ class LayerRow(Record):
 class AliveRow(Record):
     """Values alive at the peak: `count` of them that were made at one place with one shape.
 
-    `shape` is that of one device, `bytes` are all of them together.
+    `shape` is that of one device, `bytes` are all of them together. `colours` has the `id` of the
+    colour of each dimension, -1 for none; it is empty in plans of older versions.
     """
 
     name: str
@@ -143,6 +146,7 @@ class AliveRow(Record):
     count: int
     bytes: int
     why: Reason
+    colours: list[int] = Field(default_factory=list)
 
 
 class PeakMoment(Record):

@@ -166,15 +166,22 @@ def collectives(plan: Plan) -> Table | Text:
 
 
 def decisions(plan: Plan) -> Table | Text:
-    """The decisions in order, each with the cost after it (1 is the unsharded module)."""
+    """The decisions in order, each with what a step takes once it is added to those before."""
     if not plan.decisions:
         return Text("Decisions: none; the unsharded layout is the best found.")
     where = "colour or place" if any(row.places for row in plan.decisions) else "colour"
-    table = plain_table("Decisions", ">", where, "axis", "resolution", ">cost after")
+    table = plain_table("Decisions", ">", where, "axis", "resolution", ">step after", ">peak after")
     for number, row in enumerate(plan.decisions, 1):
         texts = (Text(decision_subject(row)), Text(row.axis), Text(row.resolution or "-"))
-        table.add_row(str(number), *texts, f"{row.cost_after:.4f}")
+        table.add_row(str(number), *texts, *after_decision(plan, row))
     return table
+
+
+def after_decision(plan: Plan, row: Decision) -> tuple[str, str]:
+    """Step time and peak after a decision; older plans know their cost in unsharded steps alone."""
+    if row.step_seconds_after is None or row.peak_bytes_after is None:
+        return f"{format_seconds(row.cost_after * plan.unsharded.step_seconds)} at most", ""
+    return format_seconds(row.step_seconds_after), format_bytes(row.peak_bytes_after)
 
 
 def decision_subject(row: Decision) -> str:

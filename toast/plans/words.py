@@ -69,5 +69,6 @@ def sent(row: CollectiveRow) -> str:
 
 
 def sent_for(row: CollectiveRow) -> str:
-    """Why a collective is needed, and why it is no cheaper one."""
-    return _REASONS.get(row.reason, row.why.replace("_", " "))
+    """Why a collective is needed and why it is no cheaper one, and the decisions behind it."""
+    said = _REASONS.get(row.reason, row.why.replace("_", " "))
+    return " ".join([said, *(f"#{number}" for number in row.decisions)])

@@ -18,12 +18,21 @@ from toast.plans.conflicts import ConflictSet
 from toast.plans.page.figures import front_plot, memory_plot, time_plot
 from toast.plans.page.head import make_head
 from toast.plans.plan import Group, Plan
-from toast.plans.report import decision_subject, local_shape, partition_spec, shape_text
+from toast.plans.reasons_report import moved, signed_bytes, signed_seconds
+from toast.plans.report import (
+    after_decision,
+    decision_subject,
+    local_shape,
+    partition_spec,
+    shape_text,
+)
 
 MAX_ROWS = 100
 """Rows of a table that are seen at once."""
 MAX_GROUPS = 5000
 """Argument groups that are on the page at all."""
+MAX_COLOURS = 40
+"""Colours whose alternatives are on the page."""
 MAX_NAMES = 20
 """Arguments of a group that unfold; the names are those of the module and may be long."""
 
@@ -65,7 +74,11 @@ def report_html(plan: Plan, title: str = "Sharding plan") -> str:
         most=MAX_ROWS,
         decision_subject=decision_subject,
         partition_spec=partition_spec,
-        largest_cost=max([1.0, *(row.cost_after for row in plan.decisions)]),
+        after_decision=after_decision,
+        signed_seconds=signed_seconds,
+        signed_bytes=signed_bytes,
+        moved=moved,
+        most_colours=MAX_COLOURS,
         devices=math.prod(axis.size for axis in plan.mesh.axes),
         draw=_draw,
         sides=_sides,
