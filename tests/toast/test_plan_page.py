@@ -25,7 +25,7 @@ HOSTILE = '</style></svg>"><img src=http://x/y onerror=alert(1)>$x$ {{7*7}}\x07'
 NAMED = {
     "axes", "axis", "colour", "decisions", "description", "detail", "device", "dim", "dtype",
     "group", "location", "mesh", "name", "needed_by", "op", "place", "places", "reason",
-    "resolutions", "spec", "target", "value", "warnings",
+    "resolutions", "resolved", "spec", "target", "value", "warnings",
 }  # fmt: skip
 SECTIONS = {
     "layout": "Layout of the arguments",
@@ -59,6 +59,8 @@ def test_every_section_is_on_the_page() -> None:
     assert reader.classes.count("plot") == 2 * 3, "memory, time and choices, wide and narrow"
     assert reader.classes.count("graph") == 1
     assert "shard the key or the query side of attention" in reader.text
+    assert "What each colour would cost otherwise" in reader.text
+    assert "now over" in reader.text
 
 
 def test_it_needs_no_other_file_and_no_network() -> None:
