@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from toast.api import plan
     from toast.client import Client
+    from toast.plans.diff import diff
     from toast.plans.notices import ClosedOverArrays, DoesNotFit, PlanWarning
     from toast.plans.plan import Plan
     from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout
@@ -47,6 +48,7 @@ __all__ = [
     "UnknownDevice",
     "UnsupportedModule",
     "autoshard",
+    "diff",
     "plan",
 ]
 
@@ -61,6 +63,7 @@ _HOMES = {
     "PlanRequest": "toast.request.request",
     "PlanWarning": "toast.plans.notices",
     "autoshard": "toast.sharding",
+    "diff": "toast.plans.diff",
     "plan": "toast.api",
 }
 

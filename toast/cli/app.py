@@ -258,6 +258,22 @@ def report_command(
         open_page(written)
 
 
+@app.command("diff")
+def diff_command(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A plan.json, or its directory.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another plan of the same module.")],
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Say what differs between two plans; exit with 1 where anything does."""
+    from toast.cli.explain import print_diff
+
+    with user_errors():
+        equal = print_diff(a, b, Answer(quiet=quiet, as_json=as_json))
+    if not equal:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
 @app.command("verify")
 def verify_command(
     directory: Annotated[

@@ -1,4 +1,4 @@
-"""`toast explain`: a plan that was written earlier, explained."""
+"""`toast explain` and `toast diff`: plans that were written earlier, explained and compared."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pydantic import TypeAdapter
 from toast.analysis.errors import InvalidRequest
 from toast.cli.terminal import Answer
 from toast.explain.report import render_explanation
+from toast.plans.diff import diff
+from toast.plans.diff_report import render_diff
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.reasons_report import render_reasons
 from toast.verify.verification import read_plan
@@ -21,6 +23,14 @@ def print_reasons(path: Path, name: str, answer: Answer) -> None:
     found = read_plan(path).explain(name)
     answer.document(found.model_dump_json(indent=2))
     answer.tables(render_reasons(found))
+
+
+def print_diff(a: Path, b: Path, answer: Answer) -> bool:
+    """What differs between the plans at two paths; returns whether nothing does."""
+    found = diff(read_plan(a), read_plan(b))
+    answer.document(found.model_dump_json(indent=2))
+    answer.tables(render_diff(found))
+    return found.equal
 
 
 def print_explanation(path: Path, answer: Answer, *, rows: int) -> None:
