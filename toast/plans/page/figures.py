@@ -20,6 +20,8 @@ MAX_BARS = 8
 MAX_LABEL = 34
 _NEAR = 0.4
 """The memory is drawn where the peak reaches this part of it; below, it would flatten the plot."""
+_CLOSE = 0.85
+"""A peak above this part of the memory has its words above the line of the memory."""
 _VISIBLE = 1e-3
 """A bar of a smaller part of the longest is none."""
 _BINARY = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
@@ -34,6 +36,8 @@ def memory_plot(plan: Plan, explanation: Explanation) -> Markup:
     edges = np.array([*(point.position for point in explanation.timeline), peak.positions])
     sizes = np.array([point.bytes for point in explanation.timeline]) / scale
 
+    late = peak.position > peak.positions / 2
+
     def draw(axes: Axes, size: Size) -> None:
         axes.stairs(sizes, edges, fill=True, color=BAR)
         axes.stairs(sizes, edges, color=FIRST, linewidth=1.2, baseline=None)
@@ -42,12 +46,14 @@ def memory_plot(plan: Plan, explanation: Explanation) -> Markup:
             axes.stairs(over, edges, baseline=limit / scale, fill=True, color=OVER, alpha=0.6)
         if peak.bytes >= _NEAR * limit:
             axes.axhline(limit / scale, color=OVER, linewidth=1.2, linestyle=(0, (5, 3)))
-            _say(axes, f"memory {format_bytes(limit)}", 0, limit / scale, color=OVER)
-        late = peak.position > peak.positions / 2
+            said, at = f"memory {format_bytes(limit)}", 0 if late else peak.positions
+            _say(axes, said, at, limit / scale, color=OVER, left=not late)
+        # Words on the line of the memory are hard to read.
+        above = max(peak.bytes, limit) if peak.bytes >= _CLOSE * limit else peak.bytes
         axes.plot([peak.position], [peak.bytes / scale], "o", color=FIRST, markersize=5)
         where = "" if size.narrow else f" at {_cut(peak.op, 40)}"
         text = f"peak {format_bytes(peak.bytes)}{where}"
-        _say(axes, text, peak.position, peak.bytes / scale, left=late)
+        _say(axes, text, peak.position, above / scale, left=late)
         top = max(peak.bytes, limit if peak.bytes >= _NEAR * limit else 0) / scale
         axes.set(xlim=(0, peak.positions), ylim=(0, 1.16 * top))
         axes.set(xlabel="position in the schedule", ylabel=f"{unit} on each device")
