@@ -30,6 +30,7 @@ from toast.plans.plan import Plan
 from toast.plans.report import make_console, render
 from toast.process.runner import engine_command, package_environment, prepare, python_module, run
 from toast.request.request import PlanRequest
+from toast.request.size_request import BUDGET, make_size_request
 from toast.search.progress import COMPILING
 
 app = typer.Typer(
@@ -162,6 +163,48 @@ def show_and_exit(plan: Plan, output: Path, answer: Answer, *, explain: bool = F
         answer.tables("", render_explanation(plan, plan.explanation))
     answer.written(output, f"\nWritten to {output}/: plan.json and the sharded module.")
     if not plan.predicted.fits:
+        raise typer.Exit(EXIT_DOES_NOT_FIT)
+
+
+@app.command("size")
+def size_command(  # noqa: PLR0913 - one parameter for each flag
+    module: options.ModuleFile,
+    devices: Annotated[
+        str,
+        typer.Option(
+            "--devices", metavar="CHIP,...", help="Names of `toast devices`, or device files."
+        ),
+    ] = "tpu-v5e",
+    most: Annotated[int, typer.Option("--max", help="Chips of the largest slice.", min=1)] = 256,
+    least: Annotated[int, typer.Option("--min", help="Chips of the smallest slice.", min=1)] = 1,
+    memory: options.Memory = None,
+    budget: Annotated[
+        str, typer.Option("--budget", help="Time for all searches together.")
+    ] = BUDGET,
+    seed: options.Seed = 0,
+    threads: options.Threads = 0,
+    penalty: options.Penalty = None,
+    overlap: options.Overlap = 0.0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Print on which slices of which chips MODULE fits, how fast, and for how many chip-seconds."""
+    from toast.cli.size import print_slices
+
+    with user_errors():
+        request = make_size_request(
+            devices=devices.split(","),
+            least=least,
+            most=most,
+            memory=memory,
+            budget=budget,
+            seed=seed,
+            threads=threads,
+            penalty=penalty,
+            overlap=overlap,
+        )
+        fits = print_slices(read_module(module), request, Answer(quiet=quiet, as_json=as_json))
+    if not fits:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 
 

@@ -86,6 +86,14 @@ Refine = Annotated[
         "colours, where that pays by the cost model.",
     ),
 ]
+Advice = Annotated[
+    bool,
+    typer.Option(
+        "--advice/--no-advice",
+        help="Where nothing fits, look some seconds longer for what would: more chips, other "
+        "chips, a smaller batch, recomputation.",
+    ),
+]
 Without = Annotated[
     str | None,
     typer.Option(

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.explain.timeline import Timeline
+from toast.plans.advice_report import render_advice
 from toast.plans.explanation import (
     BlockedTensor,
     Explanation,
@@ -18,7 +19,7 @@ from toast.plans.explanation import (
     SplitRow,
 )
 from toast.plans.plan import Plan
-from toast.plans.report import plain_table
+from toast.plans.tables import plain_table
 from toast.plans.words import PASS, fusion_name, moment, path, reason, sent, sent_for, shape
 
 ROWS = 10
@@ -193,6 +194,8 @@ def render_shortfall(plan: Plan, shortfall: Shortfall) -> Group:
             )
         )
         parts.append(_splits(blocked, devices))
+    if shortfall.advice is not None:
+        parts += ["", render_advice(shortfall.advice)]
     return Group(*parts)
 
 

@@ -9,7 +9,8 @@ from rich.text import Text
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.plans.diff import FigureChange, PlanDiff
 from toast.plans.reasons_report import signed_bytes, signed_seconds
-from toast.plans.report import MIN_WIDTH, partition_spec, plain_table
+from toast.plans.report import MIN_WIDTH, partition_spec
+from toast.plans.tables import plain_table
 
 
 def render_diff(found: PlanDiff) -> Group:

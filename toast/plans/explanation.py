@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from toast.plans.advice import Advice
 from toast.plans.record import Record
 
 Direction = Literal["forward", "backward", ""]
@@ -218,8 +219,12 @@ class BlockedTensor(Record):
 
 
 class Shortfall(Record):
-    """Why no plan fits: `over_bytes` above the memory at `peak`, and what stands in the way."""
+    """Why no plan fits: `over_bytes` above the memory at `peak`, and what stands in the way.
+
+    `advice` is what would fit; None where the request did not ask for it, or there was no time.
+    """
 
     over_bytes: int = Field(gt=0)
     peak: PeakMoment
     tensors: list[BlockedTensor]
+    advice: Advice | None = None

@@ -12,7 +12,8 @@ from rich.text import Text
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.plans.alternatives import Alternative, PlanColour
 from toast.plans.reasons import ReasonedTensor, Reasons
-from toast.plans.report import MIN_WIDTH, partition_spec, plain_table
+from toast.plans.report import MIN_WIDTH, partition_spec
+from toast.plans.tables import plain_table
 from toast.request.patterns import path
 
 _SEVERAL = re.compile(r"(?<=\[)'([^\]]*','[^\]]*)'(?=\])")

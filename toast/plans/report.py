@@ -9,8 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
+from toast.plans.advice_report import render_advice
 from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.plan import Decision, MeshAxis, Plan, PredictedCost, Spec
+from toast.plans.tables import plain_table
 
 MIN_WIDTH = 120
 """Tables wrap badly below this; a pipe or a log has no width of its own."""
@@ -28,6 +30,7 @@ def render(plan: Plan) -> Group:
     """The whole report, in the order in which questions are asked."""
     parts: list[RenderableType] = [headline(plan), "", layouts(plan), "", costs(plan)]
     optional = (
+        advice(plan),
         collectives(plan),
         meshes(plan),
         choices(plan),
@@ -107,6 +110,13 @@ def costs(plan: Plan) -> Table:
         hidden = [format_seconds(cost.overlapped_seconds)] if overlaps else []
         table.add_row(name, *_cost_cells(plan, cost), *hidden)
     return table
+
+
+def advice(plan: Plan) -> Group | None:
+    """What would fit, where the plan does not and that was looked for."""
+    if plan.shortfall is None or plan.shortfall.advice is None:
+        return None
+    return render_advice(plan.shortfall.advice)
 
 
 def meshes(plan: Plan) -> Table | None:
@@ -255,12 +265,3 @@ def local_shape(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int
 def shape_text(shape: Iterable[int]) -> str:
     """`8 x 32`."""
     return " x ".join(str(size) for size in shape) or "scalar"
-
-
-def plain_table(title: str, *columns: str) -> Table:
-    """A table without a frame; a column that starts with `>` is aligned to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        right = column.startswith(">")
-        table.add_column(column.lstrip(">"), justify="right" if right else "left")
-    return table
