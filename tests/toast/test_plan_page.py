@@ -162,6 +162,7 @@ def test_a_plan_that_does_not_fit_says_what_stands_in_the_way() -> None:
     plan = plan_module(step(), asked).plan
     reader = read(report_html(plan))
     assert "What does not fit" in reader.text
+    assert "What stands in the way" in reader.text
     assert "the request forbids 'model'" in reader.text
     assert "DOES NOT FIT" in reader.text
     assert "What does not fit" not in read(report_html(make_plan())).text

@@ -57,7 +57,8 @@ def slice_table(rows: Sequence[Slice], title: str) -> Table:
     return table
 
 
-def _rows(advice: Advice) -> Iterator[_Row]:
+def advice_rows(advice: Advice) -> Iterator[_Row]:
+    """What to change, each with what that gives."""
     yield from (_slice_row("more chips", row) for row in _telling(advice))
     batch = advice.batch
     if batch is not None:

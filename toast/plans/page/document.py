@@ -13,6 +13,7 @@ from toast.analysis.types import itemsize
 from toast.page.drawing import draw
 from toast.page.rendering import render_template
 from toast.plans import words
+from toast.plans.advice_report import advice_rows
 from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.conflicts import ConflictSet
 from toast.plans.page.figures import front_plot, memory_plot, time_plot
@@ -74,6 +75,7 @@ def report_html(plan: Plan, title: str = "Sharding plan") -> str:
         most=MAX_ROWS,
         decision_subject=decision_subject,
         partition_spec=partition_spec,
+        advice_rows=advice_rows,
         after_decision=after_decision,
         signed_seconds=signed_seconds,
         signed_bytes=signed_bytes,
