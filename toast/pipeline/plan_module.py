@@ -6,6 +6,7 @@ Runs in the calling process, which MLIR may abort; `toast.plan` and the service 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from toast.analysis.analyse import analyse
 from toast.analysis.errors import InvalidRequest
@@ -25,14 +26,17 @@ from toast.pipeline.describe import Planned, describe
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
+from toast.plans.explanation import Shortfall
+from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
 from toast.search.planners import PLANNERS
 from toast.search.progress import Control, Progress
 
-ADVICE, ALTERNATIVES, WRITE, DESCRIBE = 0.9, 0.91, 0.92, 0.98
-"""Parts of the whole job: where what would fit is looked for, and what comes after it begins."""
+ALTERNATIVES, WRITE, DESCRIBE, ADVICE = 0.91, 0.92, 0.98, 0.99
+"""Parts of the whole job: where what comes after the searches begins."""
+_CUT_OFF = "What would fit is not known: the engine ended while it looked for that."
 
 
 @collector_paused()
@@ -42,12 +46,15 @@ def make_plan(
     *,
     on_progress: Callable[[Progress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    on_plan: Callable[[PlanResult], None] | None = None,
 ) -> PlanResult:
     """Plan `module` as `request` asks.
 
-    Raises `ToastError` for a module, mesh, device or setting that cannot be planned. The garbage
-    collector waits until the end: all stages build upon what the first one made, and a search, of
-    however many rollouts, makes the same few cycles.
+    `on_plan` gets a plan that does not fit before what would fit is looked for: programs of other
+    sizes are made for that, over which MLIR may end the process. Raises `ToastError` for a module,
+    mesh, device or setting that cannot be planned. The garbage collector waits until the end: all
+    stages build upon what the first one made, and a search, of however many rollouts, makes the
+    same few cycles.
     """
     device = find(request.device)
     candidates = meshes(request.mesh, device)
@@ -69,10 +76,15 @@ def make_plan(
         stages=stages,
         cancelled=cancelled,
     )
-    return _result(module, job, job.run(candidates))
+    return _result(module, job, job.run(candidates), on_plan)
 
 
-def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
+def _result(
+    module: bytes,
+    job: MeshSearch,
+    answer: MeshAnswer,
+    on_plan: Callable[[PlanResult], None] | None,
+) -> PlanResult:
     """The best of what was found: explained, written and described."""
     source, stages = job.source, job.stages
     problem, found, demanded = answer.best.problem, answer.best.found, answer.best.demands
@@ -82,17 +94,6 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     terms = explain(resolved)
     explanation = explainer.explanation(terms)
     missing = shortfall(explainer, terms, problem, resolved, demanded)
-    if missing is not None and _wants_advice(job):
-        stages.enter("advice", ADVICE, ALTERNATIVES)
-        misfit = Misfit(
-            module=module,
-            job=job,
-            best=answer.best,
-            resolved=resolved,
-            terms=terms,
-            say=explainer.say,
-        )
-        missing = missing.model_copy(update={"advice": advise(misfit, _some_seconds(job))})
     names = decision_names(problem.evaluator.analysis)
     stages.enter("alternatives", ALTERNATIVES)
     wanted = explainer.colours(explanation)
@@ -129,7 +130,20 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     plan = describe(planned, stages.until_now(source))
     warnings = [*plan.warnings, *written.notices]
     plan = plan.model_copy(update={"stages": stages.until_now(source), "warnings": warnings})
-    return PlanResult(plan=plan, module=written.data, suffix=source.loaded.form.suffix)
+    result = PlanResult(plan=plan, module=written.data, suffix=source.loaded.form.suffix)
+    if missing is None or not _wants_advice(job):
+        return result
+    if on_plan is not None:
+        on_plan(replace(result, plan=plan.model_copy(update={"warnings": [*warnings, _CUT_OFF]})))
+    misfit = Misfit(
+        module=module,
+        job=job,
+        best=answer.best,
+        resolved=resolved,
+        terms=terms,
+        say=explainer.say,
+    )
+    return replace(result, plan=_advised(plan, missing, misfit))
 
 
 def _wants_advice(job: MeshSearch) -> bool:
@@ -138,9 +152,13 @@ def _wants_advice(job: MeshSearch) -> bool:
     return job.request.advice and job.request.decisions is None and not cancelled
 
 
-def _some_seconds(job: MeshSearch) -> Control:
-    """The time that this may take, ended by a cancel of the job."""
+def _advised(plan: Plan, missing: Shortfall, misfit: Misfit) -> Plan:
+    """The plan with what would fit, for which some seconds are spent."""
+    job = misfit.job
+    job.stages.enter("advice", ADVICE, 1.0)
     control = Control(on_progress=job.stages.report, budget=SECONDS)
     if job.cancelled is not None:
         control.cancelled = job.cancelled
-    return control
+    missing = missing.model_copy(update={"advice": advise(misfit, control)})
+    stages = job.stages.until_now(job.source)
+    return plan.model_copy(update={"shortfall": missing, "stages": stages})

@@ -61,7 +61,8 @@ def batch_of(evaluator: Evaluator, found: Found) -> Batch | None:
         if dims[0] == group and not program.arguments[number].donated
     ]
     axes = evaluator.mesh.axes
-    if not front:
+    twice = any(dims.count(group) > 1 for dims in carried.values())
+    if not front or twice:  # what meets itself, as the nodes of a graph do, has no parts
         return None
     chief = program.arguments[front[0]]
     return Batch(
