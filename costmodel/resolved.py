@@ -87,6 +87,7 @@ class ResolvedPlan:
     journal: Floats
     scratch: Scratch
     _layouts: dict[int, Layout] = field(default_factory=dict)
+    _scattered: dict[tuple[int, int], Axes] = field(default_factory=dict)
 
     def layout(self, tensor: int) -> Layout:
         """The axes on each dimension of a tensor (of `evaluator.layouts`), in order."""
@@ -106,11 +107,33 @@ class ResolvedPlan:
         Before its sums over devices, and besides the layout that the result is kept in;
         `kernels/sum_order.py` says why.
         """
-        row = self.evaluator.listing.of(PARTIAL_SUMS).of_op.get(op)
-        if row is None:
+        row = self._partial_row(op)
+        if row < 0:
             return True
         first, end = self.evaluator.tables.partial_sums.result_start[row : row + 2].tolist()
         return bool(self.scratch.reduce_scatters.constrained[first:end].all())
+
+    def is_added(self, op: int) -> bool:
+        """Whether the partial sums of an op are added to others, and summed with these."""
+        row = self._partial_row(op)
+        if row < 0:
+            return False
+        first = int(self.evaluator.tables.partial_sums.result_start[row])
+        return bool(self.scratch.reduce_scatters.reason[first] == CollectiveReason.ADDED)
+
+    def scattered(self, op: int, place: int) -> Axes:
+        """The axes over which the partial sums of one of the results of an op are scattered."""
+        if not self._scattered:
+            self._scattered.update(
+                ((one.row, one.place), one.axes)
+                for one in self.collectives
+                if one.table is Entry.PARTIAL and one.kind is Kind.REDUCE_SCATTER
+            )
+        return self._scattered.get((self._partial_row(op), place), ())
+
+    def _partial_row(self, op: int) -> int:
+        """The row of the partial sums of an op, or -1."""
+        return self.evaluator.listing.of(PARTIAL_SUMS).of_op.get(op, -1)
 
     def totals(self) -> list[CollectiveTotal]:
         """The communication by kind and axes, costliest first."""

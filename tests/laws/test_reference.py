@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given, note
@@ -10,14 +12,15 @@ from hypothesis import strategies as st
 from tests.laws.chains import Text
 from tests.laws.examples import few, many
 from tests.laws.executor import same, unsharded
-from tests.laws.programs import FOUR_TO_EIGHT, picks, programs
+from tests.laws.loops import PROGRAMS, lowered
+from tests.laws.op_inputs import MODULES, inputs_of
+from tests.laws.programs import EIGHT, FOUR_TO_EIGHT, picks, programs
 from tests.laws.reference import FORMS, run_lowered
-from tests.laws.states import prepared, single_states, state_of
-from tests.laws.test_ops_in_xla import MODULES, inputs_of
+from tests.laws.states import MAX_ACTIONS, prepared, single_states, state_of
 
 FEW, MANY = few(40), many(2000)
 MESHES = (*FOUR_TO_EIGHT, "x=8,y=1", "x=1,y=8", "x=4,y=2")
-NOT_INTERPRETED = frozenset({"chlo.ragged_dot"})
+NOT_ON_CPU = frozenset({"chlo.ragged_dot", "stablehlo.unary_einsum"})
 
 
 def check(text: Text, mesh: str, chosen: list[int], form: str) -> None:
@@ -27,8 +30,8 @@ def check(text: Text, mesh: str, chosen: list[int], form: str) -> None:
     note(f"{module}\n{state}")
     inputs = text.inputs()
     expected = unsharded(source, evaluator, inputs)
-    lowered, actual = run_lowered(module, mesh, state, form, inputs)
-    note(str(lowered.module))
+    made, actual = run_lowered(module, mesh, state, form, inputs)
+    note(str(made.module))
     assert same(expected, actual)
 
 
@@ -60,6 +63,32 @@ def test_lowered_programs_of_long_chains_give_the_unsharded_result(
     check(text, mesh, chosen, form)
 
 
+def check_loops(name: str, seeds: range) -> None:
+    function, inputs = PROGRAMS[name]
+    module = lowered(function, inputs)
+    for seed in seeds:
+        mesh, form = EIGHT[seed % len(EIGHT)], sorted(FORMS)[seed % 2]
+        source, evaluator = prepared(module, mesh)
+        generator = random.Random(seed)
+        chosen = [generator.randrange(10_000) for _ in range(generator.randint(1, MAX_ACTIONS))]
+        state = state_of(evaluator, chosen)
+        expected = unsharded(source, evaluator, inputs)
+        _, actual = run_lowered(module, mesh, state, form, inputs)
+        assert same(expected, actual), (state, form)
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_lowered_loops_give_the_unsharded_result(name: str) -> None:
+    check_loops(name, range(2))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_many_states_of_lowered_loops(name: str) -> None:
+    check_loops(name, range(2, 40))
+
+
 def check_op(name: str, mesh: str, most: int) -> None:
     module = MODULES[name]
     source, evaluator = prepared(module, mesh)
@@ -74,7 +103,7 @@ def check_op(name: str, mesh: str, most: int) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("mesh", ["x=2,y=4", "x=8"])
-@pytest.mark.parametrize("name", sorted(MODULES.keys() - NOT_INTERPRETED))
+@pytest.mark.parametrize("name", sorted(MODULES.keys() - NOT_ON_CPU))
 def test_every_op_gives_the_unsharded_result(name: str, mesh: str) -> None:
     check_op(name, mesh, 40)
 

@@ -136,7 +136,7 @@ def test_quiet_kernels_say_where_they_are(tmp_path: Path, monkeypatch: pytest.Mo
     from toast.search import kernel_cache
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernel_cache, "_compile", lambda on_share: on_share(0.5))
+    monkeypatch.setattr(kernel_cache, "compile_all", lambda on_share: on_share(0.5))
     assert invoked("warm", "-q") == f"{tmp_path / 'toast'}\n"
 
 

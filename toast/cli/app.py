@@ -21,6 +21,7 @@ from toast.cli.terminal import (
     EXIT_DIFFERENT,
     EXIT_DOES_NOT_FIT,
     EXIT_INTERRUPTED,
+    EXIT_OF_VERDICT,
     Answer,
     ProgressBar,
     user_errors,
@@ -321,6 +322,17 @@ def verify_command(
             help="With --compile: end the compiler, a TPU's, once it has laid memory out.",
         ),
     ] = False,
+    scale: Annotated[
+        bool,
+        typer.Option(
+            "--scale",
+            help="Run a program with the same ops and smaller dimensions, as is done where the "
+            "planned one is too large for this machine.",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the comparison as JSON in place of a table.")
+    ] = False,
 ) -> None:
     """Run the sharded module against the original on virtual devices and compare the results."""
     if target is not None:
@@ -334,10 +346,14 @@ def verify_command(
             raise InvalidRequest(
                 "--memory-only goes with --compile.", "Name the chips: --compile tpu-v5e:2x4."
             )
-        verification = verify(directory, seed=seed, executor=executor, on_stage=bar.stage)
-    make_console().print(render_verification(verification, rows=rows))
-    if not verification.ok:
-        raise typer.Exit(EXIT_DIFFERENT)
+        verification = verify(
+            directory, seed=seed, executor=executor, scale=scale, on_stage=bar.stage
+        )
+    if as_json:
+        typer.echo(verification.model_dump_json(indent=2))
+    else:
+        make_console().print(render_verification(verification, rows=rows))
+    raise typer.Exit(EXIT_OF_VERDICT[verification.verdict])
 
 
 def _compile_and_compare(directory: Path, name: str, *, memory_only: bool) -> None:

@@ -19,8 +19,12 @@ from toast.costmodel.hardware.quantities import format_bytes
 from toast.plans.report import make_console
 from toast.process.runner import Event
 from toast.search.progress import COMPILING
+from toast.verify.verification import Verdict
 
-EXIT_DIFFERENT, EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_INTERRUPTED = 2, 3, 130
+EXIT_DIFFERENT = 1
+EXIT_OF_VERDICT: dict[Verdict, int] = {"equal": 0, "differs": EXIT_DIFFERENT, "untold": 4}
+"""The exit codes of `verify`."""
 
 
 @contextmanager

@@ -206,9 +206,12 @@ def proof(plan: Plan) -> Text | None:
     """How far from the best state the plan may be, where that is known."""
     if plan.lower_bound is None or plan.gap is None:
         return None
+    one = plan.unsharded.step_seconds
+    least, own = format_seconds(plan.lower_bound * one), format_seconds(plan.search.cost * one)
     return Text(
         f"Proof: no state of this search costs less than {plan.lower_bound:.4f} ({plan.relaxation})"
-        f"; this plan costs {plan.search.cost:.4f}, a gap of {plan.gap:.1%}."
+        f" of the unsharded step, {least}; this plan costs {plan.search.cost:.4f}, {own}, a gap of "
+        f"{plan.gap:.1%}."
     )
 
 

@@ -33,6 +33,18 @@ _PARTIAL = frozenset(
 NARROW = 4
 """A window that fits into a dimension so often slides over it; a wider one is what came out of such
 a slide, in a gradient."""
+_COLLECTIVES = frozenset(
+    f"sdy.{name}"
+    for name in (
+        "all_gather",
+        "all_reduce",
+        "all_slice",
+        "all_to_all",
+        "collective_permute",
+        "reduce_scatter",
+    )
+)
+"""Ops that move what devices hold of a tensor, which stays the same one."""
 _ONE_SIZE = "its dimensions do not nest"
 
 
@@ -370,6 +382,8 @@ def _shapes(values: Any) -> list[tuple[int, ...]]:
 def _called(op: Any) -> str:
     """The op's name; a call that only states a sharding is none of its own."""
     name: str = op.name
+    if name in _COLLECTIVES:
+        return "sdy.sharding_constraint"
     if name == "stablehlo.custom_call":
         target: str = ir.StringAttr(op.attributes["call_target_name"]).value
         return "sdy.sharding_constraint" if target == "Sharding" else f"custom_call {target}"

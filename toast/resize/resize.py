@@ -75,30 +75,27 @@ class Resizer:
         """The nodes of the arguments' dimensions."""
         return self._equations.arguments[0]
 
+    @property
+    def results(self) -> list[Nodes]:
+        """The nodes of the results' dimensions."""
+        return self._equations.results[0]
+
     def solve(
         self,
         wanted: Mapping[Dimension, int] | None = None,
         default: Callable[[int], int] = lambda size: size,
-        divides: Iterable[tuple[Dimension, int]] = (),
+        divides: Iterable[Divides] = (),
     ) -> Resized:
         """New sizes: those `wanted`, what follows from them, and `default` of any other.
 
-        `divides` are parts into which dimensions have to go evenly. Raises `InvalidRequest` where a
-        wanted size cannot be given, with the op that is in the way.
+        `divides` says how many parts some dimensions have to go into evenly. Raises
+        `InvalidRequest` where a wanted size cannot be given, with the op that is in the way.
         """
         asked = dict(wanted or {})
         nodes = {self._node(dimension): size for dimension, size in asked.items()}
-        parts = [
-            Divides(
-                node=self._node(dimension),
-                parts=count,
-                reason=Reason(text=f"{count} devices share it"),
-            )
-            for dimension, count in divides
-        ]
         solver = Solver(
             sizes=self._equations.sizes,
-            relations=[*self._equations.relations, *parts],
+            relations=[*self._equations.relations, *divides],
             wanted=nodes,
             default=default,
             arguments=frozenset(node for argument in self.arguments for node in argument),

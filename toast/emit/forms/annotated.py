@@ -20,7 +20,7 @@ from toast.analysis.load import Source
 from toast.analysis.manual import MANUAL
 from toast.analysis.program import CONSTRAINT
 from toast.costmodel.network.mesh import Mesh
-from toast.emit.forms.sites import Call, Path, Site, Sites, entries_of
+from toast.emit.forms.sites import CallSite, Path, Site, Sites, entries_of
 from toast.emit.pinning import pin_uses, pin_value, unpin
 from toast.emit.shardy import MESH, Shardings, add_mesh
 from toast.emit.specs import LayoutConstraint, Specs
@@ -148,7 +148,7 @@ class _Variants:
         calls = []
         if path in self._touched:
             for number, entry in enumerate(self.sites.entries(name)):
-                if isinstance(entry, Call):
+                if isinstance(entry, CallSite):
                     calls.append((number, self._variant(entry.callee, (*path, number))))
         variant = (tuple(self.edits.get(path, ())), tuple(calls))
         if path not in self._touched:
@@ -167,7 +167,7 @@ class _Variants:
                 continue
             seen.add(name)
             self._counts.setdefault(name, Counter())[PLAIN] += 1
-            waiting += [e.callee for e in self.sites.entries(name) if isinstance(e, Call)]
+            waiting += [e.callee for e in self.sites.entries(name) if isinstance(e, CallSite)]
 
     def _named(self, name: str, counts: Counter[Variant]) -> dict[Variant, str]:
         """The name of the function in each variant."""
@@ -193,13 +193,13 @@ class _Variants:
         entries = entries_of(function, main=main)
         for number, chosen in calls:
             call = entries[number]
-            assert isinstance(call, Call)
+            assert isinstance(call, CallSite)
             new = names[call.callee][numbered[call.callee][chosen]]
             call.op.attributes[CALLS[call.op.name]] = ir.FlatSymbolRefAttr.get(new)
         for edit in edits:
             self._apply(edit, entries)
 
-    def _apply(self, edit: Edit, entries: list[Site | Call]) -> None:
+    def _apply(self, edit: Edit, entries: list[Site | CallSite]) -> None:
         specs = [[list(axes) for axes in spec] for spec in edit.specs]
         if edit.uses:
             users = [(site.user, n) for s, n in edit.uses if isinstance(site := entries[s], Site)]

@@ -79,6 +79,11 @@ def _split_constants(source: Source, specs: Specs, attributes: Shardings) -> Non
             original = handle_of(source, value)
             copies[key] = _copied(original, want, attributes)
         user_of(source, op).operands[use - int(program.op_uses[op])] = copies[key]
+    for op in reversed(range(program.ops)):
+        if _is_constant(source, op) and not any(
+            list(one.uses) for one in source.handles[op].results
+        ):
+            source.handles[op].erase()
 
 
 def _is_constant(source: Source, op: int) -> bool:

@@ -35,7 +35,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CallSite:
     """A call of a function."""
 
     op: Any
@@ -48,7 +48,7 @@ class Sites:
 
     module: ir.Module
     _functions: dict[str, ir.Operation] = field(init=False)
-    _entries: dict[str, list[Site | Call]] = field(default_factory=dict)
+    _entries: dict[str, list[Site | CallSite]] = field(default_factory=dict)
     _starts: dict[str, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -67,13 +67,13 @@ class Sites:
         """The names of all functions."""
         return set(self._functions)
 
-    def entries(self, name: str) -> list[Site | Call]:
+    def entries(self, name: str) -> list[Site | CallSite]:
         """The sites of a function and its calls, in order."""
         if name not in self._entries:
             found = entries_of(self._functions[name], main=name == "main")
             starts = [0]
             for entry in found:
-                size = self._size(entry.callee) if isinstance(entry, Call) else 1
+                size = self._size(entry.callee) if isinstance(entry, CallSite) else 1
                 starts.append(starts[-1] + size)
             self._entries[name], self._starts[name] = found, starts
         return self._entries[name]
@@ -96,19 +96,19 @@ class Sites:
         return self._starts[name][-1]
 
 
-def entries_of(function: ir.Operation, *, main: bool) -> list[Site | Call]:
+def entries_of(function: ir.Operation, *, main: bool) -> list[Site | CallSite]:
     """The sites of a function and its calls, in the order of `toast.analysis.flatten`."""
     block = function.regions[0].blocks[0]
     arguments = [Site(values=(argument,)) for argument in block.arguments] if main else []
     return [*arguments, *_block(block, main=main)]
 
 
-def _block(block: Any, *, main: bool) -> Iterator[Site | Call]:
+def _block(block: Any, *, main: bool) -> Iterator[Site | CallSite]:
     for view in block.operations:
         op = view.operation
         name, callee = op.name, callee_of(op)
         if callee is not None:
-            yield Call(op=op, callee=callee)
+            yield CallSite(op=op, callee=callee)
         elif name == LOOP:
             yield from _loop(op, main=main)
         elif name in BRANCHING:
@@ -125,7 +125,7 @@ def _block(block: Any, *, main: bool) -> Iterator[Site | Call]:
             yield Site(values=tuple(op.results), user=op)
 
 
-def _loop(op: Any, *, main: bool) -> Iterator[Site | Call]:
+def _loop(op: Any, *, main: bool) -> Iterator[Site | CallSite]:
     inner = [argument for region in op.regions for argument in region.blocks[0].arguments]
     yield Site(values=tuple(inner), user=op)
     for region in op.regions:

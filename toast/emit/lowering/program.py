@@ -26,8 +26,8 @@ from toast.emit.lowering.ops import undone
 from toast.emit.lowering.placed import Placed
 from toast.emit.lowering.reductions import ADD, combiner
 from toast.emit.lowering.steps import steps
-from toast.emit.lowering.sums import Sum, Sums
-from toast.emit.lowering.target import LocalTarget, Target
+from toast.emit.lowering.sums import PlannedSums, Sum
+from toast.emit.lowering.target import LocalTarget, LoweringTarget
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
 
@@ -52,13 +52,13 @@ class Lowering:
     """
 
     def __init__(
-        self, source: Source, resolved: ResolvedPlan, specs: Specs, target: Target
+        self, source: Source, resolved: ResolvedPlan, specs: Specs, target: LoweringTarget
     ) -> None:
         self.undone: Counter[str] = Counter()
         self.sent: list[Sent] = []
         self._source, self._specs, self._target = source, specs, target
         self._program, self._layouts = source.program, resolved.evaluator.layouts
-        self._sums = Sums(source, resolved, specs)
+        self._sums = PlannedSums(source, resolved, specs)
         self._held: dict[int, Any] = {}
         self._scopes: list[dict[tuple[int, str], Any]] = [{}]
         self._op = 0

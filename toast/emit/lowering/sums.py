@@ -8,10 +8,7 @@ import numpy as np
 
 from toast.analysis.load import Source
 from toast.analysis.program import FactorKind
-from toast.costmodel.network.collectives import Kind
 from toast.costmodel.resolved import ResolvedPlan
-from toast.costmodel.terms.journal import CollectiveReason, Entry
-from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
 from toast.emit.lowering.reductions import combining
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
@@ -29,7 +26,7 @@ class Sum:
     scattered: frozenset[str]
 
 
-class Sums:
+class PlannedSums:
     """The partial sums of a plan, as it decides about them."""
 
     def __init__(self, source: Source, resolved: ResolvedPlan, specs: Specs) -> None:
@@ -38,17 +35,6 @@ class Sums:
         self._layouts = resolved.evaluator.layouts
         self._names = [axis.name for axis in resolved.evaluator.mesh.axes]
         self._once = np.bincount(self._program.use_value, minlength=self._program.values) == 1
-        self._row_of = resolved.evaluator.listing.of(PARTIAL_SUMS).of_op
-        starts = resolved.evaluator.tables.partial_sums.result_start
-        self._reason = {
-            row: int(resolved.scratch.reduce_scatters.reason[starts[row]])
-            for row in set(self._row_of.values())
-        }
-        self._scattered = {
-            (one.row, one.place): frozenset(self._names[axis] for axis in one.axes)
-            for one in resolved.collectives
-            if one.table is Entry.PARTIAL and one.kind is Kind.REDUCE_SCATTER
-        }
         self._moved_in: dict[int, tuple[Spec, Spec]] = {}
         self._later, self._carried = self._find_later()
 
@@ -68,8 +54,10 @@ class Sums:
             return self._carried[op]
         if not reduced:
             return None
-        row = self._row_of.get(op, -1)
-        return Sum(axes=reduced, scattered=self._scattered.get((row, place), frozenset()))
+        return Sum(axes=reduced, scattered=self._scattered(op, place))
+
+    def _scattered(self, op: int, place: int) -> frozenset[str]:
+        return frozenset(self._names[axis] for axis in self._resolved.scattered(op, place))
 
     def is_later(self, value: int) -> bool:
         """Whether a value stays partial, as what it is added to is."""
@@ -102,7 +90,7 @@ class Sums:
         values, uses = program.values_of(op), program.uses_of(op)
         if len(values) != 1:
             return None
-        if op in self._row_of and self.reduced(op):
+        if self.reduced(op):
             return self._begun(op)
         given = [partial.get(program.sources[use]) for use in uses]
         known = [one for one in given if one is not None]
@@ -131,13 +119,11 @@ class Sums:
         """The partial results of an op, if they may be summed elsewhere."""
         if not self._is_sum(op):
             return None
-        row = self._row_of[op]
-        scattered = self._scattered.get((row, 0), frozenset())
         return _Partial(
-            sum=Sum(axes=self.reduced(op), scattered=scattered),
+            sum=Sum(axes=self.reduced(op), scattered=self._scattered(op, 0)),
             layout=self._made(self._program.values_of(op).start),
             before=frozenset(),
-            added=self._reason[row] == CollectiveReason.ADDED,
+            added=self._resolved.is_added(op),
             joined=False,
         )
 

@@ -22,7 +22,7 @@ from toast.plans.plan import Spec
 Build = Callable[[Code, list[Any]], list[Any]]
 
 
-class Target(Protocol):
+class LoweringTarget(Protocol):
     """Writes single steps of a program, at the place where `code` writes."""
 
     code: Code

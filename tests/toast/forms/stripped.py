@@ -15,13 +15,18 @@ COPY = re.compile(r"^(.*)__layout\d+$")
 
 
 def stripped(data: bytes) -> str:
-    """The text of a module without meshes, shardings, constraints, and copies of functions."""
+    """The text of a module without shardings, constraints, and copies of functions.
+
+    Meshes stay only for regions of `shard_map`, which name them.
+    """
     module = decode(data).module
     with module.context:
         constraints: list[Any] = []
+        regions: list[Any] = []
 
         def visit(op: ir.Operation) -> ir.WalkResult:
             if op.name == "sdy.manual_computation":
+                regions.append(op)
                 return ir.WalkResult.SKIP
             for name in SHARDINGS:
                 if name in op.attributes:
@@ -40,7 +45,7 @@ def stripped(data: bytes) -> str:
             if name in module.operation.attributes:
                 del module.operation.attributes[name]
         for op in [view.operation for view in module.body.operations]:
-            if op.name == "sdy.mesh":
+            if op.name == "sdy.mesh" and not regions:
                 op.erase()
         return _merged(module)
 
