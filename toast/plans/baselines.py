@@ -20,7 +20,7 @@ def data_parallel(evaluator: Evaluator) -> State:
 
 
 def over_all_axes(evaluator: Evaluator, groups: Sequence[int]) -> State:
-    """Of some colours the one that shards the most work, over every axis; () where there is none."""
+    """Of some colours the one that shards the most work, over every axis; () for none."""
     states = []
     for group in groups:
         actions = (Action(group=group, axis=axis) for axis in range(len(evaluator.mesh.axes)))
