@@ -95,6 +95,10 @@ class CollectiveReason(IntEnum):
     """The sums are added to others, and summed over devices with these."""
     LEFT_OUT = 17
     """The pass that scatters is left out."""
+    TRADED = 19
+    """Each dimension has its parts, and they are those of other axes."""
+    REMATERIALIZED = 20
+    """Parts leave some dimensions and others come: the compiler gathers these dimensions first."""
 
 
 TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)

@@ -64,6 +64,8 @@ _REASON: dict[CollectiveReason, SentFor] = {
     CollectiveReason.REORDERED: "reordered",
     CollectiveReason.NEIGHBOURS: "neighbours",
     CollectiveReason.LEFT_OUT: "left_out",
+    CollectiveReason.TRADED: "traded",
+    CollectiveReason.REMATERIALIZED: "rematerialized",
 }
 _Sent = tuple[str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool]
 """What the collectives of a row have in common."""

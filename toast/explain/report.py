@@ -109,6 +109,8 @@ _REASONS: dict[SentFor, str] = {
     "regathered": "partial sum: its batch is sharded",
     "reordered": "order of axes",
     "left_out": "partial sum, whole: scattering is left out",
+    "traded": "resharding, to other axes",
+    "rematerialized": "resharding, whole: no shorter way",
 }
 """Words for reasons that say more than `why`."""
 

@@ -33,6 +33,8 @@ SentFor = Literal[
     "reordered",
     "neighbours",
     "left_out",
+    "traded",
+    "rematerialized",
 ]
 Reason = Literal[
     "argument",
