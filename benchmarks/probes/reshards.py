@@ -60,16 +60,18 @@ def _sharding(layout: Layout) -> str:
 
 
 def collectives(compiled: Compiled) -> Figure:
-    """The kind of each collective, its axes, and the bytes of its larger side."""
-    return [
-        f"{one.kind} over {' '.join(one.axes or ('no axes',))}: {one.result_bytes:.0f}"
-        for one in compiled.verdict.collectives
-    ]
+    """By kind the axes of the collectives and what they put on the wire of a device, in bytes."""
+    found: dict[str, list[Figure]] = {}
+    for one in compiled.verdict.collectives:
+        found.setdefault(one.kind, []).append(
+            {"axes": " ".join(one.axes or ("none",)), "wire": one.wire_bytes}
+        )
+    return found
 
 
 PROBE = Probe(
     name="reshards",
-    figures="the collectives of one move of a matrix, and their bytes",
+    figures="by kind the axes and bytes on the wire of the collectives of one move of a matrix",
     targets=("tpu-v5e:2x4", "a100:8"),
     cases={
         name: Case(module=partial(module, have, want), read=collectives, mesh=MESH)
