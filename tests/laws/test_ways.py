@@ -10,13 +10,9 @@ import pytest
 from benchmarks.probes.reshards import MESH, Layout, module
 from tests.laws.sent import Sent, sent_by_compiled, sent_by_price
 from tests.laws.xla import Xla
-from toast.analysis.analyse import analyse
-from toast.analysis.load import load
-from toast.costmodel.evaluator import Evaluator
-from toast.costmodel.hardware.devices import find
+from tests.moves import move
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
-from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import CollectiveReason
 
 AXES = "abc"
@@ -60,9 +56,8 @@ def test_every_move_is_priced_as_it_is_sent(xla: Xla) -> None:
     wrong, count = set(), 0
     for have, want in moves():
         text = module(have, want, "cpu")
-        evaluator = Evaluator(analyse(load(text).program), Mesh.parse(MESH), find("cpu"))
-        plan = resolve(evaluator, ())
-        compiled = sent_by_compiled(xla.hlo(text, 8), evaluator.mesh, with_axes=False)
+        plan = move(have, want, "cpu")
+        compiled = sent_by_compiled(xla.hlo(text, 8), Mesh.parse(MESH), with_axes=False)
         priced = sent_by_price(plan, with_axes=False)
         trades = any(one.reason is CollectiveReason.TRADED for one in plan.collectives)
         if others(compiled) != others(priced) or (trades and PERMUTE not in compiled):
