@@ -31,7 +31,6 @@ MOVES: Mapping[str, tuple[Layout, Layout]] = {
         (("a", "bc"), ("ab", "")),
         (("", "ac"), ("c", "")),
         (("abc", ""), ("a", "b")),
-        (("a", "b"), ("", "abc")),
     )
 }
 
