@@ -68,6 +68,8 @@ _REASON: dict[CollectiveReason, SentFor] = {
     CollectiveReason.NEIGHBOURS: "neighbours",
     CollectiveReason.LEFT_OUT: "left_out",
     CollectiveReason.IN_REGION: "in_region",
+    CollectiveReason.TRADED: "traded",
+    CollectiveReason.REMATERIALIZED: "rematerialized",
 }
 _Sent = tuple[
     str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool, tuple[int, ...]

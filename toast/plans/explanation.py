@@ -35,6 +35,8 @@ SentFor = Literal[
     "neighbours",
     "left_out",
     "in_region",
+    "traded",
+    "rematerialized",
 ]
 Reason = Literal[
     "argument",

@@ -31,6 +31,8 @@ _REASONS: dict[SentFor, str] = {
     "reordered": "order of axes",
     "in_region": "written in a shard_map",
     "left_out": "partial sum, whole: scattering is left out",
+    "traded": "resharding, to other axes",
+    "rematerialized": "resharding, whole: no shorter way",
 }
 """Words for reasons that say more than `why`."""
 
