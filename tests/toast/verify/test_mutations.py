@@ -54,8 +54,8 @@ def products(module: ir.Module) -> list[tuple[Any, int, int]]:
                 numbers.rhs_contracting_dimensions,
                 strict=True,
             )
-            left, right = max(pairs, key=lambda pair: shape[pair[0]])
-            if shape[left] > 1:
+            left, right = max(pairs, key=lambda pair: shape[pair[0]], default=(-1, -1))
+            if left >= 0 and shape[left] > 1:
                 found.append((op, left, right))
     return found
 
