@@ -143,10 +143,18 @@ def executor_for(plan: Plan, executor: str | None) -> str:
             f"one has the form {form}.",
             "Plan with --form collectives or --form local.",
         )
-    raise InvalidRequest(
-        f"XLA's partitioner does not take a module in the form {form}.",
-        "Use --executor reference, or plan with another --form.",
-    )
+    check_partitionable(plan)
+    return wanted
+
+
+def check_partitionable(plan: Plan) -> None:
+    """Refuse a module that has its collectives in it; raises InvalidRequest."""
+    form = form_of(plan)
+    if form in EXPLICIT:
+        raise InvalidRequest(
+            f"XLA's partitioner does not take a module in the form {form}.",
+            "Use --executor reference, or plan with another --form.",
+        )
 
 
 def read_plan(place: Path) -> Plan:
