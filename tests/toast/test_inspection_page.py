@@ -76,7 +76,7 @@ def test_the_command_writes_one_page_that_needs_nothing_else(tmp_path: Path) -> 
     (tmp_path / "step.mlirbc").write_bytes(MODULE)
     done = toast("inspect", "step.mlirbc", "--html", "out/page.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
+    assert done.stdout == "Written to out/page.html.\n"
     page = (tmp_path / "out" / "page.html").read_text()
     reader = read(page)
     assert "shard the key or the query side of attention, 2 places" in reader.text

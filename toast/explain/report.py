@@ -11,6 +11,7 @@ from rich.text import Text
 
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.explain.timeline import Timeline
+from toast.plans.advice_report import render_advice
 from toast.plans.explanation import (
     AliveRow,
     BlockedTensor,
@@ -22,7 +23,7 @@ from toast.plans.explanation import (
     SplitRow,
 )
 from toast.plans.plan import Plan
-from toast.plans.report import plain_table
+from toast.plans.tables import plain_table
 
 ROWS = 10
 _STEP = re.compile(r"\['?([^\]']*)'?\]")
@@ -115,8 +116,9 @@ _REASONS: dict[SentFor, str] = {
 
 
 def _reason(row: CollectiveRow) -> str:
-    """Why a collective is needed, and why it is no cheaper one."""
-    return _REASONS.get(row.reason, row.why.replace("_", " "))
+    """Why a collective is needed and why it is no cheaper one, and the decisions behind it."""
+    said = _REASONS.get(row.reason, row.why.replace("_", " "))
+    return " ".join([said, *(f"#{number}" for number in row.decisions)])
 
 
 def collectives(plan: Plan, explanation: Explanation, rows: int) -> Table | Text:
@@ -231,6 +233,8 @@ def render_shortfall(plan: Plan, shortfall: Shortfall) -> Group:
             )
         )
         parts.append(_splits(blocked, devices))
+    if shortfall.advice is not None:
+        parts += ["", render_advice(shortfall.advice)]
     return Group(*parts)
 
 

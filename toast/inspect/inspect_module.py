@@ -10,8 +10,9 @@ from toast.analysis.load import load
 from toast.analysis.program import PSEUDO, Program
 from toast.inspect.graph import set_graph
 from toast.inspect.records import ColourRow, ConflictRow, GroupRow, Inspection, NoRuleRow, SetRow
-from toast.labels.colours import colour_names, pattern
+from toast.labels.colours import colour_names
 from toast.labels.conflict_words import ConflictWords
+from toast.request.patterns import layer_pattern
 
 
 def inspect_module(module: bytes, which: int = 0) -> Inspection:
@@ -139,6 +140,6 @@ def _sets(analysis: Analysis, names: list[str], words: ConflictWords) -> list[Se
 def _groups(program: Program) -> list[GroupRow]:
     rows: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for argument in program.arguments:
-        key = (pattern(argument.name), program.shape(argument.value))
+        key = (layer_pattern(argument.name), program.shape(argument.value))
         rows.setdefault(key, []).append(argument.name)
     return [GroupRow(name=key[0], members=names) for key, names in rows.items() if len(names) > 1]

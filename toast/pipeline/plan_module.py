@@ -19,6 +19,9 @@ from toast.costmodel.resolved import resolve
 from toast.emit.forms.write import write_form
 from toast.emit.specs import Specs
 from toast.explain.explainer import Explainer
+from toast.labels.decisions import decision_names
+from toast.pipeline.advice.advise import SECONDS, Misfit, advise
+from toast.pipeline.alternatives import plan_colours
 from toast.pipeline.describe import Planned, describe
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
@@ -27,7 +30,10 @@ from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
 from toast.search.planners import PLANNERS
-from toast.search.progress import Progress
+from toast.search.progress import Control, Progress
+
+ADVICE, ALTERNATIVES, WRITE, DESCRIBE = 0.9, 0.91, 0.92, 0.98
+"""Parts of the whole job: where what would fit is looked for, and what comes after it begins."""
 
 
 @collector_paused()
@@ -78,7 +84,22 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
     terms = explain(resolved)
     explanation = explainer.explanation(terms)
     missing = shortfall(explainer, terms, problem, resolved, demanded)
-    stages.enter("write", 0.92)
+    if missing is not None and _wants_advice(job):
+        stages.enter("advice", ADVICE, ALTERNATIVES)
+        misfit = Misfit(
+            module=module,
+            job=job,
+            best=answer.best,
+            resolved=resolved,
+            terms=terms,
+            say=explainer.say,
+        )
+        missing = missing.model_copy(update={"advice": advise(misfit, _some_seconds(job))})
+    names = decision_names(problem.evaluator.analysis)
+    stages.enter("alternatives", ALTERNATIVES)
+    wanted = explainer.colours(explanation)
+    colours = plan_colours(problem, resolved, found, names, wanted)
+    stages.enter("write", WRITE)
     specs = Specs(resolved)
     constraints = specs.constraints()
     written = write_form(
@@ -92,7 +113,7 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
         kept=frozenset(demanded.values),
         version=job.request.target_version,
     )
-    stages.enter("describe", 0.98)
+    stages.enter("describe", DESCRIBE)
     planned = Planned(
         module=module,
         source=source,
@@ -104,8 +125,24 @@ def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
         explanation=explanation,
         shortfall=missing,
         say=explainer.say,
+        names=names,
+        colours=colours,
     )
     plan = describe(planned, stages.until_now(source))
     warnings = [*plan.warnings, *written.notices]
     plan = plan.model_copy(update={"stages": stages.until_now(source), "warnings": warnings})
     return PlanResult(plan=plan, module=written.data, suffix=source.loaded.form.suffix)
+
+
+def _wants_advice(job: MeshSearch) -> bool:
+    """Whether what would fit is looked for: on request, and only by who waits for a search."""
+    cancelled = job.cancelled is not None and job.cancelled()
+    return job.request.advice and job.request.decisions is None and not cancelled
+
+
+def _some_seconds(job: MeshSearch) -> Control:
+    """The time that this may take, ended by a cancel of the job."""
+    control = Control(on_progress=job.stages.report, budget=SECONDS)
+    if job.cancelled is not None:
+        control.cancelled = job.cancelled
+    return control

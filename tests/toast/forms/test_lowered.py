@@ -18,8 +18,10 @@ from toast.analysis.forms import decode
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.lowering.devices import Devices
 from toast.pipeline.plan_module import make_plan
-from toast.verify.child import compare, compile_module, run_original
-from toast.verify.inputs import describe_arguments, make_inputs
+from toast.verify.child import compare
+from toast.verify.conditioning import find_baseline
+from toast.verify.execution import compile_module, run_original
+from toast.verify.inputs import describe_arguments
 from toast.verify.reference.run import run_reference
 
 MESHES = ("data=2,model=4", "data=4,model=2", "x=2,y=2,z=2", "data=8,model=1", "data=1,model=8")
@@ -109,14 +111,15 @@ def agree(data: bytes, mesh: str, form: str, memory: int | None = None) -> None:
     """Run a planned module device by device, and compare it with the program as it came."""
     original = decode(data)
     with original.module.context:
-        inputs = make_inputs(describe_arguments(original.module), 0)
-    expected = run_original(compile_module(original, 1), inputs)
+        arguments = describe_arguments(original.module)
+    plain = compile_module(original.module, 1)
+    baseline = find_baseline(arguments, 0, lambda inputs: run_original(plain, inputs))
     made = make_plan(data, request(form=form, mesh=mesh, rollouts=100, memory=memory))
     assert made.plan.decisions or memory is None
-    actual = run_reference(decode(made.module), made.plan, inputs)
-    for tensor, one, other in zip(made.plan.results, expected, actual, strict=True):
-        found = compare(tensor, one, other)
-        assert found.ok, found
+    actual = run_reference(decode(made.module).module, made.plan, baseline.inputs)
+    own = [[moved] for moved in baseline.moved]
+    for found in compare(made.plan, baseline, actual, own):
+        assert found.verdict == "equal", found
 
 
 @pytest.mark.parametrize("mesh", MESHES)

@@ -7,7 +7,6 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.analysis.calls import functions_of
-from toast.analysis.forms import Loaded
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.lowering.devices import Devices
 from toast.plans.plan import Plan, Spec
@@ -20,11 +19,11 @@ from toast.verify.reference.whole import WholeMachine
 _KINDS = frozenset(name.partition(".")[2] for name in COLLECTIVES)
 
 
-def run_reference(loaded: Loaded, plan: Plan, inputs: list[Array]) -> list[Array]:
+def run_reference(module: ir.Module, plan: Plan, inputs: list[Array]) -> list[Array]:
     """The results of a planned module, put together as the plan says they are laid out."""
     mesh = Mesh.parse(",".join(f"{axis.name}={axis.size}" for axis in plan.mesh.axes))
     return run_module(
-        loaded.module,
+        module,
         Devices(mesh),
         [tensor.spec for tensor in plan.arguments],
         [tensor.spec for tensor in plan.results],
@@ -65,7 +64,7 @@ def _run(
     return machine.block(block, held)
 
 
-def collectives_in(loaded: Loaded) -> dict[str, int]:
+def collectives_in(module: ir.Module) -> dict[str, int]:
     """How many collectives of each kind a module has; one in a loop is one."""
     counts: dict[str, int] = {}
 
@@ -75,6 +74,6 @@ def collectives_in(loaded: Loaded) -> dict[str, int]:
             counts[kind] = counts.get(kind, 0) + 1
         return ir.WalkResult.ADVANCE
 
-    with loaded.module.context:
-        loaded.module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    with module.context:
+        module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return counts
