@@ -110,14 +110,10 @@ def portable(module: ir.Module, version: str | None = None) -> bytes:
     """The module as a portable artifact; shardings travel as the Shardy dialect inside it.
 
     Serializing turns a module into VHLO in place, so a copy is serialized. Raises `InvalidRequest`
-    for a `version` of StableHLO that is unknown, or older than one of the module's ops.
+    for a `version` of StableHLO that is older than one of the module's ops.
     """
-    oldest, newest = stablehlo.get_minimum_version(), stablehlo.get_current_version()
+    newest = stablehlo.get_current_version()
     version = newest if version is None else version
-    if not _numbers(oldest) <= _numbers(version) <= _numbers(newest):
-        raise InvalidRequest(
-            f"This jaxlib does not write StableHLO {version}.", f"Give {oldest} to {newest}."
-        )
     copy = ir.Module.parse(bytecode(module))
     try:
         data: bytes = stablehlo.serialize_portable_artifact(copy, version, True)
@@ -127,6 +123,23 @@ def portable(module: ir.Module, version: str | None = None) -> bytes:
             f"Give a newer target version, up to {newest}.",
         ) from None
     return data
+
+
+def check_version(form: Form, version: str | None) -> None:
+    """Refuse a version of StableHLO that a module in this form cannot be written for."""
+    if version is None:
+        return
+    if form not in (Form.PORTABLE, Form.EXPORT):
+        raise InvalidRequest(
+            "A target version is for a portable artifact or a jax.export artifact, and the module "
+            f"came as {form.name.lower()}.",
+            "Leave it out, or give the module as a portable artifact.",
+        )
+    oldest, newest = stablehlo.get_minimum_version(), stablehlo.get_current_version()
+    if not _numbers(oldest) <= _numbers(version) <= _numbers(newest):
+        raise InvalidRequest(
+            f"This jaxlib does not write StableHLO {version}.", f"Give {oldest} to {newest}."
+        )
 
 
 def _numbers(version: str) -> list[int]:

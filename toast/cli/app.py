@@ -388,10 +388,11 @@ def _compile_and_compare(directory: Path, name: str, *, memory_only: bool) -> No
     from toast.aot import Target, judge
     from toast.aot.comparison import render_comparison
     from toast.costmodel.network.mesh import Axis, Mesh
-    from toast.verify.verification import find_module, read_plan
+    from toast.verify.verification import check_partitionable, find_module, read_plan
 
     with user_errors(), ProgressBar() as bar:
         target, plan = Target.parse(name), read_plan(directory)
+        check_partitionable(plan)
         module = find_module(directory, "sharded").read_bytes()
         mesh = Mesh(axes=tuple(Axis(name=axis.name, size=axis.size) for axis in plan.mesh.axes))
         bar.stage(f"compiling for {target}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from toast.analysis.analyse import analyse
 from toast.analysis.errors import InvalidRequest
+from toast.analysis.forms import check_version
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.load import load
 from toast.costmodel.explain import explain
@@ -68,6 +69,7 @@ def make_plan(
     warm_kernels(stages.compiling)
     stages.enter("load", 0.05)
     source = load(module)
+    check_version(source.loaded.form, request.target_version)
     stages.enter("analyse", 0.2)
     analysis = analyse(source.program)
     job = MeshSearch(

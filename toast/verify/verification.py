@@ -144,11 +144,9 @@ def verify(
     """Compare the two modules in `directory` on as many virtual devices as the plan's mesh has.
 
     `executor` is `xla`, or `reference` for the forms that have their collectives in them; the one
-    that runs the form when None.
-
-    Where this host has too little memory for them, or with `scale`, programs with the same ops and
-    smaller dimensions are compared in their place. Raises ToastError when the files are not there,
-    when nothing fits the memory, and when XLA refuses or aborts.
+    that runs the form when None. Where this host has too little memory for them, or with `scale`,
+    programs with the same ops and smaller dimensions are compared in their place. Raises ToastError
+    when the files are not there, when nothing fits the memory, and when XLA refuses or aborts.
     """
     plan = read_plan(directory)
     find_module(directory, "original")
@@ -156,6 +154,12 @@ def verify(
     chosen = executor_for(plan, executor)
     devices = math.prod(axis.size for axis in plan.mesh.axes)
     budget = scaled_budget(plan, devices, wanted=scale)
+    if budget and chosen == REFERENCE:
+        raise InvalidRequest(
+            f"A module in the form {form_of(plan)} has the sizes of its parts in it, and cannot be "
+            "scaled down to run here.",
+            "Verify the same plan in another --form, or a smaller preset of the same step.",
+        )
     found: list[Verification] = []
 
     def on_event(event: Event) -> None:
@@ -206,10 +210,18 @@ def executor_for(plan: Plan, executor: str | None) -> str:
             f"one has the form {form}.",
             "Plan with --form collectives or --form local.",
         )
-    raise InvalidRequest(
-        f"XLA's partitioner does not take a module in the form {form}.",
-        "Use --executor reference, or plan with another --form.",
-    )
+    check_partitionable(plan)
+    return wanted
+
+
+def check_partitionable(plan: Plan) -> None:
+    """Refuse a module that has its collectives in it; raises InvalidRequest."""
+    form = form_of(plan)
+    if form in EXPLICIT:
+        raise InvalidRequest(
+            f"XLA's partitioner does not take a module in the form {form}.",
+            "Use --executor reference, or plan with another --form.",
+        )
 
 
 def read_plan(place: Path) -> Plan:

@@ -132,7 +132,7 @@ def test_a_step_computes_what_it_computes_whole(mesh: str, form: str) -> None:
 def test_a_region_of_shard_map_computes_what_it_computes(form: str) -> None:
     made = make_plan(REGION, request(form=form, rollouts=50))
     given = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
-    (actual,) = run_reference(decode(made.module), made.plan, [given])
+    (actual,) = run_reference(decode(made.module).module, made.plan, [given])
     summed = given.reshape(8, 4, 4).sum(axis=1)
     assert np.allclose(actual, np.tanh(np.tile(summed, (1, 4))), atol=1e-6)
 

@@ -17,6 +17,7 @@ from toast.analysis.forms import Form, decode, detect
 from toast.pipeline.plan_module import make_plan
 from toast.request.request import FormName
 from toast.request.settings import make_request
+from toast.sharding import autoshard
 from toast.verify.verification import executor_for
 
 SMALL = mlp.make_step(mlp.PRESETS["tiny"])
@@ -86,6 +87,11 @@ def test_an_executor_that_does_not_run_a_form_is_refused(
         executor_for(plan, executor)
     assert said[0] in str(refused.value.message)
     assert said[1] in refused.value.hint
+
+
+def test_autoshard_takes_no_form_that_xla_does_not_run() -> None:
+    with pytest.raises(InvalidRequest, match="collectives"):
+        autoshard(lambda x: x, form="collectives")
 
 
 def test_an_unknown_form_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toast.analysis.errors import InvalidRequest
 from toast.analysis.forms import Form
 from toast.analysis.load import Source
 from toast.costmodel.network.mesh import Mesh
@@ -48,12 +47,6 @@ def write_form(  # noqa: PLR0913 - all that a plan comes to
     `kept` are the values of the module's own constraints that the plan keeps, `version` the
     StableHLO that the module is for.
     """
-    if version is not None and source.loaded.form not in (Form.PORTABLE, Form.EXPORT):
-        raise InvalidRequest(
-            "A target version is for a portable artifact or a jax.export artifact, and the module "
-            f"came as {source.loaded.form.name.lower()}.",
-            "Leave it out, or give the module as a portable artifact.",
-        )
     module = source.loaded.module
     notices: tuple[str, ...] = ()
     match form:

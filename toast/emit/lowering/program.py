@@ -26,7 +26,7 @@ from toast.emit.lowering.ops import undone
 from toast.emit.lowering.placed import Placed
 from toast.emit.lowering.reductions import ADD, combiner
 from toast.emit.lowering.steps import steps
-from toast.emit.lowering.sums import PlannedSums, Sum
+from toast.emit.lowering.sums import PartialSum, PlannedSums
 from toast.emit.lowering.target import LocalTarget, LoweringTarget
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
@@ -173,7 +173,7 @@ class Lowering:
         return self._value(value, want)
 
     def _keep(
-        self, value: int, made: Any, here: Spec, there: Spec, sum_of: Sum | None, body: str
+        self, value: int, made: Any, here: Spec, there: Spec, sum_of: PartialSum | None, body: str
     ) -> None:
         """Hold a result, once it is summed and in its layout."""
         if self._sums.is_later(value):
@@ -187,7 +187,7 @@ class Lowering:
         self._held[value] = self._moved(made, here, kept)
 
     def _summed(
-        self, made: Any, here: Spec, kept: Spec, sum_of: Sum, body: str
+        self, made: Any, here: Spec, kept: Spec, sum_of: PartialSum, body: str
     ) -> tuple[Any, Spec]:
         """A partial result put together, scattered where the plan says so."""
         axes = list(sum_of.axes)

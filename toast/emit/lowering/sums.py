@@ -19,7 +19,7 @@ _ADD = "stablehlo.add"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sum:
+class PartialSum:
     """What is left to do with a value: sum it over `axes`, `scattered` of them into its parts."""
 
     axes: tuple[str, ...]
@@ -48,13 +48,13 @@ class PlannedSums:
                 found.update(self._resolved.axes_of(start + index))
         return tuple(self._names[axis] for axis in sorted(found))
 
-    def of(self, op: int, place: int, reduced: tuple[str, ...]) -> Sum | None:
+    def of(self, op: int, place: int, reduced: tuple[str, ...]) -> PartialSum | None:
         """What is to be done with a result of an op that is partial over `reduced`."""
         if op in self._carried:
             return self._carried[op]
         if not reduced:
             return None
-        return Sum(axes=reduced, scattered=self._scattered(op, place))
+        return PartialSum(axes=reduced, scattered=self._scattered(op, place))
 
     def _scattered(self, op: int, place: int) -> frozenset[str]:
         return frozenset(self._names[axis] for axis in self._resolved.scattered(op, place))
@@ -67,10 +67,10 @@ class PlannedSums:
         """The layouts of the operands and of the result of an op on what is partial, else None."""
         return self._moved_in.get(op)
 
-    def _find_later(self) -> tuple[frozenset[int], dict[int, Sum]]:
+    def _find_later(self) -> tuple[frozenset[int], dict[int, PartialSum]]:
         """Values that are summed once they are added to others, and the ops that then make sums."""
         partial: dict[int, _Partial] = {}
-        program, carried = self._program, dict[int, Sum]()
+        program, carried = self._program, dict[int, PartialSum]()
         for op in range(program.ops):
             made = self._partial(op, partial)
             if made is not None:
@@ -108,7 +108,7 @@ class PlannedSums:
         scattered = frozenset[str]().union(*(one.sum.scattered for one in known))
         before = frozenset(program.sources[use] for use in uses)
         return _Partial(
-            sum=Sum(axes=first.sum.axes, scattered=scattered),
+            sum=PartialSum(axes=first.sum.axes, scattered=scattered),
             layout=layout,
             before=before.union(*(one.before for one in known)),
             added=added,
@@ -120,7 +120,7 @@ class PlannedSums:
         if not self._is_sum(op):
             return None
         return _Partial(
-            sum=Sum(axes=self.reduced(op), scattered=self._scattered(op, 0)),
+            sum=PartialSum(axes=self.reduced(op), scattered=self._scattered(op, 0)),
             layout=self._made(self._program.values_of(op).start),
             before=frozenset(),
             added=self._resolved.is_added(op),
@@ -171,7 +171,7 @@ class _Partial:
     one of them with others, `joined` where that happens here.
     """
 
-    sum: Sum
+    sum: PartialSum
     layout: Spec
     before: frozenset[int]
     added: bool
