@@ -15,9 +15,10 @@ from jaxlib.mlir.dialects import sdy
 
 from toast.analysis.calls import Calls, callee_of
 from toast.analysis.hlosharding import Tiles, parse_tiles
+from toast.analysis.program import CONSTRAINT
 
 SDY, MHLO = "sdy.sharding", "mhlo.sharding"
-CONSTRAINT = "sdy.sharding_constraint"
+
 
 AxisNames = tuple[tuple[str, ...], ...]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +15,10 @@ from toast.analysis import rules
 from toast.analysis.calls import Calls, resolve_calls
 from toast.analysis.facts import Facts, take_facts
 from toast.analysis.flatten import flatten_calls, ops_in_order
-from toast.analysis.forms import Loaded, decode
+from toast.analysis.forms import Form, Loaded, decode
 from toast.analysis.gc_pause import collector_paused
-from toast.analysis.manual import Regions, take_regions
-from toast.analysis.program import Ints, Program
+from toast.analysis.manual import Regions, stated_collectives, take_regions
+from toast.analysis.program import Ints, Program, Region
 from toast.analysis.template import Place
 from toast.analysis.types import check_static
 from toast.analysis.walk import Walk
@@ -94,6 +95,10 @@ def _load(data: bytes) -> Source:
 
     loaded = decode(data)
     lap("parse")
+    return _read(loaded, seconds, lap)
+
+
+def _read(loaded: Loaded, seconds: dict[str, float], lap: Callable[[str], None]) -> Source:
     with loaded.module.context:
         regions = take_regions(loaded.module)
         calls = resolve_calls(loaded.module)
@@ -103,6 +108,7 @@ def _load(data: bytes) -> Source:
         rules.populate(loaded.module)
         lap("rules")
         program, template = Walk(calls, stated, loaded.argument_names).run()
+        program = replace(program, regions=tuple(map(_region, regions.local_modules)))
         facts.constraints.update(template.shardings)
         rules.drop(loaded.module)
         lap("walk")
@@ -116,3 +122,9 @@ def _load(data: bytes) -> Source:
         calls=calls,
         regions=regions,
     )
+
+
+def _region(module: ir.Module) -> Region:
+    """The program of one device of a region of `shard_map`, and what it sends."""
+    source = _read(Loaded(form=Form.TEXT, module=module), {}, lambda _: None)
+    return Region(program=source.program, collectives=tuple(stated_collectives(source.handles)))

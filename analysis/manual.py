@@ -6,22 +6,26 @@ planned a custom call stands in its place, with constraints on what goes in and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
 from toast.analysis.calls import calls_in, functions_of, inline
-from toast.analysis.facts import CONSTRAINT, meshes_of
+from toast.analysis.facts import meshes_of
+from toast.analysis.program import CONSTRAINT, StatedCollective
 from toast.analysis.rules import REGION
 
 MANUAL = "sdy.manual_computation"
+_GROUPS, _PAIRS = "replica_groups", "source_target_pairs"
 TARGET = REGION.removeprefix("custom_call ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class ManualRegion:
     """A region and the mesh that it works on; `axes` are name and size."""
 
     op: ir.Operation
@@ -30,10 +34,16 @@ class Region:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regions:
-    """The regions of a module, which are kept in another."""
+    """The regions of a module, which are kept in another, and what each does on one device."""
 
     holder: ir.Module | None = None
-    regions: tuple[Region, ...] = ()
+    regions: tuple[ManualRegion, ...] = ()
+    local_modules: tuple[ir.Module, ...] = ()
+
+    def of(self, op: ir.Operation) -> ManualRegion | None:
+        """The region that a custom call stands for, if it stands for one."""
+        number = _number(op)
+        return None if number is None else self.regions[number]
 
     def restore(self, main: ir.Operation) -> None:
         """Put each region back where its custom call is."""
@@ -73,13 +83,26 @@ def take_regions(module: ir.Module) -> Regions:
         return Regions()
     functions, meshes = functions_of(module), meshes_of(module)
     holder = ir.Module.create(ir.Location.unknown())
-    regions = []
+    regions, local_modules = [], []
     for number, op in enumerate(found):
         _inline_all(op, functions)
         _stand_in(op, number)
         _keep(op, holder, number)
-        regions.append(Region(op=op, axes=_axes(op, meshes)))
-    return Regions(holder=holder, regions=tuple(regions))
+        regions.append(ManualRegion(op=op, axes=_axes(op, meshes)))
+        local_modules.append(_local_module(op, module))
+    return Regions(holder=holder, regions=tuple(regions), local_modules=tuple(local_modules))
+
+
+def stated_collectives(handles: Sequence[Any]) -> Iterator[StatedCollective]:
+    """The collectives among the ops behind a program, in order."""
+    for number, handle in enumerate(handles):
+        if not isinstance(handle, ir.Operation):
+            continue
+        for name in (_GROUPS, _PAIRS):
+            if name in handle.attributes:
+                groups = np.array(ir.DenseIntElementsAttr(handle.attributes[name])).tolist()
+                kept = tuple(tuple(one for one in group if one >= 0) for group in groups)
+                yield StatedCollective(op=number, groups=kept, paired=name == _PAIRS)
 
 
 def _number(op: ir.Operation) -> int | None:
@@ -140,6 +163,39 @@ def _keep(op: ir.Operation, holder: ir.Module, number: int) -> None:
     for index, argument in enumerate(block.arguments):
         op.operands[index] = argument
     op.move_before(end)
+
+
+def _local_module(op: ir.Operation, module: ir.Module) -> ir.Module:
+    """What a region does on one device, as a module with the meshes of that which it is of."""
+    copy: Any = op.clone()
+    block = copy.regions[0].blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    types = [argument.type for argument in block.arguments]
+    with ir.Location.unknown():
+        found = ir.Module.create()
+        for view in module.body.operations:
+            if view.operation.name == "sdy.mesh":
+                view.operation.clone(ir.InsertionPoint(found.body))
+        results = [operand.type for operand in end.operands]
+        main = ir.Operation.create(
+            "func.func",
+            attributes={
+                "sym_name": ir.StringAttr.get("main"),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, results)),
+            },
+            regions=1,
+            ip=ir.InsertionPoint(found.body),
+        )
+        entry = main.regions[0].blocks.append(*types)
+        for old, new in zip(block.arguments, entry.arguments, strict=True):
+            old.replace_all_uses_with(new)
+        last = ir.Operation.create(
+            "func.return", operands=list(end.operands), ip=ir.InsertionPoint(entry)
+        )
+    for view in list(block.operations)[:-1]:
+        view.operation.move_before(last)
+    copy.erase()
+    return found
 
 
 def _shardings(op: ir.Operation, name: str) -> list[Any]:

@@ -45,7 +45,8 @@ LOOP_END = "loop_end"
 BRANCH_END = "branch_end"
 CASE_END = "case_end"
 PSEUDO = frozenset({ARGUMENT, RETURN, LOOP_BEGIN, LOOP_END, BRANCH_END, CASE_END})
-TRANSFERS = PSEUDO | {"stablehlo.optimization_barrier", "sdy.sharding_constraint"}
+CONSTRAINT = "sdy.sharding_constraint"
+TRANSFERS = PSEUDO | {"stablehlo.optimization_barrier", CONSTRAINT}
 """Ops that pass each tensor on by itself: factors of different tensors never meet in them."""
 
 
@@ -67,6 +68,26 @@ class Result:
     use: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedCollective:
+    """A collective that a region of `shard_map` asks for: an op of the region's program.
+
+    `groups` are devices that work together, or where `paired` those that send and receive.
+    """
+
+    op: int
+    groups: tuple[tuple[int, ...], ...]
+    paired: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A region of `shard_map`: the program of one device, and the collectives that it asks for."""
+
+    program: Program
+    collectives: tuple[StatedCollective, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """A module as arrays. `X_start` arrays have one entry more than there are X.
@@ -80,6 +101,7 @@ class Program:
     `factor_size`, `factor_kind`, `factor_halo` (strip width in elements). `links` are pairs of
     factors joined beside the map M: loop inits with yields, branch yields with results.
     `constant` marks values that hold no more than constants: each use of one stands alone.
+    `regions` are those of `shard_map`, each by the number of its stand-in (`rules.REGION`).
     """
 
     names: Sequence[str]
@@ -110,6 +132,7 @@ class Program:
     results: tuple[Result, ...]
     no_rule: dict[str, int]
     warnings: tuple[str, ...]
+    regions: tuple[Region, ...] = ()
 
     @property
     def ops(self) -> int:

@@ -15,11 +15,12 @@ from jaxlib.mlir import ir
 
 from toast.analysis.builder import build_program
 from toast.analysis.calls import CALLS, Calls, callee_of
-from toast.analysis.facts import CONSTRAINT, Stated
+from toast.analysis.facts import Stated
 from toast.analysis.flatten import BRANCHING
 from toast.analysis.program import (
     BRANCH_END,
     CASE_END,
+    CONSTRAINT,
     LOOP_BEGIN,
     LOOP_END,
     RETURN,

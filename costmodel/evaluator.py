@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from toast.analysis.analyse import Analysis
+from toast.analysis.analyse import Analysis, analyse
 from toast.analysis.gc_pause import collector_paused
-from toast.analysis.program import Floats, Ints
+from toast.analysis.program import Floats, Ints, Program
 from toast.analysis.records import by_address
 from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import Device
@@ -21,6 +21,7 @@ from toast.costmodel.passes.fusion import Fusion, fuse
 from toast.costmodel.peak_pruning import fold
 from toast.costmodel.program.pins import NO_PINS, Pins
 from toast.costmodel.program.sharding_units import Layouts, Marks, lay_out, mark
+from toast.costmodel.region_costs import ALONE, PricedProgram, region_cost
 from toast.costmodel.tables import (
     Scratch,
     Tables,
@@ -172,18 +173,27 @@ class Evaluator:
         self._floored = floored
         self.profile = profile or profile_of(device)
         with collector_paused():
+            self._regions = [
+                region_cost(region, mesh, self._price_alone) for region in analysis.program.regions
+            ]
             self.fusion: Fusion = fuse(analysis.program, self.profile)
             self._lay_out(lay_out(analysis, pins))
 
     def _lay_out(self, layouts: Layouts) -> None:
         self.layouts = layouts
-        self.listing = list_rows(self.analysis, layouts, self.fusion, self.device)
+        self.listing = list_rows(self.analysis, layouts, self.fusion, self.device, self._regions)
         tables = build_tables(self.analysis, self.mesh, self.device, self.listing)
         floors = tables.floors._replace(counted=self._floored)
         self.tables: Tables = tables._replace(floors=floors)
         self.folded: Tables = fold(self.tables)
         self.listing.release()
         self._scratches = [self.new_scratch()]
+
+    def _price_alone(self, program: Program) -> PricedProgram:
+        """What a program takes on one device of this kind."""
+        alone = Evaluator(analyse(program), ALONE, self.device, profile=self.profile)
+        cost, _, journal = alone.journal(())
+        return cost.compute, cost.peak, journal
 
     def on(self, mesh: Mesh, pins: Pins) -> Evaluator:
         """The same for another mesh; the tables are made again only where the pins differ."""

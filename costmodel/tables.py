@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from toast.analysis.analyse import Analysis
@@ -18,6 +20,7 @@ from toast.costmodel.terms.chip_columns import chip_columns
 from toast.costmodel.terms.dependents import Dependents
 from toast.costmodel.terms.journal import DETAIL, KIND, MEMORY, TABLE, apart
 from toast.costmodel.terms.listing import Listing
+from toast.costmodel.terms.manual_computations import RegionCost
 from toast.costmodel.terms.mesh_columns import item_shards, mesh_columns
 from toast.costmodel.terms.tables import (
     TERMS,
@@ -45,9 +48,15 @@ __all__ = [
 ]
 
 
-def list_rows(analysis: Analysis, layouts: Layouts, fusion: Fusion, device: Device) -> Listing:
+def list_rows(
+    analysis: Analysis,
+    layouts: Layouts,
+    fusion: Fusion,
+    device: Device,
+    regions: Sequence[RegionCost],
+) -> Listing:
     """The rows of a program as its layouts and its fusion make them."""
-    return Listing(analysis.program, layouts, fusion, device, TERMS)
+    return Listing(analysis.program, layouts, fusion, device, TERMS, regions)
 
 
 def build_tables(analysis: Analysis, mesh: Mesh, device: Device, listing: Listing) -> Tables:

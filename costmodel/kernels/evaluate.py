@@ -19,6 +19,7 @@ from toast.costmodel.kernels.combiner import spared
 from toast.costmodel.kernels.compute import price_fusions
 from toast.costmodel.kernels.incremental import mark_changes, overwrite, total
 from toast.costmodel.kernels.main_memory import price_main_memory
+from toast.costmodel.kernels.manual_computations import price_regions
 from toast.costmodel.kernels.memory import peak_bytes
 from toast.costmodel.kernels.reshard import (
     price_halos,
@@ -123,8 +124,9 @@ def price(t: Tables, s: Scratch) -> tuple[float, float, float]:
     """
     s.journal.noted[0] = 0
     mark_changes(t, s)
-    compute = price_fusions(t, s)
-    communication = price_partial_sums(t, s) + price_reshards(t, s) + price_halos(t, s)
+    compute, communication = price_regions(t, s)
+    compute += price_fusions(t, s)
+    communication += price_partial_sums(t, s) + price_reshards(t, s) + price_halos(t, s)
     find_orders(t, s)
     communication += reorders(t, s)
     communication += summed_whole(t, s)

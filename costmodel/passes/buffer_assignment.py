@@ -83,10 +83,10 @@ def buffer_ranges(
     return Buffered(ranges=buffers, owner=owner, ends=ends)
 
 
-def joined(one: LiveRanges, other: LiveRanges) -> LiveRanges:
-    """The rows of one, and then of the other."""
+def joined(*parts: LiveRanges) -> LiveRanges:
+    """The rows of one, and then of the others."""
     names = [column.name for column in fields(LiveRanges)]
-    return LiveRanges(**{n: np.concatenate([getattr(one, n), getattr(other, n)]) for n in names})
+    return LiveRanges(**{n: np.concatenate([getattr(one, n) for one in parts]) for n in names})
 
 
 def stored_inside(program: Program, fusion: Fusion) -> Bools:

@@ -6,6 +6,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from toast.analysis.program import PSEUDO
+from toast.analysis.rules import REGION
 
 
 class Role(IntEnum):
@@ -48,6 +49,14 @@ _OPAQUE = frozenset(
         "chlo.top_k",
     }
 )
+COLLECTIVES = {
+    "stablehlo.all_reduce": "ALL_REDUCE",
+    "stablehlo.all_gather": "ALL_GATHER",
+    "stablehlo.reduce_scatter": "REDUCE_SCATTER",
+    "stablehlo.all_to_all": "ALL_TO_ALL",
+    "stablehlo.collective_permute": "COLLECTIVE_PERMUTE",
+}
+"""Collectives that stand in a program of one device, and the kind of each."""
 _UPDATES = frozenset({"stablehlo.dynamic_update_slice", "stablehlo.scatter"})
 _REDUCES = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
 
@@ -92,6 +101,11 @@ def role(name: str) -> Role:
         return Role.REDUCE
     if name in _UPDATES:
         return Role.UPDATE
-    if name in _OPAQUE or name.startswith("custom_call "):
+    if name in _OPAQUE or name in COLLECTIVES or name.startswith("custom_call "):
         return Role.OPAQUE
     return Role.FUSIBLE
+
+
+def is_priced_elsewhere(name: str) -> bool:
+    """Whether what an op moves is no part of its fusion: a collective, a region of `shard_map`."""
+    return name in COLLECTIVES or name.startswith(REGION)

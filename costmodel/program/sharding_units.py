@@ -16,6 +16,7 @@ import numpy as np
 
 from toast.analysis.analyse import Analysis
 from toast.analysis.program import TRANSFERS, Ints, Program
+from toast.analysis.rules import REGION
 from toast.analysis.types import itemsize
 from toast.costmodel.program.arrays import ints
 from toast.costmodel.program.distinct import distinct, distinct_rows
@@ -98,7 +99,7 @@ class _Interner:
             for value in program.values_of(op):
                 out.value_tensor[value] = self._value_tensor(value)
                 out.value_unit[value] = self._last_unit
-            if program.kind(op) in TRANSFERS:
+            if _is_transfer(program.kind(op)):
                 self._transfer(op)
             else:
                 self._work(op)
@@ -123,7 +124,7 @@ class _Interner:
             self._mark = number
             out.value_tensor[value] = self._value_tensor(value)
             out.value_unit[value] = self._last_unit
-            if program.kind(program.makers[value]) in TRANSFERS:
+            if _is_transfer(program.kind(program.makers[value])):
                 out.result_tensor[value] = out.value_tensor[value]
         for op, number in marks.ops.items():
             self._mark = number
@@ -307,6 +308,11 @@ def _placed(program: Program, starts: Ints, names: Ints) -> Ints:
     """Equal for ops whose names, from these starts on, are the same of their own factors."""
     first = np.repeat(program.op_factors[:-1], np.diff(starts))
     return distinct(starts, np.where(names >= 0, names - first, -1))[0]
+
+
+def _is_transfer(kind: str) -> bool:
+    """Whether the tensors of an op are laid out each by itself, as those of a region are."""
+    return kind in TRANSFERS or kind.startswith(REGION)
 
 
 def _same(starts: Ints, first: Ints) -> Ints:

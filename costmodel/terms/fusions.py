@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints, Program
+from toast.analysis.program import CONSTRAINT, Floats, Ints, Program
 from toast.costmodel.passes.convolution_tiling import (
     NO_WINDOW,
     FilterWindow,
@@ -27,7 +27,7 @@ from toast.costmodel.program.contractions import Sides
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
-from toast.costmodel.program.op_traits import Role, role
+from toast.costmodel.program.op_traits import Role, is_priced_elsewhere, role
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
 from toast.costmodel.terms.journal import Entry
@@ -135,6 +135,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     launched = fusion.launched
     kept = np.flatnonzero(~_again(program, launched, listing.first_op))
     working = fusion.flow.role[launched.first_op] != Role.NOTHING
+    working &= ~_passing_on(program, launched)
     maker = RowMaker(
         program,
         layouts,
@@ -162,6 +163,17 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     source = np.repeat(kept, counts[number])
     weights = program.op_trips[launched.first_op][source]
     return WeightedRows.of(list(known), row, weights, source)
+
+
+def _passing_on(program: Program, launched: LaunchedFusions) -> Bools:
+    """Launches that are one constraint on a value in memory: compilers leave nothing of it."""
+    first = launched.first_op
+    single = (np.diff(launched.op_start) == 1) & (np.diff(launched.read_start) == 1)
+    constraint = named(program, frozenset({CONSTRAINT}))[first]
+    found = single & constraint
+    at = launched.read_start[:-1][found]
+    found[found] = launched.reads[at] == program.op_uses[first[found]]
+    return found
 
 
 def _again(program: Program, launched: LaunchedFusions, equal: Ints) -> Bools:
@@ -348,6 +360,8 @@ def _read(program: Program, layouts: Layouts, one: LaunchedFusion) -> list[Moved
     read = []
     for use in one.reads:
         op = program.user(use)
+        if is_priced_elsewhere(program.kind(op)):
+            continue
         kind, tensor = program.kind(op), int(layouts.use_tensor[use])
         sliced = kind in SLICING or kind in UPDATING
         if not (sliced and use == program.op_uses[op]):
@@ -364,6 +378,8 @@ def _written(
     """Tensors that a fusion writes; of what is updated in place, the update."""
     found = []
     for op in one.ops:
+        if is_priced_elsewhere(program.kind(op)):
+            continue
         kind, first = program.kind(op), int(program.op_uses[op])
         if kind in UPDATING:
             part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))

@@ -46,6 +46,10 @@ class Entry(IntEnum):
     UPDATED = 12
     """What computation lacks of the time that main memory takes for a buffer behind an update
     (row of updated reads)."""
+    REGION = 13
+    """The work of a region of `shard_map` (row of manual computations)."""
+    STATED = 14
+    """A collective that such a region asks for (row of manual computations, place in it)."""
 
 
 class Bound(IntEnum):
@@ -95,6 +99,8 @@ class CollectiveReason(IntEnum):
     """The sums are added to others, and summed over devices with these."""
     LEFT_OUT = 17
     """The pass that scatters is left out."""
+    IN_REGION = 18
+    """A region of `shard_map` asks for it."""
     TRADED = 19
     """Each dimension has its parts, and they are those of other axes."""
     REMATERIALIZED = 20
@@ -111,9 +117,10 @@ BRIEF, LATE, LASTING = 1, 2, 3
 `LATE` where it waits if there is room; else it is 0."""
 PLACES = 4
 
-ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED, UPDATED = (
-    int(entry) for entry in Entry
-)
+(
+    ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED, UPDATED,
+    REGION, STATED,
+) = (int(entry) for entry in Entry)  # fmt: skip
 MEMORY = (BASE, LIVE, COPY, SUM, SUMMED)
 
 LINE = 256

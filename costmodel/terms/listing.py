@@ -22,6 +22,7 @@ from toast.costmodel.terms.reshards import Edges, Widths, edges
 from toast.costmodel.terms.schedule import Schedule, schedule_of
 
 if TYPE_CHECKING:
+    from toast.costmodel.terms.manual_computations import RegionCost
     from toast.costmodel.terms.term import Term
 
 R = TypeVar("R")
@@ -38,11 +39,13 @@ class Listing:
         fusion: Fusion,
         device: Device,
         terms: Sequence[Term[Any, Any]],
+        regions: Sequence[RegionCost] = (),
     ) -> None:
         self.program = program
         self.layouts = layouts
         self.fusion = fusion
         self.device = device
+        self.regions = regions
         self._terms = terms
         self._rows: dict[str, Any] = {}
 

@@ -12,6 +12,7 @@ from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, deferred_ranges
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import PLACES, Entry
+from toast.costmodel.terms.manual_computations import manual_ranges
 from toast.costmodel.terms.sources import Sources, Stored
 from toast.costmodel.terms.term import Term
 
@@ -44,9 +45,9 @@ class LiveRangeScratch(NamedTuple):
 
 
 def live_range_rows(listing: Listing) -> LiveRanges:
-    """Buffers, what is copied beside them, and what deferred gradients keep."""
-    deferred = listing.of(DEFERRED)
-    return joined(listing.buffers.ranges, deferred_ranges(listing.program, deferred))
+    """Buffers, what is copied beside them, and what deferred gradients and regions keep."""
+    deferred = deferred_ranges(listing.program, listing.of(DEFERRED))
+    return joined(listing.buffers.ranges, deferred, manual_ranges(listing))
 
 
 def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:

@@ -29,6 +29,7 @@ from toast.costmodel.terms.fusions import Fusions, FusionScratch
 from toast.costmodel.terms.halos import Halos, HaloScratch
 from toast.costmodel.terms.journal import Journal, journal_of
 from toast.costmodel.terms.live_ranges import LiveRangeColumns, LiveRangeScratch
+from toast.costmodel.terms.manual_computations import ManualComputations
 from toast.costmodel.terms.memory_floor import Floors
 from toast.costmodel.terms.mesh_columns import MeshColumns
 from toast.costmodel.terms.partial_sums import PartialSums, PartialSumScratch
@@ -68,6 +69,7 @@ class Tables(NamedTuple):
     live_ranges: LiveRangeColumns
     sums: SumColumns
     copies: CopyColumns
+    manual_computations: ManualComputations
     dependents: Dependents
 
 

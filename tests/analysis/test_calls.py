@@ -16,12 +16,11 @@ from examples.forms import serialize
 from tests.analysis.call_modules import LOOPS, MODULES, SHARDINGS
 from tests.analysis.random_calls import modules
 from tests.modules import program_of
-from toast.analysis.facts import CONSTRAINT
 from toast.analysis.flatten import flatten
 from toast.analysis.forms import bytecode, decode
 from toast.analysis.load import Source, load
 from toast.analysis.locations import Locations
-from toast.analysis.program import PSEUDO, Program
+from toast.analysis.program import CONSTRAINT, PSEUDO, Program
 from toast.analysis.reader import OpReader
 
 

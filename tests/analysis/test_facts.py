@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.fact_modules import MODULE
-from toast.analysis.facts import CONSTRAINT
 from toast.analysis.hlosharding import Tiles, parse_tiles, tile_axes
 from toast.analysis.load import load
+from toast.analysis.program import CONSTRAINT
 
 
 def test_facts_are_read_and_taken_off() -> None:

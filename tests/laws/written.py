@@ -8,9 +8,9 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
-from toast.analysis.facts import CONSTRAINT
 from toast.analysis.forms import decode
 from toast.analysis.load import Source
+from toast.analysis.program import CONSTRAINT
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.specs import Specs
 from toast.emit.writer import write

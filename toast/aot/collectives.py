@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from toast.aot.hlo import Computation, HloModule, Instruction
-from toast.aot.replica_groups import axes_of_groups, axes_of_pairs, parse_groups, parse_pairs
+from toast.aot.replica_groups import parse_groups, parse_pairs
 from toast.aot.run_counts import Run, runs
 from toast.aot.verdict import Kind
 from toast.costmodel.network.collectives import Kind as PredictedKind
 from toast.costmodel.network.collectives import wire_factor
+from toast.costmodel.network.device_groups import axes_of_groups, axes_of_pairs
 from toast.costmodel.network.mesh import Mesh
 
 _KINDS: dict[str, Kind] = {

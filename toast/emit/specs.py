@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from toast.analysis.facts import CONSTRAINT
 from toast.analysis.names import Bools
-from toast.analysis.program import ARGUMENT, Ints
+from toast.analysis.program import ARGUMENT, CONSTRAINT, Ints
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.partitioner_guards import guarded_ops
 from toast.plans.plan import Spec

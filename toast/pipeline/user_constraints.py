@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from toast.analysis.errors import InvalidMesh, InvalidRequest
-from toast.analysis.facts import CONSTRAINT, Sharding
+from toast.analysis.facts import Sharding
 from toast.analysis.hlosharding import tile_axes
 from toast.analysis.load import Source
+from toast.analysis.program import CONSTRAINT, Program
 from toast.analysis.rules import REGION
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program_facts import Layout, Pins
@@ -170,8 +171,7 @@ def _check_regions(source: Source, mesh: Mesh, found: Demands) -> None:
     if count:
         kept = "One shard_map is" if count == 1 else f"{count} shard_maps are"
         found.warnings.append(
-            f"{kept} kept whole. Only the traffic of operands and results is priced, not the work "
-            "inside, which is the same in every plan."
+            f"{kept} kept whole. What is inside is priced as it is written, in every plan alike."
         )
 
 
@@ -193,7 +193,33 @@ def _constraints(source: Source, mesh: Mesh, found: Demands) -> int:
                 found.values[made] = spec
                 found.targets[made] = (f"{program.makers[made]}:shard_map", "module")
             found.targets[value] = (f"{op}:{CONSTRAINT}#0", "module")
+            _lay_out_for_regions(program, op, spec, found)
     return lost
+
+
+def _lay_out_for_regions(program: Program, op: int, spec: Spec, found: Demands) -> None:
+    """A region reads what is constrained for it as it is constrained.
+
+    So does the program an argument that nothing else reads: to slice it costs nothing, and the
+    search would have no reason to keep a device's part of it only.
+    """
+    wanted = [
+        use
+        for use in _readers(program, program.values_of(op)[0])
+        if program.kind(program.user(use)).startswith(REGION)
+    ]
+    found.uses |= dict.fromkeys(wanted, spec)
+    given = program.sources[program.uses_of(op)[0]]
+    name = next((one.name for one in program.arguments if one.value == given), None)
+    if wanted and name is not None and len(_readers(program, given)) == 1:
+        found.values[given] = spec
+        found.targets[given] = (name, "module")
+
+
+def _readers(program: Program, value: int) -> list[int]:
+    starts, uses = program.readers
+    found: list[int] = uses[starts[value] : starts[value + 1]].tolist()
+    return found
 
 
 def _spec(sharding: Sharding, shape: tuple[int, ...], mesh: Mesh) -> Spec | None:

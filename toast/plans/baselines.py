@@ -14,7 +14,7 @@ def data_parallel(evaluator: Evaluator) -> State:
     The batch is the leading dimension of an input that is not state (no result has its place),
     and among those the one that shards the most work.
     """
-    candidates = _batch_groups(evaluator.analysis)
+    candidates = batch_groups(evaluator.analysis)
     states = []
     for group in candidates:
         actions = (Action(group=group, axis=axis) for axis in range(len(evaluator.mesh.axes)))
@@ -22,7 +22,8 @@ def data_parallel(evaluator: Evaluator) -> State:
     return min(states, key=lambda state: evaluator.cost(state).compute, default=())
 
 
-def _batch_groups(analysis: Analysis) -> list[int]:
+def batch_groups(analysis: Analysis) -> list[int]:
+    """The colours that may be the batch, as `data_parallel` says what that is."""
     program = analysis.program
     state_types = {
         (program.shape(value), program.dtype(value))

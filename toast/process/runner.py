@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
 from toast.analysis.errors import EngineCrashed, ToastError, from_code
 from toast.process.child import Child
 from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout, Outcome, Status
-from toast.request.request import PlanRequest
 
 Event = dict[str, Any]
 StopReason = Literal["cancelled", "deadline", "out_of_memory"]
@@ -43,7 +44,7 @@ class Limits:
     term_grace_s: float = 5.0
 
 
-def prepare(directory: Path, module: bytes, request: PlanRequest) -> None:
+def prepare(directory: Path, module: bytes, request: BaseModel) -> None:
     """Write the inputs of a job where the engine reads them: `module` and `request.json`."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "module").write_bytes(module)

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toast.analysis.errors import InvalidModule
-from toast.aot.replica_groups import (
+from toast.aot.replica_groups import parse_groups, parse_pairs
+from toast.costmodel.network.device_groups import (
     Groups,
     axes_of_groups,
     axes_of_pairs,
     groups_over,
-    parse_groups,
-    parse_pairs,
 )
 from toast.costmodel.network.mesh import Axis, Mesh
 
