@@ -20,7 +20,7 @@ from toast.analysis.flatten import BRANCHING
 from toast.analysis.rules import RULE, Rule, RuleReader, own_rule
 from toast.analysis.trips import TripCounter
 from toast.resize.constants import can_resize
-from toast.resize.relations import Numbers, Reason, Relation, Sum, Windowed, Within
+from toast.resize.relations import JoinedSize, Numbers, Reason, Relation, Windowed, Within
 from toast.resize.sizes import NO_NODE, Node, Sizes
 
 Nodes = tuple[Node, ...]
@@ -141,7 +141,7 @@ class Equations:
         for dim, node in enumerate(results[0]):
             parts = tuple(nodes[dim] for nodes in operands)
             if dim == along and len(parts) > 1:
-                self.relations.append(Sum(target=node, parts=parts, reason=reason))
+                self.relations.append(JoinedSize(target=node, parts=parts, reason=reason))
             else:
                 for part in parts:
                     self.sizes.join([part], [node], reason)

@@ -38,7 +38,7 @@ def place(op: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sum:
+class JoinedSize:
     """The target is as large as its parts together (`concatenate`)."""
 
     target: Node
@@ -202,8 +202,8 @@ class Windowed:
         )
 
 
-Relation = Sum | Within | Divides | Windowed
-Deriving = Sum | Windowed
+Relation = JoinedSize | Within | Divides | Windowed
+Deriving = JoinedSize | Windowed
 
 
 def _old(sizes: Sizes, node: Node) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from toast.resize.relations import Deriving, Relation, Sum, Windowed
+from toast.resize.relations import Deriving, JoinedSize, Relation, Windowed
 from toast.resize.sizes import Node, Sizes
 
 
@@ -61,7 +61,7 @@ class Solver:
         self._derived = {}
         fixed = {leaf for node in self.arguments for leaf in self.sizes.leaves(node)}
         for relation in self.relations:
-            if isinstance(relation, Sum | Windowed):
+            if isinstance(relation, JoinedSize | Windowed):
                 self._may_derive(relation, fixed)
         return next((one for one in self.relations if not one.holds(self._size)), None)
 

@@ -28,7 +28,7 @@ from toast.plans.plan import Plan
 from toast.process.messages import Emitter, complete, leave
 from toast.resize.resize import Resizer
 from toast.verify.compare import Deviation, deviation, judge, tolerance
-from toast.verify.conditioning import Baseline, find_baseline
+from toast.verify.conditioning import UnshardedRun, find_baseline
 from toast.verify.execution import collectives_of, compile_module, run_original, run_sharded
 from toast.verify.inputs import describe_arguments, main_of
 from toast.verify.reference.run import collectives_in, run_reference
@@ -232,7 +232,7 @@ class Comparison:
 
 
 def compare(
-    plan: Plan, baseline: Baseline, actual: list[Array], own: Sequence[Sequence[Deviation]]
+    plan: Plan, baseline: UnshardedRun, actual: list[Array], own: Sequence[Sequence[Deviation]]
 ) -> list[Difference]:
     """What is to be said of each result, where rounding makes them differ as `own` says."""
     rows = zip(plan.results, baseline.results, actual, own, baseline.blind, strict=True)

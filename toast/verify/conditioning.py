@@ -30,7 +30,7 @@ NO_TRACE = "the data leave no trace in it beyond rounding"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
+class UnshardedRun:
     """The unsharded run on the inputs chosen, and how far one on moved inputs is from it.
 
     `blind` says for each result why it says nothing, "" where it does. `growth` is the most that a
@@ -61,7 +61,7 @@ class Baseline:
         return self.growth <= STEADY and NOT_FINITE not in self.blind
 
 
-def find_baseline(arguments: Sequence[InputArgument], seed: int, run: Run) -> Baseline:
+def find_baseline(arguments: Sequence[InputArgument], seed: int, run: Run) -> UnshardedRun:
     """The first inputs on which the program is steady, else those on which it is most so."""
     best = _attempt(list(arguments), seed, SCALES[0], run)
     for scale in SCALES[1:]:
@@ -73,7 +73,7 @@ def find_baseline(arguments: Sequence[InputArgument], seed: int, run: Run) -> Ba
     return best
 
 
-def _attempt(arguments: list[InputArgument], seed: int, scale: float, run: Run) -> Baseline:
+def _attempt(arguments: list[InputArgument], seed: int, scale: float, run: Run) -> UnshardedRun:
     inputs = make_inputs(arguments, seed, scale)
     results = run(inputs)
     nudged = run([one_unit_off(values, seed) for values in inputs])
@@ -86,7 +86,7 @@ def _attempt(arguments: list[InputArgument], seed: int, scale: float, run: Run) 
         mixed = [same if one.is_state else other for one, same, other in pairs]
         seen = [deviation(*pair) for pair in zip(results, run(mixed), strict=True)]
     unit = max([epsilon(one.dtype) for one in [*inputs, *results] if is_floating(one.dtype)] or [1])
-    return Baseline(
+    return UnshardedRun(
         scale=scale,
         inputs=inputs,
         results=results,

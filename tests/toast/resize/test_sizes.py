@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toast.resize.relations import Numbers, Reason, Relation, Sum, Windowed, Within
+from toast.resize.relations import JoinedSize, Numbers, Reason, Relation, Windowed, Within
 from toast.resize.sizes import NO_NODE, Node, Sizes
 from toast.resize.solve import NewSizes, Solver
 
@@ -104,14 +104,14 @@ def solved(
 def test_a_sum_follows_its_parts() -> None:
     sizes = Sizes()
     whole, one, other = nodes_of(sizes, 1025, 1024, 1)
-    sum_of = Sum(target=whole, parts=(one, other), reason=WHY)
+    sum_of = JoinedSize(target=whole, parts=(one, other), reason=WHY)
     assert solved(sizes, [sum_of], {one: 64}, lambda size: size).of(whole) == 65
 
 
 def test_a_sum_that_cannot_follow_becomes_blocks() -> None:
     sizes = Sizes()
     whole, one, other = nodes_of(sizes, 96, 64, 32)
-    relations = [Sum(target=whole, parts=(one, other), reason=WHY)]
+    relations = [JoinedSize(target=whole, parts=(one, other), reason=WHY)]
     new = solved(sizes, [*relations], {}, lambda size: {96: 50, 64: 16, 32: 16}.get(size, 8))
     assert new.of(whole) == new.of(one) + new.of(other)
     new = solved(sizes, relations, {whole: 100}, lambda size: {32: 4}.get(size, size))
