@@ -72,8 +72,9 @@ def test_names_of_values_results_and_colours_are_understood() -> None:
 
 
 def test_collectives_of_a_weight_are_those_that_send_it() -> None:
-    assert plan().explanation is not None
-    for row in plan().explanation.collectives:
+    explanation = plan().explanation
+    assert explanation is not None
+    for row in explanation.collectives:
         found = plan().explain(row.value)
         assert row in found.collectives
 

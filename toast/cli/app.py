@@ -275,6 +275,33 @@ def explain_command(
             print_reasons(path, name, answer)
 
 
+@app.command("report")
+def report_command(
+    path: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="A plan.json, or the directory that holds it.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The page; report.html beside the plan if absent.",
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write one HTML page that shows all of a plan; it needs no other file and no network."""
+    from toast.cli.report import open_page, write_report
+
+    with user_errors():
+        written = write_report(path, output)
+    Answer(quiet=quiet).written(written, f"Written to {written}.")
+    if show:
+        open_page(written)
+
+
 @app.command("diff")
 def diff_command(
     a: Annotated[Path, typer.Argument(metavar="A", help="A plan.json, or its directory.")],

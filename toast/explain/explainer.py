@@ -23,6 +23,7 @@ from toast.plans.explanation import (
     Explanation,
     FusionRow,
     LayerRow,
+    OpRow,
     PeakMoment,
     Reason,
     Rest,
@@ -67,6 +68,8 @@ _REASON: dict[CollectiveReason, SentFor] = {
     CollectiveReason.NEIGHBOURS: "neighbours",
     CollectiveReason.LEFT_OUT: "left_out",
     CollectiveReason.IN_REGION: "in_region",
+    CollectiveReason.TRADED: "traded",
+    CollectiveReason.REMATERIALIZED: "rematerialized",
 }
 _Sent = tuple[
     str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool, tuple[int, ...]
@@ -119,6 +122,7 @@ class Explainer:
         alive = self.alive(terms)
         layers = self._by_layer(fusions, collectives, alive)
         chief, others = layers[:rows], layers[rows:]
+        ops = _by_op(fusions)
         return Explanation(
             fusions=fusions[:rows],
             other_fusions=_rest(fusions[rows:]),
@@ -130,6 +134,8 @@ class Explainer:
             alive=alive[:rows],
             other_alive=Rest(rows=len(alive[rows:]), bytes=sum(row.bytes for row in alive[rows:])),
             timeline=_timeline(terms),
+            ops=ops[:rows],
+            other_ops=_rest(ops[rows:]),
         )
 
     def colours(self, explanation: Explanation) -> set[int]:
@@ -301,11 +307,23 @@ class Explainer:
         return "kept_for_later" if waits else "temporary"
 
 
+def _by_op(fusions: Iterable[FusionRow]) -> list[OpRow]:
+    """Fusions by kind of op alone."""
+    sums: dict[str, _Sum] = {}
+    for row in fusions:
+        sums.setdefault(row.op, _Sum()).add(row.runs, row.bytes, row.seconds)
+    rows = [
+        OpRow(op=op, runs=round(found.count), bytes=round(found.bytes), seconds=found.seconds)
+        for op, found in sums.items()
+    ]
+    return sorted(rows, key=lambda row: -row.seconds)
+
+
 def _bound(name: str) -> Literal["arithmetic", "bytes", "elements"]:
     return "arithmetic" if name == "arithmetic" else "bytes" if name == "bytes" else "elements"
 
 
-def _rest(rows: Sequence[FusionRow] | Sequence[CollectiveRow]) -> Rest:
+def _rest(rows: Sequence[FusionRow] | Sequence[CollectiveRow] | Sequence[OpRow]) -> Rest:
     return Rest(
         rows=len(rows),
         seconds=sum(row.seconds for row in rows),

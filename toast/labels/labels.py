@@ -27,7 +27,7 @@ class Labels:
 
     def __init__(self, source: Source, analysis: Analysis) -> None:
         self._program = source.program
-        self._words = ConflictWords(source, analysis)
+        self.words = ConflictWords(source, analysis)
         self._layers = Layers(source.program)
         self.origin, _ = distinct_rows(self._program.op_name, source.places)
         """Equal for ops of one name and location: of those the same is said."""
@@ -41,7 +41,7 @@ class Labels:
         }
         self._weights = Weights(self._program, self._layers)
         self._groups = groups_of_names(analysis)
-        self.resolutions = ResolutionWords(analysis, self._words)
+        self.resolutions = ResolutionWords(analysis, self.words)
 
     def colours(self, value: int) -> list[int]:
         """The colour group of each dimension of a value, -1 for none."""
@@ -80,7 +80,7 @@ class Labels:
         return kind if place in ("", self.kind(op)) else f"{place}/{kind}"
 
     def _stack(self, op: int) -> NameStack:
-        return NameStack.parse(self._words.locations[op].label)
+        return NameStack.parse(self.words.locations[op].label)
 
     def _makes_gradient(self, op: int) -> bool:
         """Whether an op makes the gradient of the argument that it belongs to."""
@@ -109,7 +109,7 @@ class Labels:
         return self._once("place", self._place, op)
 
     def _place(self, op: int) -> str:
-        return "" if self._program.kind(op) in PSEUDO else self._words.place(op)
+        return "" if self._program.kind(op) in PSEUDO else self.words.place(op)
 
     def line(self, op: int) -> str:
         """`gemma.py:99`, or '' where nothing is known."""
@@ -118,7 +118,7 @@ class Labels:
     def _line(self, op: int) -> str:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:
             return ""
-        return short(self._words.line(op))
+        return short(self.words.line(op))
 
     def line_of(self, value: int) -> str:
         """The line that makes a value; '' for an argument."""
@@ -134,7 +134,7 @@ class Labels:
     def _direction(self, op: int) -> Direction:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:
             return ""
-        stack = self._words.locations[op].label
+        stack = self.words.locations[op].label
         if "transpose(" in stack:
             return "backward"
         return "forward" if "jvp(" in stack else ""

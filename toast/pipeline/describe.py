@@ -17,6 +17,7 @@ from toast.costmodel.network.placement import place, places
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.specs import LayoutConstraint, Specs
 from toast.explain.refinements import refinements
+from toast.inspect.sets import SetTeller
 from toast.labels.colours import common_pattern
 from toast.labels.decisions import costs_after, decision_text, decisions, resolution
 from toast.labels.labels import Labels
@@ -25,6 +26,7 @@ from toast.pipeline.user_constraints import Demands, overruled, records
 from toast.plans import plan as planfile
 from toast.plans.alternatives import PlanColour
 from toast.plans.baselines import data_parallel
+from toast.plans.conflicts import ResolvedConflicts
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.plan import (
     Baseline,
@@ -124,6 +126,7 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         unpriced=_unpriced(planned.source.program),
         warnings=_warnings(planned, pins),
         versions={name: _version(name) for name in _VERSIONS},
+        conflicts=_resolved_conflicts(planned, names),
         explanation=planned.explanation,
         shortfall=planned.shortfall,
     )
@@ -311,6 +314,16 @@ def _meshes(planned: Planned, memory: int) -> list[MeshTried]:
             )
         )
     return found
+
+
+def _resolved_conflicts(planned: Planned, names: Sequence[str]) -> ResolvedConflicts:
+    """The compatibility sets, and for each axis that shards their colour the resolution."""
+    problem = planned.problem
+    taken: dict[int, dict[str, int]] = {}
+    for action in planned.found.state:
+        axis = problem.evaluator.mesh.axes[action.axis].name
+        taken.setdefault(action.group, {})[axis] = action.bits
+    return SetTeller(problem.evaluator.analysis, names, planned.say.words).resolved(taken)
 
 
 def _gap(found: Found) -> float | None:

@@ -19,7 +19,7 @@ _Row = tuple[str, str, str, str, bool | None]
 def render_advice(advice: Advice) -> Group:
     """What would fit in one table, and what is not known."""
     table = plain_table("What would fit", "change", "to", ">step", ">peak", "fits")
-    for what, to, step, peak, fits in _rows(advice):
+    for what, to, step, peak, fits in advice_rows(advice):
         table.add_row(what, Text(to), step, peak, _fits(fits))
     parts: list[RenderableType] = [table]
     if advice.microbatches is not None or advice.recompute:
@@ -32,7 +32,7 @@ def render_advice(advice: Advice) -> Group:
 def advice_sentences(advice: Advice) -> list[str]:
     """The changes that fit, for a warning."""
     found = []
-    for what, to, step, _, fits in _rows(advice):
+    for what, to, step, _, fits in advice_rows(advice):
         if fits:
             found.append(f"{what}: {to}" + (f" ({step} a step)" if step else ""))
     return found
@@ -57,7 +57,8 @@ def slice_table(rows: Sequence[Slice], title: str) -> Table:
     return table
 
 
-def _rows(advice: Advice) -> Iterator[_Row]:
+def advice_rows(advice: Advice) -> Iterator[_Row]:
+    """What to change, each with what that gives."""
     yield from (_slice_row("more chips", row) for row in _telling(advice))
     batch = advice.batch
     if batch is not None:

@@ -35,6 +35,8 @@ SentFor = Literal[
     "neighbours",
     "left_out",
     "in_region",
+    "traded",
+    "rematerialized",
 ]
 Reason = Literal[
     "argument",
@@ -82,6 +84,15 @@ class FusionRow(Record):
     bound: Literal["arithmetic", "bytes", "elements"]
     partial_sums: bool
     fusions: int
+    runs: int
+    bytes: int
+    seconds: float
+
+
+class OpRow(Record):
+    """What all fusions of one kind of op take, wherever they are."""
+
+    op: str
     runs: int
     bytes: int
     seconds: float
@@ -161,7 +172,8 @@ class TimelinePoint(Record):
 class Explanation(Record):
     """Time by fusion, collective and layer group; memory at the peak and over the schedule.
 
-    Lists are in falling order of seconds or bytes; layer groups of seconds.
+    `ops` are the fusions by kind of op alone. Lists are in falling order of seconds or bytes; layer
+    groups of seconds.
     """
 
     fusions: list[FusionRow]
@@ -174,6 +186,8 @@ class Explanation(Record):
     alive: list[AliveRow]
     other_alive: Rest
     timeline: list[TimelinePoint]
+    ops: list[OpRow] = Field(default_factory=list)
+    other_ops: Rest = Field(default_factory=Rest)
 
 
 class SplitRow(Record):

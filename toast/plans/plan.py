@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from toast.plans.alternatives import PlanColour
+from toast.plans.conflicts import ResolvedConflicts
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.migration import migrated
 from toast.plans.record import Record
@@ -232,6 +234,7 @@ class Plan(Record):
     unpriced: list[Unpriced]
     warnings: list[str]
     versions: dict[str, str]
+    conflicts: ResolvedConflicts | None = None
     explanation: Explanation | None = None
     shortfall: Shortfall | None = None
 
@@ -255,6 +258,20 @@ class Plan(Record):
         from toast.plans.partition_specs import partition_specs
 
         return partition_specs(self, tree, argument)
+
+    def report(self, path: str | Path = "report.html", title: str = "Sharding plan") -> Path:
+        """Write one HTML page that shows all of the plan; it needs no other file and no network."""
+        from toast.plans.page import report_html
+
+        written = Path(path)
+        written.write_text(report_html(self, title), encoding="utf-8")
+        return written
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the head of the report."""
+        from toast.plans.page import head_html
+
+        return head_html(self)
 
     def explain(self, pattern: str) -> Reasons:
         """Why what `pattern` matches is laid out as it is, and what else it would cost.

@@ -152,8 +152,9 @@ class _Matches:
 
     def groups(self) -> set[int]:
         """The colours of all that matches."""
-        tensors = [*self.arguments, *self.results, *self.values]
-        return {group for one in tensors for group in one.colours} | set(self._colours)
+        tensors = [one.colours for one in (*self.arguments, *self.results)]
+        values = [one.colours for one in self.values]
+        return {group for colours in (*tensors, *values) for group in colours} | set(self._colours)
 
     def collectives(self, numbers: set[int]) -> list[CollectiveRow]:
         """Those that send what matches, or need it; where that is none, those of the decisions."""

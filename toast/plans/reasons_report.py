@@ -135,12 +135,13 @@ def _alternatives(reasons: Reasons, colour: PlanColour) -> RenderableType:
             format_bytes(row.peak_bytes),
             signed_bytes(row.peak_bytes - reasons.peak_bytes),
             "yes" if row.fits else "no",
-            Text(_moved(row)),
+            Text(moved(row)),
         )
     return table
 
 
-def _moved(row: Alternative) -> str:
+def moved(row: Alternative) -> str:
+    """The arguments that an alternative lays out otherwise, the largest first."""
     said = [f"{braced(one.name)} {partition_spec(one.spec)}" for one in row.moved[:NAMED]]
     left = sum(one.count for one in row.moved[NAMED:]) + row.others_moved
     return "; ".join([*said, *([f"{left} more"] if left else [])]) or "values alone"

@@ -87,10 +87,10 @@ def layouts(plan: Plan) -> Table:
         table.add_row(
             Text(group.name),
             str(len(group.arguments)),
-            _shape(group.shape),
+            shape_text(group.shape),
             group.dtype,
             Text(partition_spec(group.spec)),
-            _shape(_local(group.shape, group.spec, sizes)),
+            shape_text(local_shape(group.shape, group.spec, sizes)),
         )
     return table
 
@@ -182,19 +182,19 @@ def decisions(plan: Plan) -> Table | Text:
     where = "colour or place" if any(row.places for row in plan.decisions) else "colour"
     table = plain_table("Decisions", ">", where, "axis", "resolution", ">step after", ">peak after")
     for number, row in enumerate(plan.decisions, 1):
-        texts = (Text(_subject(row)), Text(row.axis), Text(row.resolution or "-"))
-        table.add_row(str(number), *texts, *_after(plan, row))
+        texts = (Text(decision_subject(row)), Text(row.axis), Text(row.resolution or "-"))
+        table.add_row(str(number), *texts, *after_decision(plan, row))
     return table
 
 
-def _after(plan: Plan, row: Decision) -> tuple[str, str]:
+def after_decision(plan: Plan, row: Decision) -> tuple[str, str]:
     """Step time and peak after a decision; older plans know their cost in unsharded steps alone."""
     if row.step_seconds_after is None or row.peak_bytes_after is None:
         return f"{format_seconds(row.cost_after * plan.unsharded.step_seconds)} at most", ""
     return format_seconds(row.step_seconds_after), format_bytes(row.peak_bytes_after)
 
 
-def _subject(row: Decision) -> str:
+def decision_subject(row: Decision) -> str:
     """The colour; of a refinement below the colour level its first place."""
     if not row.places:
         return row.colour
@@ -256,7 +256,8 @@ def _entry(axes: list[str]) -> str:
     return "None" if not axes else names if len(axes) == 1 else f"({names})"
 
 
-def _local(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int]:
+def local_shape(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int]:
+    """The shape on one device, by the sizes of the mesh's axes."""
     local = list(shape)
     for dimension, axes in enumerate(spec):
         for axis in axes:
@@ -264,5 +265,6 @@ def _local(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int]:
     return local
 
 
-def _shape(shape: Iterable[int]) -> str:
+def shape_text(shape: Iterable[int]) -> str:
+    """`8 x 32`."""
     return " x ".join(str(size) for size in shape) or "scalar"

@@ -93,7 +93,8 @@ def run(
     At the deadline (seconds from now) or on cancel the engine is asked to stop and to write the
     best plan so far, then terminated, then killed; cancelled before it searches it is killed at
     once, as it has nothing to write. Over `memory_bytes` of resident memory it is killed at once.
-    `command` replaces the engine, `environment` adds to its environment and `limits` replaces the
+    An engine that fails once it has said that its plan is `written` is done. `command` replaces the
+    engine, `environment` adds to its environment and `limits` replaces the
     two numbers.
     """
     limits = limits or Limits(deadline_s=deadline_s, memory_bytes=memory_bytes)
@@ -101,16 +102,21 @@ def run(
     child = Child(command, engine_environment() | dict(environment or {}))
     watch = _Watch(child, limits, cancelled or (lambda: False))
     reported: Event = {}
+    written: Event = {}
     try:
         while (line := _next_line(child, watch)) is not None:
             watch.hear(line)
             if line.get("event") in ("done", "error"):
                 reported = line
+            elif line.get("event") == "written":
+                written = line
             elif line and on_event is not None:
                 on_event(line)
         exit_code = child.wait()
     finally:
         child.kill()
+    if written and exit_code != 0:  # what came after the plan failed, and the plan is there
+        reported, exit_code = written | {"event": "done"}, 0
     return _classify(directory, child, watch, reported, exit_code)
 
 

@@ -279,8 +279,8 @@ def scaled_budget(plan: Plan, devices: int, *, wanted: bool) -> int:
         return 0
     if form_of(plan) == "local":
         raise InvalidRequest(
-            f"Verifying needs about {format_bytes(needed)} of host memory, {format_bytes(there)} "
-            "are available, and a module in the form local cannot be scaled down.",
+            f"A module in the form local cannot be scaled down. It needs about "
+            f"{format_bytes(needed)} of host memory, and {format_bytes(there)} are available.",
             "Plan with --form collectives, which is the same program before it is cut.",
         )
     return min(SCALED_BYTES, there // 2)

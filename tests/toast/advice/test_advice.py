@@ -14,6 +14,7 @@ from toast.pipeline.plan_module import make_plan
 from toast.plans.advice import Advice
 from toast.plans.plan import Plan
 from toast.plans.report import make_console, render
+from toast.plans.result import PlanResult
 from toast.sharding.planning import warn_of
 
 MEMORY = int(planned().peak * 0.6)
@@ -50,6 +51,21 @@ def test_a_plan_that_does_not_fit_has_all_of_it() -> None:
     assert {row.devices for row in others} == {2}
     assert all(row.fits for row in others)
     assert plan().stages["advice"] > 0
+
+
+def test_the_plan_is_there_before_what_would_fit_is_looked_for() -> None:
+    early: list[PlanResult] = []
+    asked = request(mesh=MESH, memory=MEMORY, rollouts=50)
+    result = make_plan(step(SMALL), asked, on_plan=early.append)
+    (first,) = early
+    assert first.module == result.module
+    assert first.plan.predicted == result.plan.predicted
+    assert first.plan.shortfall is not None
+    assert first.plan.shortfall.advice is None
+    assert "What would fit is not known" in first.plan.warnings[-1]
+    assert not any("What would fit" in text for text in result.plan.warnings)
+    make_plan(step(SMALL), request(mesh=MESH, rollouts=50), on_plan=early.append)
+    assert len(early) == 1
 
 
 def test_the_record_survives_its_file() -> None:

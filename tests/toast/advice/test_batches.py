@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from examples.forms import serialize
+from examples.models import MODELS
 from tests.modules import evaluator_of, text
 from tests.toast.advice.misfits import MESH, SMALL, Job, in_parts, planned, step
 from tests.toast.planned import request
@@ -14,7 +16,9 @@ from toast.costmodel.resolved import resolve
 from toast.pipeline.advice.batches import Batch, BatchSizes, batch_of, largest_batch
 from toast.pipeline.advice.microbatches import fewest_microbatches, gradient_bytes
 from toast.pipeline.plan_module import make_plan
+from toast.plans.baselines import data_parallel
 from toast.plans.plan import PredictedCost
+from toast.search.problem import Found
 from toast.search.progress import Control
 
 ROOMY = 10**12
@@ -112,3 +116,26 @@ def test_microbatches_are_near_a_step_that_adds_gradients_up() -> None:
     assert found.peak_bytes <= memory
     assert found.peak_bytes == pytest.approx(by_hand.peak_bytes, rel=0.15)
     assert found.step_seconds == pytest.approx(by_hand.step_seconds, rel=0.25)
+
+
+def test_the_batch_of_inference_is_no_dimension_of_its_weights() -> None:
+    model = MODELS["itx"]
+    module = serialize(model.make_step(model.config("tiny")), "bytecode")
+    found = batch_of(evaluator_of(module, MESH), Found.after((), 1.0, 1, "given"))
+    assert found is not None
+    assert "params" not in found.argument
+
+
+def test_what_meets_itself_in_an_argument_is_no_batch() -> None:
+    graph = b"""
+func.func @main(%a: tensor<16x16xf32>, %x: tensor<16x4xf32>) -> tensor<16x4xf32> {
+  %y = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0]
+    : (tensor<16x16xf32>, tensor<16x4xf32>) -> tensor<16x4xf32>
+  %z = stablehlo.dot_general %a, %y, contracting_dims = [1] x [0]
+    : (tensor<16x16xf32>, tensor<16x4xf32>) -> tensor<16x4xf32>
+  return %z : tensor<16x4xf32>
+}
+"""
+    evaluator = evaluator_of(graph, MESH)
+    assert data_parallel(evaluator)
+    assert batch_of(evaluator, Found.after((), 1.0, 1, "given")) is None

@@ -12,10 +12,13 @@ from jaxlib.mlir.dialects import stablehlo
 
 from tests.toast.samples import SHARDED, write_plan_directory
 from tests.toast.verify.plans import module_of, planned
+from toast.analysis.errors import InvalidRequest, UnsupportedModule
 from toast.analysis.forms import Form, decode, encode
 from toast.verify.verification import verify
 
 MESH = "data=2,model=2"
+SMALL = 20 << 10
+"""Memory in which the perceptron only fits sharded."""
 Mutation = Callable[[ir.Module], None]
 
 
@@ -51,8 +54,8 @@ def products(module: ir.Module) -> list[tuple[Any, int, int]]:
                 numbers.rhs_contracting_dimensions,
                 strict=True,
             )
-            left, right = max(pairs, key=lambda pair: shape[pair[0]])
-            if shape[left] > 1:
+            left, right = max(pairs, key=lambda pair: shape[pair[0]], default=(-1, -1))
+            if left >= 0 and shape[left] > 1:
                 found.append((op, left, right))
     return found
 
@@ -109,7 +112,7 @@ MODELS = ["t2b", "gns", "itx", "gpt", "gat", "wideresnet"]
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_module_that_computes_something_else_is_found(mutation: Mutation, tmp_path: Path) -> None:
-    planned(module_of("mlp"), tmp_path, MESH)
+    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL)
     assert verify(mutated(tmp_path, mutation)).verdict == "differs"
 
 
@@ -130,3 +133,31 @@ def test_it_is_found_in_every_model(name: str, mutation: Mutation, tmp_path: Pat
     planned(module_of(name), tmp_path, MESH)
     found = verify(mutated(tmp_path, mutation), scale=True, deadline_s=None)
     assert found.verdict == "differs"
+
+
+def leave_an_all_reduce_out(module: ir.Module) -> None:
+    """What goes into the first all-reduce is taken for what comes out."""
+    op = next(op for op in ops_of(module.operation) if op.name.endswith(".all_reduce"))
+    op.results[0].replace_all_uses_with(op.operands[0])
+    op.erase()
+
+
+@pytest.mark.parametrize("form", ["collectives", "local"])
+def test_a_collective_that_is_left_out_is_found(form: str, tmp_path: Path) -> None:
+    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL, form=form)
+    assert verify(tmp_path).verdict == "equal"
+    with pytest.raises(UnsupportedModule, match="should hold the same"):
+        verify(mutated(tmp_path, leave_an_all_reduce_out))
+
+
+def test_explicit_collectives_are_scaled_down_too(tmp_path: Path) -> None:
+    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL, form="collectives")
+    found = verify(tmp_path, scale=True)
+    assert found.verdict == "equal"
+    assert found.scaled
+
+
+def test_the_program_of_one_device_is_not_scaled_down(tmp_path: Path) -> None:
+    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL, form="local")
+    with pytest.raises(InvalidRequest, match="local cannot be scaled down"):
+        verify(tmp_path, scale=True)

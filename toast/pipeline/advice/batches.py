@@ -15,12 +15,15 @@ from toast.pipeline.mesh_search import MeshSearch, Searched
 from toast.pipeline.stages import Stages
 from toast.pipeline.user_constraints import demands
 from toast.plans.advice import LargestBatch
-from toast.plans.baselines import data_parallel
+from toast.plans.baselines import batch_groups, over_all_axes
 from toast.resize.resize import Dimension, resize
 from toast.search.infeasible import closest_to_fitting
 from toast.search.planners import PLANNERS
 from toast.search.problem import Found, Problem
 from toast.search.progress import Control
+
+_FEW = 2
+"""So many arguments may have the batch, however few there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,23 +48,23 @@ class Batch:
 
 
 def batch_of(evaluator: Evaluator, found: Found) -> Batch | None:
-    """What plain data parallelism would split; None where that is nothing."""
-    split = data_parallel(evaluator)
+    """What plain data parallelism would split; None where that is nothing.
+
+    Where weights are no state, as in inference, their own dimensions might be taken for the batch:
+    what most arguments have is none. Nor is what meets itself, as the nodes of a graph do.
+    """
+    program, axes = evaluator.analysis.program, evaluator.mesh.axes
+    dims = [_groups(evaluator.analysis, argument.value) for argument in program.arguments]
+    split = over_all_axes(evaluator, _few_have(dims, batch_groups(evaluator.analysis)))
     if not split:
         return None
-    group, program = split[0].group, evaluator.analysis.program
-    carried = {
-        number: dims
-        for number, argument in enumerate(program.arguments)
-        if group in (dims := _groups(evaluator.analysis, argument.value))
-    }
+    group = split[0].group
     front = [
         number
-        for number, dims in carried.items()
-        if dims[0] == group and not program.arguments[number].donated
+        for number, own in enumerate(dims)
+        if own[:1] == [group] and not program.arguments[number].donated
     ]
-    axes = evaluator.mesh.axes
-    if not front:
+    if not front or any(own.count(group) > 1 for own in dims):
         return None
     chief = program.arguments[front[0]]
     return Batch(
@@ -69,8 +72,14 @@ def batch_of(evaluator: Evaluator, found: Found) -> Batch | None:
         argument=chief.name,
         size=program.shape(chief.value)[0],
         shards=math.prod(axes[one.axis].size for one in found.state if one.group == group),
-        carriers=frozenset(carried),
+        carriers=frozenset(number for number, own in enumerate(dims) if group in own),
     )
+
+
+def _few_have(dims: list[list[int]], groups: list[int]) -> list[int]:
+    """The colours that at most half of the arguments have, of several arguments."""
+    most = max(_FEW, sum(map(bool, dims)) // 2)
+    return [group for group in groups if sum(group in own for own in dims) <= most]
 
 
 def _groups(analysis: Analysis, value: int) -> list[int]:
