@@ -42,7 +42,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     decisions: Sequence[str] | None = None,
     refine: bool = False,
     advice: bool = True,
-    form: str = "flat",
+    form: str | None = None,
     target_version: str | None = None,
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:

@@ -104,11 +104,11 @@ Without = Annotated[
     ),
 ]
 FormName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--form",
         help="How the plan is written: flat, annotated, closed, collectives or local "
-        "(docs/forms.md).",
+        "(docs/forms.md). Flat if absent, annotated for 500,000 ops and more.",
     ),
 ]
 TargetVersion = Annotated[

@@ -33,7 +33,7 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
     refine: options.Refine = False,
     advice: options.Advice = True,
     without: options.Without = None,
-    form: options.FormName = "flat",
+    form: options.FormName = None,
     target_version: options.TargetVersion = None,
 ) -> PlanRequest:
     """The request that these flags make; raises ToastError where it would not do."""

@@ -27,8 +27,9 @@ class PlanRequest(BaseModel):
     colour level after all that; a bound does not hold for those, so not for `prove` too. `advice`
     asks, where nothing fits, what would: for some seconds more. `without`
     names passes that the compiler is taken not to do, for developers (`costmodel/passes/registry`).
-    `form` is that of the sharded module; `target_version` the version of StableHLO that a portable
-    artifact or a `jax.export` artifact is written for, the newest when absent.
+    `form` is that of the sharded module: if absent flat, or annotated where a program has so many
+    ops that inlined calls would fill the memory; `target_version` the version of StableHLO that a
+    portable artifact or a `jax.export` artifact is written for, the newest when absent.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -50,5 +51,5 @@ class PlanRequest(BaseModel):
     refine: bool = False
     advice: bool = True
     without: tuple[str, ...] = Field(default=(), max_length=32)
-    form: FormName = "flat"
+    form: FormName | None = None
     target_version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}\.\d{1,4}$")

@@ -21,6 +21,9 @@ from toast.emit.specs import LayoutConstraint, Specs
 from toast.emit.writer import annotate, encode_written
 from toast.request.request import FormName
 
+MAX_INLINED_OPS = 500_000
+"""The calls of a program of more ops stay: inlined they take half a KiB of memory an op."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
@@ -31,7 +34,7 @@ class Written:
 
 
 def write_form(  # noqa: PLR0913 - all that a plan comes to
-    form: FormName,
+    form: FormName | None,
     *,
     data: bytes,
     source: Source,
@@ -49,7 +52,7 @@ def write_form(  # noqa: PLR0913 - all that a plan comes to
     """
     module = source.loaded.module
     notices: tuple[str, ...] = ()
-    match form:
+    match form or _usual(source):
         case "annotated":
             module = annotated(data, source, mesh, specs, constraints, kept)
         case "closed":
@@ -62,7 +65,12 @@ def write_form(  # noqa: PLR0913 - all that a plan comes to
     return Written(data=encode_written(source, module, mesh, specs, version), notices=notices)
 
 
-def _lowering(form: FormName, container: Form) -> Callable[..., Lowered]:
+def _usual(source: Source) -> FormName:
+    """The form where none is asked for."""
+    return "flat" if source.program.ops <= MAX_INLINED_OPS else "annotated"
+
+
+def _lowering(form: FormName | None, container: Form) -> Callable[..., Lowered]:
     """What writes a form; the program of one device is a region where arguments are whole."""
     if form == "collectives":
         return lower_to_collectives

@@ -66,13 +66,22 @@ class Adviser:
 
     def _ask(self, what: str, share: float, question: Callable[[Control], T]) -> T | None:
         """The answer to a question that may take its share of the time left."""
-        if self.control.stop_reason() is not None:
+        budget, elapsed = self.control.budget or SECONDS, self.control.elapsed()
+        if self.control.stop_reason() is not None or budget - elapsed < self._least():
             self.left_out.append(f"{what}: there was no time")
             return None
-        budget = self.control.budget or SECONDS
-        spent = self.control.elapsed() / budget
-        self.control.on_progress(Progress(stage="advice", fraction=min(1.0, spent)))
+        self.control.on_progress(Progress(stage="advice", fraction=min(1.0, elapsed / budget)))
         return question(self.control.share(share).quiet())
+
+    def _least(self) -> float:
+        """Seconds that an answer takes at least: what it took to read and to price the program."""
+        job = self.misfit.job
+        spent = job.stages.until_now(job.source)
+        return sum(
+            seconds
+            for stage, seconds in spent.items()
+            if stage.startswith("load.") or stage in ("analyse", "tables")
+        )
 
     def _rows(self, again: Recomputation) -> list[RecomputedBlocks]:
         rows = again.estimates()
