@@ -96,12 +96,18 @@ class Edges(Mapping[int, Targets]):
         return tuple(column.data for column in columns)
 
     @cached_property
-    def _place(self) -> dict[int, int]:
-        return {value: place for place, value in enumerate(self.valued.tolist())}
+    def _sorted(self) -> tuple[Ints, Ints]:
+        """The values in order, and the place of each; a dict of so many takes ten times as much."""
+        order = np.argsort(self.valued)
+        return self.valued[order], order
 
     def __getitem__(self, value: int) -> Targets:
         """The targets of a value."""
-        return dict(self.targets(self._place[value]))
+        values, places = self._sorted
+        at = int(np.searchsorted(values, value))
+        if at == len(values) or values[at] != value:
+            raise KeyError(value)
+        return dict(self.targets(int(places[at])))
 
     def targets(self, place: int) -> Iterator[tuple[int, tuple[float, list[int]]]]:
         """The tensors that the value at a place is wanted as, with trips and uses."""
