@@ -18,7 +18,7 @@ from jax.interpreters import mlir as jax_mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from toast.analysis.errors import InvalidModule
+from toast.analysis.errors import InvalidModule, InvalidRequest
 
 _BYTECODE = b"ML\xefR"
 _VHLO_PRODUCER = b"StableHLO_v"
@@ -78,8 +78,11 @@ def decode(data: bytes) -> Loaded:
     return Loaded(form=form, module=module)
 
 
-def encode(form: Form, module: ir.Module) -> bytes:
-    """Write `module` in `form`; an export's module is a portable artifact."""
+def encode(form: Form, module: ir.Module, version: str | None = None) -> bytes:
+    """Write `module` in `form`; an export's module is a portable artifact.
+
+    `version` is the StableHLO that reads a portable artifact, None for the newest.
+    """
     with module.context:
         match form:
             case Form.TEXT:
@@ -88,7 +91,7 @@ def encode(form: Form, module: ir.Module) -> bytes:
             case Form.BYTECODE:
                 return bytecode(module)
             case Form.PORTABLE | Form.EXPORT:
-                return portable(module)
+                return portable(module, version)
 
 
 def new_context() -> Any:
@@ -103,15 +106,44 @@ def bytecode(module: ir.Module) -> bytes:
     return buffer.getvalue()
 
 
-def portable(module: ir.Module) -> bytes:
+def portable(module: ir.Module, version: str | None = None) -> bytes:
     """The module as a portable artifact; shardings travel as the Shardy dialect inside it.
 
-    Serializing turns a module into VHLO in place, so a copy is serialized.
+    Serializing turns a module into VHLO in place, so a copy is serialized. Raises `InvalidRequest`
+    for a `version` of StableHLO that is older than one of the module's ops.
     """
+    newest = stablehlo.get_current_version()
+    version = newest if version is None else version
     copy = ir.Module.parse(bytecode(module))
-    version = stablehlo.get_current_version()
-    data: bytes = stablehlo.serialize_portable_artifact(copy, version, True)
+    try:
+        data: bytes = stablehlo.serialize_portable_artifact(copy, version, True)
+    except ValueError:
+        raise InvalidRequest(
+            f"The module has ops that StableHLO {version} does not have.",
+            f"Give a newer target version, up to {newest}.",
+        ) from None
     return data
+
+
+def check_version(form: Form, version: str | None) -> None:
+    """Refuse a version of StableHLO that a module in this form cannot be written for."""
+    if version is None:
+        return
+    if form not in (Form.PORTABLE, Form.EXPORT):
+        raise InvalidRequest(
+            "A target version is for a portable artifact or a jax.export artifact, and the module "
+            f"came as {form.name.lower()}.",
+            "Leave it out, or give the module as a portable artifact.",
+        )
+    oldest, newest = stablehlo.get_minimum_version(), stablehlo.get_current_version()
+    if not _numbers(oldest) <= _numbers(version) <= _numbers(newest):
+        raise InvalidRequest(
+            f"This jaxlib does not write StableHLO {version}.", f"Give {oldest} to {newest}."
+        )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in version.split(".")]
 
 
 def _parse(data: bytes, form: Form) -> ir.Module:

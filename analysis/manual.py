@@ -40,6 +40,11 @@ class Regions:
     regions: tuple[ManualRegion, ...] = ()
     local_modules: tuple[ir.Module, ...] = ()
 
+    def of(self, op: ir.Operation) -> ManualRegion | None:
+        """The region that a custom call stands for, if it stands for one."""
+        number = _number(op)
+        return None if number is None else self.regions[number]
+
     def restore(self, main: ir.Operation) -> None:
         """Put each region back where its custom call is."""
         if not self.regions:

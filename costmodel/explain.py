@@ -117,6 +117,7 @@ class PriceBreakdown:
     where its results are all that is left. `position` is the first at which the peak is reached.
     """
 
+    resolved: ResolvedPlan
     cost: Cost
     fusions: tuple[FusionTime, ...]
     collectives: tuple[CollectiveTime, ...]
@@ -160,6 +161,7 @@ class _Explainer:
             sum(one.bytes for one in there if one.lasting),
         )
         return PriceBreakdown(
+            resolved=self._resolved,
             cost=self._cost,
             fusions=tuple(self._fusion(row) for row in self._of(tuple(_FUSED))),
             collectives=tuple(self._collective(one) for one in self._resolved.collectives),

@@ -31,6 +31,7 @@ from toast.costmodel.terms.journal import (
     Entry,
 )
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
+from toast.costmodel.terms.units import Units
 
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO, Entry.STATED)
 
@@ -86,6 +87,7 @@ class ResolvedPlan:
     journal: Floats
     scratch: Scratch
     _layouts: dict[int, Layout] = field(default_factory=dict)
+    _scattered: dict[tuple[int, int], Axes] = field(default_factory=dict)
 
     def layout(self, tensor: int) -> Layout:
         """The axes on each dimension of a tensor (of `evaluator.layouts`), in order."""
@@ -97,15 +99,7 @@ class ResolvedPlan:
 
     def axes_of(self, item: int) -> Axes:
         """The axes on an item, from the first to the last."""
-        mask = int(self.masks[item]) if item >= 0 else 0
-        if not mask:
-            return ()
-        t = self.evaluator.tables
-        group = int(t.units.item_group[item])
-        if group < 0:
-            first, end = t.units.fixed_start[item : item + 2].tolist()
-            return tuple(t.units.fixed_axis[first:end].tolist())
-        return tuple(axis for axis in self.orders[group].tolist() if mask >> axis & 1)
+        return item_axes(self.evaluator.tables.units, self.masks, self.orders, item)
 
     def constrains_result(self, op: int) -> bool:
         """Whether the module constrains what an op makes to the layout that it makes it in.
@@ -113,11 +107,33 @@ class ResolvedPlan:
         Before its sums over devices, and besides the layout that the result is kept in;
         `kernels/sum_order.py` says why.
         """
-        row = self.evaluator.listing.of(PARTIAL_SUMS).of_op.get(op)
-        if row is None:
+        row = self._partial_row(op)
+        if row < 0:
             return True
         first, end = self.evaluator.tables.partial_sums.result_start[row : row + 2].tolist()
         return bool(self.scratch.reduce_scatters.constrained[first:end].all())
+
+    def is_added(self, op: int) -> bool:
+        """Whether the partial sums of an op are added to others, and summed with these."""
+        row = self._partial_row(op)
+        if row < 0:
+            return False
+        first = int(self.evaluator.tables.partial_sums.result_start[row])
+        return bool(self.scratch.reduce_scatters.reason[first] == CollectiveReason.ADDED)
+
+    def scattered(self, op: int, place: int) -> Axes:
+        """The axes over which the partial sums of one of the results of an op are scattered."""
+        if not self._scattered:
+            self._scattered.update(
+                ((one.row, one.place), one.axes)
+                for one in self.collectives
+                if one.table is Entry.PARTIAL and one.kind is Kind.REDUCE_SCATTER
+            )
+        return self._scattered.get((self._partial_row(op), place), ())
+
+    def _partial_row(self, op: int) -> int:
+        """The row of the partial sums of an op, or -1."""
+        return self.evaluator.listing.of(PARTIAL_SUMS).of_op.get(op, -1)
 
     def totals(self) -> list[CollectiveTotal]:
         """The communication by kind and axes, costliest first."""
@@ -141,16 +157,33 @@ def _sent(journal: Floats) -> Floats:
     return journal[np.isin(journal[:, TABLE], _COLLECTIVES)]
 
 
+def item_axes(units: Units, masks: Ints, orders: Ints, item: int) -> Axes:
+    """The axes on an item under `masks` and `orders` as of a `ResolvedPlan`."""
+    mask = int(masks[item]) if item >= 0 else 0
+    if not mask:
+        return ()
+    group = int(units.item_group[item])
+    if group < 0:
+        first, end = units.fixed_start[item : item + 2].tolist()
+        return tuple(units.fixed_axis[first:end].tolist())
+    return tuple(axis for axis in orders[group].tolist() if mask >> axis & 1)
+
+
+def axis_orders(scratch: Scratch) -> Ints:
+    """All axes of the mesh for each colour group, from the first to the last, as it was priced."""
+    found: Ints = np.argsort(scratch.axis_order.place, axis=1, kind="stable")
+    return found
+
+
 def resolve(evaluator: Evaluator, state: Refined) -> ResolvedPlan:
     """Evaluate a state once more, with a journal, and keep what was decided."""
     cost, scratch, journal = evaluator.journal(state)
-    masks, places = scratch.units.mask.copy(), scratch.axis_order.place
     return ResolvedPlan(
         evaluator=evaluator,
         state=state,
         cost=cost,
-        masks=masks,
-        orders=np.argsort(places, axis=1, kind="stable"),
+        masks=scratch.units.mask.copy(),
+        orders=axis_orders(scratch),
         collectives=tuple(_collectives(journal, len(evaluator.mesh.axes))),
         journal=journal,
         scratch=scratch,

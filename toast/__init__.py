@@ -21,8 +21,10 @@ if TYPE_CHECKING:
         UnknownDevice,
         UnsupportedModule,
     )
-    from toast.api import plan
+    from toast.api import plan, size
     from toast.client import Client
+    from toast.plans.advice import Slice, SliceTable
+    from toast.plans.diff import diff
     from toast.plans.notices import ClosedOverArrays, DoesNotFit, PlanWarning
     from toast.plans.plan import Plan
     from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout
@@ -43,11 +45,15 @@ __all__ = [
     "Plan",
     "PlanRequest",
     "PlanWarning",
+    "Slice",
+    "SliceTable",
     "ToastError",
     "UnknownDevice",
     "UnsupportedModule",
     "autoshard",
+    "diff",
     "plan",
+    "size",
 ]
 
 _HOMES = {
@@ -60,8 +66,12 @@ _HOMES = {
     "Plan": "toast.plans.plan",
     "PlanRequest": "toast.request.request",
     "PlanWarning": "toast.plans.notices",
+    "Slice": "toast.plans.advice",
+    "SliceTable": "toast.plans.advice",
     "autoshard": "toast.sharding",
+    "diff": "toast.plans.diff",
     "plan": "toast.api",
+    "size": "toast.api",
 }
 
 

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toast.analysis.errors import InvalidModule
+from toast.plans.advice import SliceTable
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
-from toast.process.runner import Event, prepare, run
+from toast.process.outcome import EngineFailed
+from toast.process.runner import Event, engine_command, prepare, run
 from toast.request.request import PlanRequest
 from toast.request.settings import make_request
+from toast.request.size_request import BUDGET, SizeRequest, make_size_request
 
 if TYPE_CHECKING:
     import jax
@@ -38,6 +41,9 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     prove: bool = False,
     decisions: Sequence[str] | None = None,
     refine: bool = False,
+    advice: bool = True,
+    form: str | None = None,
+    target_version: str | None = None,
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:
     """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
@@ -60,6 +66,9 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         prove: also compute a lower bound on the cost of every plan, for `gap` of the plan.
         decisions: of one of a plan's `choices`: the plan that they make, without a search.
         refine: lay single values and ops out otherwise than their colours; not with `prove`.
+        advice: where nothing fits, look some seconds longer for what would.
+        form: `flat`, `annotated`, `closed`, `collectives` or `local` (docs/forms.md).
+        target_version: of StableHLO, for a portable or a `jax.export` artifact; None is the newest.
         on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
@@ -78,6 +87,9 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         overlap=overlap,
         prove=prove,
         refine=refine,
+        advice=advice,
+        form=form,
+        target_version=target_version,
         **_tuples(pins=pins, forbid=forbid, decisions=decisions),
     )
     return plan_module(module_bytes(module), request, on_progress)
@@ -101,6 +113,67 @@ def plan_module(
             module=outcome.module_path.read_bytes(),
             suffix=outcome.module_path.suffix,
         )
+
+
+def size(
+    module: bytes | str | os.PathLike[str] | jax.export.Exported | jax.stages.Lowered,
+    *,
+    devices: Sequence[str] = ("tpu-v5e",),
+    least: int = 1,
+    most: int = 256,
+    memory: int | str | None = None,
+    budget: float | str = BUDGET,
+    on_progress: Callable[[Event], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    **settings: Any,
+) -> SliceTable:
+    """What a step of `module` takes on slices of chips: does it fit, how fast, what does it cost.
+
+    Args:
+        module: as `plan` takes it.
+        devices: names of `toast devices`, or the beginning of one, or device files.
+        least: chips of the smallest slice; slices have powers of two.
+        most: chips of the largest.
+        memory: per chip, in place of each chip's own.
+        budget: seconds for all searches together, or such as `"60s"`.
+        on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
+        cancelled: asked ten times a second whether to stop; what is known then comes back.
+        **settings: `seed`, `threads`, `overlap` and `penalty` as `plan` takes them.
+
+    Returns what fits first, the least chip-seconds first. Raises ToastError.
+    """
+    unknown = settings.keys() - {"seed", "threads", "overlap", "penalty"}
+    if unknown:
+        raise TypeError(f"size() got an unexpected keyword argument {min(unknown)!r}")
+    request = make_size_request(
+        devices=devices, least=least, most=most, memory=memory, budget=budget, **settings
+    )
+    return size_slices(module_bytes(module), request, on_progress, cancelled)
+
+
+def size_slices(
+    module: bytes,
+    request: SizeRequest,
+    on_progress: Callable[[Event], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> SliceTable:
+    """Price slices in a child process, in a directory of its own."""
+    found: list[SliceTable] = []
+
+    def hear(event: Event) -> None:
+        if event.get("event") == "slices":
+            found.append(SliceTable.model_validate(event["table"]))
+        elif on_progress is not None:
+            on_progress(event)
+
+    with tempfile.TemporaryDirectory(prefix="toast-") as name:
+        prepare(Path(name), module, request)
+        command = engine_command("--size", name)
+        outcome = run(Path(name), on_event=hear, cancelled=cancelled, command=command)
+    if not found:
+        outcome.raise_for_error()
+        raise EngineFailed("The engine ended without an answer.", "Please report this.")
+    return found[0]
 
 
 def module_bytes(module: Any) -> bytes:

@@ -27,7 +27,7 @@ from rich.console import Console
 from toast.analysis.errors import InvalidRequest, ToastError
 from toast.cli.app import check_output, save
 from toast.cli.submit import show
-from toast.cli.terminal import EXIT_BAD_INPUT, EXIT_DIFFERENT, ProgressBar, show_error
+from toast.cli.terminal import EXIT_BAD_INPUT, EXIT_OF_VERDICT, ProgressBar, show_error
 from toast.client import Client, JobEvent
 from toast.plans.report import make_console, render
 from toast.plans.result import PlanResult
@@ -199,7 +199,7 @@ def demo(console: Console, output: Path) -> int:
     console.print(render(answer.plan), "", render_verification(verification, rows=5))
     seconds = time.perf_counter() - started
     console.print(f"\n{output}/ has the plan and both modules; {seconds:.0f} s in all.")
-    return 0 if verification.ok else EXIT_DIFFERENT
+    return EXIT_OF_VERDICT[verification.verdict]
 
 
 def main() -> int:

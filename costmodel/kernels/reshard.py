@@ -10,6 +10,7 @@ from toast.costmodel.kernels.combiner import SCATTERED, WHOLE, remember_sum
 from toast.costmodel.kernels.incremental import axes_on, total
 from toast.costmodel.kernels.journal import mark, note, note_collective
 from toast.costmodel.kernels.sum_order import constrain
+from toast.costmodel.kernels.ways import find_way
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.terms.journal import (
     EDGE,
@@ -29,7 +30,7 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 (
     INTO_SHARDS, UNWANTED, TWO_DIMENSIONS, ALL_DEVICES, BATCH, LOOKUP, SLICED, SHARDED_ALREADY,
     SEGMENTS, _, BEHIND_LOOP, REGATHERED, GATHERED, EXCHANGED, _, NEIGHBOURS, ADDED,
-    LEFT_OUT, _,
+    LEFT_OUT, _, TRADED, REMATERIALIZED,
 ) = map(int, CollectiveReason)  # fmt: skip
 
 
@@ -131,6 +132,24 @@ def _is_behind(t: Tables, s: Scratch, source: int, target: int, reduced: int, ro
 
 
 @inner
+def _move(t: Tables, s: Scratch, source: int, target: int, size: float, weight: float) -> float:
+    """Seconds to bring `source`, of so many bytes, to the layout of `target`: see `ways`."""
+    way, seconds = find_way(t, s, source, target), 0.0
+    if way.whole:
+        size *= t.mesh.shards[way.whole]
+        seconds += collective(t, s, ALL_GATHER, way.whole, size, weight, REMATERIALIZED)
+    size /= way.cut
+    if way.exchanged:
+        seconds += collective(t, s, ALL_TO_ALL, way.exchanged, size, weight, EXCHANGED)
+    if way.traded:
+        seconds += collective(t, s, COLLECTIVE_PERMUTE, way.traded, size, weight, TRADED)
+    if way.gathered:
+        size *= way.parts
+        seconds += collective(t, s, ALL_GATHER, way.gathered, size, weight, GATHERED)
+    return seconds
+
+
+@inner
 def reshard(
     t: Tables,
     s: Scratch,
@@ -148,9 +167,11 @@ def reshard(
     Slicing is free; partial sums become a reduce-scatter where `_taken` says so and an all-reduce
     elsewhere; axes that move between dimensions are an all-to-all, axes that vanish an all-gather.
     """
+    size = s.tensors.local[source] * width
+    if reduced == 0:
+        return _move(t, s, source, target, size, weight)
     gathered, moved, sliced = _changes(t, s, source, target)
     scattered, again, why = _taken(t, s, source, target, reduced, row)
-    size = s.tensors.local[source] * width
     seconds = 0.0
     if scattered:
         seconds += collective(t, s, REDUCE_SCATTER, scattered, size, weight, why)

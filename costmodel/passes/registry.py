@@ -7,11 +7,11 @@ its section in docs/compilers.md. Leaving it out means that the compiler is take
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.compilers.profile import CompilerProfile
-from toast.costmodel.network.collectives import Kind
+from toast.costmodel.compilers.rules import SpmdPartitionerRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="spmd_partitioner",
             models="Small fusions beside a collective cut, pack and put in place what it moves.",
-            off={f"beside_{kind.name.lower()}": 0.0 for kind in Kind},
+            off={key.name: 0.0 for key in fields(SpmdPartitionerRules)},
         ),
     )
 }

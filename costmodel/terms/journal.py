@@ -101,6 +101,10 @@ class CollectiveReason(IntEnum):
     """The pass that scatters is left out."""
     IN_REGION = 18
     """A region of `shard_map` asks for it."""
+    TRADED = 19
+    """Each dimension has its parts, and they are those of other axes."""
+    REMATERIALIZED = 20
+    """Parts leave some dimensions and others come: the compiler gathers these dimensions first."""
 
 
 TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)

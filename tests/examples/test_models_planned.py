@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from examples.forms import serialize
 from examples.models import MODELS
-from tests.examples.variants import FULL, TINY, Variant
+from tests.examples.variants import FULL, TINY, Variant, module_of
 from toast.analysis.analyse import analyse
 from toast.analysis.forms import detect
 from toast.analysis.load import load
@@ -15,12 +14,6 @@ from toast.plans.plan import Plan
 from toast.request.request import PlanRequest
 
 REQUEST = PlanRequest(mesh="data=2,model=4", device="tpu-v5e", rollouts=500, threads=1)
-
-
-def module_of(variant: Variant) -> bytes:
-    name, preset, scan = variant
-    model = MODELS[name]
-    return serialize(model.make_step(model.config(preset, scan=scan)), "bytecode")
 
 
 @pytest.mark.parametrize("variant", TINY)

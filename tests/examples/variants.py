@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from examples.forms import serialize
 from examples.models import MODELS
 
 Variant = tuple[str, str, bool]
@@ -16,3 +17,10 @@ VARIANTS: list[Variant] = [
 TINY = [variant for variant in VARIANTS if variant[1].startswith("tiny")]
 FULL = [variant for variant in VARIANTS if not variant[1].startswith("tiny")]
 SCANNED = [name for name, model in MODELS.items() if model.has_scan]
+
+
+def module_of(variant: Variant) -> bytes:
+    """A model as bytecode."""
+    name, preset, scan = variant
+    model = MODELS[name]
+    return serialize(model.make_step(model.config(preset, scan=scan)), "bytecode")

@@ -97,7 +97,8 @@ def test_links_between_documents_lead_somewhere(path: Path) -> None:
 
 def test_every_figure_is_shown_by_a_document() -> None:
     shown = {path.parent / link for path in markdown() for link in LINK.findall(path.read_text())}
-    assert [path for path in sorted((ROOT / "docs").glob("*.svg")) if path not in shown] == []
+    figures = [path for kind in ("svg", "png") for path in (ROOT / "docs").glob(f"*.{kind}")]
+    assert [path for path in figures if path not in shown] == []
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout of the repository")

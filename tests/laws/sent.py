@@ -8,6 +8,9 @@ some collectives otherwise:
 - A collective over several axes is one for each of several dimensions: a sum over two dimensions is
   two all-reduces, what is gathered along two dimensions is gathered twice. So a collective counts
   once for each of its axes.
+- Which devices a permute is between, and which of several new axes are gathered before it or behind
+  it, goes by the numbers of devices. Where a price has a permute to other axes the axes are left
+  out: a permute counts once, and other collectives by the number of their axes.
 - Sums that are ready together are one message of several tensors. Each tensor counts; a price to
   compare with is made without the pass `all_reduce_combiner`. Of an all-to-all the tensors are
   pieces of one.
@@ -16,6 +19,7 @@ some collectives otherwise:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from toast.aot.collectives import find_collectives
 from toast.aot.hlo import parse
@@ -30,24 +34,32 @@ NO_AXES = "no product of axes"
 _SUMS = {Kind.ALL_REDUCE.name, Kind.REDUCE_SCATTER.name}
 
 
-def sent_by_compiled(hlo: str, mesh: Mesh) -> Sent:
+def sent_by_compiled(hlo: str, mesh: Mesh, with_axes: bool = True) -> Sent:
     """What a compiled module sends."""
     found = Sent()
     for one in find_collectives(parse(hlo), mesh):
         kind = one.kind.upper()
         times = one.trips if kind == Kind.ALL_TO_ALL.name else one.trips * one.tensors
-        for axis in (NO_AXES,) if one.axes is None else one.axes:
+        for axis in _axes(kind, (NO_AXES,) if one.axes is None else one.axes, with_axes):
             found[_counted(kind), axis] += round(times)
     return found
 
 
-def sent_by_price(resolved: ResolvedPlan) -> Sent:
+def sent_by_price(resolved: ResolvedPlan, with_axes: bool = True) -> Sent:
     """What a plan is priced to send."""
     found, mesh = Sent(), resolved.evaluator.mesh
     for one in resolved.collectives:
-        for axis in one.axes:
-            found[_counted(one.kind.name), mesh.axes[axis].name] += round(one.count)
+        names = tuple(mesh.axes[axis].name for axis in one.axes)
+        for axis in _axes(one.kind.name, names, with_axes):
+            found[_counted(one.kind.name), axis] += round(one.count)
     return found
+
+
+def _axes(kind: str, names: Sequence[str], with_axes: bool) -> Sequence[str]:
+    """For each axis that a collective counts for, its name, or none."""
+    if with_axes:
+        return names
+    return [""] if kind == Kind.COLLECTIVE_PERMUTE.name else [""] * len(names)
 
 
 def _counted(kind: str) -> str:

@@ -55,10 +55,10 @@ def answer(request: Request | CompileRequest) -> Reply:
 def compiled(request: CompileRequest) -> Reply:
     """The HLO of a sharded module."""
     from toast.analysis.forms import decode
-    from toast.verify import child as verify_child
+    from toast.verify import execution
 
     try:
-        executable = verify_child.compile_module(decode(request.sharded), request.devices)
+        executable = execution.compile_module(decode(request.sharded).module, request.devices)
         return Compiled(hlo=executable.hlo_modules()[0].to_string())
     except (RuntimeError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
@@ -67,7 +67,7 @@ def compiled(request: CompileRequest) -> Reply:
 def run(request: Request) -> Reply:
     """Run both modules."""
     from toast.analysis.forms import decode
-    from toast.verify import child as verify_child
+    from toast.verify import execution
 
     devices = 1
     for _, size in request.mesh:
@@ -81,10 +81,10 @@ def run(request: Request) -> Reply:
         ],
     )
     try:
-        plain = verify_child.compile_module(decode(request.original), 1)
-        expected = verify_child.run_original(plain, request.inputs)
-        parallel = verify_child.compile_module(decode(request.sharded), devices)
-        return expected, verify_child.run_sharded(parallel, plan, request.inputs)
+        plain = execution.compile_module(decode(request.original).module, 1)
+        expected = execution.run_original(plain, request.inputs)
+        parallel = execution.compile_module(decode(request.sharded).module, devices)
+        return expected, execution.run_sharded(parallel, plan, request.inputs)
     except (RuntimeError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
 

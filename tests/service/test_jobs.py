@@ -72,6 +72,7 @@ def test_people_may_write_units(server: Server) -> None:
         "rollouts": None, "budget": 0.5, "threads": 1, "planner": "mcts",
         "pins": [], "forbid": [], "penalty": None, "overlap": 0.0,
         "decisions": None, "prove": False, "refine": False, "without": [],
+        "advice": True, "form": None, "target_version": None,
     }  # fmt: skip
     plain = server.submit("success", memory=1 << 30, budget=2)
     assert (plain["request"]["memory"], plain["request"]["budget"]) == (1 << 30, 2.0)

@@ -90,8 +90,22 @@ def make_plan(**changes: Any) -> Plan:
             }
         ],
         "decisions": [
-            {"colour": "batch", "axis": "data", "resolution": "", "cost_after": 0.5},
-            {"colour": "hidden", "axis": "model", "resolution": "first", "cost_after": 0.25},
+            {
+                "colour": "batch",
+                "axis": "data",
+                "resolution": "",
+                "cost_after": 0.5,
+                "step_seconds_after": 0.003,
+                "peak_bytes_after": 8 * MIB,
+            },
+            {
+                "colour": "hidden",
+                "axis": "model",
+                "resolution": "first",
+                "cost_after": 0.25,
+                "step_seconds_after": 0.002,
+                "peak_bytes_after": 4 * MIB,
+            },
         ],
         "search": {
             "planner": "mcts",

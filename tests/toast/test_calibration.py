@@ -15,7 +15,7 @@ import pytest
 from tests.modules import text
 from toast.analysis.errors import InvalidRequest
 from toast.calibrate.calibration import Calibration, calibrate, child_environment
-from toast.cli.calibrate import summary, table
+from toast.cli.calibrate import document, summary, table
 from toast.costmodel.calibration import Fit, Sample, fit_device, predict
 from toast.costmodel.hardware.device_files import read_profile, write_profile
 from toast.costmodel.hardware.devices import find
@@ -77,6 +77,17 @@ def test_the_table_has_each_microbenchmark_and_the_summary_the_error(measured: F
     assert any("matmul f32, 5.24e+05" in line for line in lines)
     assert any("all_reduce over 2 of 2" in line and "%" in line for line in lines)
     assert summary(measured).startswith(f"{len(measured.samples)} microbenchmarks")
+
+
+def test_as_json_each_microbenchmark_has_both_its_times(measured: Fit) -> None:
+    found = json.loads(json.dumps(document(measured)))
+    assert found["device"]["name"] == "here"
+    assert len(found["samples"]) == len(measured.samples)
+    for row, sample, fitted in zip(
+        found["samples"], measured.samples, measured.predicted, strict=True
+    ):
+        assert (row["what"], row["measured_seconds"]) == (str(sample), sample.seconds)
+        assert row["fitted_seconds"] == fitted
 
 
 def test_the_file_can_be_planned_for(measured: Fit, tmp_path: Path) -> None:

@@ -170,7 +170,11 @@ def test_every_command_and_flag_is_documented() -> None:
 def test_no_flag_is_documented_that_does_not_exist() -> None:
     commands = getattr(typer.main.get_command(app), "commands", {})
     for name, text in sections().items():
-        known = {flag for parameter in commands[name].params for flag in parameter.opts}
+        known = {
+            flag
+            for parameter in commands[name].params
+            for flag in (*parameter.opts, *parameter.secondary_opts)
+        }
         table = [line for line in text.splitlines() if line.startswith("| `-")]
         for line in table:
             assert set(re.findall(r"`(-[\w-]+)`", line.split("|")[1])) <= known, line

@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 from tests.toast.explained import step
 from tests.toast.samples import make_plan, write_plan_directory
 from toast.cli.app import app
-from toast.explain.report import path, render_explanation
+from toast.explain.report import render_explanation
 from toast.explain.timeline import Timeline
 from toast.pipeline.plan_module import make_plan as plan_module
 from toast.plans.explanation import Explanation, PeakMoment, Shortfall, TimelinePoint
 from toast.plans.plan import Plan
+from toast.plans.words import path
 from toast.request.request import PlanRequest
 
 HEIGHT = 5

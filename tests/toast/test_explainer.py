@@ -153,7 +153,7 @@ def test_a_module_without_locations_is_explained_by_its_ops() -> None:
     plan = module.explainer.explanation(module.terms(()))
     (row,) = plan.fusions
     assert (row.op, row.direction, row.fusions) == ("dot_general", "", 1)
-    assert plan.peak.op == "dot_general"
+    assert plan.peak.op == "dot_general with arg0"
 
 
 def test_what_a_loop_carries() -> None:

@@ -12,8 +12,9 @@ from toast.analysis.analyse import Analysis, analyse
 from toast.analysis.forms import bytecode
 from toast.analysis.load import load
 from toast.analysis.program import Program
-from toast.labels.colours import colour_names, starred
+from toast.labels.colours import colour_names
 from toast.labels.value_flow import CONTRACTIONS, PASSING, ValueFlow
+from toast.request.patterns import starred
 
 FORWARD_STEPS = 8
 

@@ -12,10 +12,12 @@ from tests.search.problems import problem_of
 from tests.toast.planned import gemma_text, request
 from toast.analysis.analyse import Analysis
 from toast.analysis.errors import InvalidMesh, InvalidRequest
+from toast.analysis.load import load
 from toast.costmodel.program.pins import Pins
 from toast.costmodel.program.sharding_units import Layouts, lay_out
 from toast.costmodel.resolved import resolve
 from toast.labels.decisions import costs_after, decision_names, decision_text, decisions, state_of
+from toast.labels.labels import Labels
 from toast.pipeline.plan_module import make_plan
 from toast.plans.choices import request_of, with_choices
 from toast.plans.plan import Plan
@@ -75,11 +77,16 @@ def test_a_plan_holds_what_was_asked() -> None:
 @pytest.mark.parametrize("name", ["mlp", "attention", "transpose"])
 def test_decisions_are_read_as_they_are_written(name: str) -> None:
     problem = problem_of(text(name), "a=2,b=2")
+    analysis = problem.evaluator.analysis
+    words = Labels(load(text(name)), analysis).resolutions
     for state in itertools.permutations(problem.actions, 2):
         resolved = resolve(problem.evaluator, state)
         costs = costs_after(problem, resolved)
-        rows = decisions(problem, resolved, costs, decision_names(problem.evaluator.analysis))
-        assert costs == [problem.cost(state[:count])[0] for count in (1, 2)]
+        rows = decisions(problem, resolved, costs, decision_names(analysis), words)
+        assert costs == [problem.cost(state[:count])[1] for count in (1, 2)]
+        assert [row.cost_after for row in rows] == [problem.reward.of(cost) for cost in costs]
+        assert [row.step_seconds_after for row in rows] == [cost.seconds for cost in costs]
+        assert [len(row.resolved) for row in rows] == [len(row.resolution) for row in rows]
         texts = tuple(decision_text(row.colour, row.axis, row.resolution) for row in rows)
         assert state_of(problem, texts) == state
 
@@ -212,6 +219,7 @@ def test_progress_over_several_meshes_only_grows() -> None:
         "choices",
         "proof",
         "explain",
+        "alternatives",
         "write",
         "describe",
     ]

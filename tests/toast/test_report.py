@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.plan import Group, Plan, Spec
 from toast.plans.report import headline, partition_spec, render
 from toast.verify.report import render_verification
-from toast.verify.verification import Difference, Verification
+from toast.verify.verification import Difference, ScaledSize, Verification
 
 GOLDEN = Path(__file__).parent / "golden_report.txt"
 
@@ -28,6 +29,11 @@ def text_of(plan: Plan) -> str:
 
 def test_the_whole_report() -> None:
     assert text_of(make_plan()) == GOLDEN.read_text()
+
+
+def test_a_decision_of_an_older_plan_has_its_cost_in_steps_of_one_device() -> None:
+    row = {"colour": "batch", "axis": "data", "resolution": "", "cost_after": 0.5}
+    assert "3 ms at most" in text_of(make_plan(decisions=[row]))
 
 
 def test_the_headline_says_which_networks_the_axes_lie_over() -> None:
@@ -97,7 +103,7 @@ def test_a_proof_is_reported_where_there_is_one() -> None:
     plan = make_plan(lower_bound=0.2, gap=0.2, relaxation="linear relaxation")
     text = " ".join(text_of(plan).split())
     assert "no state of this search costs less than 0.2000 (linear relaxation)" in text
-    assert "this plan costs 0.2500, a gap of 20.0%" in text
+    assert "of the unsharded step, 1.2 ms; this plan costs 0.2500, 1.5 ms, a gap of 20.0%" in text
 
 
 def test_names_are_not_read_as_markup() -> None:
@@ -136,7 +142,8 @@ def test_specs_read_as_in_jax(spec: Spec, text: str) -> None:
     assert partition_spec(spec) == text
 
 
-def difference(index: int, relative: float, *, mismatched: int = 0) -> Difference:
+def difference(index: int, relative: float, *, mismatched: int = 0, untold: str = "") -> Difference:
+    wrong = relative > 1e-5 or mismatched
     return Difference(
         index=index,
         name=f"result{index}",
@@ -146,15 +153,27 @@ def difference(index: int, relative: float, *, mismatched: int = 0) -> Differenc
         scale=2.0,
         relative=relative,
         tolerance=1e-5,
+        rms=relative / 2,
+        rms_tolerance=1e-5,
         mismatched=mismatched,
         finite=mismatched == 0,
-        ok=relative <= 1e-5 and mismatched == 0,
+        verdict="untold" if untold else "differs" if wrong else "equal",
+        why=untold or (f"in {mismatched} values" if mismatched else ""),
     )
 
 
-def verification_text(*differences: Difference, rows: int = 10) -> str:
+def verification_text(
+    *differences: Difference, rows: int = 10, scaled: Sequence[ScaledSize] = (), wide: bool = False
+) -> str:
     verification = Verification(
-        devices=8, seed=0, differences=list(differences), collectives={}, seconds={"run": 1.5}
+        devices=8,
+        seed=0,
+        input_scale=1.0,
+        wide=wide,
+        scaled=list(scaled),
+        differences=list(differences),
+        collectives={},
+        seconds={"run": 1.5},
     )
     console = Console(file=io.StringIO(), width=200)
     console.print(render_verification(verification, rows=rows))
@@ -174,9 +193,35 @@ def test_the_worst_results_come_first() -> None:
     assert "the 2 largest of 3 results" in text
     assert text.index("result1") < text.index("result2")
     assert "result0" not in text
-    assert "3 not finite in one alone" in text
+    assert "differs in 3 values" in text
     assert "NOT EQUAL on 8 virtual devices" in text
     assert "2 of 3 results differ, most in result1" in text
+
+
+def test_a_run_that_cannot_tell_says_why() -> None:
+    rows = [difference(0, 1e-7), *(difference(n, 0.0, untold="it is not finite") for n in (1, 2))]
+    text = verification_text(*rows, wide=True)
+    assert "Cannot be told on 8 virtual devices, seed 0, in 1.5 s, in 64-bit floats" in text
+    assert "2 of 3 results say nothing, such as result1: it is not finite" in text
+
+
+def test_a_few_results_that_say_nothing_are_counted() -> None:
+    rows = [difference(0, 1e-7), difference(1, 1e-7), difference(2, 0.0, untold="noise")]
+    assert "Equal on 8" in verification_text(*rows)
+    assert "1 of 3 results say nothing of it" in verification_text(*rows)
+
+
+def test_sizes_that_were_scaled_down_are_named() -> None:
+    sizes = [
+        ScaledSize(old=4096, new=128, of="w dim 0", dimensions=3),
+        ScaledSize(old=18, new=18, of="w dim 1", dimensions=1, kept="a loop runs over it"),
+    ]
+    assert "Scaled down: w dim 0 4096 -> 128." in verification_text(
+        difference(0, 0.0), scaled=sizes
+    )
+    assert "no dimension can be made smaller" in verification_text(
+        difference(0, 0.0), scaled=sizes[1:]
+    )
 
 
 def group(name: str, *arguments: int, dtype: str = "f32", spec: Spec | None = None) -> Group:

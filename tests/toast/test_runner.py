@@ -16,11 +16,11 @@ from toast.request.request import PlanRequest
 
 WRITE_PLAN = """
 import json, sys, pathlib
-def plan(suffix=".mlir"):
+def plan(suffix=".mlir", event="done"):
     d = pathlib.Path(sys.argv[1])
     (d / "plan.json").write_text("{}")
     (d / f"sharded{suffix}").write_text("module")
-    print(json.dumps({"event": "done", "suffix": suffix}), flush=True)
+    print(json.dumps({"event": event, "suffix": suffix}), flush=True)
 """
 
 
@@ -236,3 +236,20 @@ def test_the_real_engine_refuses_a_bad_request(tmp_path: Path) -> None:
 
 def test_the_engine_takes_no_accelerator() -> None:
     assert engine_environment()["JAX_PLATFORMS"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os.kill(os.getpid(), 6)",
+        'print(json.dumps({"event": "error", "code": "engine_failed"}))\nsys.exit(1)',
+    ],
+)
+def test_a_plan_that_is_written_outlives_what_comes_after_it(tmp_path: Path, end: str) -> None:
+    body = f"import os\nplan(event='written')\n{end}"
+    events: list[Event] = []
+    outcome = run(tmp_path, command=fake(tmp_path, body), on_event=events.append)
+    assert outcome.status == "done"
+    assert outcome.error is None
+    assert outcome.plan_path.read_text() == "{}"
+    assert events == []

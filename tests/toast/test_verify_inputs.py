@@ -10,8 +10,15 @@ import pytest
 
 from examples import gemma, mlp
 from examples.forms import serialize
+from examples.models import MODELS
 from toast.analysis.forms import Loaded, decode
-from toast.verify.inputs import InputArgument, describe_arguments, make_inputs, numpy_dtype
+from toast.verify.inputs import (
+    InputArgument,
+    describe_arguments,
+    make_inputs,
+    numpy_dtype,
+    one_unit_off,
+)
 
 
 def describe(loaded: Loaded) -> list[InputArgument]:
@@ -48,7 +55,7 @@ def test_values_are_what_they_have_to_be(tiny: list[InputArgument]) -> None:
         elif argument.positive:
             assert value.min() >= 0.01
         else:
-            assert abs(value).max() < 0.5
+            assert abs(value).max() < 6 * argument.deviation
     tokens = next(v for a, v in zip(tiny, make_inputs(tiny, 0), strict=True) if "tokens" in a.name)
     assert tokens.max() > 128, "the upper shards of the vocabulary have to be hit"
 
@@ -57,6 +64,43 @@ def test_a_seed_is_repeatable(tiny: list[InputArgument]) -> None:
     first, again, other = (make_inputs(tiny, seed)[1] for seed in (5, 5, 6))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
+
+
+def test_weights_are_scaled_by_what_they_are_added_up_over(tiny: list[InputArgument]) -> None:
+    config = gemma.PRESETS["tiny"]
+    found = {argument.name: argument.deviation for argument in tiny}
+    up, down = (f"state['params']['layers'][1]['{name}']" for name in ("up", "down"))
+    assert found[up] == config.d_model**-0.5
+    assert found[down] == config.hidden**-0.5
+    assert found["state['params']['layers'][1]['mlp_norm']"] == 0.05
+
+
+def test_weights_of_scanned_layers_are_scaled_too() -> None:
+    model = MODELS["t2b"]
+    config = model.config("tiny", scan=True)
+    arguments = describe(decode(serialize(model.make_step(config), "bytecode")))
+    (down,) = [one for one in arguments if one.name == "state['params']['layers']['down']"]
+    assert down.deviation == 128**-0.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", ml_dtypes.bfloat16])
+def test_one_unit_off_is_one_unit(dtype: Any) -> None:
+    values = np.array([0.0, 1.5, -1.5, 1e-3, -300.0], dtype)
+    moved = one_unit_off(values, 0)
+    assert moved.dtype == values.dtype
+    assert moved[0] == 0
+    apart = abs(moved.astype(np.float64) - values.astype(np.float64))[1:]
+    finfo: Any = ml_dtypes.finfo
+    eps = float(finfo(values.dtype).eps)
+    sizes = abs(values.astype(np.float64))[1:]
+    assert ((apart > 0) & (apart <= sizes * eps)).all()
+
+
+def test_one_unit_off_leaves_what_is_no_float() -> None:
+    integers = np.arange(5)
+    assert one_unit_off(integers, 0) is integers
+    complex_values = np.array([1 + 2j], np.complex64)
+    assert one_unit_off(complex_values, 0) != complex_values
 
 
 def test_nothing_is_positive_without_roots() -> None:

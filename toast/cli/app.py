@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,9 @@ from toast.cli.terminal import (
     EXIT_DIFFERENT,
     EXIT_DOES_NOT_FIT,
     EXIT_INTERRUPTED,
+    EXIT_OF_VERDICT,
+    Answer,
     ProgressBar,
-    stop_on_interrupt,
     user_errors,
 )
 from toast.explain.report import render_explanation
@@ -29,20 +31,35 @@ from toast.plans.plan import Plan
 from toast.plans.report import make_console, render
 from toast.process.runner import engine_command, package_environment, prepare, python_module, run
 from toast.request.request import PlanRequest
+from toast.request.size_request import BUDGET, make_size_request
 from toast.search.progress import COMPILING
 
 app = typer.Typer(
-    help="Find how to lay out a training step on a mesh of accelerators.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
 
 def main() -> None:
-    """The entry point of the `toast` command."""
-    app()
+    """The entry point of the `toast` command, by whatever path it is called."""
+    app(prog_name="toast")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"toast {metadata.version('toast-planner')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options_of_all(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    """Find how to lay out a training step on a mesh of accelerators."""
 
 
 @app.command("plan")
@@ -52,12 +69,15 @@ def plan_command(
     request: PlanRequest,
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Find a sharding of MODULE for a mesh, write it to DIR, and print what it costs."""
+    answer = Answer(quiet=quiet, as_json=as_json)
     with user_errors():
         check_output(output)
-        result = _plan_in_child(read_module(module), request, output)
-    show_and_exit(result, output, explain=explain)
+        result = _plan_in_child(read_module(module), request, output, answer)
+    show_and_exit(result, output, answer, explain=explain)
 
 
 @app.command("choose")
@@ -73,11 +93,14 @@ def choose_command(
         typer.Option("-o", "--output", metavar="DIR", help="Where to write; DIR-NUMBER if absent."),
     ] = None,
     explain: options.Explain = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write another plan of the front of time against memory, without a new search."""
     from toast.plans.choices import request_of, with_choices
     from toast.verify.verification import find_module, read_plan
 
+    answer = Answer(quiet=quiet, as_json=as_json)
     with user_errors():
         plan = read_plan(directory)
         request = request_of(plan, number)
@@ -85,22 +108,23 @@ def choose_command(
         check_output(output)
         module = find_module(directory, "original").read_bytes()
         result = _plan_in_child(
-            module, request, output, lambda new: with_choices(new, plan, number)
+            module, request, output, answer, lambda new: with_choices(new, plan, number)
         )
-    show_and_exit(result, output, explain=explain)
+    show_and_exit(result, output, answer, explain=explain)
 
 
 def _plan_in_child(
     module: bytes,
     request: PlanRequest,
     output: Path,
+    answer: Answer,
     completed: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> Plan:
     """Plan in a temporary directory and move the results; an interrupted plan is a plan."""
     with tempfile.TemporaryDirectory(prefix="toast-") as name:
         work = Path(name)
         prepare(work, module, request)
-        with ProgressBar() as bar, stop_on_interrupt() as interrupt:
+        with answer.progress() as bar, answer.interrupts() as interrupt:
             outcome = run(work, on_event=bar.update, cancelled=interrupt)
         if outcome.status == "cancelled" and not outcome.has_plan:
             raise KeyboardInterrupt
@@ -132,21 +156,63 @@ def save(output: Path, plan: Plan, original: bytes, sharded: bytes, suffix: str)
     (output / "plan.json").write_text(plan.to_json(), encoding="utf-8")
 
 
-def show_and_exit(plan: Plan, output: Path, *, explain: bool = False) -> None:
+def show_and_exit(plan: Plan, output: Path, answer: Answer, *, explain: bool = False) -> None:
     """Print the report; exit with 3 when the best plan does not fit the memory."""
-    console = make_console()
-    console.print(render(plan))
+    answer.document(plan.to_json())
+    answer.tables(render(plan))
     if explain and plan.explanation is not None:
-        console.print("", render_explanation(plan, plan.explanation), sep="\n")
-    console.print(f"\nWritten to {output}/: plan.json and the sharded module.", soft_wrap=True)
+        answer.tables("", render_explanation(plan, plan.explanation))
+    answer.written(output, f"\nWritten to {output}/: plan.json and the sharded module.")
     if not plan.predicted.fits:
+        raise typer.Exit(EXIT_DOES_NOT_FIT)
+
+
+@app.command("size")
+def size_command(  # noqa: PLR0913 - one parameter for each flag
+    module: options.ModuleFile,
+    devices: Annotated[
+        str,
+        typer.Option(
+            "--devices", metavar="CHIP,...", help="Names of `toast devices`, or device files."
+        ),
+    ] = "tpu-v5e",
+    most: Annotated[int, typer.Option("--max", help="Chips of the largest slice.", min=1)] = 256,
+    least: Annotated[int, typer.Option("--min", help="Chips of the smallest slice.", min=1)] = 1,
+    memory: options.Memory = None,
+    budget: Annotated[
+        str, typer.Option("--budget", help="Time for all searches together.")
+    ] = BUDGET,
+    seed: options.Seed = 0,
+    threads: options.Threads = 0,
+    penalty: options.Penalty = None,
+    overlap: options.Overlap = 0.0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Print on which slices of which chips MODULE fits, how fast, and for how many chip-seconds."""
+    from toast.cli.size import print_slices
+
+    with user_errors():
+        request = make_size_request(
+            devices=devices.split(","),
+            least=least,
+            most=most,
+            memory=memory,
+            budget=budget,
+            seed=seed,
+            threads=threads,
+            penalty=penalty,
+            overlap=overlap,
+        )
+        fits = print_slices(read_module(module), request, Answer(quiet=quiet, as_json=as_json))
+    if not fits:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 
 
 @app.command("inspect")
 def inspect_command(
     module: options.ModuleFile,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: options.Json = False,
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write a page that explains it all instead."),
@@ -154,16 +220,18 @@ def inspect_command(
     which: Annotated[
         int, typer.Option("--set", help="The compatibility set whose graph is drawn.", min=0)
     ] = 0,
+    quiet: options.Quiet = False,
 ) -> None:
     """Print the colours, conflicts, compatibility sets and repeated groups of MODULE."""
     from toast.cli.inspection import print_inspection, write_page
 
     found: list[object] = []
+    answer = Answer(quiet=quiet, as_json=as_json)
     with user_errors():
         read_module(module)
         if html is not None:
             check_output(html.absolute().parent)
-        with ProgressBar() as bar:
+        with answer.progress() as bar:
             bar.stage("analysing")
             outcome = run(
                 module.resolve().parent,
@@ -174,9 +242,9 @@ def inspect_command(
         if not found or not isinstance(found[0], dict):
             raise InvalidModule("The analysis ended without a result.", "Please report this.")
         if html is not None:
-            write_page(found[0], html, module.name)
+            write_page(found[0], html, module.name, answer)
         if html is None or as_json:
-            print_inspection(found[0], as_json=as_json)
+            print_inspection(found[0], answer)
 
 
 @app.command("explain")
@@ -184,14 +252,70 @@ def explain_command(
     path: Annotated[
         Path, typer.Argument(metavar="PLAN", help="A plan.json, or the directory that holds it.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="What to give the reasons for: an argument, a result, a value or a colour, or a "
+            "pattern such as 'params/layers/*/wq'.",
+        ),
+    ] = None,
+    as_json: options.Json = False,
     rows: Annotated[int, typer.Option("--rows", help="Rows of each table.", min=1)] = 10,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Say where the time and the memory of a plan go, and what keeps it from fitting."""
-    from toast.cli.explain import print_explanation
+    """Say where time and memory of a plan go; with NAME, why that is laid out as it is."""
+    from toast.cli.explain import print_explanation, print_reasons
+
+    answer = Answer(quiet=quiet, as_json=as_json)
+    with user_errors():
+        if name is None:
+            print_explanation(path, answer, rows=rows)
+        else:
+            print_reasons(path, name, answer)
+
+
+@app.command("report")
+def report_command(
+    path: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="A plan.json, or the directory that holds it.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The page; report.html beside the plan if absent.",
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write one HTML page that shows all of a plan; it needs no other file and no network."""
+    from toast.cli.report import open_page, write_report
 
     with user_errors():
-        print_explanation(path, as_json=as_json, rows=rows)
+        written = write_report(path, output)
+    Answer(quiet=quiet).written(written, f"Written to {written}.")
+    if show:
+        open_page(written)
+
+
+@app.command("diff")
+def diff_command(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A plan.json, or its directory.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another plan of the same module.")],
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Say what differs between two plans; exit with 1 where anything does."""
+    from toast.cli.explain import print_diff
+
+    with user_errors():
+        equal = print_diff(a, b, Answer(quiet=quiet, as_json=as_json))
+    if not equal:
+        raise typer.Exit(EXIT_DIFFERENT)
 
 
 @app.command("verify")
@@ -201,6 +325,14 @@ def verify_command(
     ],
     seed: Annotated[int, typer.Option("--seed", help="Seed of the inputs.", min=0)] = 0,
     rows: Annotated[int, typer.Option("--rows", help="Results to show.", min=1)] = 10,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            "--executor",
+            help="xla, or reference: device by device without XLA's partitioner, for the forms "
+            "collectives and local. If absent, the one that runs the form.",
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -217,6 +349,17 @@ def verify_command(
             help="With --compile: end the compiler, a TPU's, once it has laid memory out.",
         ),
     ] = False,
+    scale: Annotated[
+        bool,
+        typer.Option(
+            "--scale",
+            help="Run a program with the same ops and smaller dimensions, as is done where the "
+            "planned one is too large for this machine.",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the comparison as JSON in place of a table.")
+    ] = False,
 ) -> None:
     """Run the sharded module against the original on virtual devices and compare the results."""
     if target is not None:
@@ -230,10 +373,14 @@ def verify_command(
             raise InvalidRequest(
                 "--memory-only goes with --compile.", "Name the chips: --compile tpu-v5e:2x4."
             )
-        verification = verify(directory, seed=seed, on_stage=bar.stage)
-    make_console().print(render_verification(verification, rows=rows))
-    if not verification.ok:
-        raise typer.Exit(EXIT_DIFFERENT)
+        verification = verify(
+            directory, seed=seed, executor=executor, scale=scale, on_stage=bar.stage
+        )
+    if as_json:
+        typer.echo(verification.model_dump_json(indent=2))
+    else:
+        make_console().print(render_verification(verification, rows=rows))
+    raise typer.Exit(EXIT_OF_VERDICT[verification.verdict])
 
 
 def _compile_and_compare(directory: Path, name: str, *, memory_only: bool) -> None:
@@ -241,10 +388,11 @@ def _compile_and_compare(directory: Path, name: str, *, memory_only: bool) -> No
     from toast.aot import Target, judge
     from toast.aot.comparison import render_comparison
     from toast.costmodel.network.mesh import Axis, Mesh
-    from toast.verify.verification import find_module, read_plan
+    from toast.verify.verification import check_partitionable, find_module, read_plan
 
     with user_errors(), ProgressBar() as bar:
         target, plan = Target.parse(name), read_plan(directory)
+        check_partitionable(plan)
         module = find_module(directory, "sharded").read_bytes()
         mesh = Mesh(axes=tuple(Axis(name=axis.name, size=axis.size) for axis in plan.mesh.axes))
         bar.stage(f"compiling for {target}")
@@ -255,13 +403,13 @@ def _compile_and_compare(directory: Path, name: str, *, memory_only: bool) -> No
 
 
 @app.command("warm")
-def warm_command() -> None:
+def warm_command(quiet: options.Quiet = False) -> None:
     """Compile the kernels ahead of the first plan, and say where they are kept."""
     from toast.search.kernel_cache import kept_in, warm_kernels
 
-    started = time.perf_counter()
+    started, answer = time.perf_counter(), Answer(quiet=quiet)
     with user_errors():
-        with ProgressBar() as bar:
+        with answer.progress() as bar:
             compiled = warm_kernels(
                 lambda share: bar.update({"stage": COMPILING, "fraction": share})
             )
@@ -273,7 +421,7 @@ def warm_command() -> None:
             )
     spent = f"{time.perf_counter() - started:.1f} s"
     said = f"Compiled the kernels in {spent}" if compiled else "The kernels were compiled already"
-    make_console().print(f"{said}; they are in {folder}.", soft_wrap=True)
+    answer.written(folder, f"{said}; they are in {folder}.")
 
 
 @app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -301,28 +449,29 @@ def submit_command(
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
     key: options.Key = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Plan MODULE on a service: upload it, watch, download the plan, print what it costs."""
     from toast.cli.submit import submit_and_wait
 
+    answer = Answer(quiet=quiet, as_json=as_json)
     with user_errors():
         check_output(output)
         original = read_module(module)
-        answer = submit_and_wait(url, key, original, request)
-        if answer is None:
+        result = submit_and_wait(url, key, original, request, answer)
+        if result is None:
             raise typer.Exit(EXIT_INTERRUPTED)
-        save(output, answer.plan, original, answer.module, answer.suffix)
-    show_and_exit(answer.plan, output, explain=explain)
+        save(output, result.plan, original, result.module, result.suffix)
+    show_and_exit(result.plan, output, answer, explain=explain)
 
 
 @app.command("devices")
-def devices_command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
+def devices_command(as_json: options.Json = False, quiet: options.Quiet = False) -> None:
     """List the chips that can be planned for."""
     from toast.cli.inspection import print_devices
 
-    print_devices(as_json=as_json)
+    print_devices(Answer(quiet=quiet, as_json=as_json))
 
 
 @app.command("calibrate")
@@ -342,6 +491,8 @@ def calibrate_command(
     ] = "",
     name: Annotated[str, typer.Option("--name", help="What to call the device.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller sizes.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure this machine's devices and write a device file for `--device`."""
     from toast.calibrate.calibration import Calibration
@@ -349,7 +500,7 @@ def calibrate_command(
 
     wanted = Calibration(platform=platform, devices=devices, base=base, name=name, quick=quick)
     with user_errors():
-        calibrate_to(output, wanted)
+        calibrate_to(output, wanted, Answer(quiet=quiet, as_json=as_json))
 
 
 @app.command("schema", hidden=True)
@@ -361,8 +512,8 @@ def schema_command() -> None:
 
 
 @app.command("passes", hidden=True)
-def passes_command() -> None:
+def passes_command(as_json: options.Json = False, quiet: options.Quiet = False) -> None:
     """List the behaviours of compilers that `--without` leaves out."""
     from toast.cli.inspection import print_passes
 
-    print_passes()
+    print_passes(Answer(quiet=quiet, as_json=as_json))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.table import Table
@@ -10,20 +13,19 @@ from rich.text import Text
 
 from toast.analysis.errors import InvalidRequest
 from toast.calibrate.calibration import Calibration, calibrate
-from toast.cli.terminal import ProgressBar
+from toast.cli.terminal import Answer
 from toast.costmodel.calibration import Fit, Sample
 from toast.costmodel.hardware.device_files import write_profile
 from toast.costmodel.hardware.quantities import format_seconds
-from toast.plans.report import make_console
 
 
-def calibrate_to(output: Path, wanted: Calibration) -> None:
+def calibrate_to(output: Path, wanted: Calibration, answer: Answer) -> None:
     """Measure, write the profile to `output`, print how well it fits what was measured."""
     if output.suffix != ".toml":
         raise InvalidRequest(
             f"{output} is no name for a device file.", "Give one that ends in .toml with -o."
         )
-    with ProgressBar() as bar:
+    with answer.progress() as bar:
         bar.stage("starting")
 
         def on_sample(sample: Sample) -> None:
@@ -37,10 +39,25 @@ def calibrate_to(output: Path, wanted: Calibration) -> None:
         raise InvalidRequest(
             f"{output} cannot be written: {error.strerror}.", "Give another file with -o."
         ) from error
-    console = make_console()
-    console.print(table(fit))
-    console.print(Text(f"\n{summary(fit)}"))
-    console.print(f"Written to {output}; use it with --device {output}.", soft_wrap=True)
+    answer.document(json.dumps(document(fit), indent=2))
+    answer.tables(table(fit), Text(f"\n{summary(fit)}"))
+    answer.written(output, f"Written to {output}; use it with --device {output}.")
+
+
+def document(fit: Fit) -> dict[str, Any]:
+    """The device, and each microbenchmark with its seconds as measured and as fitted."""
+    rows = zip(fit.samples, fit.predicted, strict=True)
+    return {
+        "device": dataclasses.asdict(fit.device),
+        "samples": [
+            {
+                "what": str(sample),
+                "measured_seconds": float(sample.seconds),
+                "fitted_seconds": float(predicted),
+            }
+            for sample, predicted in rows
+        ],
+    }
 
 
 def table(fit: Fit) -> Table:

@@ -4,43 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from toast.analysis.errors import InvalidRequest
+from toast.cli.terminal import Answer
 from toast.costmodel.compiler_passes import PASSES
 from toast.costmodel.hardware.devices import Device, Link, catalogue
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
-from toast.plans.report import make_console
 
 MAX_ROWS = 40
 """Rows shown of each table; `--json` has them all."""
 
 
-def print_inspection(inspection: dict[str, Any], *, as_json: bool) -> None:
+def print_inspection(inspection: dict[str, Any], answer: Answer) -> None:
     """What `toast.inspect.inspect_module.inspect_module` found, as tables or as JSON."""
-    console = make_console()
-    if as_json:
-        console.file.write(json.dumps(inspection, indent=2) + "\n")
-        return
+    answer.document(json.dumps(inspection, indent=2))
+    answer.tables(*_tables(inspection))
+
+
+def _tables(inspection: dict[str, Any]) -> Iterator[RenderableType]:
     counts = [f"{value:,} {key}" for key, value in inspection.items() if isinstance(value, int)]
     if counts:
-        console.print(Text(", ".join(counts), style="bold"), "")
+        yield Text(", ".join(counts) + "\n", style="bold")
     for key, title in TITLES.items():
         rows = inspection.get(key)
         if isinstance(rows, list):
-            _print_rows(console, title, rows)
+            yield from _rows(title, rows)
     if stages := inspection.get("stages"):
         rows = [{"stage": k, "time": format_seconds(v)} for k, v in stages.items()]
-        _print_rows(console, "Time by stage", rows)
+        yield from _rows("Time by stage", rows)
 
 
-def write_page(inspection: dict[str, Any], path: Path, title: str) -> None:
+def write_page(inspection: dict[str, Any], path: Path, title: str, answer: Answer) -> None:
     """The same as one HTML page at `path`; raises InvalidRequest where it cannot be written."""
     from toast.inspect.page import render_page
 
@@ -51,7 +52,7 @@ def write_page(inspection: dict[str, Any], path: Path, title: str) -> None:
         raise InvalidRequest(
             f"{path} cannot be written: {error.strerror}.", "Give another file with --html."
         ) from error
-    make_console(stderr=True).print(f"Written to {path}.", soft_wrap=True)
+    answer.written(path, f"Written to {path}.")
 
 
 TITLES = {
@@ -63,9 +64,9 @@ TITLES = {
 }
 
 
-def _print_rows(console: Console, title: str, rows: Sequence[dict[str, Any]]) -> None:
+def _rows(title: str, rows: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
     if not rows:
-        console.print(f"{title}: none.\n")
+        yield f"{title}: none.\n"
         return
     table = Table(title=f"{title}: {len(rows):,}", title_justify="left", title_style="bold")
     table.box, table.pad_edge = None, False
@@ -74,10 +75,10 @@ def _print_rows(console: Console, title: str, rows: Sequence[dict[str, Any]]) ->
         table.add_column(column.replace("_", " "), justify="right" if is_number else "left")
     for row in rows[:MAX_ROWS]:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
-    console.print(table)
+    yield table
     if len(rows) > MAX_ROWS:
-        console.print(f"... and {len(rows) - MAX_ROWS:,} more; --json prints all.")
-    console.print()
+        yield f"... and {len(rows) - MAX_ROWS:,} more; --json prints all."
+    yield ""
 
 
 def _cell(value: Any) -> str:
@@ -88,30 +89,32 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def print_devices(*, as_json: bool) -> None:
+def print_devices(answer: Answer) -> None:
     """The catalogue of chips."""
-    console = make_console()
     devices = list(catalogue().values())
-    if as_json:
-        records = [dataclasses.asdict(device) for device in devices]
-        console.file.write(json.dumps(records, indent=2) + "\n")
-        return
+    answer.document(json.dumps([dataclasses.asdict(device) for device in devices], indent=2))
     table = Table(box=None, pad_edge=False)
     for column in ("name", "kind", "memory", "bandwidth", "bf16 peak", "networks", "description"):
         table.add_column(column)
     for device in devices:
         table.add_row(*_device_row(device))
-    console.print(table)
+    answer.names([device.name for device in devices], table)
 
 
-def print_passes() -> None:
+def print_passes(answer: Answer) -> None:
     """The passes of the registry."""
+    answer.document(
+        json.dumps(
+            [{"name": one.name, "models": one.models, "file": one.file} for one in PASSES.values()],
+            indent=2,
+        )
+    )
     table = Table(box=None, pad_edge=False)
     for column in ("pass", "what it models", "file"):
         table.add_column(column)
     for one in PASSES.values():
         table.add_row(one.name, one.models, one.file)
-    make_console().print(table)
+    answer.names(PASSES, table)
 
 
 def _network(link: Link) -> str:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+PLANNERS = ("mcts", "greedy", "beam", "ilp", "random")
+"""Their names; what they are would have to be imported first."""
+
 ModuleFile = Annotated[
     Path,
     typer.Argument(
@@ -22,9 +25,21 @@ MeshText = Annotated[
         "data=2@infiniband,model=4@nvlink; auto:8 for the best mesh of 8 devices.",
     ),
 ]
+
+
+def _known_devices() -> list[str]:
+    from toast.costmodel.hardware.devices import catalogue
+
+    return sorted(catalogue())
+
+
 DeviceName = Annotated[
     str,
-    typer.Option("--device", help="The chip: a name of `toast devices`, or a device file (.toml)."),
+    typer.Option(
+        "--device",
+        help="The chip: a name of `toast devices`, or a device file (.toml).",
+        autocompletion=_known_devices,
+    ),
 ]
 Memory = Annotated[
     str | None,
@@ -41,7 +56,14 @@ Budget = Annotated[
     str | None, typer.Option("--budget", help="Time for the search, such as 10s or 2min.")
 ]
 Threads = Annotated[int, typer.Option("--threads", help="Search threads; 0 is one per core.")]
-Planner = Annotated[str, typer.Option("--planner", help="mcts, greedy, beam, ilp or random.")]
+Planner = Annotated[
+    str,
+    typer.Option(
+        "--planner",
+        help=f"{', '.join(PLANNERS[:-1])} or {PLANNERS[-1]}.",
+        autocompletion=lambda: list(PLANNERS),
+    ),
+]
 Penalty = Annotated[
     float | None,
     typer.Option("--penalty", help="What bytes above the memory weigh against time; 10 if absent."),
@@ -64,6 +86,14 @@ Refine = Annotated[
         "colours, where that pays by the cost model.",
     ),
 ]
+Advice = Annotated[
+    bool,
+    typer.Option(
+        "--advice/--no-advice",
+        help="Where nothing fits, look some seconds longer for what would: more chips, other "
+        "chips, a smaller batch, recomputation.",
+    ),
+]
 Without = Annotated[
     str | None,
     typer.Option(
@@ -71,6 +101,23 @@ Without = Annotated[
         metavar="PASS,...",
         help="For developers: price as if the compiler did not do these passes, such as "
         "cse,all_reduce_combiner; `toast passes` lists them.",
+    ),
+]
+FormName = Annotated[
+    str | None,
+    typer.Option(
+        "--form",
+        help="How the plan is written: flat, annotated, closed, collectives or local "
+        "(docs/forms.md). Flat if absent, annotated for 500,000 ops and more.",
+    ),
+]
+TargetVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--target-version",
+        metavar="VERSION",
+        help="Of a portable artifact or a jax.export artifact: the StableHLO that reads it, "
+        "such as 1.0.0; the newest if absent.",
     ),
 ]
 Explain = Annotated[
@@ -90,6 +137,11 @@ Forbid = Annotated[
     typer.Option(
         "--forbid", help="Axes not to shard arguments over, as PATTERN=axis,...; repeatable."
     ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document in place of tables.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("-q", "--quiet", help="Print neither tables nor progress: errors, and paths."),
 ]
 Output = Annotated[
     Path,

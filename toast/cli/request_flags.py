@@ -31,7 +31,10 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
     forbid: options.Forbid = None,
     prove: options.Prove = False,
     refine: options.Refine = False,
+    advice: options.Advice = True,
     without: options.Without = None,
+    form: options.FormName = None,
+    target_version: options.TargetVersion = None,
 ) -> PlanRequest:
     """The request that these flags make; raises ToastError where it would not do."""
     return make_request(
@@ -49,7 +52,10 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
         forbid=forbid,
         prove=prove,
         refine=refine,
+        advice=advice,
         without=None if without is None else tuple(without.split(",")),
+        form=form,
+        target_version=target_version,
     )
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from toast.cli.terminal import ProgressBar, stop_on_interrupt
+from toast.cli.terminal import Answer, ProgressBar
 from toast.client import Client, JobEvent
 from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 
 
 def submit_and_wait(
-    url: str, key: str | None, module: bytes, request: PlanRequest
+    url: str, key: str | None, module: bytes, request: PlanRequest, answer: Answer
 ) -> PlanResult | None:
     """The answer of the service; None when the job was cancelled before it had any plan.
 
     The first Ctrl-C cancels the job on the service, which keeps its best plan so far.
     """
-    with Client(url, key) as client, ProgressBar() as bar, stop_on_interrupt() as interrupt:
+    with Client(url, key) as client, answer.progress() as bar, answer.interrupts() as interrupt:
         bar.stage("uploading")
         job = client.submit_request(module, request)
         cancelled = False

@@ -1,13 +1,16 @@
-"""What every command shares: errors in two sentences, a progress bar, Ctrl-C that asks first."""
+"""What every command shares: errors in two sentences, answers, a progress bar, a gentle Ctrl-C."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 import typer
+from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -16,8 +19,12 @@ from toast.costmodel.hardware.quantities import format_bytes
 from toast.plans.report import make_console
 from toast.process.runner import Event
 from toast.search.progress import COMPILING
+from toast.verify.verification import Verdict
 
-EXIT_DIFFERENT, EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_INTERRUPTED = 2, 3, 130
+EXIT_DIFFERENT = 1
+EXIT_OF_VERDICT: dict[Verdict, int] = {"equal": 0, "differs": EXIT_DIFFERENT, "untold": 4}
+"""The exit codes of `verify`."""
 
 
 @contextmanager
@@ -41,11 +48,56 @@ def show_error(error: ToastError) -> None:
         console.print(Text(f"  {error.hint}"), soft_wrap=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How a command answers: tables or one JSON document on stdout, all else on stderr.
+
+    `quiet`: no tables and no progress; of what was written only the path.
+    """
+
+    quiet: bool = False
+    as_json: bool = False
+
+    def tables(self, *parts: RenderableType) -> None:
+        """What a person reads."""
+        if not self.quiet and not self.as_json:
+            for part in parts:
+                make_console().print(part, soft_wrap=isinstance(part, str))
+
+    def document(self, text: str) -> None:
+        """What a program reads."""
+        if self.as_json:
+            typer.echo(text.rstrip("\n"))
+
+    def written(self, path: Path, sentence: str) -> None:
+        """Say where something was written; in quiet mode nothing but the path."""
+        if self.as_json:
+            return
+        if self.quiet:
+            typer.echo(str(path))
+        else:
+            make_console().print(sentence, soft_wrap=True)
+
+    def names(self, names: Iterable[str], *tables: RenderableType) -> None:
+        """Tables; in quiet mode only the names of their rows, one a line."""
+        self.tables(*tables)
+        if self.quiet and not self.as_json:
+            typer.echo("\n".join(names))
+
+    def progress(self) -> ProgressBar:
+        """A bar, which a quiet command does not show."""
+        return ProgressBar(quiet=self.quiet)
+
+    def interrupts(self) -> AbstractContextManager[Interrupt]:
+        """While inside, the first Ctrl-C asks for an end; a quiet command does not speak of it."""
+        return stop_on_interrupt(quiet=self.quiet)
+
+
 class Interrupt:
     """Whether Ctrl-C was pressed once; pressed twice it interrupts as usual."""
 
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.asked, self._quiet = False, quiet
 
     def __call__(self) -> bool:
         """Whether to stop."""
@@ -56,13 +108,15 @@ class Interrupt:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+        if self._quiet:
+            return
         make_console(stderr=True).print("Stopping; the best plan so far is kept.")
 
 
 @contextmanager
-def stop_on_interrupt() -> Iterator[Interrupt]:
+def stop_on_interrupt(*, quiet: bool = False) -> Iterator[Interrupt]:
     """While inside, the first Ctrl-C asks the search to stop with the best plan so far."""
-    interrupt = Interrupt()
+    interrupt = Interrupt(quiet=quiet)
     earlier = signal.signal(signal.SIGINT, interrupt.on_signal)
     try:
         yield interrupt
@@ -73,12 +127,14 @@ def stop_on_interrupt() -> Iterator[Interrupt]:
 class ProgressBar:
     """A bar on stderr fed by progress events.
 
-    Where stderr is no terminal it says only that kernels are compiled, which nobody expects.
+    Where stderr is no terminal it says only that kernels are compiled, which nobody expects; quiet,
+    not even that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
         console = make_console(stderr=True)
-        self._silent = not console.is_terminal
+        self._silent = quiet or not console.is_terminal
+        self._speaks = not quiet
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -102,8 +158,8 @@ class ProgressBar:
         """Show one progress event; an event of another kind changes nothing."""
         if event.get("event", "progress") != "progress":
             return
-        if self._silent and event.get("stage") == COMPILING:
-            self._silent = False
+        if self._silent and self._speaks and event.get("stage") == COMPILING:
+            self._speaks = False
             self._progress.console.print(f"{COMPILING.capitalize()}.")
         self._progress.update(
             self._task,

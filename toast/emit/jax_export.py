@@ -15,7 +15,12 @@ from toast.plans.plan import Spec
 
 
 def encode_export(
-    loaded: Loaded, module: ir.Module, mesh: Mesh, arguments: list[Spec], results: list[Spec]
+    loaded: Loaded,
+    module: ir.Module,
+    mesh: Mesh,
+    arguments: list[Spec],
+    results: list[Spec],
+    version: str | None = None,
 ) -> bytes:
     """A serialized export with the sharded module, whose `in_shardings_jax` gives the layouts.
 
@@ -34,7 +39,7 @@ def encode_export(
     ]
     outputs = [_named(abstract, spec, len(spec)) for spec in results]
     with module.context:
-        data = portable(module)
+        data = portable(module, version)
     fields = {field.name for field in dataclasses.fields(exported)}
     changes: dict[str, Any] = {
         "mlir_module_serialized": data,

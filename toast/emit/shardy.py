@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -19,24 +19,25 @@ class Shardings:
     """The attributes of specs in one context: few are distinct, and each is made once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[tuple[str, ...], ...], Any] = {}
+        self._known: dict[tuple[tuple[tuple[str, ...], ...], tuple[str, ...]], Any] = {}
 
-    def of(self, spec: Spec) -> Any:
-        """The `TensorShardingAttr` of a spec."""
-        key = tuple(map(tuple, spec))
+    def of(self, spec: Spec, partial: Sequence[str] = ()) -> Any:
+        """The `TensorShardingAttr` of a spec, for a tensor that is `partial` over these axes."""
+        key = tuple(map(tuple, spec)), tuple(partial)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = _sharding(spec)
+            found = self._known[key] = _sharding(spec, partial)
         return found
 
 
-def _sharding(spec: Spec) -> Any:
+def _sharding(spec: Spec, partial: Sequence[str]) -> Any:
     """The `TensorShardingAttr` of a spec; every dimension closed, so XLA keeps it to the letter."""
     dimensions = [
         sdy.DimensionShardingAttr.get([sdy.AxisRefAttr.get(axis) for axis in axes], is_closed=True)
         for axes in spec
     ]
-    return sdy.TensorShardingAttr.get(MESH, dimensions)
+    summed = [sdy.AxisRefAttr.get(axis) for axis in partial]
+    return sdy.TensorShardingAttr.get(MESH, dimensions, unreduced_axes=summed)
 
 
 def add_mesh(module: ir.Module, mesh: Mesh) -> None:

@@ -128,7 +128,7 @@ class Specs:
         made, so that a module has both.
         """
         program = self._program
-        constrained = self._is_moved()
+        constrained = self._is_moved() | self._begins_inside()
         constrained[[*left, *(value for op in guarded for value in program.values_of(op))]] = True
         by_module = [n for n, name in enumerate(program.names) if name in (ARGUMENT, CONSTRAINT)]
         constrained &= ~program.constant & ~np.isin(program.op_name[program.value_op], by_module)
@@ -141,6 +141,32 @@ class Specs:
                 through = (move.start, *through)
             found.append(LayoutConstraint(value=value, spec=move.to, through=through))
         return found
+
+    def _begins_inside(self) -> Bools:
+        """For each value whether a sharded colour begins there that is inside the program only.
+
+        No argument and no result has such a colour, so the module would say it nowhere.
+        """
+        program, found = self._program, np.zeros(self._program.values, dtype=np.bool_)
+        outside = {self._value_tensor[argument.value] for argument in program.arguments}
+        outside |= {self._use_tensor[result.use] for result in program.results}
+        group = self._resolved.evaluator.tables.units.item_group
+        sharded = set(group[self._resolved.masks != 0].tolist())
+        inside = sharded.difference([-1], *(self._colours(tensor) for tensor in outside))
+        if not inside:
+            return found
+        tensors = range(len(self._layouts.tensors))
+        has = np.array([not inside.isdisjoint(self._colours(tensor)) for tensor in tensors])
+        taken = has[self._layouts.use_tensor]
+        fed = np.zeros(program.ops, dtype=np.bool_)
+        fed[program.use_op[taken]] = True
+        return has[self._layouts.value_tensor] & ~fed[program.value_op]
+
+    def _colours(self, tensor: int) -> set[int]:
+        """The colour groups that shard a tensor."""
+        group, masks = self._resolved.evaluator.tables.units.item_group, self._resolved.masks
+        items = [item for _, item in self._layouts.tensors[tensor][1]]
+        return {int(group[item]) for item in items if item >= 0 and masks[item]}
 
     def _is_moved(self) -> Bools:
         """For each value whether its op makes it in another layout than it is kept in."""

@@ -17,7 +17,8 @@ from toast.analysis.load import Source
 from toast.analysis.program import CONSTRAINT, PSEUDO
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.jax_export import encode_export
-from toast.emit.shardy import Shardings, add_mesh, constrained, verify
+from toast.emit.pinning import pin_uses, pin_value, unpin
+from toast.emit.shardy import Shardings, add_mesh, verify
 from toast.emit.specs import LayoutConstraint, Specs
 from toast.plans.plan import Spec
 
@@ -33,27 +34,48 @@ def write(
 
     `kept` are the values of the module's own constraints that the plan keeps.
     """
+    annotate(source, mesh, specs, constraints, kept)
+    return encode_written(source, source.loaded.module, mesh, specs)
+
+
+def annotate(
+    source: Source,
+    mesh: Mesh,
+    specs: Specs,
+    constraints: list[LayoutConstraint],
+    kept: frozenset[int] = frozenset(),
+) -> None:
+    """Write a plan into the module of `source`, whose calls are inlined for that."""
     program = source.program
     module = source.loaded.module
     attributes = Shardings()
     arguments = [specs.value(argument.value) for argument in program.arguments]
     results = [specs.use(result.use) for result in program.results]
     with module.context, ir.Location.unknown():
-        _annotate(source.main, "arg_attrs", arguments, attributes)
-        _annotate(source.main, "res_attrs", results, attributes)
+        annotate_function(source.main, "arg_attrs", arguments, attributes)
+        annotate_function(source.main, "res_attrs", results, attributes)
         for one in constraints:
             _constrain(source, one, attributes)
         _settle_constraints(source, specs, kept, attributes)
         add_mesh(module, mesh)
-        _tell_devices(module, mesh)
+        tell_devices(module, mesh)
         _verify(source, mesh, specs, constraints, attributes)
         source.regions.restore(source.main)  # from here on handles of their stand-ins are dead
-    if source.loaded.form is Form.EXPORT:
-        return encode_export(source.loaded, module, mesh, arguments, results)
-    return encode(source.loaded.form, module)
 
 
-def _tell_devices(module: ir.Module, mesh: Mesh) -> None:
+def encode_written(
+    source: Source, module: ir.Module, mesh: Mesh, specs: Specs, version: str | None = None
+) -> bytes:
+    """A module that a plan was written into, in the form that the program came in."""
+    if source.loaded.form is not Form.EXPORT:
+        return encode(source.loaded.form, module, version)
+    arguments = [specs.value(argument.value) for argument in source.program.arguments]
+    results = [specs.use(result.use) for result in source.program.results]
+    return encode_export(source.loaded, module, mesh, arguments, results, version)
+
+
+def tell_devices(module: ir.Module, mesh: Mesh) -> None:
+    """Have the module say for how many devices it is."""
     integer = ir.IntegerType.get_signless(32)
     attributes = module.operation.attributes
     attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(integer, mesh.devices)
@@ -73,10 +95,15 @@ def _verify(
         (shapes[value], types[value], id(attribute)): (value, attribute)
         for value, attribute in ((value, made.of(spec)) for value, spec in given)
     }
-    verify(mesh, [(_handle(source, value).type, attribute) for value, attribute in found.values()])
+    verify(
+        mesh, [(handle_of(source, value).type, attribute) for value, attribute in found.values()]
+    )
 
 
-def _annotate(main: ir.Operation, name: str, specs: list[Spec], attributes: Shardings) -> None:
+def annotate_function(
+    main: ir.Operation, name: str, specs: list[Spec], attributes: Shardings
+) -> None:
+    """Give arguments (`arg_attrs`) or results (`res_attrs`) of a function their layouts."""
     given: list[Any] = [{} for _ in specs]
     if name in main.attributes:
         given = list(ir.ArrayAttr(main.attributes[name]))
@@ -91,45 +118,16 @@ def _annotate(main: ir.Operation, name: str, specs: list[Spec], attributes: Shar
 
 
 def _constrain(source: Source, constraint: LayoutConstraint, attributes: Shardings) -> None:
-    if constraint.uses:
-        _constrain_uses(source, constraint, attributes)
+    specs = [*constraint.through, constraint.spec]
+    if not constraint.uses:
+        pin_value(handle_of(source, constraint.value), specs, attributes)
         return
-    value = _handle(source, constraint.value)
-    users = [(use.owner, use.operand_number) for use in value.uses]
-    owner = value.owner
-    if isinstance(owner, ir.Block):
-        at = ir.InsertionPoint.at_block_begin(owner)
-    else:
-        at = ir.InsertionPoint.after(owner.operation)
-    pinned = _chain(value, constraint, attributes, at)
-    for user, number in users:
-        user.operands[number] = pinned
-
-
-def _chain(
-    value: Any, constraint: LayoutConstraint, attributes: Shardings, at: ir.InsertionPoint
-) -> Any:
-    """Constraints that take `value` to its layout, by way of its stations."""
-    for spec in (*constraint.through, constraint.spec):
-        value = constrained(value, attributes.of(spec), at)
-    return value
-
-
-def _constrain_uses(source: Source, constraint: LayoutConstraint, attributes: Shardings) -> None:
-    """One constraint per block, before the first op there that wants the layout.
-
-    The value may itself be pinned by now: a use is rewired from whatever it reads of it.
-    """
     program = source.program
-    first: dict[Any, Any] = {}
+    users = []
     for use in constraint.uses:
         op = program.user(use)
-        user, number = _user(source, op), use - int(program.op_uses[op])
-        block = user.block
-        if block not in first:
-            at = ir.InsertionPoint(user)
-            first[block] = _chain(user.operands[number], constraint, attributes, at)
-        user.operands[number] = first[block]
+        users.append((user_of(source, op), use - int(program.op_uses[op])))
+    pin_uses(users, specs, attributes)
 
 
 def _settle_constraints(
@@ -142,11 +140,10 @@ def _settle_constraints(
         if value in kept:
             handle.attributes["sharding"] = attributes.of(specs.value(value))
         else:
-            handle.results[0].replace_all_uses_with(handle.operands[0])
-            handle.erase()
+            unpin(handle)
 
 
-def _user(source: Source, op: int) -> Any:
+def user_of(source: Source, op: int) -> Any:
     """The MLIR operation whose operands a (pseudo) op's uses are."""
     handle = source.handles[op]
     if source.program.kind(op) in PSEUDO - {"loop_begin"}:
@@ -161,7 +158,7 @@ def _terminator(source: Source, op: int, handle: Any) -> Any:
         return _last(handle.regions[1])
     if kind == "branch_end":
         first = int(source.program.op_uses[op])
-        wanted = _handle(source, source.program.sources[first])
+        wanted = handle_of(source, source.program.sources[first])
         for region in handle.regions:
             last = _last(region)
             if any(operand == wanted for operand in last.operands):
@@ -174,7 +171,7 @@ def _last(region: Any) -> Any:
     return operations[len(operations) - 1].operation
 
 
-def _handle(source: Source, value: int) -> Any:
+def handle_of(source: Source, value: int) -> Any:
     """The MLIR value behind a value number."""
     program = source.program
     op = program.makers[value]

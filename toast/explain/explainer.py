@@ -11,9 +11,10 @@ import numpy as np
 from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Floats
 from toast.costmodel.evaluator import Evaluator
-from toast.costmodel.explain import CollectiveTime, FusionTime, HeldMemory, PriceBreakdown
+from toast.costmodel.explain import FusionTime, HeldMemory, PriceBreakdown
 from toast.costmodel.journal import CollectiveReason, Entry
 from toast.costmodel.program_facts import distinct_rows, loop_slots
+from toast.explain.causes import Causes
 from toast.labels.labels import Labels
 from toast.plans.explanation import (
     AliveRow,
@@ -22,6 +23,7 @@ from toast.plans.explanation import (
     Explanation,
     FusionRow,
     LayerRow,
+    OpRow,
     PeakMoment,
     Reason,
     Rest,
@@ -66,8 +68,12 @@ _REASON: dict[CollectiveReason, SentFor] = {
     CollectiveReason.NEIGHBOURS: "neighbours",
     CollectiveReason.LEFT_OUT: "left_out",
     CollectiveReason.IN_REGION: "in_region",
+    CollectiveReason.TRADED: "traded",
+    CollectiveReason.REMATERIALIZED: "rematerialized",
 }
-_Sent = tuple[str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool]
+_Sent = tuple[
+    str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool, tuple[int, ...]
+]
 """What the collectives of a row have in common."""
 
 
@@ -103,6 +109,7 @@ class Explainer:
         self._evaluator = evaluator
         self._grouped: tuple[PriceBreakdown, list[list[HeldMemory]]] | None = None
         self.say = Labels(source, evaluator.analysis)
+        self._results = {self._program.sources[result.use] for result in self._program.results}
         self._carried = {
             value
             for slot in loop_slots(self._program)
@@ -111,10 +118,11 @@ class Explainer:
 
     def explanation(self, terms: PriceBreakdown, rows: int = MAX_ROWS) -> Explanation:
         """The largest rows of each kind, with the sum of the rest."""
-        fusions, collectives = self._fusions(terms.fusions), self._collectives(terms.collectives)
+        fusions, collectives = self._fusions(terms.fusions), self._collectives(terms)
         alive = self.alive(terms)
         layers = self._by_layer(fusions, collectives, alive)
         chief, others = layers[:rows], layers[rows:]
+        ops = _by_op(fusions)
         return Explanation(
             fusions=fusions[:rows],
             other_fusions=_rest(fusions[rows:]),
@@ -126,7 +134,17 @@ class Explainer:
             alive=alive[:rows],
             other_alive=Rest(rows=len(alive[rows:]), bytes=sum(row.bytes for row in alive[rows:])),
             timeline=_timeline(terms),
+            ops=ops[:rows],
+            other_ops=_rest(ops[rows:]),
         )
+
+    def colours(self, explanation: Explanation) -> set[int]:
+        """The colour groups of arguments, of results and of the values that are explained."""
+        program = self._program
+        values = [argument.value for argument in program.arguments]
+        values += [program.sources[result.use] for result in program.results]
+        found = {group for value in values for group in self.say.colours(value)}
+        return (found | {group for row in explanation.alive for group in row.colours}) - {-1}
 
     def _fusions(self, fusions: Iterable[FusionTime]) -> list[FusionRow]:
         say, sums = self.say, dict[tuple[str, str, str, Direction, str, str, bool], _Sum]()
@@ -159,18 +177,19 @@ class Explainer:
         ]
         return sorted(rows, key=lambda row: -row.seconds)
 
-    def _collectives(self, collectives: Iterable[CollectiveTime]) -> list[CollectiveRow]:
+    def _collectives(self, terms: PriceBreakdown) -> list[CollectiveRow]:
+        causes = Causes(terms.resolved)
         axes = [axis.name for axis in self._evaluator.mesh.axes]
         say = self.say
         sums: dict[_Sent, _Sum] = {}
-        for each in collectives:
+        for each in terms.collectives:
             whole = sum(runs for _, _, runs in each.sources)
             over = tuple(axes[axis] for axis in each.axes)
             for value, ops, runs in each.sources:
                 op, part = ops[0], runs / whole
                 said = (say.name(value), say.op(op), say.line(op), say.direction(op))
                 what = (each.kind.name.lower(), over, _WHY[each.why])
-                reason = _REASON[each.reason], each.combined
+                reason = _REASON[each.reason], each.combined, causes.of(each, value, ops)
                 key = (*what, *said, say.layer(op, value), *reason)
                 found = sums.setdefault(key, _Sum())
                 found.add(each.count * part, each.bytes * part, each.seconds * part)
@@ -186,6 +205,7 @@ class Explainer:
                 group=key[7],
                 reason=key[8],
                 combined=key[9],
+                decisions=list(key[10]),
                 count=max(1, round(found.count)),
                 bytes=round(found.bytes),
                 seconds=found.seconds,
@@ -224,6 +244,7 @@ class Explainer:
             count=len(group),
             bytes=round(sum(held.bytes for held in group)),
             why=self._why(first, terms),
+            colours=self.say.colours(first.value),
         )
 
     def peak(self, terms: PriceBreakdown) -> PeakMoment:
@@ -274,10 +295,10 @@ class Explainer:
         """Why memory is held at the peak."""
         if held.why in _FIXED:
             return _FIXED[held.why]
-        made = self._program.makers[held.value]
-        if held.last >= self._program.ops:
+        if held.value in self._results:
             return "result"
-        ends = self.say.direction(held.last)
+        made = self._program.makers[held.value]
+        ends = self.say.direction(min(held.last, self._program.ops - 1))
         if ends == "backward" and self.say.direction(made) == "forward":
             return "saved_for_backward"
         if held.value in self._carried:
@@ -286,11 +307,23 @@ class Explainer:
         return "kept_for_later" if waits else "temporary"
 
 
+def _by_op(fusions: Iterable[FusionRow]) -> list[OpRow]:
+    """Fusions by kind of op alone."""
+    sums: dict[str, _Sum] = {}
+    for row in fusions:
+        sums.setdefault(row.op, _Sum()).add(row.runs, row.bytes, row.seconds)
+    rows = [
+        OpRow(op=op, runs=round(found.count), bytes=round(found.bytes), seconds=found.seconds)
+        for op, found in sums.items()
+    ]
+    return sorted(rows, key=lambda row: -row.seconds)
+
+
 def _bound(name: str) -> Literal["arithmetic", "bytes", "elements"]:
     return "arithmetic" if name == "arithmetic" else "bytes" if name == "bytes" else "elements"
 
 
-def _rest(rows: Sequence[FusionRow] | Sequence[CollectiveRow]) -> Rest:
+def _rest(rows: Sequence[FusionRow] | Sequence[CollectiveRow] | Sequence[OpRow]) -> Rest:
     return Rest(
         rows=len(rows),
         seconds=sum(row.seconds for row in rows),

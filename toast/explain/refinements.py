@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from toast.costmodel.evaluator import Refined, Refinement
+from toast.costmodel.evaluator import Cost, Refined, Refinement
 from toast.costmodel.resolved import ResolvedPlan
+from toast.labels.decisions import after
 from toast.labels.labels import Labels
 from toast.plans.plan import Decision
 from toast.search.problem import Problem
@@ -17,7 +18,7 @@ from toast.search.problem import Problem
 def refinements(
     problem: Problem,
     resolved: ResolvedPlan,
-    costs: Sequence[float],
+    costs: Sequence[Cost],
     say: Labels,
     names: Sequence[str],
 ) -> list[Decision]:
@@ -29,7 +30,7 @@ def refinements(
             axis=axes[refinement.axis].name,
             resolution="",
             places=list(_places(problem, refinement, say)),
-            cost_after=cost,
+            **after(problem, cost),
         )
         for count, (refinement, cost) in enumerate(zip(state, costs, strict=True))
         if isinstance(refinement, Refinement)

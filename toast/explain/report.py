@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,22 +10,19 @@ from rich.text import Text
 
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.explain.timeline import Timeline
+from toast.plans.advice_report import render_advice
 from toast.plans.explanation import (
-    AliveRow,
     BlockedTensor,
-    CollectiveRow,
     Explanation,
     PeakMoment,
-    SentFor,
     Shortfall,
     SplitRow,
 )
 from toast.plans.plan import Plan
-from toast.plans.report import plain_table
+from toast.plans.tables import plain_table
+from toast.plans.words import PASS, fusion_name, moment, path, reason, sent, sent_for, shape
 
 ROWS = 10
-_STEP = re.compile(r"\['?([^\]']*)'?\]")
-_PASS = {"forward": "fwd", "backward": "bwd", "": ""}
 
 
 def render_explanation(plan: Plan, explanation: Explanation, rows: int = ROWS) -> Group:
@@ -61,12 +57,6 @@ def headline(plan: Plan, peak: PeakMoment) -> Text:
     )
 
 
-def moment(peak: PeakMoment) -> str:
-    """Where in the schedule the peak is, in words."""
-    at = f" ({peak.location})" if peak.location else ""
-    return f"{peak.op}{at}, position {peak.position:,} of {peak.positions:,}"
-
-
 def fusions(plan: Plan, explanation: Explanation, rows: int) -> Table:
     """Computation by kind of op and place."""
     whole = plan.predicted.compute_seconds
@@ -76,11 +66,10 @@ def fusions(plan: Plan, explanation: Explanation, rows: int) -> Table:
     _fold(found)
     shown = explanation.fusions[:rows]
     for row in shown:
-        name = row.op if row.place in ("", row.op) else f"{row.place}/{row.op}"
         found.add_row(
-            Text(f"{name} (partial sums)" if row.partial_sums else name),
+            Text(fusion_name(row)),
             Text(row.location),
-            _PASS[row.direction],
+            PASS[row.direction],
             Text(path(row.group)),
             row.bound,
             f"{row.runs:,}",
@@ -94,31 +83,6 @@ def fusions(plan: Plan, explanation: Explanation, rows: int) -> Table:
     return found
 
 
-_REASONS: dict[SentFor, str] = {
-    "scattered": "partial sum",
-    "unwanted": "partial sum",
-    "two_dimensions": "partial sum, whole: two dimensions take it",
-    "all_devices": "partial sum, whole: over all devices",
-    "batch": "partial sum, whole: its batch is sharded",
-    "lookup": "partial sum, whole: of a lookup",
-    "sliced": "partial sum, whole: a slice is cut",
-    "sharded_already": "partial sum, whole: sharded already",
-    "segments": "partial sum, whole: of a scatter",
-    "axis_order": "partial sum, whole: order of axes",
-    "behind_loop": "partial sum, behind the loop",
-    "regathered": "partial sum: its batch is sharded",
-    "reordered": "order of axes",
-    "in_region": "written in a shard_map",
-    "left_out": "partial sum, whole: scattering is left out",
-}
-"""Words for reasons that say more than `why`."""
-
-
-def _reason(row: CollectiveRow) -> str:
-    """Why a collective is needed, and why it is no cheaper one."""
-    return _REASONS.get(row.reason, row.why.replace("_", " "))
-
-
 def collectives(plan: Plan, explanation: Explanation, rows: int) -> Table | Text:
     """Communication by collective, and what it is for."""
     if not explanation.collectives:
@@ -130,13 +94,12 @@ def collectives(plan: Plan, explanation: Explanation, rows: int) -> Table | Text
     _fold(found)
     found.columns[0].min_width = len("reduce-scatter")
     for row in explanation.collectives[:rows]:
-        needed = "" if row.needed_by == row.value else f" for {row.needed_by}"
         found.add_row(
             row.kind.replace("_", "-"),
             Text(", ".join(row.axes)),
-            Text(path(row.value) + needed),
+            Text(sent(row)),
             Text(row.location),
-            _reason(row),
+            sent_for(row),
             f"{row.count:,}",
             format_bytes(row.bytes),
             format_seconds(row.seconds),
@@ -231,6 +194,8 @@ def render_shortfall(plan: Plan, shortfall: Shortfall) -> Group:
             )
         )
         parts.append(_splits(blocked, devices))
+    if shortfall.advice is not None:
+        parts += ["", render_advice(shortfall.advice)]
     return Group(*parts)
 
 
@@ -259,21 +224,6 @@ def _splits(blocked: BlockedTensor, devices: int) -> RenderableType:
 
 
 _STYLE = {"pays": "green", "costs_time": "yellow"}
-
-
-def path(name: str) -> str:
-    """A path through a pytree as patterns of pins write it: `params/layers/*/gate`."""
-    return _STEP.sub(r"/\1", name).lstrip("/")
-
-
-def reason(row: AliveRow) -> str:
-    """Why a value is alive."""
-    return row.why.replace("_", " ")
-
-
-def shape(row: AliveRow) -> str:
-    """The dimensions on one device."""
-    return " x ".join(str(size) for size in row.shape) or "scalar"
 
 
 def share(part: float, whole: float) -> str:

@@ -11,8 +11,8 @@ from toast.analysis.conflicts import Conflict
 from toast.analysis.errors import InvalidRequest
 from toast.analysis.names import map_edges
 from toast.analysis.program import Ints, Program
-from toast.inspect.records import Graph, GraphEdge, GraphNode
 from toast.labels.conflict_words import ConflictWords, tensors
+from toast.plans.conflicts import Graph, GraphEdge, GraphNode
 
 MAX_NODES = 120
 """Names that a drawing has room for."""

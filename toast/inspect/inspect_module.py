@@ -9,9 +9,11 @@ from toast.analysis.analyse import Analysis, analyse
 from toast.analysis.load import load
 from toast.analysis.program import PSEUDO, Program
 from toast.inspect.graph import set_graph
-from toast.inspect.records import ColourRow, ConflictRow, GroupRow, Inspection, NoRuleRow, SetRow
-from toast.labels.colours import colour_names, pattern
+from toast.inspect.records import ColourRow, ConflictRow, GroupRow, Inspection, NoRuleRow
+from toast.inspect.sets import SetTeller
+from toast.labels.colours import colour_names
 from toast.labels.conflict_words import ConflictWords
+from toast.request.patterns import layer_pattern
 
 
 def inspect_module(module: bytes, which: int = 0) -> Inspection:
@@ -25,10 +27,11 @@ def inspect_module(module: bytes, which: int = 0) -> Inspection:
     program = source.program
     started = time.perf_counter()
     names, words = colour_names(analysis), ConflictWords(source, analysis)
+    sets = SetTeller(analysis, names, words)
     parts = {
         "colours": _colours(analysis, names, words),
         "conflicts": _conflicts(analysis, names, words),
-        "sets": _sets(analysis, names, words),
+        "sets": [sets.row(number) for number in range(analysis.groups.sets)],
         "graph": set_graph(analysis, words, which),
     }
     spent = time.perf_counter() - started
@@ -113,32 +116,9 @@ def _conflicts(analysis: Analysis, names: list[str], words: ConflictWords) -> li
     return rows
 
 
-def _sets(analysis: Analysis, names: list[str], words: ConflictWords) -> list[SetRow]:
-    conflicts, groups = analysis.conflicts, analysis.groups
-    isomorphic = Counter(groups.of_set.tolist())
-    members: dict[int, list[int]] = {}
-    for index, which in enumerate(conflicts.set_of.tolist()):
-        members.setdefault(which, []).append(index)
-    rows: dict[int, SetRow] = {}
-    for which, group in enumerate(groups.of_set.tolist()):
-        if group in rows:
-            continue
-        said = words.of_set(members[which], isomorphic[group])
-        rows[group] = SetRow(
-            id=group,
-            colour=names[int(groups.set_colour[group])],
-            conflicts=len(members[which]),
-            isomorphic=isomorphic[group],
-            description=said.description,
-            resolutions=list(said.resolutions),
-            location=said.location,
-        )
-    return [rows[group] for group in sorted(rows)]
-
-
 def _groups(program: Program) -> list[GroupRow]:
     rows: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for argument in program.arguments:
-        key = (pattern(argument.name), program.shape(argument.value))
+        key = (layer_pattern(argument.name), program.shape(argument.value))
         rows.setdefault(key, []).append(argument.name)
     return [GroupRow(name=key[0], members=names) for key, names in rows.items() if len(names) > 1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from toast.plans.conflicts import Graph, SetRow
+
 
 class Row(BaseModel):
     """Base of the rows of an inspection."""
@@ -40,21 +42,6 @@ class ConflictRow(Row):
     location: str
 
 
-class SetRow(Row):
-    """A group of `isomorphic` compatibility sets: one bit of a resolution order.
-
-    `resolutions` says for bit 0 and bit 1 what is sharded where the conflict arises, at `location`.
-    """
-
-    id: int
-    colour: str
-    conflicts: int
-    isomorphic: int
-    description: str
-    resolutions: list[str]
-    location: str
-
-
 class GroupRow(Row):
     """Arguments of repeated layers, which get the same layout."""
 
@@ -67,44 +54,6 @@ class NoRuleRow(Row):
 
     op: str
     count: int
-
-
-class GraphNode(Row):
-    """A dimension name of the graph: `side` 0 or 1 of the set, -1 for a neighbour outside it.
-
-    `op_number` is equal for names of one op; `dim` says which dimension it is.
-    """
-
-    id: int
-    op: str
-    op_number: int
-    dim: str
-    size: int
-    location: str
-    side: int
-
-
-class GraphEdge(Row):
-    """From a name at a definition to one at a use; `linked` joins a loop's ends instead."""
-
-    source: int
-    target: int
-    linked: bool
-
-
-class Graph(Row):
-    """The dimension graph of one compatibility set of set group `set`, and what is next to it.
-
-    `conflicts` are pairs of node ids. `left_out` counts the names of the set, and
-    `neighbours_left_out` those next to it, that are not among `nodes`.
-    """
-
-    set: int
-    nodes: list[GraphNode]
-    edges: list[GraphEdge]
-    conflicts: list[tuple[int, int]]
-    left_out: int
-    neighbours_left_out: int
 
 
 class Inspection(Row):

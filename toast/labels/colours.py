@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -13,23 +12,15 @@ from toast.analysis.analyse import Analysis
 from toast.analysis.program import Ints, Program
 from toast.costmodel.program_facts import spans
 from toast.labels.value_flow import ValueFlow
-
-_INDEX = re.compile(r"\[\d+\]|(?<=[._/])\d+(?=[._/]|$)")
-_NUMBER = re.compile(r"\d+")
+from toast.request.patterns import layer_pattern, starred
 
 Carrier = tuple[int, int]
 """An argument (by number) and one of its dimensions."""
 
 
-@lru_cache(maxsize=1 << 14)
-def pattern(name: str) -> str:
-    """An argument's path with the numbers of its layers starred: `['layers'][*]['gate']`."""
-    return _INDEX.sub(lambda match: "[*]" if match[0].startswith("[") else "*", name)
-
-
 def common_pattern(names: Sequence[str]) -> str:
     """One pattern for several argument names: the parts on which they agree."""
-    patterns = list(dict.fromkeys(pattern(name) for name in names))
+    patterns = list(dict.fromkeys(layer_pattern(name) for name in names))
     if len(patterns) == 1:
         return patterns[0]
     pieces = [re.split(r"(?=[\[.])", item) for item in patterns]
@@ -39,24 +30,6 @@ def common_pattern(names: Sequence[str]) -> str:
     for column in zip(*pieces, strict=True):
         joined.append(column[0] if len(set(column)) == 1 else "[*]")
     return "".join(joined)
-
-
-def starred(names: Sequence[str], *, listed: bool = False) -> str:
-    """Names of one pattern as one: a number that they share stays, one that varies is starred.
-
-    With `listed`, the numbers that vary are listed instead: `['layers'][0,2-5]['gate']`.
-    """
-    columns = list(zip(*(_INDEX.findall(name) for name in names), strict=True))
-    place = iter(columns)
-
-    def replaced(match: re.Match[str]) -> str:
-        column = next(place)
-        if len(set(column)) == 1:
-            return match[0]
-        text = _ranges({int(_NUMBER.findall(item)[0]) for item in column}) if listed else "*"
-        return f"[{text}]" if match[0].startswith("[") else text
-
-    return _INDEX.sub(replaced, names[0])
 
 
 def colour_names(analysis: Analysis) -> list[str]:
@@ -72,8 +45,8 @@ def colour_names(analysis: Analysis) -> list[str]:
         chief, dim = max(held, key=lambda carrier: (rank[carrier[0]], -carrier[0], -carrier[1]))
         arguments = analysis.program.arguments
         alike = [arguments[number].name for number, other in held if other == dim]
-        wanted = pattern(arguments[chief].name)
-        chosen[group] = ([name for name in alike if pattern(name) == wanted], dim)
+        wanted = layer_pattern(arguments[chief].name)
+        chosen[group] = ([name for name in alike if layer_pattern(name) == wanted], dim)
     names = [""] * analysis.groups.colours
     for group, (members, dim) in chosen.items():
         names[group] = f"{starred(members)}.{dim}"
@@ -92,14 +65,14 @@ def _carriers(analysis: Analysis) -> dict[int, list[Carrier]]:
     names = program.dim_name[spans(first, ranks)]
     number = np.repeat(np.arange(len(values)), ranks)
     dim = spans(np.zeros_like(ranks), ranks)
-    group = np.where(names >= 0, _groups_of(analysis)[names], -1)
+    group = np.where(names >= 0, groups_of_names(analysis)[names], -1)
     for one, argument, place in zip(group.tolist(), number.tolist(), dim.tolist(), strict=True):
         if one >= 0:
             found.setdefault(one, []).append((argument, place))
     return found
 
 
-def _groups_of(analysis: Analysis) -> Ints:
+def groups_of_names(analysis: Analysis) -> Ints:
     """The colour group of each name, -1 for none."""
     found: Ints = np.append(analysis.groups.of_colour, -1)[analysis.colours.colour]
     return found
@@ -119,20 +92,9 @@ def _repeated(names: Sequence[str]) -> list[int]:
     return [group for group, name in enumerate(names) if name and counts[name] > 1]
 
 
-def _ranges(numbers: set[int]) -> str:
-    """`{0, 2, 3, 4}` as `0,2-4`."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in runs)
-
-
 def _with_ops(analysis: Analysis, names: list[str]) -> list[str]:
     """Name what no argument carries: after a dimension of a result, else a factor of an op."""
-    program, group_of = analysis.program, _groups_of(analysis)
+    program, group_of = analysis.program, groups_of_names(analysis)
     defined = np.where(program.dim_name >= 0, group_of[program.dim_name], -1)
     for group, place in _firsts(defined):
         if not names[group]:

@@ -12,14 +12,11 @@ from toast.analysis.analyse import Analysis
 from toast.analysis.load import Source
 from toast.analysis.locations import Locations
 from toast.analysis.program import Ints, Program
+from toast.labels.name_stack import EINSUM, NameStack, telling_part
 from toast.labels.value_flow import ValueFlow
 
 DOT = "stablehlo.dot_general"
-_EINSUM = re.compile(r"([A-Za-z]*),([A-Za-z]*)->([A-Za-z]*)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_DULL = re.compile(
-    r"<.*>|__\w+__|wrap\w*|fun|f|jit|pjit|jvp|vmap|transpose|remat|checkpoint|loss|main"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +72,7 @@ class ConflictWords:
     def letters(self, op: int) -> dict[int, str]:
         """The einsum letter of each name of a product; empty where it came from no einsum."""
         text = self.locations[op].label
-        match = _EINSUM.search(text)
+        match = EINSUM.search(text)
         if match is None or self._program.kind(op) != DOT or "transpose(" in text:
             return {}
         operands = [self._program.use_names(use).tolist() for use in self._program.uses_of(op)]
@@ -86,15 +83,16 @@ class ConflictWords:
         return {}
 
     def place(self, op: int) -> str:
-        """The function or scope that an op is in, else its kind."""
-        name = self.locations[op].function
-        if name:
-            name = name.rpartition(".")[2]
-        if name and not _DULL.fullmatch(name):
-            return name
-        scopes = self.locations[op].label.split("/")[:-1]
-        good = [scope for scope in scopes if _WORD.fullmatch(scope) and not _DULL.fullmatch(scope)]
-        return good[-1] if good else self._program.kind(op).removeprefix("stablehlo.")
+        """The scope or the function that an op is in, and the helper; else its kind.
+
+        `attn/query` are scopes, `attention/softmax` a function and what it calls.
+        """
+        location = self.locations[op]
+        stack = NameStack.parse(location.label)
+        scope = "/".join(stack.scopes[-2:])
+        called = stack.helper or ("" if scope else telling_part(location.callee))
+        parts = [scope or telling_part(location.function), called]
+        return "/".join(filter(None, parts)) or self._program.kind(op).removeprefix("stablehlo.")
 
     def of_set(self, members: Sequence[int], isomorphic: int) -> SetWords:
         """What a set decides; `members` are its conflicts, `isomorphic` counts the sets like it."""
@@ -104,7 +102,7 @@ class ConflictWords:
         tensor = self.tensor(op, pair)
         dims = [self.dimension(op, name, tensor) for name in pair]
         kind = self._program.kind(op).removeprefix("stablehlo.")
-        equation = _EINSUM.search(self.locations[op].label)
+        equation = EINSUM.search(self.locations[op].label)
         what = f"{kind} {equation[0]}" if equation else kind
         roles = self._roles(op, pair)
         where = self.place(op)

@@ -11,22 +11,36 @@ from collections.abc import Sequence
 
 from toast.analysis.analyse import Analysis
 from toast.analysis.errors import InvalidRequest
-from toast.costmodel.evaluator import Action, State
+from toast.costmodel.evaluator import Action, Cost, State
 from toast.costmodel.resolved import ResolvedPlan
 from toast.labels.colours import colour_names
+from toast.labels.resolution_words import ResolutionWords
 from toast.plans.plan import Decision
 from toast.search.problem import Problem
 
 
-def costs_after(problem: Problem, resolved: ResolvedPlan) -> list[float]:
-    """C(s) after each decision of a plan, refinements too; the plan knows its own."""
+def costs_after(problem: Problem, resolved: ResolvedPlan) -> list[Cost]:
+    """What the plan costs after each decision, refinements too; the plan knows its own."""
     state = resolved.state
     before = problem.evaluator.costs([state[:count] for count in range(1, len(state))])
-    return [problem.reward.of(cost) for cost in (*before, resolved.cost)][: len(state)]
+    return [*before, resolved.cost][: len(state)]
+
+
+def after(problem: Problem, cost: Cost) -> dict[str, float | int]:
+    """What a decision's record says of the cost after it."""
+    return {
+        "cost_after": problem.reward.of(cost),
+        "step_seconds_after": cost.seconds,
+        "peak_bytes_after": round(cost.peak),
+    }
 
 
 def decisions(
-    problem: Problem, resolved: ResolvedPlan, costs: Sequence[float], names: Sequence[str]
+    problem: Problem,
+    resolved: ResolvedPlan,
+    costs: Sequence[Cost],
+    names: Sequence[str],
+    words: ResolutionWords,
 ) -> list[Decision]:
     """The actions of a plan in order; `costs` after each, `names` those of the colours."""
     axes = problem.evaluator.mesh.axes
@@ -35,7 +49,8 @@ def decisions(
             colour=names[action.group],
             axis=axes[action.axis].name,
             resolution=resolution(problem, action),
-            cost_after=cost,
+            resolved=words.of(action),
+            **after(problem, cost),
         )
         for action, cost in zip(resolved.state, costs, strict=True)
         if isinstance(action, Action)

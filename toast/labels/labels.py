@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from toast.analysis.analyse import Analysis
 from toast.analysis.load import Source
 from toast.analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO, Ints
 from toast.costmodel.program_facts import distinct_rows
-from toast.labels.colours import pattern
-from toast.labels.conflict_words import ConflictWords, short
+from toast.labels.colours import groups_of_names
+from toast.labels.conflict_words import DOT, ConflictWords, short
 from toast.labels.layers import NO_GROUP, Layers
+from toast.labels.name_stack import NameStack
+from toast.labels.resolution_words import ResolutionWords
+from toast.labels.weights import Weights, operands, short_name
 from toast.plans.explanation import Direction
+from toast.request.patterns import layer_pattern
 
 _PSEUDO = {"return": "end of the step", "argument": "arguments"}
 
@@ -21,30 +27,71 @@ class Labels:
 
     def __init__(self, source: Source, analysis: Analysis) -> None:
         self._program = source.program
-        self._words = ConflictWords(source, analysis)
+        self.words = ConflictWords(source, analysis)
         self._layers = Layers(source.program)
         self.origin, _ = distinct_rows(self._program.op_name, source.places)
         """Equal for ops of one name and location: of those the same is said."""
         self._said: dict[tuple[str, int], str] = {}
         self._directions: dict[int, Direction] = {}
         self._arguments = {item.value: item.name for item in self._program.arguments}
+        self._results = {
+            self._program.sources[item.use]: layer_pattern(item.name)
+            for item in self._program.results
+            if short_name(item.name).rstrip("0123456789") not in ("", "result")
+        }
+        self._weights = Weights(self._program, self._layers)
+        self._groups = groups_of_names(analysis)
+        self.resolutions = ResolutionWords(analysis, self.words)
+
+    def colours(self, value: int) -> list[int]:
+        """The colour group of each dimension of a value, -1 for none."""
+        names = self._program.def_names(value)
+        return np.where(names >= 0, self._groups[names], -1).tolist()
 
     def name(self, value: int) -> str:
         """An argument by its path, another value by the op that makes it."""
         if value in self._arguments:
-            return pattern(self._arguments[value])
-        return self.op(self._program.makers[value])
+            return layer_pattern(self._arguments[value])
+        told = self.op(self._program.makers[value])
+        return f"{told} ({self._results[value]})" if value in self._results else told
 
     def op(self, op: int) -> str:
-        """`mlp/dot_general`: where an op is and what it does."""
-        return self._once("op", self._op, op)
+        """Where an op is, what it does, and with which weights.
 
-    def _op(self, op: int) -> str:
+        `mlp/dot_general with up`, `attention/bqhk,bshk->bhqs of wq and wk` for scores, `layer/add
+        behind wo` for the residual stream; `gradient of` and `recomputed` before that.
+        """
         kind = self.kind(op)
         if kind in PSEUDO:
             return _PSEUDO.get(kind, kind.replace("_", " "))
-        place = self.place(op)
-        return kind if place in ("", kind) else f"{place}/{kind}"
+        if self._makes_gradient(op):
+            return f"gradient of {self._weights.name(self._layers.owner_of(op))}, {self._base(op)}"
+        lead = "gradient of" if self.direction(op) == "backward" else ""
+        if self._stack(op).recomputed:
+            lead = "recomputed"
+        return " ".join(filter(None, (lead, self._base(op), self._weights.of_op(op))))
+
+    def _base(self, op: int) -> str:
+        return self._once("base", self._place_and_kind, op)
+
+    def _place_and_kind(self, op: int) -> str:
+        kind = self._stack(op).equation if self._program.kind(op) == DOT else ""
+        kind, place = kind or self.kind(op), self.place(op)
+        return kind if place in ("", self.kind(op)) else f"{place}/{kind}"
+
+    def _stack(self, op: int) -> NameStack:
+        return NameStack.parse(self.words.locations[op].label)
+
+    def _makes_gradient(self, op: int) -> bool:
+        """Whether an op makes the gradient of the argument that it belongs to."""
+        program, owner = self._program, self._layers.owner_of(op)
+        if owner < 0 or self.direction(op) != "backward" or self._stack(op).recomputed:
+            return False
+        weight = program.arguments[owner].value
+        made = program.values_of(op)[0]
+        read = [self._layers.argument_of(source) for source in operands(program, op)]
+        same = program.elements[made] == program.elements[weight]
+        return same and owner not in read and bool(self._weights.name(owner))
 
     def _once(self, what: str, say: Callable[[int], str], op: int) -> str:
         """What is said of an op, and of all of its name and location."""
@@ -62,7 +109,7 @@ class Labels:
         return self._once("place", self._place, op)
 
     def _place(self, op: int) -> str:
-        return "" if self._program.kind(op) in PSEUDO else self._words.place(op)
+        return "" if self._program.kind(op) in PSEUDO else self.words.place(op)
 
     def line(self, op: int) -> str:
         """`gemma.py:99`, or '' where nothing is known."""
@@ -71,7 +118,7 @@ class Labels:
     def _line(self, op: int) -> str:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:
             return ""
-        return short(self._words.line(op))
+        return short(self.words.line(op))
 
     def line_of(self, value: int) -> str:
         """The line that makes a value; '' for an argument."""
@@ -87,7 +134,7 @@ class Labels:
     def _direction(self, op: int) -> Direction:
         if self._program.kind(op) in PSEUDO - {LOOP_BEGIN, LOOP_END}:
             return ""
-        stack = self._words.locations[op].label
+        stack = self.words.locations[op].label
         if "transpose(" in stack:
             return "backward"
         return "forward" if "jvp(" in stack else ""

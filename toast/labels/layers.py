@@ -16,8 +16,8 @@ import numpy as np
 
 from toast.analysis.owners import owners
 from toast.analysis.program import Ints, Program
-from toast.labels.colours import pattern
 from toast.labels.value_flow import PASSING, ValueFlow
+from toast.request.patterns import layer_pattern
 
 NO_GROUP = "(none)"
 """What has to do with no weight at all."""
@@ -41,6 +41,14 @@ class Layers:
         numbers = [known.setdefault(name, len(known)) for name in (*self._names, NO_GROUP)]
         self._numbers = np.array(numbers, dtype=np.int64)  # that of none, -1, is the last
         self._makers = program.makers
+
+    def argument_of(self, value: int) -> int:
+        """The argument, by number, that a value is a form of; -1 where it is more than that."""
+        return int(self._held[value])
+
+    def owner_of(self, op: int) -> int:
+        """The argument, by number, that an op belongs to, or -1."""
+        return int(self._owner[op])
 
     def of_op(self, op: int) -> str:
         """The name of an op's layer group."""
@@ -78,7 +86,7 @@ def group_names(program: Program) -> list[str]:
     found = []
     for number, own in enumerate(feeding):
         known = () if own else (weights[k] for k in _keys(program, number) if k in weights)
-        found.append(pattern(program.arguments[next(iter(known), number)].name))
+        found.append(layer_pattern(program.arguments[next(iter(known), number)].name))
     return found
 
 

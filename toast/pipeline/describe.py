@@ -17,13 +17,16 @@ from toast.costmodel.network.placement import place, places
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.specs import LayoutConstraint, Specs
 from toast.explain.refinements import refinements
-from toast.labels.colours import common_pattern, pattern
-from toast.labels.decisions import costs_after, decision_names, decision_text, decisions, resolution
+from toast.inspect.sets import SetTeller
+from toast.labels.colours import common_pattern
+from toast.labels.decisions import costs_after, decision_text, decisions, resolution
 from toast.labels.labels import Labels
 from toast.pipeline.mesh_search import MeshAnswer
 from toast.pipeline.user_constraints import Demands, overruled, records
 from toast.plans import plan as planfile
+from toast.plans.alternatives import PlanColour
 from toast.plans.baselines import data_parallel
+from toast.plans.conflicts import ResolvedConflicts
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.plan import (
     Baseline,
@@ -42,6 +45,7 @@ from toast.plans.plan import (
     Tensor,
     Unpriced,
 )
+from toast.request.patterns import layer_pattern
 from toast.request.request import PlanRequest
 from toast.request.settings import threads_of
 from toast.search.problem import Found, Problem
@@ -65,6 +69,8 @@ class Planned:
     explanation: Explanation
     shortfall: Shortfall | None
     say: Labels
+    names: list[str]
+    colours: list[PlanColour]
 
     @property
     def problem(self) -> Problem:
@@ -86,7 +92,7 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
     """The plan as it is written to disk."""
     problem, found, request = planned.problem, planned.found, planned.request
     memory = int(problem.reward.memory)
-    names = decision_names(problem.evaluator.analysis)
+    names = planned.names
     arguments = _arguments(planned)
     costs = costs_after(problem, planned.resolved)
     pins = records(planned.demands, _planned_layouts(planned))
@@ -105,9 +111,10 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         baselines=_baselines(problem, memory),
         collectives=_collectives(planned.resolved),
         decisions=[
-            *decisions(problem, planned.resolved, costs, names),
+            *decisions(problem, planned.resolved, costs, names, planned.say.resolutions),
             *refinements(problem, planned.resolved, costs, planned.say, names),
         ],
+        colours=planned.colours,
         choices=_choices(planned, names),
         meshes=_meshes(planned, memory),
         request=request,
@@ -119,6 +126,7 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         unpriced=_unpriced(planned.source.program),
         warnings=_warnings(planned, pins),
         versions={name: _version(name) for name in _VERSIONS},
+        conflicts=_resolved_conflicts(planned, names),
         explanation=planned.explanation,
         shortfall=planned.shortfall,
     )
@@ -179,7 +187,7 @@ def _real_ops(program: Program) -> int:
 def _arguments(planned: Planned) -> list[Tensor]:
     specs = planned.specs
     return _tensors(
-        planned.source.program,
+        planned,
         ((one.name, one.value, specs.value(one.value)) for one in planned.source.program.arguments),
     )
 
@@ -187,13 +195,14 @@ def _arguments(planned: Planned) -> list[Tensor]:
 def _results(planned: Planned) -> list[Tensor]:
     program, specs = planned.source.program, planned.specs
     return _tensors(
-        program,
+        planned,
         ((one.name, program.sources[one.use], specs.use(one.use)) for one in program.results),
     )
 
 
-def _tensors(program: Program, rows: Iterable[tuple[str, int, Spec]]) -> list[Tensor]:
+def _tensors(planned: Planned, rows: Iterable[tuple[str, int, Spec]]) -> list[Tensor]:
     """Tensors by name, value and layout."""
+    program = planned.source.program
     return _TENSORS.validate_python(
         [
             {
@@ -202,6 +211,7 @@ def _tensors(program: Program, rows: Iterable[tuple[str, int, Spec]]) -> list[Te
                 "shape": list(program.shape(value)),
                 "dtype": program.dtype(value),
                 "spec": spec,
+                "colours": planned.say.colours(value),
             }
             for index, (name, value, spec) in enumerate(rows)
         ]
@@ -212,7 +222,7 @@ def _groups(arguments: list[Tensor]) -> list[Group]:
     """Arguments of one pattern of names, shape, type and layout, in order of appearance."""
     rows: dict[str, list[Tensor]] = {}
     for tensor in arguments:
-        key = f"{pattern(tensor.name)} {tensor.shape} {tensor.dtype} {tensor.spec}"
+        key = f"{layer_pattern(tensor.name)} {tensor.shape} {tensor.dtype} {tensor.spec}"
         rows.setdefault(key, []).append(tensor)
     return [
         Group(
@@ -304,6 +314,16 @@ def _meshes(planned: Planned, memory: int) -> list[MeshTried]:
             )
         )
     return found
+
+
+def _resolved_conflicts(planned: Planned, names: Sequence[str]) -> ResolvedConflicts:
+    """The compatibility sets, and for each axis that shards their colour the resolution."""
+    problem = planned.problem
+    taken: dict[int, dict[str, int]] = {}
+    for action in planned.found.state:
+        axis = problem.evaluator.mesh.axes[action.axis].name
+        taken.setdefault(action.group, {})[axis] = action.bits
+    return SetTeller(problem.evaluator.analysis, names, planned.say.words).resolved(taken)
 
 
 def _gap(found: Found) -> float | None:

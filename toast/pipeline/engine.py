@@ -2,10 +2,12 @@
 
     python -m toast.pipeline.engine DIR                   plan DIR/module as DIR/request.json asks
     python -m toast.pipeline.engine --inspect FILE [SET]  what the analysis finds in a module
+    python -m toast.pipeline.engine --size DIR            slices of chips, as DIR/request.json asks
 
-Events go to stdout, one JSON object a line: `progress`, `inspection`, then `done` or `error`.
-Whatever XLA and MLIR print goes to stderr. A line `{"cancel": true}` on stdin, the end of stdin or
-SIGTERM stops the search, and the best plan so far is written; with a parent that is killed it ends.
+Events go to stdout, one JSON object a line: `progress`, `inspection`, `slices`, `written` where a
+plan is in its place and only what would fit is looked for, then `done` or `error`. Whatever XLA and
+MLIR print goes to stderr. A line `{"cancel": true}` on stdin, the end of stdin or SIGTERM stops the
+search, and the best plan so far is written; with a parent that is killed it ends.
 """
 
 from __future__ import annotations
@@ -20,11 +22,16 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from toast.analysis.errors import InvalidRequest, ToastError
 from toast.analysis.parent_death import end_with_parent
 from toast.process.messages import EXIT_USER_ERROR, Emitter, leave, take_stdout, tell
 from toast.request.request import PlanRequest
+from toast.request.size_request import SizeRequest
+
+if TYPE_CHECKING:
+    from toast.plans.result import PlanResult
 
 EXIT_OK, EXIT_BUG = 0, 1
 ORPHAN_SECONDS = 60.0
@@ -71,15 +78,26 @@ def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bo
     module = (directory / "module").read_bytes()
     from toast.pipeline.plan_module import make_plan  # late: a bad request needs no jax
 
-    result = make_plan(module, request, on_progress=emitter.progress, cancelled=cancelled)
-    write_atomically(directory / f"sharded{result.suffix}", result.module)
-    write_atomically(directory / "plan.json", result.plan.to_json().encode())
+    def keep(result: PlanResult) -> None:
+        write_result(directory, result)
+        emitter.emit("written", suffix=result.suffix)
+
+    result = make_plan(
+        module, request, on_progress=emitter.progress, cancelled=cancelled, on_plan=keep
+    )
+    write_result(directory, result)
     emitter.emit(
         "done",
         suffix=result.suffix,
         fits=result.plan.predicted.fits,
         termination=result.plan.search.termination,
     )
+
+
+def write_result(directory: Path, result: PlanResult) -> None:
+    """Write `plan.json` and the sharded module."""
+    write_atomically(directory / f"sharded{result.suffix}", result.module)
+    write_atomically(directory / "plan.json", result.plan.to_json().encode())
 
 
 def inspect_file(path: Path, emitter: Emitter, which: int = 0) -> None:
@@ -94,6 +112,20 @@ def inspect_file(path: Path, emitter: Emitter, which: int = 0) -> None:
     emitter.emit("done")
 
 
+def size_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bool]) -> None:
+    """What a program takes on slices of chips, as one `slices` event."""
+    try:
+        request = SizeRequest.model_validate_json((directory / "request.json").read_bytes())
+    except ValueError as error:
+        raise InvalidRequest(f"The request does not fit its schema: {error}.") from error
+    module = (directory / "module").read_bytes()
+    from toast.pipeline.advice.size_module import size_module
+
+    table = size_module(module, request, on_progress=emitter.progress, cancelled=cancelled)
+    emitter.emit("slices", table=table.model_dump(mode="json"))
+    emitter.emit("done")
+
+
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
     end_with_parent()
@@ -102,6 +134,8 @@ def main(arguments: list[str]) -> int:
     try:
         if arguments[:1] == ["--inspect"] and len(arguments) in (2, 3):
             inspect_file(Path(arguments[1]), emitter, *map(int, arguments[2:]))
+        elif arguments[:1] == ["--size"] and len(arguments) == 2:
+            size_directory(Path(arguments[1]), emitter, cancelled)
         elif len(arguments) == 1:
             plan_directory(Path(arguments[0]), emitter, cancelled)
         else:

@@ -101,11 +101,11 @@ class MeshSearch:
             return MeshAnswer(best=best, choices=[], tried=self.tried)
         self.stages.enter("choices", END - PROOF)
         part = control.share(CHOOSING if self._later() else 1)
-        threads = self._settings().threads
+        threads = self.settings().threads
         found, points = choices(best.problem, best.found, part.quiet(), threads)
         if self.request.prove:
             self.stages.enter("proof", END - PROOF, END)
-            found = prove(best.problem, found, self._settings(), control)
+            found = prove(best.problem, found, self.settings(), control)
         best = self._refined(replace(best, found=found), control)
         return MeshAnswer(best=best, choices=points, tried=self.tried)
 
@@ -130,7 +130,7 @@ class MeshSearch:
                 self.tried.append(Tried(mesh=mesh, reason=_STOPPED[stop]))
                 continue
             try:
-                searched = self._searched(mesh, number, len(meshes), control)
+                searched = self.searched(mesh, control, number, len(meshes))
             except (InvalidMesh, InvalidRequest) as error:
                 refusals.append(error)
                 self.tried.append(Tried(mesh=mesh, reason=error.message))
@@ -146,7 +146,7 @@ class MeshSearch:
             best = replace(best, found=replace(best.found, termination=reason))
         return best
 
-    def _searched(self, mesh: Mesh, number: int, count: int, control: Control) -> Searched:
+    def searched(self, mesh: Mesh, control: Control, number: int = 0, count: int = 1) -> Searched:
         """The search on one mesh, which has its part of the time that is left.
 
         All meshes have equal parts, and a proof as much as all of them, refinements a part of
@@ -157,7 +157,7 @@ class MeshSearch:
         begin = BEGIN + number * span
         self.stages.enter("tables", begin)
         demanded = demands(self.source, mesh, self.request.pins, self.request.forbid)
-        problem = self._problem(mesh, demanded)
+        problem = self.problem(mesh, demanded)
         _check_divisible(problem, mesh)
         demanded.warnings += _unused_axes(problem, mesh)
         self.stages.enter("search", begin + 0.2 * span, begin + span)
@@ -165,12 +165,13 @@ class MeshSearch:
         if found is None:
             control.leave_out(start)
             part = control.share(1 / (count - number + count * self._later()))
-            settings = self._settings()
+            settings = self.settings()
             found = PLANNERS[self.request.planner](problem, settings, part)
             found = closest_to_fitting(problem, found, part, settings.threads)
         return Searched(mesh=mesh, problem=problem, demands=demanded, found=found)
 
-    def _problem(self, mesh: Mesh, demanded: Demands) -> Problem:
+    def problem(self, mesh: Mesh, demanded: Demands) -> Problem:
+        """What is searched on one mesh under these demands."""
         request, pins = self.request, demanded.pins(mesh)
         if self.evaluator is None:
             evaluator = Evaluator(
@@ -198,13 +199,14 @@ class MeshSearch:
         state = state_of(problem, self.request.decisions)
         return Found.after(state, problem.cost(state)[0], 1, "given")
 
-    def _settings(self) -> SearchSettings:
+    def settings(self, rollouts: int | None = None) -> SearchSettings:
+        """Settings of a search as the request has them; `rollouts` in place of its own."""
         defaults = SearchSettings()
         return replace(
             defaults,
             seed=self.request.seed,
             threads=threads_of(self.request),
-            rollouts=self.request.rollouts or defaults.rollouts,
+            rollouts=rollouts or self.request.rollouts or defaults.rollouts,
         )
 
 

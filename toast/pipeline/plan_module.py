@@ -6,27 +6,40 @@ Runs in the calling process, which MLIR may abort; `toast.plan` and the service 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from toast.analysis.analyse import analyse
 from toast.analysis.errors import InvalidRequest
+from toast.analysis.forms import check_version
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.load import load
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.auto_mesh import meshes
-from toast.costmodel.resolved import resolve
+from toast.costmodel.resolved import ResolvedPlan, resolve
+from toast.emit.forms.write import write_form
 from toast.emit.specs import Specs
-from toast.emit.writer import write
 from toast.explain.explainer import Explainer
+from toast.labels.decisions import decision_names
+from toast.labels.labels import Labels
+from toast.pipeline.advice.advise import SECONDS, Misfit, advise
+from toast.pipeline.alternatives import plan_colours
 from toast.pipeline.describe import Planned, describe
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
+from toast.plans.alternatives import PlanColour
+from toast.plans.explanation import Explanation, Shortfall
+from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
 from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
 from toast.search.planners import PLANNERS
-from toast.search.progress import Progress
+from toast.search.progress import Control, Progress
+
+ALTERNATIVES, WRITE, DESCRIBE, ADVICE = 0.91, 0.92, 0.98, 0.99
+"""Parts of the whole job: where what comes after the searches begins."""
+_CUT_OFF = "What would fit is not known: the engine ended while it looked for that."
 
 
 @collector_paused()
@@ -36,12 +49,15 @@ def make_plan(
     *,
     on_progress: Callable[[Progress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    on_plan: Callable[[PlanResult], None] | None = None,
 ) -> PlanResult:
     """Plan `module` as `request` asks.
 
-    Raises `ToastError` for a module, mesh, device or setting that cannot be planned. The garbage
-    collector waits until the end: all stages build upon what the first one made, and a search, of
-    however many rollouts, makes the same few cycles.
+    `on_plan` gets a plan that does not fit before what would fit is looked for: programs of other
+    sizes are made for that, over which MLIR may end the process. Raises `ToastError` for a module,
+    mesh, device or setting that cannot be planned. The garbage collector waits until the end: all
+    stages build upon what the first one made, and a search, of however many rollouts, makes the
+    same few cycles.
     """
     device = find(request.device)
     candidates = meshes(request.mesh, device)
@@ -53,6 +69,7 @@ def make_plan(
     warm_kernels(stages.compiling)
     stages.enter("load", 0.05)
     source = load(module)
+    check_version(source.loaded.form, request.target_version)
     stages.enter("analyse", 0.2)
     analysis = analyse(source.program)
     job = MeshSearch(
@@ -63,36 +80,119 @@ def make_plan(
         stages=stages,
         cancelled=cancelled,
     )
-    return _result(module, job, job.run(candidates))
+    return _result(module, job, job.run(candidates), on_plan)
 
 
-def _result(module: bytes, job: MeshSearch, answer: MeshAnswer) -> PlanResult:
-    """The best of what was found: explained, written and described."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Why a plan is what it is: all that `describe` knows of it but how it is written."""
+
+    resolved: ResolvedPlan
+    explanation: Explanation
+    shortfall: Shortfall | None
+    say: Labels
+    names: list[str]
+    colours: list[PlanColour]
+
+
+def _result(
+    module: bytes,
+    job: MeshSearch,
+    answer: MeshAnswer,
+    on_plan: Callable[[PlanResult], None] | None,
+) -> PlanResult:
+    """The best of what was found, with what would fit where it does not."""
+    account = _account(job, answer)
+    result = _written(module, job, answer, account)
+    if account.shortfall is None or not _wants_advice(job):
+        return result
+    if on_plan is not None:
+        warnings = [*result.plan.warnings, _CUT_OFF]
+        on_plan(replace(result, plan=result.plan.model_copy(update={"warnings": warnings})))
+    misfit = Misfit(
+        module=module,
+        job=job,
+        best=answer.best,
+        resolved=account.resolved,
+        terms=explain(account.resolved),
+        say=account.say,
+    )
+    return replace(result, plan=_advised(result.plan, account.shortfall, misfit))
+
+
+def _written(module: bytes, job: MeshSearch, answer: MeshAnswer, account: Account) -> PlanResult:
+    """A plan that is accounted for: its module and its record."""
     source, stages = job.source, job.stages
-    problem, found, demanded = answer.best.problem, answer.best.found, answer.best.demands
-    stages.enter("explain", END)
-    resolved = resolve(problem.evaluator, found.decisions)
-    explainer = Explainer(source, problem.evaluator)
-    terms = explain(resolved)
-    explanation = explainer.explanation(terms)
-    missing = shortfall(explainer, terms, problem, resolved, demanded)
-    stages.enter("write", 0.92)
-    specs = Specs(resolved)
+    stages.enter("write", WRITE)
+    specs = Specs(account.resolved)
     constraints = specs.constraints()
-    written = write(source, answer.best.mesh, specs, constraints, frozenset(demanded.values))
-    stages.enter("describe", 0.98)
+    written = write_form(
+        job.request.form,
+        data=module,
+        source=source,
+        mesh=answer.best.mesh,
+        resolved=account.resolved,
+        specs=specs,
+        constraints=constraints,
+        kept=frozenset(answer.best.demands.values),
+        version=job.request.target_version,
+    )
+    stages.enter("describe", DESCRIBE)
     planned = Planned(
         module=module,
         source=source,
         request=job.request,
         answer=answer,
-        resolved=resolved,
         specs=specs,
         constraints=constraints,
+        resolved=account.resolved,
+        explanation=account.explanation,
+        shortfall=account.shortfall,
+        say=account.say,
+        names=account.names,
+        colours=account.colours,
+    )
+    plan = describe(planned, stages.until_now(source))
+    warnings = [*plan.warnings, *written.notices]
+    plan = plan.model_copy(update={"stages": stages.until_now(source), "warnings": warnings})
+    return PlanResult(plan=plan, module=written.data, suffix=source.loaded.form.suffix)
+
+
+def _account(job: MeshSearch, answer: MeshAnswer) -> Account:
+    """Explain the best plan; the terms of its price, many for a large program, end here."""
+    stages, best = job.stages, answer.best
+    stages.enter("explain", END)
+    resolved = resolve(best.problem.evaluator, best.found.decisions)
+    explainer = Explainer(job.source, best.problem.evaluator)
+    terms = explain(resolved)
+    explanation = explainer.explanation(terms)
+    missing = shortfall(explainer, terms, best.problem, resolved, best.demands)
+    names = decision_names(best.problem.evaluator.analysis)
+    stages.enter("alternatives", ALTERNATIVES)
+    wanted = explainer.colours(explanation)
+    return Account(
+        resolved=resolved,
         explanation=explanation,
         shortfall=missing,
         say=explainer.say,
+        names=names,
+        colours=plan_colours(best.problem, resolved, best.found, names, wanted),
     )
-    plan = describe(planned, stages.until_now(source))
-    plan = plan.model_copy(update={"stages": stages.until_now(source)})
-    return PlanResult(plan=plan, module=written, suffix=source.loaded.form.suffix)
+
+
+def _wants_advice(job: MeshSearch) -> bool:
+    """Whether what would fit is looked for: on request, and only by who waits for a search."""
+    cancelled = job.cancelled is not None and job.cancelled()
+    return job.request.advice and job.request.decisions is None and not cancelled
+
+
+def _advised(plan: Plan, missing: Shortfall, misfit: Misfit) -> Plan:
+    """The plan with what would fit, for which some seconds are spent."""
+    job = misfit.job
+    job.stages.enter("advice", ADVICE, 1.0)
+    control = Control(on_progress=job.stages.report, budget=SECONDS)
+    if job.cancelled is not None:
+        control.cancelled = job.cancelled
+    missing = missing.model_copy(update={"advice": advise(misfit, control)})
+    stages = job.stages.until_now(job.source)
+    return plan.model_copy(update={"shortfall": missing, "stages": stages})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 
 from toast.plans.plan import Group
 
@@ -22,30 +23,51 @@ def merge_argument_groups(groups: Iterable[Group]) -> list[Group]:
 
 
 def _merge_once(groups: list[Group]) -> list[Group]:
-    rows: list[tuple[list[str], list[Group]]] = []
+    rows: list[_Row] = []
+    waiting: dict[Hashable, int] = {}
     for group in groups:
         steps = _STEP.findall(group.name)
-        for path, members in rows:
-            if (place := _join(path, steps, members, group)) is not None:
-                path[place] = f"{path[place][:-1]},{steps[place][1:]}"
-                members.append(group)
-                break
-        else:
-            rows.append((steps, [group]))
-    return [_merged(path, members) for path, members in rows]
+        keys = _keys(group, steps)
+        found = [(row, place) for place, key in keys if (row := waiting.get(key)) is not None]
+        joined = [(row, place) for row, place in found if rows[row].path != steps]
+        if joined:
+            number, place = min(joined)
+            rows[number].join(group, steps, place)
+            # What differs in one step already may not differ in another one too.
+            for key in rows[number].keys_but(place):
+                if waiting.get(key) == number:
+                    del waiting[key]
+            continue
+        for _, key in keys:
+            waiting.setdefault(key, len(rows))
+        rows.append(_Row(path=steps, members=[group], keys=keys))
+    return [_merged(row.path, row.members) for row in rows]
 
 
-def _join(path: list[str], steps: list[str], members: list[Group], group: Group) -> int | None:
-    """The one step in which `group` differs from what is joined so far, if it may join."""
-    first = members[0]
-    if (first.shape, first.dtype, first.spec) != (group.shape, group.dtype, group.spec):
-        return None
-    if len(path) != len(steps):
-        return None
-    different = [i for i, (a, b) in enumerate(zip(path, steps, strict=True)) if a != b]
-    if len(different) != 1 or not path[different[0]].startswith("["):
-        return None
-    return different[0] if steps[different[0]].startswith("[") else None
+@dataclass(slots=True)
+class _Row:
+    """Groups that are joined; by the step that may differ, the key of what may join."""
+
+    path: list[str]
+    members: list[Group]
+    keys: list[tuple[int, Hashable]]
+
+    def join(self, group: Group, steps: list[str], place: int) -> None:
+        self.path[place] = f"{self.path[place][:-1]},{steps[place][1:]}"
+        self.members.append(group)
+
+    def keys_but(self, place: int) -> list[Hashable]:
+        return [key for step, key in self.keys if step != place]
+
+
+def _keys(group: Group, steps: list[str]) -> list[tuple[int, Hashable]]:
+    """For each step that may differ all else that must be equal."""
+    kind = (tuple(group.shape), group.dtype, str(group.spec))
+    return [
+        (place, (kind, place, tuple(steps[:place]), tuple(steps[place + 1 :])))
+        for place, step in enumerate(steps)
+        if step.startswith("[")
+    ]
 
 
 def _merged(path: list[str], members: list[Group]) -> Group:

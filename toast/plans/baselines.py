@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from toast.analysis.analyse import Analysis
@@ -14,15 +16,20 @@ def data_parallel(evaluator: Evaluator) -> State:
     The batch is the leading dimension of an input that is not state (no result has its place),
     and among those the one that shards the most work.
     """
-    candidates = _batch_groups(evaluator.analysis)
+    return over_all_axes(evaluator, batch_groups(evaluator.analysis))
+
+
+def over_all_axes(evaluator: Evaluator, groups: Sequence[int]) -> State:
+    """Of some colours the one that shards the most work, over every axis; () for none."""
     states = []
-    for group in candidates:
+    for group in groups:
         actions = (Action(group=group, axis=axis) for axis in range(len(evaluator.mesh.axes)))
         states.append(tuple(actions))
     return min(states, key=lambda state: evaluator.cost(state).compute, default=())
 
 
-def _batch_groups(analysis: Analysis) -> list[int]:
+def batch_groups(analysis: Analysis) -> list[int]:
+    """The colours that may be the batch, as `data_parallel` says what that is."""
     program = analysis.program
     state_types = {
         (program.shape(value), program.dtype(value))

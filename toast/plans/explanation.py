@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from toast.plans.advice import Advice
 from toast.plans.record import Record
 
 Direction = Literal["forward", "backward", ""]
@@ -34,6 +35,8 @@ SentFor = Literal[
     "neighbours",
     "left_out",
     "in_region",
+    "traded",
+    "rematerialized",
 ]
 Reason = Literal[
     "argument",
@@ -86,6 +89,15 @@ class FusionRow(Record):
     seconds: float
 
 
+class OpRow(Record):
+    """What all fusions of one kind of op take, wherever they are."""
+
+    op: str
+    runs: int
+    bytes: int
+    seconds: float
+
+
 class CollectiveRow(Record):
     """Collectives of one kind, over the same axes, of values made at one place of the source.
 
@@ -93,7 +105,8 @@ class CollectiveRow(Record):
     wanted in another layout than it has, `halo` where a neighbour's strip is needed. `value` names
     it, `needed_by` is the op that wants it. `reason` is why it is this collective and no cheaper
     one (docs/explain.md has them all; empty in plans of older versions), `combined` whether the
-    compiler sends it together with others.
+    compiler sends it together with others. `decisions` are the numbers, from 1, of the decisions
+    of the plan that shard what it works on over its axes; none where the layout is pinned.
     """
 
     kind: str
@@ -109,6 +122,7 @@ class CollectiveRow(Record):
     seconds: float
     reason: SentFor = ""
     combined: bool = False
+    decisions: list[int] = Field(default_factory=list)
 
 
 class LayerRow(Record):
@@ -123,7 +137,8 @@ class LayerRow(Record):
 class AliveRow(Record):
     """Values alive at the peak: `count` of them that were made at one place with one shape.
 
-    `shape` is that of one device, `bytes` are all of them together.
+    `shape` is that of one device, `bytes` are all of them together. `colours` has the `id` of the
+    colour of each dimension, -1 for none; it is empty in plans of older versions.
     """
 
     name: str
@@ -134,6 +149,7 @@ class AliveRow(Record):
     count: int
     bytes: int
     why: Reason
+    colours: list[int] = Field(default_factory=list)
 
 
 class PeakMoment(Record):
@@ -156,7 +172,8 @@ class TimelinePoint(Record):
 class Explanation(Record):
     """Time by fusion, collective and layer group; memory at the peak and over the schedule.
 
-    Lists are in falling order of seconds or bytes; layer groups of seconds.
+    `ops` are the fusions by kind of op alone. Lists are in falling order of seconds or bytes; layer
+    groups of seconds.
     """
 
     fusions: list[FusionRow]
@@ -169,6 +186,8 @@ class Explanation(Record):
     alive: list[AliveRow]
     other_alive: Rest
     timeline: list[TimelinePoint]
+    ops: list[OpRow] = Field(default_factory=list)
+    other_ops: Rest = Field(default_factory=Rest)
 
 
 class SplitRow(Record):
@@ -202,8 +221,12 @@ class BlockedTensor(Record):
 
 
 class Shortfall(Record):
-    """Why no plan fits: `over_bytes` above the memory at `peak`, and what stands in the way."""
+    """Why no plan fits: `over_bytes` above the memory at `peak`, and what stands in the way.
+
+    `advice` is what would fit; None where the request did not ask for it, or there was no time.
+    """
 
     over_bytes: int = Field(gt=0)
     peak: PeakMoment
     tensors: list[BlockedTensor]
+    advice: Advice | None = None

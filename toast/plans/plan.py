@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from toast.plans.alternatives import PlanColour
+from toast.plans.conflicts import ResolvedConflicts
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.migration import migrated
 from toast.plans.record import Record
 from toast.request.request import PlanRequest
+
+if TYPE_CHECKING:
+    from toast.plans.reasons import Reasons
 
 Spec = list[list[str]]
 """A PartitionSpec: for each dimension the mesh axes that shard it, major first; [] is whole."""
@@ -41,13 +47,18 @@ class ModuleInfo(Record):
 
 
 class Tensor(Record):
-    """An argument or a result of `main` and its layout."""
+    """An argument or a result of `main` and its layout.
+
+    `colours` has for each dimension the `id` of its colour among `colours` of the plan, -1 for a
+    dimension that has none; it is empty in plans of older versions.
+    """
 
     index: int
     name: str
     shape: list[int]
     dtype: str
     spec: Spec
+    colours: list[int] = Field(default_factory=list)
 
 
 class Group(Record):
@@ -122,6 +133,10 @@ class Decision(Record):
     Without `places` an action on a colour. With them a refinement below the colour level: the
     parameters, values and ops at which the axis is elsewhere than the colour has it. A refinement
     is none of the `decisions` of a request, which asks for it by `refine`.
+
+    `cost_after` is C(s) of the plan up to here; `step_seconds_after` and `peak_bytes_after` are
+    what a step takes then (None in plans of older versions). `resolved` says in words what each
+    bit of the resolution takes.
     """
 
     colour: str
@@ -129,6 +144,9 @@ class Decision(Record):
     resolution: str
     places: list[str] = Field(default_factory=list)
     cost_after: float
+    step_seconds_after: float | None = None
+    peak_bytes_after: int | None = None
+    resolved: list[str] = Field(default_factory=list)
 
 
 class Choice(PredictedCost):
@@ -185,7 +203,8 @@ class Plan(Record):
     plan's cost; `relaxation` how the bound was found.
 
     `choices` are up to ten plans on the front of time against memory, by rising peak; `meshes`
-    those that were tried where the mesh was to be chosen; `request` is what was asked.
+    those that were tried where the mesh was to be chosen; `request` is what was asked. `colours`
+    are the named dimensions, with what each would cost otherwise.
     """
 
     schema_: Literal[2] = Field(default=2, alias="schema")
@@ -203,6 +222,7 @@ class Plan(Record):
     baselines: list[Baseline]
     collectives: list[Collective]
     decisions: list[Decision]
+    colours: list[PlanColour] = Field(default_factory=list)
     choices: list[Choice] = Field(default_factory=list)
     meshes: list[MeshTried] = Field(default_factory=list)
     request: PlanRequest | None = None
@@ -214,6 +234,7 @@ class Plan(Record):
     unpriced: list[Unpriced]
     warnings: list[str]
     versions: dict[str, str]
+    conflicts: ResolvedConflicts | None = None
     explanation: Explanation | None = None
     shortfall: Shortfall | None = None
 
@@ -243,6 +264,31 @@ class Plan(Record):
         from toast.plans.partition_specs import partition_specs
 
         return partition_specs(self, tree, argument)
+
+    def report(self, path: str | Path = "report.html", title: str = "Sharding plan") -> Path:
+        """Write one HTML page that shows all of the plan; it needs no other file and no network."""
+        from toast.plans.page import report_html
+
+        written = Path(path)
+        written.write_text(report_html(self, title), encoding="utf-8")
+        return written
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the head of the report."""
+        from toast.plans.page import head_html
+
+        return head_html(self)
+
+    def explain(self, pattern: str) -> Reasons:
+        """Why what `pattern` matches is laid out as it is, and what else it would cost.
+
+        The pattern is a path as `params/layers/*/wq` of arguments, results or explained values
+        (docs/cli.md has the patterns), or a colour; printed, the answer is tables. Raises
+        `InvalidRequest` where nothing matches.
+        """
+        from toast.plans.reasons import reasons
+
+        return reasons(self, pattern)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:

@@ -10,8 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
+from toast.plans.advice_report import render_advice
 from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.plan import Decision, MeshAxis, Plan, PredictedCost, Spec
+from toast.plans.tables import plain_table
 
 MIN_WIDTH = 120
 """Tables wrap badly below this; a pipe or a log has no width of its own."""
@@ -29,6 +31,7 @@ def render(plan: Plan) -> Group:
     """The whole report, in the order in which questions are asked."""
     parts: list[RenderableType] = [headline(plan), "", layouts(plan), "", costs(plan)]
     optional = (
+        advice(plan),
         collectives(plan),
         meshes(plan),
         choices(plan),
@@ -93,10 +96,10 @@ def layouts(plan: Plan) -> Table:
         table.add_row(
             Text(group.name),
             str(len(group.arguments)),
-            _shape(group.shape),
+            shape_text(group.shape),
             group.dtype,
             Text(partition_spec(group.spec)),
-            _shape(_local(group.shape, group.spec, sizes)),
+            shape_text(local_shape(group.shape, group.spec, sizes)),
         )
     return table
 
@@ -116,6 +119,13 @@ def costs(plan: Plan) -> Table:
         hidden = [format_seconds(cost.overlapped_seconds)] if overlaps else []
         table.add_row(name, *_cost_cells(plan, cost), *hidden)
     return table
+
+
+def advice(plan: Plan) -> Group | None:
+    """What would fit, where the plan does not and that was looked for."""
+    if plan.shortfall is None or plan.shortfall.advice is None:
+        return None
+    return render_advice(plan.shortfall.advice)
 
 
 def meshes(plan: Plan) -> Table | None:
@@ -175,18 +185,25 @@ def collectives(plan: Plan) -> Table | Text:
 
 
 def decisions(plan: Plan) -> Table | Text:
-    """The decisions in order, each with the cost after it (1 is the unsharded module)."""
+    """The decisions in order, each with what a step takes once it is added to those before."""
     if not plan.decisions:
         return Text("Decisions: none; the unsharded layout is the best found.")
     where = "colour or place" if any(row.places for row in plan.decisions) else "colour"
-    table = plain_table("Decisions", ">", where, "axis", "resolution", ">cost after")
+    table = plain_table("Decisions", ">", where, "axis", "resolution", ">step after", ">peak after")
     for number, row in enumerate(plan.decisions, 1):
-        texts = (Text(_subject(row)), Text(row.axis), Text(row.resolution or "-"))
-        table.add_row(str(number), *texts, f"{row.cost_after:.4f}")
+        texts = (Text(decision_subject(row)), Text(row.axis), Text(row.resolution or "-"))
+        table.add_row(str(number), *texts, *after_decision(plan, row))
     return table
 
 
-def _subject(row: Decision) -> str:
+def after_decision(plan: Plan, row: Decision) -> tuple[str, str]:
+    """Step time and peak after a decision; older plans know their cost in unsharded steps alone."""
+    if row.step_seconds_after is None or row.peak_bytes_after is None:
+        return f"{format_seconds(row.cost_after * plan.unsharded.step_seconds)} at most", ""
+    return format_seconds(row.step_seconds_after), format_bytes(row.peak_bytes_after)
+
+
+def decision_subject(row: Decision) -> str:
     """The colour; of a refinement below the colour level its first place."""
     if not row.places:
         return row.colour
@@ -198,9 +215,12 @@ def proof(plan: Plan) -> Text | None:
     """How far from the best state the plan may be, where that is known."""
     if plan.lower_bound is None or plan.gap is None:
         return None
+    one = plan.unsharded.step_seconds
+    least, own = format_seconds(plan.lower_bound * one), format_seconds(plan.search.cost * one)
     return Text(
         f"Proof: no state of this search costs less than {plan.lower_bound:.4f} ({plan.relaxation})"
-        f"; this plan costs {plan.search.cost:.4f}, a gap of {plan.gap:.1%}."
+        f" of the unsharded step, {least}; this plan costs {plan.search.cost:.4f}, {own}, a gap of "
+        f"{plan.gap:.1%}."
     )
 
 
@@ -245,7 +265,8 @@ def _entry(axes: list[str]) -> str:
     return "None" if not axes else names if len(axes) == 1 else f"({names})"
 
 
-def _local(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int]:
+def local_shape(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int]:
+    """The shape on one device, by the sizes of the mesh's axes."""
     local = list(shape)
     for dimension, axes in enumerate(spec):
         for axis in axes:
@@ -253,14 +274,6 @@ def _local(shape: list[int], spec: Spec, sizes: dict[str, int]) -> list[int]:
     return local
 
 
-def _shape(shape: Iterable[int]) -> str:
+def shape_text(shape: Iterable[int]) -> str:
+    """`8 x 32`."""
     return " x ".join(str(size) for size in shape) or "scalar"
-
-
-def plain_table(title: str, *columns: str) -> Table:
-    """A table without a frame; a column that starts with `>` is aligned to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        right = column.startswith(">")
-        table.add_column(column.lstrip(">"), justify="right" if right else "left")
-    return table

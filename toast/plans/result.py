@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toast.plans.plan import Plan
+from toast.plans.reasons import Reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,3 +18,7 @@ class PlanResult:
     plan: Plan
     module: bytes
     suffix: str
+
+    def explain(self, pattern: str) -> Reasons:
+        """Why what `pattern` matches is laid out as it is: `Plan.explain`."""
+        return self.plan.explain(pattern)

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
 from toast.analysis.errors import EngineCrashed, ToastError, from_code
 from toast.process.child import Child
 from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout, Outcome, Status
-from toast.request.request import PlanRequest
 
 Event = dict[str, Any]
 StopReason = Literal["cancelled", "deadline", "out_of_memory"]
@@ -43,7 +44,7 @@ class Limits:
     term_grace_s: float = 5.0
 
 
-def prepare(directory: Path, module: bytes, request: PlanRequest) -> None:
+def prepare(directory: Path, module: bytes, request: BaseModel) -> None:
     """Write the inputs of a job where the engine reads them: `module` and `request.json`."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "module").write_bytes(module)
@@ -92,7 +93,8 @@ def run(
     At the deadline (seconds from now) or on cancel the engine is asked to stop and to write the
     best plan so far, then terminated, then killed; cancelled before it searches it is killed at
     once, as it has nothing to write. Over `memory_bytes` of resident memory it is killed at once.
-    `command` replaces the engine, `environment` adds to its environment and `limits` replaces the
+    An engine that fails once it has said that its plan is `written` is done. `command` replaces the
+    engine, `environment` adds to its environment and `limits` replaces the
     two numbers.
     """
     limits = limits or Limits(deadline_s=deadline_s, memory_bytes=memory_bytes)
@@ -100,16 +102,21 @@ def run(
     child = Child(command, engine_environment() | dict(environment or {}))
     watch = _Watch(child, limits, cancelled or (lambda: False))
     reported: Event = {}
+    written: Event = {}
     try:
         while (line := _next_line(child, watch)) is not None:
             watch.hear(line)
             if line.get("event") in ("done", "error"):
                 reported = line
+            elif line.get("event") == "written":
+                written = line
             elif line and on_event is not None:
                 on_event(line)
         exit_code = child.wait()
     finally:
         child.kill()
+    if written and exit_code != 0:  # what came after the plan failed, and the plan is there
+        reported, exit_code = written | {"event": "done"}, 0
     return _classify(directory, child, watch, reported, exit_code)
 
 

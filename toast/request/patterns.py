@@ -12,6 +12,9 @@ from toast.analysis.errors import InvalidRequest
 MAX_PATTERN = 1000
 """Characters of a pattern; what is longer is a mistake."""
 _PARTS = re.compile(r"[^\[\]'\"./]+")
+_INDEX = re.compile(r"\[\d+\]|(?<=[._/])\d+(?=[._/]|$)")
+"""The number of a layer in a path."""
+_NUMBER = re.compile(r"\d+")
 _FLAT = re.compile(r"<flat index (\d+)>")
 """How JAX writes a step into a node that names none."""
 
@@ -40,14 +43,54 @@ def matching(pattern: str, names: list[str]) -> list[int]:
                 f"There is no argument {pattern}.", f"The module has {len(names)} arguments."
             )
         return [int(pattern)]
-    exact = [index for index, name in enumerate(names) if name == pattern]
-    steps = _steps(path(pattern))
-    found = exact or [i for i, name in enumerate(names) if _matches(steps, path(name).split("/"))]
+    found = matches(pattern, names)
     if not found:
         near = difflib.get_close_matches(path(pattern), [path(name) for name in names], 3, 0.3)
         hint = f"Near it: {', '.join(near)}." if near else "`toast inspect` lists the arguments."
         raise InvalidRequest(f"No argument matches {pattern!r}.", hint)
     return found
+
+
+def matches(pattern: str, names: Sequence[str]) -> list[int]:
+    """The numbers of the names that a pattern matches; a name as it stands matches itself alone."""
+    exact = [index for index, name in enumerate(names) if name == pattern]
+    steps = _steps(path(pattern))
+    return exact or [i for i, name in enumerate(names) if _matches(steps, path(name).split("/"))]
+
+
+@lru_cache(maxsize=1 << 14)
+def layer_pattern(name: str) -> str:
+    """An argument's path with the numbers of its layers starred: `['layers'][*]['gate']`."""
+    return _INDEX.sub(lambda match: "[*]" if match[0].startswith("[") else "*", name)
+
+
+def starred(names: Sequence[str], *, listed: bool = False) -> str:
+    """Names of one pattern as one: a number that they share stays, one that varies is starred.
+
+    With `listed`, the numbers that vary are listed instead: `['layers'][0,2-5]['gate']`.
+    """
+    columns = list(zip(*(_INDEX.findall(name) for name in names), strict=True))
+    place = iter(columns)
+
+    def replaced(match: re.Match[str]) -> str:
+        column = next(place)
+        if len(set(column)) == 1:
+            return match[0]
+        text = _ranges({int(_NUMBER.findall(item)[0]) for item in column}) if listed else "*"
+        return f"[{text}]" if match[0].startswith("[") else text
+
+    return _INDEX.sub(replaced, names[0])
+
+
+def _ranges(numbers: set[int]) -> str:
+    """`{0, 2, 3, 4}` as `0,2-4`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in runs)
 
 
 def _steps(pattern: str) -> list[str]:

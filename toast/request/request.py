@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
+
+FormName = Literal["flat", "annotated", "closed", "collectives", "local"]
+"""How a plan is written into its module (docs/forms.md)."""
 
 
 class PlanRequest(BaseModel):
@@ -19,8 +24,12 @@ class PlanRequest(BaseModel):
     the communication that can hide behind computation. `prove` asks for a lower bound on the cost
     of every plan; `decisions` (`COLOUR=axis` or `COLOUR=axis:bits`, as `choices` of a plan has
     them) for the plan that they make, without a search. `refine` asks for refinements below the
-    colour level after all that; a bound does not hold for those, so not for `prove` too. `without`
+    colour level after all that; a bound does not hold for those, so not for `prove` too. `advice`
+    asks, where nothing fits, what would: for some seconds more. `without`
     names passes that the compiler is taken not to do, for developers (`costmodel/passes/registry`).
+    `form` is that of the sharded module: if absent flat, or annotated where a program has so many
+    ops that inlined calls would fill the memory; `target_version` the version of StableHLO that a
+    portable artifact or a `jax.export` artifact is written for, the newest when absent.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,4 +49,7 @@ class PlanRequest(BaseModel):
     prove: bool = False
     decisions: tuple[str, ...] | None = None
     refine: bool = False
+    advice: bool = True
     without: tuple[str, ...] = Field(default=(), max_length=32)
+    form: FormName | None = None
+    target_version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}\.\d{1,4}$")

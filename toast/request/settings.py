@@ -48,7 +48,7 @@ def make_request(
             **fields,
         )
     except ValidationError as error:
-        raise _invalid(error) from None
+        raise invalid_setting(error) from None
     return agreeing(request)
 
 
@@ -93,7 +93,8 @@ def mesh_text(mesh: Any) -> str:
     return ",".join(f"{name}={size}" for name, size in sizes.items())
 
 
-def _invalid(error: ValidationError) -> InvalidRequest:
+def invalid_setting(error: ValidationError) -> InvalidRequest:
+    """What is wrong with the first setting that is out of range."""
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else "request"
     problem = first["msg"][:1].lower() + first["msg"][1:]

@@ -77,6 +77,10 @@ def autoshard(  # noqa: PLR0913 - what jax.jit takes, and where to plan
         donate_argnums=donate_argnums,
         donate_argnames=donate_argnames,
     )
+    if settings.get("form") == "collectives":
+        raise InvalidRequest(
+            "XLA runs no module in the form collectives.", "Give form='local', or leave it out."
+        )
     options = settings | {"device": device}
     sharded = Sharded(function, described, mesh=mesh, client=client, cache=cache, settings=options)
     if example_arguments:

@@ -9,6 +9,7 @@ from toast.analysis.errors import InvalidRequest
 from toast.api import plan_module
 from toast.client import Client
 from toast.costmodel.hardware.quantities import format_bytes
+from toast.plans.advice_report import advice_sentences
 from toast.plans.notices import DoesNotFit, notify
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
@@ -43,10 +44,18 @@ def warn_of(plan: Plan) -> None:
         notify(
             f"No plan fits: the best takes {format_bytes(cost.peak_bytes)} on each {plan.device} "
             f"of the mesh {mesh}, which has {format_bytes(plan.memory_bytes)} for it "
-            f"({format_bytes(plan.unsharded.peak_bytes)} unsharded). Use more devices, a smaller "
-            "batch or recomputation (jax.checkpoint).",
+            f"({format_bytes(plan.unsharded.peak_bytes)} unsharded). {_what_would(plan)}",
             DoesNotFit,
         )
+
+
+def _what_would(plan: Plan) -> str:
+    """What would fit, in a sentence."""
+    advice = None if plan.shortfall is None else plan.shortfall.advice
+    found = [] if advice is None else advice_sentences(advice)
+    if not found:
+        return "Use more devices, a smaller batch or recomputation (jax.checkpoint)."
+    return f"What would fit: {'; '.join(found)}. `plan.shortfall.advice` has the figures."
 
 
 def _made(module: bytes, request: PlanRequest, client: Any, on_progress: Any) -> PlanResult:

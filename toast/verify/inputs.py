@@ -1,16 +1,20 @@
 """Inputs that a step can run on, made from the module alone and a seed.
 
-Floats are normal with deviation 0.05: activations stay of order one through deep networks, so the
-comparison is well conditioned. Two things would break with that and are read off the module:
+Floats are normal. One that is multiplied into a product has the deviation 1 / sqrt(fan-in), so that
+what comes out is as large as what goes in; others have 0.05. Two things would break with that and
+are read off the module:
 - an argument that reaches a square root, a logarithm or a power through elementwise ops (Adam's
   second moment) is made positive, 0.01 to 0.1, because Adam divides by the root of it;
 - an integer that ends as an index of a gather (token ids) is drawn below the size it indexes, so
   that every shard of a sharded vocabulary is hit. Other integers are 0 to 7.
+
+`conditioning.py` makes all of them smaller or larger where a first run says that it has to.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +22,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
+
+from toast.verify.fan_in import fan_ins
 
 DEVIATION = 0.05
 DEFAULT_BOUND = 8
@@ -31,6 +37,9 @@ MOVES = {
 ELEMENTWISE = MOVES | {f"stablehlo.{name}" for name in ("add", "divide", "maximum", "multiply")}
 INDEX_STEPS = MOVES | {f"stablehlo.{name}" for name in ("add", "clamp", "concatenate")}
 
+Array = np.ndarray[Any, Any]
+
+_MOVED = frozenset({"bfloat16", "float16", "float32", "float64"})
 _NAMED_TYPES: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
@@ -44,7 +53,10 @@ _NAMED_TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputArgument:
-    """What an argument of `main` needs to be."""
+    """What an argument of `main` needs to be.
+
+    `is_state`: a result has its type, which would be what becomes of it in a step; else it is data.
+    """
 
     index: int
     name: str
@@ -52,6 +64,8 @@ class InputArgument:
     dtype: np.dtype[Any]
     positive: bool
     bound: int | None
+    deviation: float = DEVIATION
+    is_state: bool = False
 
 
 def numpy_dtype(element: str) -> np.dtype[Any]:
@@ -79,6 +93,8 @@ def describe_arguments(module: ir.Module) -> list[InputArgument]:
     main = functions["main"]
     positive = _positive_arguments(main)
     bounds = [_index_bound(argument, functions) for argument in main.arguments]
+    widths = fan_ins(main, functions)
+    states = _states(main)
     arguments = []
     for index, value in enumerate(main.arguments):
         kind = ir.RankedTensorType(value.type)
@@ -90,19 +106,44 @@ def describe_arguments(module: ir.Module) -> list[InputArgument]:
                 dtype=numpy_dtype(str(kind.element_type)),
                 positive=index in positive,
                 bound=bounds[index] or _bound_of_twin(main, bounds, index),
+                deviation=widths[index] ** -0.5 if index in widths else DEVIATION,
+                is_state=index in states,
             )
         )
     return arguments
 
 
-def make_inputs(arguments: list[InputArgument], seed: int) -> list[np.ndarray[Any, Any]]:
-    """One array for each argument; the same seed makes the same arrays."""
+def make_inputs(arguments: list[InputArgument], seed: int, scale: float = 1.0) -> list[Array]:
+    """One array for each argument; the same seed makes the same arrays.
+
+    `scale` multiplies all floats but those that have to be positive.
+    """
     return [
-        _values(a, np.random.default_rng((seed, a.index, zlib.crc32(b"toast")))) for a in arguments
+        _values(a, np.random.default_rng((seed, a.index, zlib.crc32(b"toast"))), scale)
+        for a in arguments
     ]
 
 
-def _values(argument: InputArgument, random: np.random.Generator) -> np.ndarray[Any, Any]:
+def is_floating(dtype: np.dtype[Any]) -> bool:
+    """Whether values of a type are rounded."""
+    return dtype.kind in "fc" or (dtype.kind == "V" and "float" in dtype.name)
+
+
+def one_unit_off(values: Array, seed: int) -> Array:
+    """Every float moved by one unit in its last place, up or down; anything else as it is."""
+    if values.dtype.kind == "c":
+        parts = values.view(np.float32 if values.dtype == np.complex64 else np.float64)
+        return one_unit_off(parts, seed).view(values.dtype)
+    if values.dtype.name not in _MOVED:
+        return values
+    bits = values.view(f"i{values.dtype.itemsize}")
+    # Of a float the bits without the sign grow with its magnitude.
+    step = np.random.default_rng(seed).integers(0, 2, values.shape, dtype=np.int8) * 2 - 1
+    moved = np.where(values == 0, bits, bits + step.astype(bits.dtype))
+    return moved.astype(bits.dtype).view(values.dtype)
+
+
+def _values(argument: InputArgument, random: np.random.Generator, scale: float) -> Array:
     shape, dtype = argument.shape, argument.dtype
     if dtype == np.bool_:
         return random.integers(0, 2, shape).astype(np.bool_)
@@ -112,10 +153,23 @@ def _values(argument: InputArgument, random: np.random.Generator) -> np.ndarray[
         return random.integers(0, argument.bound or DEFAULT_BOUND, shape).astype(dtype)
     if argument.positive:
         return np.asarray(random.uniform(0.01, 0.1, shape)).astype(dtype)
-    normal = np.asarray(random.normal(0.0, DEVIATION, shape))
+    deviation = argument.deviation * scale
+    normal = np.asarray(random.normal(0.0, deviation, shape))
     if dtype.kind == "c":
-        normal = normal + 1j * random.normal(0.0, DEVIATION, shape)
+        normal = normal + 1j * random.normal(0.0, deviation, shape)
     return normal.astype(dtype)
+
+
+def _states(main: Any) -> set[int]:
+    """The arguments of which each has a result of its type for itself."""
+    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    made = Counter(kind.results)
+    states = set()
+    for index, one in enumerate(kind.inputs):
+        if made[one]:
+            made[one] -= 1
+            states.add(index)
+    return states
 
 
 def _positive_arguments(main: Any) -> set[int]:

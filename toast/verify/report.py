@@ -7,12 +7,16 @@ from rich.table import Table
 from rich.text import Text
 
 from toast.costmodel.hardware.quantities import format_seconds
-from toast.verify.verification import Difference, Verification
+from toast.verify.verification import Difference, ScaledSize, Verdict, Verification
+
+STYLES: dict[Verdict, str] = {"equal": "bold green", "differs": "bold red", "untold": "bold yellow"}
+SIZES = 8
+"""Sizes of a scaled-down program that are named, the largest first."""
 
 
 def render_verification(verification: Verification, *, rows: int = 10) -> Group:
-    """The worst `rows` results, then the verdict."""
-    differences = sorted(verification.differences, key=_excess, reverse=True)
+    """The worst `rows` results, what was scaled down, then the verdict."""
+    differences = verification.ranked()
     table = Table(
         title=f"Numeric differences, the {min(rows, len(differences))} largest of "
         f"{len(differences)} results",
@@ -37,37 +41,50 @@ def render_verification(verification: Verification, *, rows: int = 10) -> Group:
             f"{row.tolerance:.1e}",
             _note(row),
         )
-    return Group(table, "", verdict(verification))
+    scaled: list[Text] = []
+    if verification.scaled:
+        scaled = [Text(scaled_down(verification.scaled)), Text("")]
+    return Group(table, "", *scaled, verdict(verification))
+
+
+def scaled_down(sizes: list[ScaledSize]) -> str:
+    """What became of the sizes, as a sentence."""
+    changed = [size for size in sizes if size.old != size.new]
+    named = ", ".join(f"{size.of} {size.old} -> {size.new}" for size in changed[:SIZES])
+    more = f" and {len(changed) - SIZES} more" if len(changed) > SIZES else ""
+    if not changed:
+        return "Scaled down: no dimension can be made smaller."
+    return f"Scaled down: {named}{more}."
 
 
 def verdict(verification: Verification) -> Text:
-    """One sentence: equal or not, where it is worst, and how it was run."""
+    """One sentence: what is found, where it is worst, and how it was run."""
     worst = verification.worst
     if worst is None:
         return Text("The module has no results to compare.")
     took = format_seconds(sum(verification.seconds.values()))
     where = f"on {verification.devices} virtual devices, seed {verification.seed}, in {took}"
-    if verification.ok:
-        text = (
-            f"Equal {where}: the largest difference is {worst.largest:.2e} "
-            f"({worst.relative:.1e} of its scale), in {worst.name or worst.index}."
-        )
-        return Text(text, style="bold green")
-    wrong = sum(not difference.ok for difference in verification.differences)
-    text = (
-        f"NOT EQUAL {where}: {wrong} of {len(verification.differences)} results differ, most in "
-        f"{worst.name or worst.index} by {worst.largest:.2e} ({worst.relative:.1e} of its scale)."
-    )
-    return Text(text, style="bold red")
-
-
-def _excess(row: Difference) -> tuple[bool, float, float]:
-    return not row.ok, row.relative / max(row.tolerance, 1e-30), row.largest
+    if verification.wide:
+        where += ", in 64-bit floats"
+    found = verification.verdict
+    count = sum(difference.verdict == found for difference in verification.differences)
+    results, name = len(verification.differences), worst.name or worst.index
+    by = f"{worst.largest:.2e} ({worst.relative:.1e} of its scale)"
+    untold = sum(difference.verdict == "untold" for difference in verification.differences)
+    apart = f" {untold} of {results} results say nothing of it." if untold else ""
+    text = {
+        "equal": f"Equal {where}: the largest difference is {by}, in {name}.{apart}",
+        "differs": f"NOT EQUAL {where}: {count} of {results} results differ, most in {name} by "
+        f"{by}, where rounding explains {worst.tolerance:.1e}.",
+        "untold": f"Cannot be told {where}: {count} of {results} results say nothing, such as "
+        f"{name}: {worst.why}.",
+    }
+    return Text(text[found], style=STYLES[found])
 
 
 def _note(row: Difference) -> Text:
-    if row.mismatched:
-        return Text(f"{row.mismatched} not finite in one alone", style="red")
-    if not row.ok:
-        return Text("differs", style="red")
-    return Text("" if row.finite else "not finite in both", style="yellow")
+    words = {"equal": row.why, "differs": f"differs {row.why}", "untold": f"untold: {row.why}"}
+    note = words[row.verdict]
+    if not note and not row.finite:
+        note = "not finite in both"
+    return Text(note, style=STYLES[row.verdict].removeprefix("bold ") if note else "")

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import psutil
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.hardware.quantities import format_bytes
@@ -23,16 +25,28 @@ from toast.process.runner import Event, python_module, run
 
 SUFFIXES = (".mlir", ".mlirbc", ".jax_export")
 MAX_DEVICES = 256
+XLA, REFERENCE = "xla", "reference"
+EXECUTORS = (XLA, REFERENCE)
+EXPLICIT = ("collectives", "local")
+"""The forms that have their collectives in them, which XLA's partitioner does not take."""
+SCALED_BYTES = 64 << 20
+"""What a scaled-down program may take: it is to be quick, and its structure is what counts."""
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
+
+
+Verdict = Literal["equal", "differs", "untold"]
+"""Whether the sharded module computes the same; `untold` where the run cannot say."""
 
 
 class Difference(BaseModel):
     """How far one result of the sharded module is from the original's.
 
     `largest` is the largest absolute difference, `scale` the largest magnitude of the original,
-    `relative` their quotient, which is what `tolerance` bounds. Values that are not finite have
-    to be so in the same places; `mismatched` counts those that are not.
+    `relative` their quotient, which `tolerance` bounds; `rms` is the root mean square of the
+    difference over that of the result, which `rms_tolerance` bounds. Values that are not finite
+    have to be so in the same places, and those that are no floats have to be equal: `mismatched`
+    counts what is not. `why` says what speaks for a verdict that is not plain.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,65 +59,121 @@ class Difference(BaseModel):
     scale: float
     relative: float
     tolerance: float
+    rms: float
+    rms_tolerance: float
     mismatched: int
     finite: bool
-    ok: bool
+    verdict: Verdict
+    why: str = ""
+
+    @property
+    def excess(self) -> float:
+        """How far it is beyond what is allowed; up to 1 is within."""
+        pairs = (self.relative, self.tolerance), (self.rms, self.rms_tolerance)
+        return max(found / max(allowed, 1e-30) for found, allowed in pairs)
+
+
+class ScaledSize(BaseModel):
+    """A size that arguments have, and that of the smaller program in its place.
+
+    `of` names one of the `dimensions` that have it; `kept` says why it stayed, where it did.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    old: int
+    new: int
+    of: str
+    dimensions: int
+    kept: str = ""
 
 
 class Verification(BaseModel):
-    """The comparison of all results; `seconds` by stage."""
+    """The comparison of all results; `seconds` by stage.
+
+    `input_scale` is what the inputs were multiplied by until the program was well conditioned.
+    `wide` says that the pair was run in 64-bit floats: in its own it could not be told equal.
+    `scaled` are the sizes of a smaller program that was run in place of the planned one.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     devices: int
     seed: int
+    input_scale: float
+    wide: bool
+    scaled: list[ScaledSize]
     differences: list[Difference]
     collectives: dict[str, int]
     seconds: dict[str, float]
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def ok(self) -> bool:
-        """Whether every result is within its tolerance."""
-        return all(difference.ok for difference in self.differences)
+    def verdict(self) -> Verdict:
+        """`differs` where any result does, `untold` where most are, else `equal`.
+
+        A program may have a result that is nothing but rounding (the gradient of a bias that a
+        softmax takes no notice of), so a few that say nothing do not keep the others from it.
+        """
+        found = Counter(difference.verdict for difference in self.differences)
+        if found["differs"]:
+            return "differs"
+        return "untold" if found["untold"] > found["equal"] else "equal"
 
     @property
     def worst(self) -> Difference | None:
-        """The result that is furthest from the original, relative to its tolerance."""
-        by_excess = sorted(
-            self.differences, key=lambda d: (d.ok, -(d.relative / max(d.tolerance, 1e-30)))
-        )
-        return by_excess[0] if by_excess else None
+        """The result that speaks most for the verdict."""
+        rows = [row for row in self.ranked() if row.verdict == self.verdict]
+        return next(iter(rows), None)
+
+    def ranked(self) -> list[Difference]:
+        """The results, those that speak most against being equal first."""
+        order = ("differs", "untold", "equal")
+        return sorted(self.differences, key=lambda d: (order.index(d.verdict), -d.excess))
 
 
 def verify(
     directory: Path,
     *,
     seed: int = 0,
+    executor: str | None = None,
+    scale: bool = False,
     deadline_s: float | None = 600.0,
     on_stage: Callable[[str], None] | None = None,
 ) -> Verification:
     """Compare the two modules in `directory` on as many virtual devices as the plan's mesh has.
 
-    Raises ToastError when the files are not there, when the host has too little memory for the
-    run, and when XLA refuses or aborts.
+    `executor` is `xla`, or `reference` for the forms that have their collectives in them; the one
+    that runs the form when None. Where this host has too little memory for them, or with `scale`,
+    programs with the same ops and smaller dimensions are compared in their place. Raises ToastError
+    when the files are not there, when nothing fits the memory, and when XLA refuses or aborts.
     """
     plan = read_plan(directory)
     find_module(directory, "original")
     find_module(directory, "sharded")
+    chosen = executor_for(plan, executor)
     devices = math.prod(axis.size for axis in plan.mesh.axes)
-    check_host(plan, devices)
+    budget = scaled_budget(plan, devices, wanted=scale)
     found: list[Verification] = []
 
     def on_event(event: Event) -> None:
         if event.get("event") == "verification":
-            found.append(Verification.model_validate(event["verification"]))
+            found.append(_verification(event["verification"]))
         elif event.get("event") == "stage" and on_stage is not None:
             on_stage(str(event.get("stage")))
 
     outcome = run(
         directory,
-        command=[*python_module("toast.verify.child"), str(directory), str(seed)],
-        environment={"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+        command=[
+            *python_module("toast.verify.child"),
+            str(directory),
+            str(seed),
+            chosen,
+            str(budget),
+        ],
+        environment={
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices if chosen == XLA else 1}"
+        },
         on_event=on_event,
         deadline_s=deadline_s,
     )
@@ -111,6 +181,41 @@ def verify(
     if not found:
         raise EngineFailed("The comparison ended without a result.", "Please report this.")
     return found[0]
+
+
+def form_of(plan: Plan) -> str:
+    """The form in which a plan's module is written."""
+    return "flat" if plan.request is None else plan.request.form or "flat"
+
+
+def executor_for(plan: Plan, executor: str | None) -> str:
+    """The executor to run a plan's module with; raises InvalidRequest where it does not run it."""
+    form = form_of(plan)
+    wanted = REFERENCE if form in EXPLICIT else XLA
+    if executor is None or executor == wanted:
+        return wanted
+    if executor not in EXECUTORS:
+        raise InvalidRequest(
+            f"There is no executor {executor!r}.", f"Known: {', '.join(EXECUTORS)}."
+        )
+    if executor == REFERENCE:
+        raise InvalidRequest(
+            f"The reference executor runs modules that have their collectives in them, and this "
+            f"one has the form {form}.",
+            "Plan with --form collectives or --form local.",
+        )
+    check_partitionable(plan)
+    return wanted
+
+
+def check_partitionable(plan: Plan) -> None:
+    """Refuse a module that has its collectives in it; raises InvalidRequest."""
+    form = form_of(plan)
+    if form in EXPLICIT:
+        raise InvalidRequest(
+            f"XLA's partitioner does not take a module in the form {form}.",
+            "Use --executor reference, or plan with another --form.",
+        )
 
 
 def read_plan(place: Path) -> Plan:
@@ -145,27 +250,34 @@ def find_module(directory: Path, name: str) -> Path:
 
 
 def host_bytes_needed(plan: Plan, devices: int) -> int:
-    """Host memory of the comparison: every device's peak, the original's, and both results."""
+    """Host memory of the comparison: inputs, moved ones, three runs' results, and what runs."""
     results = sum(_tensor_bytes(tensor.shape, tensor.dtype) for tensor in plan.results)
     arguments = sum(_tensor_bytes(tensor.shape, tensor.dtype) for tensor in plan.arguments)
     sharded = devices * plan.predicted.peak_bytes
-    return arguments + 2 * results + max(sharded, plan.unsharded.peak_bytes)
+    return 2 * arguments + 3 * results + max(sharded, plan.unsharded.peak_bytes)
 
 
-def check_host(plan: Plan, devices: int) -> None:
-    """Refuse a comparison that this host cannot hold."""
+def scaled_budget(plan: Plan, devices: int, *, wanted: bool) -> int:
+    """Bytes that a smaller program may take in place of the planned one; 0 to run that one.
+
+    Raises `InvalidRequest` for more devices than one host plays.
+    """
     if devices > MAX_DEVICES:
         raise InvalidRequest(
             f"The plan is for {devices} devices and one host plays at most {MAX_DEVICES}.",
             "Plan the same module for a smaller mesh with the same axes and verify that.",
         )
-    needed, there = host_bytes_needed(plan, devices), available_bytes()
-    if needed > there:
+    there = available_bytes()
+    needed = host_bytes_needed(plan, devices)
+    if not wanted and needed <= there:
+        return 0
+    if form_of(plan) == "local":
         raise InvalidRequest(
-            f"Verifying needs about {format_bytes(needed)} of host memory and "
-            f"{format_bytes(there)} are available.",
-            "Verify a smaller preset of the same step (fewer layers, smaller sizes).",
+            f"A module in the form local cannot be scaled down. It needs about "
+            f"{format_bytes(needed)} of host memory, and {format_bytes(there)} are available.",
+            "Plan with --form collectives, which is the same program before it is cut.",
         )
+    return min(SCALED_BYTES, there // 2)
 
 
 def available_bytes() -> int:
@@ -176,6 +288,11 @@ def available_bytes() -> int:
         return min(available, limit - int(CGROUP_USED.read_text()))
     except (OSError, ValueError):
         return available
+
+
+def _verification(event: dict[str, Any]) -> Verification:
+    """What the child sent; the verdict follows from the rest."""
+    return Verification.model_validate({k: v for k, v in event.items() if k != "verdict"})
 
 
 def _tensor_bytes(shape: list[int], dtype: str) -> int:

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
-from toast.inspect.page.layout import BLOCK_WIDTH, ROW_HEIGHT, Layout, lay_out
+from toast.page.layout import BLOCK_WIDTH, ROW_HEIGHT, Layout, lay_out
 
 Json = Mapping[str, Any]
 Point = tuple[float, float]

@@ -1,0 +1,163 @@
+"""What would fit where a plan does not, within a budget of seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from toast.costmodel.explain import PriceBreakdown
+from toast.costmodel.hardware.devices import Device, catalogue
+from toast.costmodel.journal import Entry
+from toast.costmodel.network.auto_mesh import is_auto
+from toast.costmodel.resolved import ResolvedPlan
+from toast.labels.labels import Labels
+from toast.pipeline.advice.batches import BatchSizes, batch_of, largest_batch
+from toast.pipeline.advice.microbatches import fewest_microbatches, gradient_bytes
+from toast.pipeline.advice.recompute import Recomputation
+from toast.pipeline.advice.slices import SliceSearch
+from toast.pipeline.mesh_search import MeshSearch, Searched
+from toast.plans.advice import Advice, LargestBatch, Microbatches, RecomputedBlocks, Slice
+from toast.search.progress import Control, Progress
+
+SECONDS = 10.0
+"""What all of it may take; a step that has begun, such as reading a large module, is finished."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """A plan that does not fit: the module, the job, and what was found."""
+
+    module: bytes
+    job: MeshSearch
+    best: Searched
+    resolved: ResolvedPlan
+    terms: PriceBreakdown
+    say: Labels
+
+
+@dataclass(slots=True)
+class Adviser:
+    """Asks one question after the other while there is time."""
+
+    misfit: Misfit
+    control: Control
+    left_out: list[str] = field(default_factory=list)
+
+    def advice(self) -> Advice:
+        """Estimates first, which take no time; then other chips, more chips, other batches."""
+        misfit = self.misfit
+        memory = misfit.best.problem.reward.memory
+        again = Recomputation(misfit.resolved, misfit.terms, misfit.say, memory)
+        recompute = self._rows(again)
+        batch, parts = self._batches(again.update_seconds())
+        chips = self._ask("more chips", 0.5, self._more) or []
+        others = self._ask("other chips", 1.0, self._elsewhere) or []
+        fitting = [row.devices for row in chips if row.fits]
+        return Advice(
+            slices=[*chips, *others],
+            fewest=min(fitting, default=None),
+            batch=batch,
+            microbatches=parts,
+            recompute=recompute,
+            left_out=self.left_out,
+        )
+
+    def _ask(self, what: str, share: float, question: Callable[[Control], T]) -> T | None:
+        """The answer to a question that may take its share of the time left."""
+        budget, elapsed = self.control.budget or SECONDS, self.control.elapsed()
+        if self.control.stop_reason() is not None or budget - elapsed < self._least():
+            self.left_out.append(f"{what}: there was no time")
+            return None
+        self.control.on_progress(Progress(stage="advice", fraction=min(1.0, elapsed / budget)))
+        return question(self.control.share(share).quiet())
+
+    def _least(self) -> float:
+        """Seconds that an answer takes at least: what it took to read and to price the program."""
+        job = self.misfit.job
+        spent = job.stages.until_now(job.source)
+        return sum(
+            seconds
+            for stage, seconds in spent.items()
+            if stage.startswith("load.") or stage in ("analyse", "tables")
+        )
+
+    def _rows(self, again: Recomputation) -> list[RecomputedBlocks]:
+        rows = again.estimates()
+        if not again.passes.backward.any():
+            self.left_out.append("recomputation: no op is named as one of a backward pass")
+        elif not rows:
+            self.left_out.append("recomputation: repeated blocks keep next to nothing at the peak")
+        return rows
+
+    def _batches(self, update: float) -> tuple[LargestBatch | None, Microbatches | None]:
+        """The largest batch, and the fewest parts of the batch as it is."""
+        misfit, evaluator = self.misfit, self.misfit.best.problem.evaluator
+        batch = batch_of(evaluator, misfit.best.found)
+        if batch is None or batch.size <= 1:
+            self.left_out.append("batch: no argument is told apart as one")
+            return None, None
+        sizes = BatchSizes.of(misfit.module, misfit.job, misfit.best, batch)
+        held = sum(one.bytes for one in misfit.terms.alive if one.why == Entry.BASE)
+        largest = self._ask("batch", 0.5, lambda control: largest_batch(sizes, held, control))
+        if sizes.why_not:
+            self.left_out.append(f"batch: {sizes.why_not}")
+            return None, None
+        gradients = gradient_bytes(evaluator.analysis.program, batch, misfit.terms)
+        if not gradients or not update:
+            return largest, None
+        parts = self._ask(
+            "microbatches",
+            0.5,
+            lambda control: fewest_microbatches(sizes, gradients, update, control),
+        )
+        if parts is None and self.control.stop_reason() is None:
+            self.left_out.append("microbatches: no number of them was found to fit")
+        return largest, parts
+
+    def _more(self, control: Control) -> list[Slice]:
+        """More of the same chips."""
+        misfit = self.misfit
+        search = self._slices(misfit.job.device, misfit.job.request.memory)
+        return search.fewest(misfit.best.mesh.devices, control)
+
+    def _elsewhere(self, control: Control) -> list[Slice]:
+        """As many of each accelerator that has more memory, on the same mesh."""
+        misfit, found = self.misfit, list[Slice]()
+        memory = misfit.best.problem.reward.memory
+        own = misfit.job.device
+        devices = [
+            one
+            for one in catalogue().values()
+            if one.platform != "cpu" and one.plannable_bytes > memory and one.name != own.name
+        ]
+        peak = misfit.best.cost.peak  # what the plan takes here it takes there, more or less
+        devices.sort(key=lambda one: (one.plannable_bytes < peak, one.plannable_bytes))
+        for number, device in enumerate(devices):
+            if control.stop_reason() is not None:
+                names = ", ".join(one.name for one in devices[number:])
+                self.left_out.append(f"other chips: there was no time for {names}")
+                break
+            part = control.share(1 / (len(devices) - number))
+            found.append(self._on_other(device, part))
+        return found
+
+    def _on_other(self, device: Device, control: Control) -> Slice:
+        search, best = self._slices(device, None), self.misfit.best
+        if is_auto(self.misfit.job.request.mesh):
+            return search.best(best.mesh.devices, control, first_fit=True)
+        return search.on_mesh(best.mesh, control)
+
+    def _slices(self, device: Device, memory: int | None) -> SliceSearch:
+        job = self.misfit.job
+        request = job.request.model_copy(update={"memory": memory})
+        own = device is job.device
+        return SliceSearch(
+            job.source, job.analysis, device, request, job.evaluator if own else None
+        )
+
+
+def advise(misfit: Misfit, control: Control) -> Advice:
+    """What would fit; what there is no time for is named."""
+    return Adviser(misfit, control).advice()

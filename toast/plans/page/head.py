@@ -1,0 +1,46 @@
+"""The head of a plan's page, which a notebook shows too: what it costs, and what to know of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toast.page.rendering import render_template
+from toast.plans.plan import Plan, PredictedCost
+from toast.plans.report import headline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The sentences of the plan, the layouts that it is compared with, and its notices."""
+
+    sentences: list[str]
+    costs: list[tuple[str, PredictedCost]]
+    notices: list[str]
+    memory_bytes: int
+    fits: bool
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether communication hides behind computation."""
+        return any(cost.overlapped_seconds for _, cost in self.costs)
+
+
+def make_head(plan: Plan) -> Head:
+    """The head of a plan."""
+    notices = list(plan.warnings)
+    notices += [
+        f"{row.op}, {row.count:,} times: {row.reason.replace('_', ' ')}" for row in plan.unpriced
+    ]
+    compared = [(row.name.replace("_", " "), row) for row in plan.baselines]
+    return Head(
+        sentences=headline(plan).plain.splitlines(),
+        costs=[("this plan", plan.predicted), ("unsharded", plan.unsharded), *compared],
+        notices=notices,
+        memory_bytes=max(plan.memory_bytes, 1),
+        fits=plan.predicted.fits,
+    )
+
+
+def head_html(plan: Plan) -> str:
+    """The head alone; it needs no style sheet and draws nothing."""
+    return render_template(__package__.rpartition(".")[0], "notebook.html", head=make_head(plan))
