@@ -112,7 +112,7 @@ print("the kernel:", kernel.shape, kernel.sharding.spec)
 print("on each device:", kernel.sharding.shard_shape(kernel.shape))
 
 # %% table
-mesh = jax.make_mesh((2, 4), ("data", "model"))
+mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto, AxisType.Auto))
 settings = {"mesh": mesh, "device": "tpu-v5e", "donate_argnums": (0, 1), "threads": 1}
 shapes = nnx.eval_shape(make)  # the model and the optimizer without arrays
 step = toast.autoshard(train_step, *shapes, batch(0), **settings)
@@ -241,8 +241,7 @@ Path("logits.jax_export").write_bytes(result.module)
 
 # %% call-exported
 sharded = jax.export.deserialize(bytearray(Path("logits.jax_export").read_bytes()))
-auto = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto, AxisType.Auto))
-shardings, _ = jax.tree.unflatten(sharded.in_tree, sharded.in_shardings_jax(auto))
+shardings, _ = jax.tree.unflatten(sharded.in_tree, sharded.in_shardings_jax(mesh))
 call = jax.jit(sharded.call, in_shardings=shardings)
 found = call(arrays, rows)
 print(found.sharding.spec)
