@@ -245,6 +245,12 @@ class Plan(Record):
     def _take_older_schemas(cls, fields: Any) -> Any:
         return migrated(fields) if isinstance(fields, dict) else fields
 
+    def __str__(self) -> str:
+        """The tables that `toast plan` prints."""
+        from toast.plans.report import as_text
+
+        return as_text(self)
+
     def to_json(self) -> str:
         """The text of `plan.json`."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
@@ -44,6 +45,14 @@ def render(plan: Plan) -> Group:
         if part is not None:
             parts += ["", part]
     return Group(*parts)
+
+
+def as_text(plan: Plan) -> str:
+    """The whole report as lines of plain text, `MIN_WIDTH` wide at most."""
+    console = Console(file=io.StringIO(), width=MIN_WIDTH, color_system=None, highlight=False)
+    with console.capture() as capture:
+        console.print(render(plan))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def headline(plan: Plan) -> Text:
