@@ -8,6 +8,8 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LIBRARIES := .venv-libraries
+LIBRARIES_STAMP := $(LIBRARIES)/.installed
 PYTEST_ARGS ?=
 IMAGE ?= toast-planner:dev
 
@@ -68,8 +70,22 @@ fmt: setup ## Format, and repair what Ruff can
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+.PHONY: libraries
+libraries: setup $(LIBRARIES_STAMP) ## The tests that need public libraries, and the tutorial
+	$(LIBRARIES)/bin/python -m pytest -m nightly tests/libraries tests/examples $(PYTEST_ARGS)
+
+$(LIBRARIES_STAMP): pyproject.toml constraints.txt
+	@test -x $(LIBRARIES)/bin/python || "$(PYTHON)" -m venv $(LIBRARIES)
+	$(LIBRARIES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  -e '.[dev,libraries]'
+	@touch $@
+
+.PHONY: tutorial
+tutorial: setup $(LIBRARIES_STAMP) ## Run the tutorial, and write what it prints into its page
+	$(LIBRARIES)/bin/python -m tools.tutorial --write
+
 .PHONY: nightly
-nightly: setup ## The long tests, then every benchmark
+nightly: libraries ## The long tests, then every benchmark
 	$(BIN)/python -m pytest -m nightly $(PYTEST_ARGS)
 	@for file in benchmarks/bench_*.py; do \
 	  test -e "$$file" || continue; \
@@ -100,6 +116,6 @@ image-test: setup ## Build the image, start it, ask it for a plan, stop it
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated
-	rm -rf $(VENV) .venv-aot .venv-peer build dist demo-out toast-out *.egg-info .pytest_cache .mypy_cache \
+	rm -rf $(VENV) .venv-aot .venv-peer $(LIBRARIES) build dist demo-out toast-out *.egg-info .pytest_cache .mypy_cache \
 	  .ruff_cache .hypothesis .import_linter_cache .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

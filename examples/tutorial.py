@@ -144,7 +144,7 @@ print(specs["blocks"][0]["up"])
 # %% does-not-fit
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    toast.autoshard(train_step, *shapes, batch(0), memory="2MiB", **settings)
+    toast.autoshard(train_step, *shapes, batch(0), memory="2MiB", advice=False, **settings)
 print(f"{caught[0].category.__name__}: {caught[0].message}")
 
 # %% pins
@@ -230,7 +230,7 @@ graph, state = nnx.split(model)
 arrays, tree = jax.tree.flatten(state)
 
 
-def logits(arrays: list[jax.Array], ids: jax.Array) -> jax.Array:
+def logits(arrays: list[jax.Array], ids: jax.typing.ArrayLike) -> jax.Array:
     """What the model says, for `jax.export`, which keeps lists and dicts alone."""
     return nnx.merge(graph, jax.tree.unflatten(tree, arrays))(ids)
 

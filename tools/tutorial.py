@@ -9,7 +9,8 @@ A comment before each block of the page says what it holds:
     <!-- shell -->         commands, which run after all cells, in the folder where those ran
     <!-- shell output -->  what the commands before it print
 
-Times of this machine are written as `...`: those of the search and of the stages.
+What another machine would print otherwise is written as `...`: how long the search, the stages and
+a verification took, and how far rounding moved the results of a verification.
 """
 
 from __future__ import annotations
@@ -39,13 +40,17 @@ _BLOCK = re.compile(
 _MARK = re.compile(r"^# %% ([\w-]+)\n", re.MULTILINE)
 _TIME = r"[\d.,]+ (?:us|ms|s|min)"
 _SEARCH = re.compile(rf"( evaluations in) {_TIME}\s")
+_VERIFIED = re.compile(rf"(, seed \d+, in) {_TIME}")
+_ROUNDING = re.compile(r" *\d\.\d+e[+-]\d+")
 _STAGES = re.compile(r"^stage +time\n(?:^\S.*\n)+", re.MULTILINE)
 
 
 def cells(script: str) -> dict[str, str]:
     """The cells of a script by name, in order."""
     _, *parts = _MARK.split(script)
-    return {name: code.strip("\n") + "\n" for name, code in zip(parts[::2], parts[1::2], strict=True)}
+    return {
+        name: code.strip("\n") + "\n" for name, code in zip(parts[::2], parts[1::2], strict=True)
+    }
 
 
 def blocks(page: str) -> Iterator[tuple[str, str, str]]:
@@ -56,7 +61,7 @@ def blocks(page: str) -> Iterator[tuple[str, str, str]]:
 
 def masked(text: str) -> str:
     """Output without the times of the machine that it was made on."""
-    text = _SEARCH.sub(r"\1 ... ", text)
+    text = _ROUNDING.sub(" ...", _VERIFIED.sub(r"\1 ...", _SEARCH.sub(r"\1 ... ", text)))
     return _STAGES.sub(lambda found: re.sub(rf" +{_TIME}$", " ...", found[0], flags=re.M), text)
 
 
@@ -85,7 +90,7 @@ def run_cells(code: dict[str, str]) -> dict[str, str]:
         # Empty lines in front give the lines of the plan's source locations their numbers.
         before = script[: script.index(f"# %% {name}\n")].count("\n") + 1
         with contextlib.redirect_stdout(io.StringIO()) as stdout:
-            exec(compile("\n" * before + text, str(SCRIPT), "exec"), names)  # noqa: S102
+            exec(compile("\n" * before + text, str(SCRIPT), "exec"), names)
         printed[name] = masked(stdout.getvalue())
     return printed
 
@@ -125,7 +130,9 @@ def main(arguments: list[str]) -> int:
     if write:
         PAGE.write_text(true)
         return 0
-    difference = difflib.unified_diff(page.split("\n"), true.split("\n"), "written", "run", lineterm="")
+    difference = difflib.unified_diff(
+        page.split("\n"), true.split("\n"), "written", "run", lineterm=""
+    )
     print("\n".join(difference), end="")
     return int(page != true)
 

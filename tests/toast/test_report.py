@@ -36,6 +36,14 @@ def test_a_decision_of_an_older_plan_has_its_cost_in_steps_of_one_device() -> No
     assert "3 ms at most" in text_of(make_plan(decisions=[row]))
 
 
+def test_a_plan_prints_as_its_report() -> None:
+    plan = make_plan()
+    text = str(plan)
+    assert text.split()[:20] == str(headline(plan)).split()[:20]
+    assert all(f"\n{table}" in text for table in ("Layout of the", "Predicted cost", "Decisions"))
+    assert "\x1b" not in text
+
+
 def test_the_headline_says_which_networks_the_axes_lie_over() -> None:
     plan = make_plan()
     axes = [
