@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _FOR_ROWS = ("seconds", "widths", "_equal", "first_op", "buffers", "positions", "other_layouts")
+_FOR_COLUMNS = ("copies",)
+"""Terms whose rows nothing asks for once the columns are made of them."""
 
 
 class Listing:
@@ -57,9 +59,11 @@ class Listing:
         return rows
 
     def release(self) -> None:
-        """Let go of what only rows are made of; it is made again if it is asked for again."""
+        """Let go of what only tables are made of; it is made again if it is asked for again."""
         for name in _FOR_ROWS:
             self.__dict__.pop(name, None)
+        for name in _FOR_COLUMNS:
+            self._rows.pop(name, None)
 
     @cached_property
     def seconds(self) -> dict[int, float]:

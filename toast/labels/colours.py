@@ -65,16 +65,17 @@ def _carriers(analysis: Analysis) -> dict[int, list[Carrier]]:
     names = program.dim_name[spans(first, ranks)]
     number = np.repeat(np.arange(len(values)), ranks)
     dim = spans(np.zeros_like(ranks), ranks)
-    group = np.where(names >= 0, groups_of_names(analysis)[names], -1)
+    group = groups_of(analysis, names)
     for one, argument, place in zip(group.tolist(), number.tolist(), dim.tolist(), strict=True):
         if one >= 0:
             found.setdefault(one, []).append((argument, place))
     return found
 
 
-def groups_of_names(analysis: Analysis) -> Ints:
-    """The colour group of each name, -1 for none."""
-    found: Ints = np.append(analysis.groups.of_colour, -1)[analysis.colours.colour]
+def groups_of(analysis: Analysis, names: Ints) -> Ints:
+    """The colour groups of some names, -1 for none; so too for names that are -1."""
+    colours = np.where(names >= 0, analysis.colours.colour[names], -1)
+    found: Ints = np.append(analysis.groups.of_colour, -1)[colours]
     return found
 
 
@@ -94,14 +95,15 @@ def _repeated(names: Sequence[str]) -> list[int]:
 
 def _with_ops(analysis: Analysis, names: list[str]) -> list[str]:
     """Name what no argument carries: after a dimension of a result, else a factor of an op."""
-    program, group_of = analysis.program, groups_of_names(analysis)
-    defined = np.where(program.dim_name >= 0, group_of[program.dim_name], -1)
-    for group, place in _firsts(defined):
+    program = analysis.program
+    if all(names):
+        return names
+    for group, place in _firsts(groups_of(analysis, program.dim_name)):
         if not names[group]:
             value = int(np.searchsorted(program.value_dims, place, side="right")) - 1
             op, dim = program.makers[value], place - int(program.value_dims[value])
             names[group] = f"{program.kind(op)}#{op}.{dim}"
-    for group, factor in _firsts(group_of):
+    for group, factor in _firsts(np.append(analysis.groups.of_colour, -1)[analysis.colours.colour]):
         if not names[group]:
             op = int(np.searchsorted(program.op_factors, factor, side="right")) - 1
             index = factor - int(program.op_factors[op])

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from toast.analysis.analyse import Analysis
 from toast.analysis.load import Source
 from toast.analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO, Ints
 from toast.costmodel.program_facts import distinct_rows
-from toast.labels.colours import groups_of_names
+from toast.labels.colours import groups_of
 from toast.labels.conflict_words import DOT, ConflictWords, short
 from toast.labels.layers import NO_GROUP, Layers
 from toast.labels.name_stack import NameStack
@@ -40,13 +38,12 @@ class Labels:
             if short_name(item.name).rstrip("0123456789") not in ("", "result")
         }
         self._weights = Weights(self._program, self._layers)
-        self._groups = groups_of_names(analysis)
+        self._analysis = analysis
         self.resolutions = ResolutionWords(analysis, self.words)
 
     def colours(self, value: int) -> list[int]:
         """The colour group of each dimension of a value, -1 for none."""
-        names = self._program.def_names(value)
-        return np.where(names >= 0, self._groups[names], -1).tolist()
+        return groups_of(self._analysis, self._program.def_names(value)).tolist()
 
     def name(self, value: int) -> str:
         """An argument by its path, another value by the op that makes it."""

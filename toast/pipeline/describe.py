@@ -50,8 +50,10 @@ from toast.request.request import PlanRequest
 from toast.request.settings import threads_of
 from toast.search.problem import Found, Problem
 
-_TENSORS, _CONSTRAINTS = TypeAdapter(list[Tensor]), TypeAdapter(list[Constraint])
-"""A deep program has many of both: to validate them as lists takes half the time."""
+_TENSORS = TypeAdapter(list[Tensor])
+"""A deep program has many: to validate them as a list takes half the time."""
+_FIELDS = set(Constraint.model_fields)
+"""Of constraints there may be a hundred thousand, of a few layouts: these share what they can."""
 _VERSIONS = ("toast-planner", "jax", "jaxlib", "numpy", "numba")
 
 
@@ -237,14 +239,20 @@ def _groups(arguments: list[Tensor]) -> list[Group]:
 
 
 def _constraints(planned: Planned) -> list[Constraint]:
-    program, rows = planned.source.program, []
+    program, found, specs = planned.source.program, [], dict[tuple[tuple[str, ...], ...], Spec]()
     for one in planned.constraints:
         op = program.makers[one.value]
         number = one.value - program.values_of(op).start
         ops = dict.fromkeys(map(program.user, one.uses))
         users = f" used by {','.join(map(str, ops))}" if ops else ""
-        rows.append({"value": f"{op}:{program.kind(op)}#{number}{users}", "spec": one.spec})
-    return _CONSTRAINTS.validate_python(rows)
+        found.append(
+            Constraint.model_construct(
+                _FIELDS,
+                value=f"{op}:{program.kind(op)}#{number}{users}",
+                spec=specs.setdefault(tuple(map(tuple, one.spec)), one.spec),
+            )
+        )
+    return found
 
 
 def _cost(priced: Cost, memory: int) -> PredictedCost:

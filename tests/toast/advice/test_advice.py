@@ -10,6 +10,7 @@ import pytest
 import toast
 from tests.toast.advice.misfits import MESH, SMALL, planned, step
 from tests.toast.planned import request
+from toast.pipeline.advice import advise
 from toast.pipeline.plan_module import make_plan
 from toast.plans.advice import Advice
 from toast.plans.plan import Plan
@@ -128,3 +129,16 @@ def test_the_warning_of_autoshard_says_it_too() -> None:
     (text,) = [str(one.message) for one in caught if one.category is toast.DoesNotFit]
     assert "What would fit: more chips: " in text
     assert "jax.checkpoint" in text
+
+
+def test_what_there_is_no_time_for_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advise, "least_seconds", lambda _job: advise.SECONDS + 1.0)
+    found = make_plan(step(SMALL), request(mesh=MESH, memory=MEMORY, rollouts=50)).plan.shortfall
+    assert found is not None
+    assert found.advice is not None
+    assert found.advice.left_out == [
+        f"{what}: there was no time"
+        for what in ("batch", "microbatches", "more chips", "other chips")
+    ]
+    assert found.advice.slices == []
+    assert found.advice.recompute

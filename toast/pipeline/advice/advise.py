@@ -67,21 +67,13 @@ class Adviser:
     def _ask(self, what: str, share: float, question: Callable[[Control], T]) -> T | None:
         """The answer to a question that may take its share of the time left."""
         budget, elapsed = self.control.budget or SECONDS, self.control.elapsed()
-        if self.control.stop_reason() is not None or budget - elapsed < self._least():
+        if self.control.stop_reason() is not None or budget - elapsed < least_seconds(
+            self.misfit.job
+        ):
             self.left_out.append(f"{what}: there was no time")
             return None
         self.control.on_progress(Progress(stage="advice", fraction=min(1.0, elapsed / budget)))
         return question(self.control.share(share).quiet())
-
-    def _least(self) -> float:
-        """Seconds that an answer takes at least: what it took to read and to price the program."""
-        job = self.misfit.job
-        spent = job.stages.until_now(job.source)
-        return sum(
-            seconds
-            for stage, seconds in spent.items()
-            if stage.startswith("load.") or stage in ("analyse", "tables")
-        )
 
     def _rows(self, again: Recomputation) -> list[RecomputedBlocks]:
         rows = again.estimates()
@@ -107,14 +99,14 @@ class Adviser:
         gradients = gradient_bytes(evaluator.analysis.program, batch, misfit.terms)
         if not gradients or not update:
             return largest, None
-        parts = self._ask(
-            "microbatches",
-            0.5,
-            lambda control: fewest_microbatches(sizes, gradients, update, control),
-        )
-        if parts is None and self.control.stop_reason() is None:
-            self.left_out.append("microbatches: no number of them was found to fit")
-        return largest, parts
+
+        def split(control: Control) -> Microbatches | None:
+            parts = fewest_microbatches(sizes, gradients, update, control)
+            if parts is None and control.stop_reason() is None:
+                self.left_out.append("microbatches: no number of them was found to fit")
+            return parts
+
+        return largest, self._ask("microbatches", 0.5, split)
 
     def _more(self, control: Control) -> list[Slice]:
         """More of the same chips."""
@@ -156,6 +148,15 @@ class Adviser:
         return SliceSearch(
             job.source, job.analysis, device, request, job.evaluator if own else None
         )
+
+
+def least_seconds(job: MeshSearch) -> float:
+    """What an answer takes at least: what it took to read the program and to make its tables."""
+    return sum(
+        seconds
+        for stage, seconds in job.stages.until_now(job.source).items()
+        if stage.startswith("load.") or stage in ("analyse", "tables")
+    )
 
 
 def advise(misfit: Misfit, control: Control) -> Advice:
