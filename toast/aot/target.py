@@ -11,6 +11,7 @@ from typing import Literal
 from toast.analysis.errors import InvalidRequest
 
 _NAME = re.compile(r"([a-z0-9\-]+):(\d+(?:x\d+)*)")
+_MEMORY = re.compile(r"(device_memory_size: )(\d+)")
 _HINT = "Write it as tpu-v5e:2x4, tpu-v3:2x2, tpu-v5p:2x2x1 or a100:8."
 
 
@@ -89,8 +90,11 @@ class Target:
         """The name that the compiler knows the topology by."""
         return f"{self.chip.name}:{'x'.join(map(str, self.shape))}"
 
-    @property
-    def gpu_config(self) -> str:
-        """The description of the GPU that its compiler reads, a `GpuTargetConfigProto` text."""
+    def gpu_config(self, reserved_bytes: int = 0) -> str:
+        """The description of the GPU that its compiler reads, a `GpuTargetConfigProto` text.
+
+        `reserved_bytes` are missing from its memory.
+        """
         folder = resources.files("toast.aot").joinpath("data")
-        return folder.joinpath(f"{self.chip.name}.txtpb").read_text()
+        text = folder.joinpath(f"{self.chip.name}.txtpb").read_text()
+        return _MEMORY.sub(lambda found: f"{found[1]}{int(found[2]) - reserved_bytes}", text)
