@@ -15,6 +15,7 @@ class Progress:
     """A snapshot of a job. `fraction` (0 to 1) is of the whole job, `seconds` since its start.
 
     `best_cost` is C(s), relative to the unsharded program; `best_bytes` its peak per device.
+    `detail` says more of a stage that takes long, such as which plans are compiled.
     """
 
     stage: str
@@ -25,6 +26,7 @@ class Progress:
     best_cost: float = 1.0
     best_bytes: int = 0
     seconds: float = 0.0
+    detail: str = ""
 
 
 def _never() -> bool:

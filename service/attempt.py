@@ -203,7 +203,7 @@ def _summary(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """The numbers that a list of jobs shows; the deadline is the server's to report."""
     stopped = outcome.status == "deadline"
     return {
-        "fits": plan.predicted.fits,
+        "fits": plan.fits,
         "step_seconds": plan.predicted.step_seconds,
         "unsharded_step_seconds": plan.unsharded.step_seconds,
         "peak_bytes": plan.predicted.peak_bytes,

@@ -5,9 +5,7 @@ DIR holds `job.json` and `module`; the final HLO goes to DIR/compiled.hlo.
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import re
 import signal
 import sys
@@ -25,6 +23,7 @@ from jax.experimental import topologies
 from toast.analysis.errors import InvalidModule, InvalidRequest
 from toast.analysis.forms import decode
 from toast.aot.dump import DUMP, Report, memory_report
+from toast.aot.installed import check_installed
 from toast.aot.target import Target
 from toast.aot.verdict import Memory, Refusal
 from toast.process.messages import Emitter, complete, leave
@@ -44,19 +43,10 @@ def topology_devices(target: Target, reserved_bytes: int = 0) -> list[Any]:
 
     GPUs have so much less memory as is reserved; a TPU's compiler has a flag for it.
     """
+    check_installed(target)
     if target.chip.platform == "tpu":
-        if not os.environ.get("TPU_LIBRARY_PATH") and not importlib.util.find_spec("libtpu"):
-            raise InvalidRequest(
-                f"Compiling for {target} needs libtpu, which is not installed.",
-                "Install it with: pip install 'toast-planner[aot]'.",
-            )
         topology = topologies.get_topology_desc(platform="tpu", topology_name=target.topology)
     else:
-        if not _has_cuda_plugin():
-            raise InvalidRequest(
-                f"Compiling for {target} needs jax's CUDA plugin, which is not installed.",
-                "Install it with: pip install 'toast-planner[aot-cuda]'.",
-            )
         topology = topologies.get_topology_desc(
             platform="cuda",
             topology_name="",
@@ -64,13 +54,6 @@ def topology_devices(target: Target, reserved_bytes: int = 0) -> list[Any]:
             topology=f"1x{target.devices}x1",
         )
     return list(topology.devices)
-
-
-def _has_cuda_plugin() -> bool:
-    try:
-        return importlib.util.find_spec("jax_plugins.xla_cuda12") is not None
-    except ModuleNotFoundError:  # no plugin of any kind
-        return False
 
 
 def compile_options(ids: list[int], flags: dict[str, str]) -> Any:

@@ -84,7 +84,7 @@ def press(
     early = target.chip.platform == "tpu"
 
     def compiled(given: int, *, whole: bool) -> PressedPoint:
-        reserved = _reserved(given, target)
+        reserved = reserved_for(given, target)
         on_level(f"compiling with {given / 2**30:.2f} GiB" + ("" if whole else ", memory alone"))
         verdict = judge(module, target, mesh, memory_only=not whole, reserved_bytes=reserved)
         return PressedPoint(given_bytes=given, reserved_bytes=reserved, verdict=verdict)
@@ -105,7 +105,7 @@ def press(
     )
 
 
-def _reserved(given: int, target: Target) -> int:
+def reserved_for(given: int, target: Target) -> int:
     """What has to be taken from the memory for the compiler to work with `given` bytes."""
     device = find(target.chip.device)
     if target.chip.platform == "tpu":

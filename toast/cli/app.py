@@ -16,7 +16,7 @@ import typer
 from toast.analysis.errors import InvalidModule, InvalidRequest
 from toast.api import read_module
 from toast.cli import options
-from toast.cli.request_flags import with_settings
+from toast.cli.request_flags import SettingsCommand, with_settings
 from toast.cli.terminal import (
     EXIT_DIFFERENT,
     EXIT_DOES_NOT_FIT,
@@ -62,7 +62,7 @@ def options_of_all(
     """Find how to lay out a training step on a mesh of accelerators."""
 
 
-@app.command("plan")
+@app.command("plan", cls=SettingsCommand)
 @with_settings
 def plan_command(
     module: options.ModuleFile,
@@ -163,7 +163,7 @@ def show_and_exit(plan: Plan, output: Path, answer: Answer, *, explain: bool = F
     if explain and plan.explanation is not None:
         answer.tables("", render_explanation(plan, plan.explanation))
     answer.written(output, f"\nWritten to {output}/: plan.json and the sharded module.")
-    if not plan.predicted.fits:
+    if not plan.fits:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 
 
@@ -429,7 +429,7 @@ def serve_command(
     os.execve(command[0], command, package_environment())
 
 
-@app.command("submit")
+@app.command("submit", cls=SettingsCommand)
 @with_settings
 def submit_command(
     module: options.ModuleFile,

@@ -37,7 +37,7 @@ def make_head(plan: Plan) -> Head:
         costs=[("this plan", plan.predicted), ("unsharded", plan.unsharded), *compared],
         notices=notices,
         memory_bytes=max(plan.memory_bytes, 1),
-        fits=plan.predicted.fits,
+        fits=plan.fits,
     )
 
 

@@ -1,0 +1,93 @@
+"""What the compiled programs of a module teach about its price, and a device priced so."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from toast.aot.collective_time import CollectiveClock
+from toast.costmodel.hardware.devices import Device, Link
+from toast.costmodel.resolved import resolve
+from toast.pipeline.confirm.trial import Trial
+
+MOST = 3.0
+"""No ratio is taken for more than this, nor for less than its inverse."""
+FEW = 0.01
+"""A kind of collective whose time is less than this part of a step teaches nothing."""
+TIGHTER = 1.1
+"""How much more is taken off the memory in the last search than the ratios say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """Compiled over predicted: bytes, seconds of computation and of each kind of collective."""
+
+    memory: float = 1.0
+    compute: float = 1.0
+    collectives: dict[str, float] = field(default_factory=dict)
+
+
+def lesson_of(
+    trials: Sequence[Trial], clock: CollectiveClock, *, refused: bool, last: bool
+) -> Lesson:
+    """What trials teach; memory only where the compiler refused all of them.
+
+    Of refused programs the compiler has squeezed what it could, so the largest ratio counts.
+    """
+    ratios = [trial.needed / trial.cost.peak for trial in trials if trial.needed is not None]
+    memory = _bounded(max(ratios, default=1.2), least=1.0) if refused else 1.0
+    compute = [
+        trial.verdict.compute_seconds / trial.cost.compute
+        for trial in trials
+        if trial.verdict and trial.verdict.compute_seconds and trial.cost.compute > 0
+    ]
+    return Lesson(
+        memory=memory * (TIGHTER if refused and last else 1.0),
+        compute=_bounded(median(compute)) if compute else 1.0,
+        collectives=_by_kind(trials, clock),
+    )
+
+
+def corrected(device: Device, lesson: Lesson) -> Device:
+    """The device at whose rates a program costs what the compiled programs took."""
+    slow = lesson.compute
+    return replace(
+        device,
+        flops={kind: rate / slow for kind, rate in device.flops.items()},
+        bandwidth=device.bandwidth / slow,
+        element_rate=device.element_rate / slow,
+        op_overhead=device.op_overhead * slow,
+        links=tuple(_slowed(link, lesson.collectives) for link in device.links),
+    )
+
+
+def _slowed(link: Link, factors: dict[str, float]) -> Link:
+    slowdown = {kind: link.slowdown.get(kind, 1.0) * factor for kind, factor in factors.items()}
+    return replace(link, slowdown=link.slowdown | slowdown)
+
+
+def _by_kind(trials: Iterable[Trial], clock: CollectiveClock) -> dict[str, float]:
+    """Compiled over predicted seconds of each kind of collective, all trials together."""
+    predicted: defaultdict[str, float] = defaultdict(float)
+    compiled: defaultdict[str, float] = defaultdict(float)
+    steps = 0.0
+    for trial in trials:
+        if trial.verdict is None or trial.verdict.memory is None:
+            continue
+        proposal = trial.proposal
+        steps += trial.cost.seconds
+        for sent in resolve(proposal.problem.evaluator, proposal.found.decisions).totals():
+            predicted[sent.kind.name.lower()] += sent.seconds
+        for row in trial.verdict.collectives:
+            compiled[row.kind] += clock.seconds(row)
+    return {
+        kind: _bounded(compiled[kind] / predicted[kind])
+        for kind in sorted(predicted)
+        if predicted[kind] > FEW * steps
+    }
+
+
+def _bounded(ratio: float, least: float = 1 / MOST) -> float:
+    return min(max(ratio, least), MOST)
