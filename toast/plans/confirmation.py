@@ -75,12 +75,15 @@ class Confirmation(Record):
     `fits` says it of the plan that was taken; None where no compiler answered for it. `time` is
     what plans were compared by: the `sum` of computation and collectives, or the `makespan` where
     the request has an overlap; `estimate` where the compiler gives no times, and predicted
-    computation stands beside the compiled collectives.
+    computation stands beside the compiled collectives. `memory_bytes` is what a plan may need.
+    `reserved_bytes` were taken from the memory of the chip for that (`LIBTPU_INIT_ARGS` with
+    `--xla_tpu_user_reserved_hbm_bytes` does it where the plan runs).
     """
 
     target: str
     compiler: str
     memory_bytes: int
+    reserved_bytes: int = 0
     fits: bool | None
     time: Literal["sum", "makespan", "estimate"]
     plans: list[ConfirmedPlan]

@@ -47,7 +47,8 @@ def render_confirmation(confirmed: Confirmation) -> Group:
     for row in confirmed.plans:
         table.add_row(*_cells(row, confirmed))
     parts: list[Table | Text] = [table]
-    parts += [Text(_taught(correction)) for correction in confirmed.corrections]
+    searches = {row.search for row in confirmed.plans}
+    parts += [Text(_taught(one, searches)) for one in confirmed.corrections]
     return Group(*parts)
 
 
@@ -78,7 +79,7 @@ def _cells(row: ConfirmedPlan, confirmed: Confirmation) -> list[str | Text]:
     ]
 
 
-def _taught(correction: Correction) -> str:
+def _taught(correction: Correction, searches: set[int]) -> str:
     why = {
         "refused": "the compiler refused all plans before it",
         "control": "a control was the best before it",
@@ -86,4 +87,5 @@ def _taught(correction: Correction) -> str:
     factors = {"memory": correction.memory, "computation": correction.compute}
     factors |= {kind.replace("_", "-"): ratio for kind, ratio in correction.collectives.items()}
     said = ", ".join(f"{name} x {ratio:.2f}" for name, ratio in factors.items())
-    return f"Search {correction.search}, as {why}, priced {said}."
+    nothing = "" if correction.search in searches else ", and found no other plan"
+    return f"Search {correction.search}, as {why}, priced {said}{nothing}."

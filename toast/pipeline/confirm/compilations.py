@@ -108,6 +108,12 @@ class Compilations:
         return Answer(verdict=verdict)
 
 
+def _failure(error: ToastError) -> str:
+    """Why a module is not compiled, as a note."""
+    said = error.message.rstrip(".").replace("The engine", "The compiler")
+    return f"not compiled: {said[:1].lower()}{said[1:]}"
+
+
 def workers_for(threads: int) -> int:
     """How many compilers may run at once: one a thread, and as many as memory allows."""
     return max(1, min(threads, free_bytes() // CHILD_BYTES))

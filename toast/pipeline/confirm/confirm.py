@@ -289,6 +289,7 @@ class _Rounds:
             target=str(compilations.target),
             compiler=compilations.cache.compiler,
             memory_bytes=self.memory_bytes,
+            reserved_bytes=compilations.reserved_bytes,
             fits=None if chosen.verdict is None else chosen.fits,
             time="estimate" if not timed else "makespan" if overlap else "sum",
             plans=[self._row(trial, trial is chosen) for trial in self.trials],
@@ -370,7 +371,7 @@ def with_confirmation(plan: Plan, confirmed: Confirmation) -> Plan:
     warnings = list(plan.warnings)
     if confirmed.fits is None:
         why = next((row.note for row in confirmed.plans if row.note), "there was no answer")
-        warnings.append(f"The compiler confirmed nothing: {why.removeprefix('not compiled: ')}")
+        warnings.append(f"The compiler confirmed nothing: {why.removeprefix('not compiled: ')}.")
     elif confirmed.fits and not plan.predicted.fits:
         warnings.append("The plan is predicted not to fit, and the compiler made it fit.")
     elif plan.predicted.fits and not confirmed.fits:

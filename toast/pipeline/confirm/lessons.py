@@ -19,6 +19,9 @@ FEW = 0.01
 TIGHTER = 1.1
 """How much more is taken off the memory in the last search than the ratios say."""
 
+UNKNOWN = 1.2
+"""The ratio of bytes where the compiler refused and did not say how many it wants."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
@@ -66,6 +69,16 @@ def corrected(device: Device, lesson: Lesson) -> Device:
 def _slowed(link: Link, factors: dict[str, float]) -> Link:
     slowdown = {kind: link.slowdown.get(kind, 1.0) * factor for kind, factor in factors.items()}
     return replace(link, slowdown=link.slowdown | slowdown)
+
+
+def _memory(trials: Sequence[Trial]) -> float:
+    """The largest ratio of plans that were searched for this memory; of controls without those."""
+    ours = [trial for trial in trials if not trial.proposal.control]
+    for some in (ours, trials):
+        ratios = [trial.needed / trial.cost.peak for trial in some if trial.needed is not None]
+        if ratios:
+            return max(ratios)
+    return UNKNOWN
 
 
 def _by_kind(trials: Iterable[Trial], clock: CollectiveClock) -> dict[str, float]:
