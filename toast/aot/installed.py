@@ -9,9 +9,17 @@ from pathlib import Path
 
 from toast.analysis.errors import InvalidRequest
 from toast.aot.target import Target
+from toast.costmodel.hardware.devices import Device
 
 LIBRARY = "TPU_LIBRARY_PATH"
 """The variable that names a libtpu outside of the environment."""
+
+
+def installed_target(device: Device, count: int) -> Target:
+    """So many of a device as a target; InvalidRequest where no compiler for it is installed."""
+    target = Target.for_device(device, count)
+    check_installed(target)
+    return target
 
 
 def check_installed(target: Target) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from toast.aot import Target, Verdict
 from toast.aot.collective_time import CollectiveClock
-from toast.aot.installed import check_installed, compiler_version
+from toast.aot.installed import compiler_version, installed_target
 from toast.aot.pressed import reserved_for
 from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.mesh import Mesh
@@ -64,8 +64,7 @@ def confirmer_for(request: PlanRequest, device: Device, meshes: Sequence[Mesh]) 
     """
     if request.confirm is None:
         return None
-    target = Target.for_device(device, max(mesh.devices for mesh in meshes))
-    check_installed(target)
+    target = installed_target(device, max(mesh.devices for mesh in meshes))
     return Confirmer(target=target, count=request.confirm, request=request)
 
 
