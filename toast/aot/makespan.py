@@ -17,11 +17,11 @@ from toast.aot.collectives import FoundCollective, collective_of, has_collective
 from toast.aot.cycles import estimated_cycles
 from toast.aot.hlo import Computation, HloModule, Instruction
 from toast.aot.run_counts import Run, trip_count
-from toast.aot.verdict import CompiledCollective
+from toast.aot.verdict import CompiledCollective, Kind
 from toast.costmodel.network.mesh import Mesh
 
 _START, _DONE = "AsyncCollectiveStart", "AsyncCollectiveDone"
-Shares = dict[tuple[str, tuple[str, ...] | None, int], float]
+Shares = dict[tuple[Kind, tuple[str, ...] | None, int], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,5 +130,7 @@ def _beside_the_first(points: Sequence[PressedPoint]) -> Iterator[PressedPoint]:
     base = points[0].verdict.step_seconds
     for point in points:
         seconds = point.verdict.step_seconds
-        known = base and seconds is not None
-        yield replace(point, slower=seconds / base - 1) if known else point
+        if base and seconds is not None:
+            yield replace(point, slower=seconds / base - 1)
+        else:
+            yield point

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-import typer
 from typer.core import TyperCommand
 
 from toast.cli import options
@@ -72,7 +71,7 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
 class SettingsCommand(TyperCommand):
     """A command whose `--confirm` may be given without a number, which is then the usual one."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Write the usual number behind a `--confirm` that is followed by none."""
         following = [*args[1:], ""]
         pairs = zip(args, following, strict=True)

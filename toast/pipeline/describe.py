@@ -27,6 +27,7 @@ from toast.plans import plan as planfile
 from toast.plans.alternatives import PlanColour
 from toast.plans.baselines import data_parallel
 from toast.plans.conflicts import ResolvedConflicts
+from toast.plans.costs import PredictedCost
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.plan import (
     Baseline,
@@ -39,7 +40,6 @@ from toast.plans.plan import (
     MeshTried,
     ModuleInfo,
     Plan,
-    PredictedCost,
     SearchInfo,
     Spec,
     Tensor,

@@ -18,13 +18,16 @@ class CompiledCost(Record):
     `peak_bytes` is what it needs, None where the compiler refused and did not say. `whole` programs
     have times where the compiler estimates any; of others memory and collectives are known:
     `communication_seconds` by the formulas of predictions. `step_seconds` is one after the other,
-    `makespan_seconds` with the asynchronous collectives beside computation. `rematerialized` counts
-    what is computed again to save memory. `refusal` is the compiler's reason, '' where it has none.
+    `makespan_seconds` with the asynchronous collectives beside computation. `estimate_seconds` is
+    the time that plans are compared by: where the compiler gives none, predicted computation and
+    compiled collectives. `rematerialized` counts what is computed again to save memory. `refusal`
+    is the compiler's reason, '' where it has none.
     """
 
     peak_bytes: int | None
     fits: bool
     whole: bool
+    estimate_seconds: float
     compute_seconds: float | None = None
     communication_seconds: float | None = None
     step_seconds: float | None = None

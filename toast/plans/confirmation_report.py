@@ -15,6 +15,7 @@ _TIMES = {
     "makespan": "a step has asynchronous collectives beside computation",
     "estimate": "a step is predicted computation and compiled collectives",
 }
+"""What a time means; behind `~` it is always an estimate."""
 
 
 def sentence(confirmed: Confirmation) -> str:
@@ -67,16 +68,23 @@ def _cells(row: ConfirmedPlan, confirmed: Confirmation) -> list[str | Text]:
     ]
     if cost is None:
         return [plan_name(row), predicted[0], "", predicted[1], "", "", Text(note)]
-    seconds = step_of(cost, confirmed)
     return [
         plan_name(row),
         predicted[0],
-        "" if seconds is None else format_seconds(seconds),
+        _step(cost, confirmed),
         predicted[1],
         "unknown" if cost.peak_bytes is None else format_bytes(cost.peak_bytes),
         Text("yes", style="green") if cost.fits else Text("no", style="red"),
         Text(note),
     ]
+
+
+def _step(cost: CompiledCost, confirmed: Confirmation) -> str:
+    """The time of a step, with a mark where the compiler did not give it."""
+    seconds = step_of(cost, confirmed)
+    if seconds is not None:
+        return format_seconds(seconds)
+    return f"~ {format_seconds(cost.estimate_seconds)}" if cost.fits else ""
 
 
 def _taught(correction: Correction, searches: set[int]) -> str:

@@ -14,7 +14,8 @@ from toast.plans.advice_report import render_advice
 from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.confirmation_report import render_confirmation
 from toast.plans.confirmation_report import sentence as confirmation_sentence
-from toast.plans.plan import Decision, MeshAxis, Plan, PredictedCost, Spec
+from toast.plans.costs import PredictedCost
+from toast.plans.plan import Decision, MeshAxis, Plan, Spec
 from toast.plans.tables import plain_table
 
 MIN_WIDTH = 120

@@ -17,7 +17,7 @@ from toast.pipeline.advice.batches import Batch, BatchSizes, batch_of, largest_b
 from toast.pipeline.advice.microbatches import fewest_microbatches, gradient_bytes
 from toast.pipeline.plan_module import make_plan
 from toast.plans.baselines import data_parallel
-from toast.plans.plan import PredictedCost
+from toast.plans.costs import PredictedCost
 from toast.search.problem import Found
 from toast.search.progress import Control
 

@@ -45,10 +45,13 @@ class Compiler:
 
 
 def curve(
-    monkeypatch: pytest.MonkeyPatch, compiler: Compiler, target: Target = TPU, **settings: bool
+    monkeypatch: pytest.MonkeyPatch,
+    compiler: Compiler,
+    target: Target = TPU,
+    memory_only: bool = False,
 ) -> PressedCurve:
     monkeypatch.setattr(pressed, "judge", compiler)
-    return press(b"", target, Mesh.parse("x=8"), **settings)
+    return press(b"", target, Mesh.parse("x=8"), memory_only=memory_only)
 
 
 def test_only_layouts_that_differ_are_compiled_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ class TimeLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CompilerAnswer:
     """A verdict, whether it was known before, and else why there is none."""
 
     verdict: Verdict | None = None
@@ -68,7 +68,7 @@ class Compilations:
         *,
         memory_only: bool = False,
         wanted: Callable[[bytes], str] = lambda _: "",
-    ) -> Iterator[tuple[bytes, Answer]]:
+    ) -> Iterator[tuple[bytes, CompilerAnswer]]:
         """The modules with what became of each, in the order in which they are done.
 
         `wanted` is asked when a module's turn comes: it says why it is not compiled, or ''. Equal
@@ -82,14 +82,16 @@ class Compilations:
             for done in as_completed(waiting):
                 yield waiting[done], done.result()
 
-    def _answer(self, module: bytes, memory_only: bool, wanted: Callable[[bytes], str]) -> Answer:
+    def _answer(
+        self, module: bytes, memory_only: bool, wanted: Callable[[bytes], str]
+    ) -> CompilerAnswer:
         if unwanted := wanted(module):
-            return Answer(failure=unwanted)
+            return CompilerAnswer(failure=unwanted)
         known = self.cache.find(module, memory_only=memory_only)
         if known is not None:
-            return Answer(verdict=known, cached=True)
+            return CompilerAnswer(verdict=known, cached=True)
         if self.limit.over():
-            return Answer(failure=NO_TIME)
+            return CompilerAnswer(failure=NO_TIME)
         try:
             verdict = judge(
                 module,
@@ -101,11 +103,11 @@ class Compilations:
                 cancelled=self.limit.over,
             )
         except ToastError as error:
-            return Answer(
+            return CompilerAnswer(
                 failure=NO_TIME if self.limit.over() else f"not compiled: {error.message}"
             )
         self.cache.keep(module, verdict)
-        return Answer(verdict=verdict)
+        return CompilerAnswer(verdict=verdict)
 
 
 def _failure(error: ToastError) -> str:

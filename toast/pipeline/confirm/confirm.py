@@ -14,14 +14,14 @@ from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.mesh import Mesh
 from toast.labels.decisions import decision_names, decision_text, resolution
 from toast.pipeline.confirm.compilations import (
-    Answer,
     Compilations,
+    CompilerAnswer,
     TimeLimit,
     workers_for,
 )
 from toast.pipeline.confirm.lessons import Lesson, corrected, lesson_of
 from toast.pipeline.confirm.proposals import ModuleWriter, controls, proposals_of
-from toast.pipeline.confirm.trial import Proposal, Trial, best_of
+from toast.pipeline.confirm.trial import Proposal, ProposalTrial, best_of
 from toast.pipeline.confirm.verdict_cache import VerdictCache, cache_folder
 from toast.pipeline.mesh_search import MeshAnswer, MeshSearch, Searched
 from toast.plans.confirmation import CompiledCost, Confirmation, ConfirmedPlan, Correction
@@ -79,7 +79,7 @@ class _Rounds:
     compilations: Compilations
     clock: CollectiveClock
     memory_bytes: int
-    trials: list[Trial] = field(default_factory=list)
+    trials: list[ProposalTrial] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
 
     @classmethod
@@ -197,7 +197,7 @@ class _Rounds:
     def _compile(self, proposals: Sequence[Proposal]) -> None:
         """Compile by memory alone where that is possible, then the best of what fits whole."""
         new = [
-            Trial(
+            ProposalTrial(
                 proposal=one,
                 cost=one.cost,
                 module=self.writer.write(one),
@@ -208,7 +208,7 @@ class _Rounds:
         ]
         self.trials += new
         if self.confirmer.target.chip.platform == "tpu":
-            self._run(new, "laying out the memory of {} plans", memory_only=True)
+            self._run(new, "laying out the memory of {}", memory_only=True)
             fitting = [trial for trial in new if trial.fits]
             ours = [trial for trial in fitting if not trial.proposal.control]
             kept = sorted(ours, key=lambda trial: trial.estimate)[: self._whole()]
@@ -217,14 +217,14 @@ class _Rounds:
                     trial.note = "memory alone: others promise more"
             new = [trial for trial in fitting if trial in kept or trial.proposal.control]
         new.sort(key=lambda trial: trial.estimate)
-        self._run(new, "compiling {} plans", memory_only=False)
+        self._run(new, "compiling {}", memory_only=False)
 
     def _whole(self) -> int:
         """How many plans of a search are compiled whole: half of them, but for the controls."""
         return -(-self.confirmer.count // 2)
 
-    def _run(self, trials: Sequence[Trial], doing: str, *, memory_only: bool) -> None:
-        by_module: dict[bytes, list[Trial]] = {}
+    def _run(self, trials: Sequence[ProposalTrial], doing: str, *, memory_only: bool) -> None:
+        by_module: dict[bytes, list[ProposalTrial]] = {}
         for trial in trials:
             by_module.setdefault(trial.module, []).append(trial)
         if not by_module:
@@ -239,7 +239,7 @@ class _Rounds:
             _note(by_module[module], answer)
             self._tell(doing, done, len(by_module), by_module[module])
 
-    def _beaten(self, trials: Sequence[Trial]) -> str:
+    def _beaten(self, trials: Sequence[ProposalTrial]) -> str:
         """Why a program need not be compiled to be known as slower than the best one; '' if it is.
 
         Its collectives, which are known, take longer than that one's whole step.
@@ -249,13 +249,14 @@ class _Rounds:
             return ""
         return "not compiled: its collectives alone take longer than the best plan's step"
 
-    def _tell(self, doing: str, done: int, count: int, trials: Sequence[Trial]) -> None:
-        detail = f"{doing.format(count)}: {done} done"
+    def _tell(self, doing: str, done: int, count: int, trials: Sequence[ProposalTrial]) -> None:
+        plans = f"{count} plan{'s' if count != 1 else ''}"
+        detail = f"{doing.format(plans)}: {done} done"
         if trials:
             detail += f", {trials[0].proposal.kind.replace('_', ' ')} {_said(trials[0])}"
         self.job.stages.report(Progress(stage="confirm", detail=detail))
 
-    def _chosen(self) -> Trial:
+    def _chosen(self) -> ProposalTrial:
         """The best that fits; else what comes closest; else, with no verdict at all, the answer."""
         best = best_of(self.trials)
         if best is not None:
@@ -263,7 +264,7 @@ class _Rounds:
         known = [trial for trial in self.trials if trial.needed is not None]
         return min(known, key=lambda trial: trial.needed or 0, default=self.trials[0])
 
-    def _answer(self, chosen: Trial) -> MeshAnswer:
+    def _answer(self, chosen: ProposalTrial) -> MeshAnswer:
         """The answer with the chosen plan in place of what was found."""
         if chosen.verdict is None:
             return self.answer
@@ -280,7 +281,7 @@ class _Rounds:
         taken: Searched = replace(best, problem=proposal.problem, found=found)
         return replace(self.answer, best=taken, choices=points)
 
-    def _record(self, chosen: Trial) -> Confirmation:
+    def _record(self, chosen: ProposalTrial) -> Confirmation:
         compilations = self.compilations
         timed = any(trial.measured is not None for trial in self.trials)
         overlap = self.job.request.overlap > 0
@@ -296,7 +297,7 @@ class _Rounds:
             seconds=round(compilations.limit.spent, 3),
         )
 
-    def _row(self, trial: Trial, chosen: bool) -> ConfirmedPlan:
+    def _row(self, trial: ProposalTrial, chosen: bool) -> ConfirmedPlan:
         proposal, problem = trial.proposal, trial.proposal.problem
         names, axes = decision_names(problem.evaluator.analysis), problem.evaluator.mesh.axes
         cost = trial.cost
@@ -323,7 +324,7 @@ class _Rounds:
         )
 
 
-def _note(trials: Sequence[Trial], answer: Answer) -> None:
+def _note(trials: Sequence[ProposalTrial], answer: CompilerAnswer) -> None:
     """Note what became of one module for all plans that have it."""
     for number, trial in enumerate(trials):
         if answer.verdict is not None:
@@ -333,7 +334,7 @@ def _note(trials: Sequence[Trial], answer: Answer) -> None:
             trial.note = f"the same program as {trials[0].proposal.kind.replace('_', ' ')}"
 
 
-def _said(trial: Trial) -> str:
+def _said(trial: ProposalTrial) -> str:
     """What the compiler said, in a few words."""
     if trial.note.startswith("not compiled"):
         return trial.note
@@ -343,11 +344,12 @@ def _said(trial: Trial) -> str:
     return f"fits, {seconds * 1e3:.2f} ms" if trial.whole and seconds is not None else "fits"
 
 
-def _compiled(trial: Trial, verdict: Verdict) -> CompiledCost:
+def _compiled(trial: ProposalTrial, verdict: Verdict) -> CompiledCost:
     return CompiledCost(
         peak_bytes=verdict.needed_bytes,
         fits=trial.fits,
         whole=trial.whole and verdict.memory is not None,
+        estimate_seconds=trial.estimate,
         compute_seconds=verdict.compute_seconds,
         communication_seconds=verdict.communication_seconds,
         step_seconds=verdict.step_seconds,

@@ -10,7 +10,7 @@ from statistics import median
 from toast.aot.collective_time import CollectiveClock
 from toast.costmodel.hardware.devices import Device, Link
 from toast.costmodel.resolved import resolve
-from toast.pipeline.confirm.trial import Trial
+from toast.pipeline.confirm.trial import ProposalTrial
 
 MOST = 3.0
 """No ratio is taken for more than this, nor for less than its inverse."""
@@ -33,7 +33,7 @@ class Lesson:
 
 
 def lesson_of(
-    trials: Sequence[Trial], clock: CollectiveClock, *, refused: bool, last: bool
+    trials: Sequence[ProposalTrial], clock: CollectiveClock, *, refused: bool, last: bool
 ) -> Lesson:
     """What trials teach; memory only where the compiler refused all of them.
 
@@ -71,7 +71,7 @@ def _slowed(link: Link, factors: dict[str, float]) -> Link:
     return replace(link, slowdown=link.slowdown | slowdown)
 
 
-def _memory(trials: Sequence[Trial]) -> float:
+def _memory(trials: Sequence[ProposalTrial]) -> float:
     """The largest ratio of plans that were searched for this memory; of controls without those."""
     ours = [trial for trial in trials if not trial.proposal.control]
     for some in (ours, trials):
@@ -81,7 +81,7 @@ def _memory(trials: Sequence[Trial]) -> float:
     return UNKNOWN
 
 
-def _by_kind(trials: Iterable[Trial], clock: CollectiveClock) -> dict[str, float]:
+def _by_kind(trials: Iterable[ProposalTrial], clock: CollectiveClock) -> dict[str, float]:
     """Compiled over predicted seconds of each kind of collective, all trials together."""
     predicted: defaultdict[str, float] = defaultdict(float)
     compiled: defaultdict[str, float] = defaultdict(float)

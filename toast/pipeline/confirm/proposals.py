@@ -13,6 +13,7 @@ from toast.emit.specs import Specs
 from toast.pipeline.confirm.trial import Proposal
 from toast.pipeline.mesh_search import MeshAnswer, Searched
 from toast.plans.baselines import data_parallel, fully_sharded
+from toast.plans.confirmation import Kind
 from toast.request.request import FormName, PlanRequest
 from toast.search.pareto import Point
 from toast.search.problem import Found, Problem
@@ -48,7 +49,7 @@ def proposals_of(
 def controls(best: Searched, search: int) -> Iterator[Proposal]:
     """Data parallelism and FSDP, where the program has a batch."""
     evaluator = best.problem.evaluator
-    states = (
+    states: tuple[tuple[Kind, State], ...] = (
         ("data_parallel", data_parallel(evaluator)),
         ("fully_sharded", fully_sharded(evaluator)),
     )

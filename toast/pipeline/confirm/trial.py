@@ -35,7 +35,7 @@ class Proposal:
 
 
 @dataclass(slots=True, kw_only=True)
-class Trial:
+class ProposalTrial:
     """A proposal with its price and module, and the last thing that the compiler said of it.
 
     `memory_bytes` is what it may need. `overlap` says that its time is that of two streams.
@@ -94,14 +94,14 @@ class Trial:
         return self.verdict.communication_seconds or 0.0
 
 
-def best_of(trials: Iterable[Trial]) -> Trial | None:
+def best_of(trials: Iterable[ProposalTrial]) -> ProposalTrial | None:
     """The best trial: of those that fit the fastest compiled whole, else the fastest estimate.
 
     None where none fits. Of equally fast ones the first counts.
     """
     fitting = [trial for trial in trials if trial.fits]
     timed = [trial for trial in fitting if trial.whole and trial.measured is not None]
-    found: Trial | None = None
+    found: ProposalTrial | None = None
     for trial in timed or fitting:
         if found is None or trial.estimate < found.estimate * (1 - EQUAL):
             found = trial

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toast.page.rendering import render_template
-from toast.plans.plan import Plan, PredictedCost
+from toast.plans.costs import PredictedCost
+from toast.plans.plan import Plan
 from toast.plans.report import headline
 
 
