@@ -103,9 +103,7 @@ class Compilations:
                 cancelled=self.limit.over,
             )
         except ToastError as error:
-            return CompilerAnswer(
-                failure=NO_TIME if self.limit.over() else f"not compiled: {error.message}"
-            )
+            return CompilerAnswer(failure=NO_TIME if self.limit.over() else _failure(error))
         self.cache.keep(module, verdict)
         return CompilerAnswer(verdict=verdict)
 

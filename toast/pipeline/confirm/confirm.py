@@ -149,7 +149,7 @@ class _Rounds:
 
     def _search_again(self, number: int, reason: Reason) -> bool:
         """Search with what was learned, and compile what is new; whether anything was."""
-        refused = reason == "refused"
+        refused = not any(trial.fits for trial in self.trials if not trial.proposal.control)
         lesson = lesson_of(self.trials, self.clock, refused=refused, last=number == SEARCHES)
         found, limit = self._searched(lesson, refused)
         self.corrections.append(
@@ -211,12 +211,12 @@ class _Rounds:
             self._run(new, "laying out the memory of {}", memory_only=True)
             fitting = [trial for trial in new if trial.fits]
             ours = [trial for trial in fitting if not trial.proposal.control]
-            kept = sorted(ours, key=lambda trial: trial.estimate)[: self._whole()]
+            kept = sorted(ours, key=lambda trial: trial.promise)[: self._whole()]
             for trial in ours:
                 if trial not in kept:
                     trial.note = "memory alone: others promise more"
             new = [trial for trial in fitting if trial in kept or trial.proposal.control]
-        new.sort(key=lambda trial: trial.estimate)
+        new.sort(key=lambda trial: trial.promise)
         self._run(new, "compiling {}", memory_only=False)
 
     def _whole(self) -> int:

@@ -18,7 +18,6 @@ FEW = 0.01
 """A kind of collective whose time is less than this part of a step teaches nothing."""
 TIGHTER = 1.1
 """How much more is taken off the memory in the last search than the ratios say."""
-
 UNKNOWN = 1.2
 """The ratio of bytes where the compiler refused and did not say how many it wants."""
 
@@ -35,12 +34,11 @@ class Lesson:
 def lesson_of(
     trials: Sequence[ProposalTrial], clock: CollectiveClock, *, refused: bool, last: bool
 ) -> Lesson:
-    """What trials teach; memory only where the compiler refused all of them.
+    """What trials teach; memory only where the compiler refused all that are no controls.
 
     Of refused programs the compiler has squeezed what it could, so the largest ratio counts.
     """
-    ratios = [trial.needed / trial.cost.peak for trial in trials if trial.needed is not None]
-    memory = _bounded(max(ratios, default=1.2), least=1.0) if refused else 1.0
+    memory = _bounded(_memory(trials), least=1.0) if refused else 1.0
     compute = [
         trial.verdict.compute_seconds / trial.cost.compute
         for trial in trials

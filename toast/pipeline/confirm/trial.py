@@ -76,9 +76,12 @@ class ProposalTrial:
 
     @property
     def estimate(self) -> float:
-        """Seconds of a step: measured, else predicted computation and what is known of the rest."""
-        if self.measured is not None:
-            return self.measured
+        """Seconds of a step: measured, else as promised."""
+        return self.promise if self.measured is None else self.measured
+
+    @property
+    def promise(self) -> float:
+        """Seconds of a step by predicted computation and what is known of its collectives."""
         cost = self.cost
         if self.verdict is None or self.verdict.communication_seconds is None:
             return cost.seconds
