@@ -14,6 +14,7 @@ from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.mesh import Mesh
 from toast.labels.decisions import decision_names, decision_text, resolution
 from toast.pipeline.confirm.compilations import (
+    NO_TIME,
     Compilations,
     CompilerAnswer,
     TimeLimit,
@@ -88,7 +89,7 @@ class _Rounds:
     ) -> _Rounds:
         """Nothing is compiled yet."""
         request, target, mesh = job.request, confirmer.target, answer.best.mesh
-        there = find(target.chip.device).usable_bytes
+        there = min(find(target.chip.device).usable_bytes, job.device.usable_bytes)
         memory = min(request.memory or there, there)
         reserved = reserved_for(memory, target)
         cache = VerdictCache(
@@ -134,10 +135,9 @@ class _Rounds:
         return self._answer(chosen), self._record(chosen)
 
     def _control(self) -> Control:
-        control = Control(budget=self.job.request.budget)
-        if self.job.cancelled is not None:
-            control.cancelled = self.job.cancelled
-        return control
+        """What stops a search within the time that confirming has."""
+        limit = self.compilations.limit
+        return Control(budget=self.job.request.budget, cancelled=limit.over)
 
     def _reason(self) -> Reason | None:
         """Why another search is worth it: nothing fits, or a control is the best of all."""
@@ -196,16 +196,7 @@ class _Rounds:
 
     def _compile(self, proposals: Sequence[Proposal]) -> None:
         """Compile by memory alone where that is possible, then the best of what fits whole."""
-        new = [
-            ProposalTrial(
-                proposal=one,
-                cost=one.cost,
-                module=self.writer.write(one),
-                memory_bytes=self.memory_bytes,
-                overlap=self.job.request.overlap > 0,
-            )
-            for one in proposals
-        ]
+        new = [self._trial(proposal) for proposal in proposals]
         self.trials += new
         if self.confirmer.target.chip.platform == "tpu":
             self._run(new, "laying out the memory of {}", memory_only=True)
@@ -219,6 +210,18 @@ class _Rounds:
         new.sort(key=lambda trial: trial.promise)
         self._run(new, "compiling {}", memory_only=False)
 
+    def _trial(self, proposal: Proposal) -> ProposalTrial:
+        """A proposal with its module; once the time is up it is not even written."""
+        over = self.compilations.limit.over()
+        return ProposalTrial(
+            proposal=proposal,
+            cost=proposal.cost,
+            module=b"" if over else self.writer.write(proposal),
+            memory_bytes=self.memory_bytes,
+            overlap=self.job.request.overlap > 0,
+            note=NO_TIME if over else "",
+        )
+
     def _whole(self) -> int:
         """How many plans of a search are compiled whole: half of them, but for the controls."""
         return -(-self.confirmer.count // 2)
@@ -226,7 +229,8 @@ class _Rounds:
     def _run(self, trials: Sequence[ProposalTrial], doing: str, *, memory_only: bool) -> None:
         by_module: dict[bytes, list[ProposalTrial]] = {}
         for trial in trials:
-            by_module.setdefault(trial.module, []).append(trial)
+            if trial.module:
+                by_module.setdefault(trial.module, []).append(trial)
         if not by_module:
             return
 

@@ -38,7 +38,8 @@ class Proposal:
 class ProposalTrial:
     """A proposal with its price and module, and the last thing that the compiler said of it.
 
-    `memory_bytes` is what it may need. `overlap` says that its time is that of two streams.
+    The module is empty where there was no time to write it. `memory_bytes` is what it may need.
+    `overlap` says that its time is that of two streams.
     """
 
     proposal: Proposal
