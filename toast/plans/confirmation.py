@@ -60,14 +60,15 @@ class ConfirmedPlan(Record):
 class Correction(Record):
     """What the compiled programs taught, with which search number `search` was made.
 
-    Compiled over predicted: `memory` of bytes, `compute` of computation, `collectives` of each
-    kind's seconds. `memory_bytes` is the limit of that search.
+    Compiled over predicted: `memory` of bytes, `compute` of the seconds of fusions with a
+    `contraction` and of `other` ones, `collectives` of each kind's seconds.
+    `memory_bytes` is the limit of that search.
     """
 
     search: int
     reason: Literal["refused", "control"]
     memory: float
-    compute: float
+    compute: dict[str, float] = Field(default_factory=dict)
     collectives: dict[str, float] = Field(default_factory=dict)
     memory_bytes: int
 

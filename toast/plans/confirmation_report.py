@@ -18,6 +18,9 @@ _TIMES = {
 """What a time means; behind `~` it is always an estimate."""
 
 
+_FUSIONS = {"contraction": "products", "other": "other fusions"}
+
+
 def sentence(confirmed: Confirmation) -> str:
     """What the compiler said of the plan that was taken."""
     row = confirmed.chosen
@@ -92,7 +95,8 @@ def _taught(correction: Correction, searches: set[int]) -> str:
         "refused": "the compiler refused all plans before it",
         "control": "a control was the best before it",
     }[correction.reason]
-    factors = {"memory": correction.memory, "computation": correction.compute}
+    factors = {"memory": correction.memory}
+    factors |= {_FUSIONS.get(kind, kind): ratio for kind, ratio in correction.compute.items()}
     factors |= {kind.replace("_", "-"): ratio for kind, ratio in correction.collectives.items()}
     said = ", ".join(f"{name} x {ratio:.2f}" for name, ratio in factors.items())
     nothing = "" if correction.search in searches else ", and found no other plan"

@@ -112,9 +112,10 @@ def test_a_refusal_without_figures_and_one_that_was_predicted_tighten_too() -> N
 
 def test_a_corrected_device_is_slower_by_what_was_learned() -> None:
     device = find("tpu-v5e")
-    slow = corrected(device, Lesson(compute=2.0, collectives={"all_gather": 3.0}))
+    rates = {"contraction": 2.0, "other": 4.0}
+    slow = corrected(device, Lesson(compute=rates, collectives={"all_gather": 3.0}))
     assert slow.flops["bf16"] == device.flops["bf16"] / 2
-    assert slow.bandwidth == device.bandwidth / 2
+    assert slow.bandwidth == device.bandwidth / 4
     mesh = Mesh.parse("x=8")
     before, after = CollectiveClock.of(mesh, device), CollectiveClock.of(mesh, slow)
     for kind, factor in (("all_gather", 3.0), ("all_reduce", 1.0)):

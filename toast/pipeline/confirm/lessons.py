@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 
 from toast.aot.collective_time import CollectiveClock
+from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import Device, Link
 from toast.costmodel.resolved import resolve
 from toast.pipeline.confirm.trial import ProposalTrial
 
 MOST = 3.0
 """No ratio is taken for more than this, nor for less than its inverse."""
+CONTRACTION, OTHER = "contraction", "other"
+_CONTRACTIONS = ("dot_general", "convolution", "dot")
 FEW = 0.01
-"""A kind of collective whose time is less than this part of a step teaches nothing."""
+"""A kind of fusion or of collective whose time is less than this part of a step teaches nothing."""
 TIGHTER = 1.1
 """How much more is taken off the memory in the last search than the ratios say."""
 UNKNOWN = 1.2
@@ -24,10 +26,10 @@ UNKNOWN = 1.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
-    """Compiled over predicted: bytes, seconds of computation and of each kind of collective."""
+    """Compiled over predicted: bytes, seconds of each kind of fusion and of collective."""
 
     memory: float = 1.0
-    compute: float = 1.0
+    compute: dict[str, float] = field(default_factory=dict)
     collectives: dict[str, float] = field(default_factory=dict)
 
 
@@ -39,27 +41,22 @@ def lesson_of(
     Of refused programs the compiler has squeezed what it could, so the largest ratio counts.
     """
     memory = _bounded(_memory(trials), least=1.0) if refused else 1.0
-    compute = [
-        trial.verdict.compute_seconds / trial.cost.compute
-        for trial in trials
-        if trial.verdict and trial.verdict.compute_seconds and trial.cost.compute > 0
-    ]
     return Lesson(
         memory=memory * (TIGHTER if refused and last else 1.0),
-        compute=_bounded(median(compute)) if compute else 1.0,
-        collectives=_by_kind(trials, clock),
+        compute=_computing(trials),
+        collectives=_sending(trials, clock),
     )
 
 
 def corrected(device: Device, lesson: Lesson) -> Device:
     """The device at whose rates a program costs what the compiled programs took."""
-    slow = lesson.compute
+    product, other = (lesson.compute.get(kind, 1.0) for kind in (CONTRACTION, OTHER))
     return replace(
         device,
-        flops={kind: rate / slow for kind, rate in device.flops.items()},
-        bandwidth=device.bandwidth / slow,
-        element_rate=device.element_rate / slow,
-        op_overhead=device.op_overhead * slow,
+        flops={kind: rate / product for kind, rate in device.flops.items()},
+        bandwidth=device.bandwidth / other,
+        element_rate=device.element_rate / other,
+        op_overhead=device.op_overhead * other,
         links=tuple(_slowed(link, lesson.collectives) for link in device.links),
     )
 
@@ -79,7 +76,32 @@ def _memory(trials: Sequence[ProposalTrial]) -> float:
     return UNKNOWN
 
 
-def _by_kind(trials: Iterable[ProposalTrial], clock: CollectiveClock) -> dict[str, float]:
+def _computing(trials: Iterable[ProposalTrial]) -> dict[str, float]:
+    """Compiled over predicted seconds of fusions with a contraction and of others, all together."""
+    predicted: defaultdict[str, float] = defaultdict(float)
+    compiled: defaultdict[str, float] = defaultdict(float)
+    for trial in trials:
+        if trial.verdict is None or not trial.verdict.compute_seconds:
+            continue
+        cycles, seconds = trial.verdict.cycles, trial.verdict.compute_seconds
+        share = cycles.get(CONTRACTION, 0.0) / max(sum(cycles.values()), 1.0)
+        compiled[CONTRACTION] += share * seconds
+        compiled[OTHER] += (1.0 - share) * seconds
+        for kind, spent in _fusions(trial):
+            predicted[kind] += spent
+    return _ratios(compiled, predicted, sum(predicted.values()))
+
+
+def _fusions(trial: ProposalTrial) -> Iterator[tuple[str, float]]:
+    """The kind and the predicted seconds of each fusion of a plan."""
+    proposal = trial.proposal
+    evaluator = proposal.problem.evaluator
+    for fusion in explain(resolve(evaluator, proposal.found.decisions)).fusions:
+        op = evaluator.analysis.program.kind(int(fusion.sources.first[0]))
+        yield CONTRACTION if op.rpartition(".")[2] in _CONTRACTIONS else OTHER, fusion.seconds
+
+
+def _sending(trials: Iterable[ProposalTrial], clock: CollectiveClock) -> dict[str, float]:
     """Compiled over predicted seconds of each kind of collective, all trials together."""
     predicted: defaultdict[str, float] = defaultdict(float)
     compiled: defaultdict[str, float] = defaultdict(float)
@@ -93,8 +115,15 @@ def _by_kind(trials: Iterable[ProposalTrial], clock: CollectiveClock) -> dict[st
             predicted[sent.kind.name.lower()] += sent.seconds
         for row in trial.verdict.collectives:
             compiled[row.kind] += clock.seconds(row)
+    return _ratios(compiled, predicted, steps)
+
+
+def _ratios(
+    compiled: Mapping[str, float], predicted: Mapping[str, float], steps: float
+) -> dict[str, float]:
+    """The ratio of each kind that takes some part of the steps."""
     return {
-        kind: _bounded(compiled[kind] / predicted[kind])
+        kind: _bounded(compiled.get(kind, 0.0) / predicted[kind])
         for kind in sorted(predicted)
         if predicted[kind] > FEW * steps
     }
