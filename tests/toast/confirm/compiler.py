@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,11 @@ class Compiler:
         early = bool(asked["memory_only"])
         if not early:
             self.whole.append(number)
-        common = {"target": str(target), "devices": mesh.devices, "compile_seconds": 1.0}
+        common: dict[str, Any] = {
+            "target": str(target),
+            "devices": mesh.devices,
+            "compile_seconds": 1.0,
+        }
         if size > self.available:
             message = "RESOURCE_EXHAUSTED: Ran out of memory"
             refused = Refusal(message=message, needed=int(size * MIB), available=None)

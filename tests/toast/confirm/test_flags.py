@@ -6,8 +6,7 @@ import importlib
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from tests.toast.planned import gemma_text, request
 from toast.analysis.errors import InvalidRequest
@@ -91,7 +90,7 @@ def test_a_compiler_that_is_not_installed_is_said_with_the_command(
     monkeypatch: pytest.MonkeyPatch, device: str, library: str, extra: str
 ) -> None:
     monkeypatch.delenv(installed.LIBRARY, raising=False)
-    monkeypatch.setattr(installed.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(InvalidRequest, match=library) as caught:
         make_plan(gemma_text(), request(device=device, confirm=2))
     assert f"pip install 'toast-planner[{extra}]'" in caught.value.hint
