@@ -116,8 +116,9 @@ def costs(plan: Plan) -> Table:
         ("unsharded", plan.unsharded),
     ]
     rows += [(baseline.name.replace("_", " "), baseline) for baseline in plan.baselines]
-    table = plain_table("Predicted cost of one step", "layout", *_COSTS)
     overlaps = any(cost.overlapped_seconds for _, cost in rows)
+    meant = "both overlapping" if overlaps else "computation, then communication"
+    table = plain_table(f"Predicted cost of one step: {meant}", "layout", *_COSTS)
     if overlaps:
         table.add_column("overlapped", justify="right")
     for name, cost in rows:
