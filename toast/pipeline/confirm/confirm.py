@@ -11,6 +11,7 @@ from toast.aot.collective_time import CollectiveClock
 from toast.aot.installed import compiler_version, installed_target
 from toast.aot.pressed import reserved_for
 from toast.costmodel.hardware.devices import Device, find
+from toast.costmodel.hardware.quantities import format_seconds
 from toast.costmodel.network.mesh import Mesh
 from toast.labels.decisions import decision_names, decision_text, resolution
 from toast.pipeline.confirm.compilations import (
@@ -345,7 +346,7 @@ def _said(trial: ProposalTrial) -> str:
     if not trial.fits:
         return "does not fit"
     seconds = trial.measured
-    return f"fits, {seconds * 1e3:.2f} ms" if trial.whole and seconds is not None else "fits"
+    return f"fits, {format_seconds(seconds)}" if trial.whole and seconds is not None else "fits"
 
 
 def _compiled(trial: ProposalTrial, verdict: Verdict) -> CompiledCost:
