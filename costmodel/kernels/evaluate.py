@@ -20,7 +20,7 @@ from toast.costmodel.kernels.compute import price_fusions
 from toast.costmodel.kernels.incremental import mark_changes, overwrite, total
 from toast.costmodel.kernels.main_memory import price_main_memory
 from toast.costmodel.kernels.manual_computations import price_regions
-from toast.costmodel.kernels.memory import peak_bytes
+from toast.costmodel.kernels.memory import find_peaks, squeeze
 from toast.costmodel.kernels.reshard import (
     price_halos,
     price_partial_sums,
@@ -133,7 +133,9 @@ def price(t: Tables, s: Scratch) -> tuple[float, float, float]:
     communication -= spared(t, s)
     compute += price_unfused_sums(t, s) + total(s.reshards.local_seconds)
     compute += price_main_memory(t, s, compute)
-    return compute, communication, peak_bytes(t, s, compute)
+    find_peaks(t, s, compute)
+    peak, again = squeeze(t, s)
+    return compute + again, communication, peak
 
 
 @entry
