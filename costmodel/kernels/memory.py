@@ -29,13 +29,16 @@ from toast.costmodel.terms.journal import (
     LASTING,
     LATE,
     LIVE,
+    RECOMPUTED,
     SUM,
     SUMMED,
+    Bound,
 )
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
+BYTES = int(Bound.BYTES)
 NEVER = 1 << 62
 """Behind all events."""
 PARTS = 64.0
@@ -315,7 +318,7 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
         there = alive - min(brief + share * lasting, t.chip.on_chip_buffers)
         peak = max(peak, there, min(there + late, t.chip.deferral_budget_bytes))
         pressed = max(pressed, there - again)
-    s.schedule.peaks[0], s.schedule.peaks[1] = peak, pressed
+    s.schedule.peaks[0], s.schedule.peaks[1], s.schedule.peaks[2] = peak, pressed, share
 
 
 @inner
@@ -327,4 +330,8 @@ def squeeze(t: Tables, s: Scratch) -> tuple[float, float]:
     """
     room, pressed = s.schedule.peaks[0], s.schedule.peaks[1]
     laid_out = min(room, max(pressed, t.chip.memory))
-    return laid_out, (room - laid_out) * t.chip.again_seconds
+    spared = room - laid_out
+    spent = spared * t.chip.again_seconds
+    if spared > 0.0:
+        note(s.journal, RECOMPUTED, 0, 0, BYTES, 0, 1.0, spared, spent)
+    return laid_out, spent

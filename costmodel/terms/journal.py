@@ -50,6 +50,8 @@ class Entry(IntEnum):
     """The work of a region of `shard_map` (row of manual computations)."""
     STATED = 14
     """A collective that such a region asks for (row of manual computations, place in it)."""
+    RECOMPUTED = 15
+    """What is computed again where the device has too little memory (`size`: bytes spared)."""
 
 
 class Bound(IntEnum):
@@ -120,7 +122,7 @@ PLACES = 5
 
 (
     ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED, UPDATED,
-    REGION, STATED,
+    REGION, STATED, RECOMPUTED,
 ) = (int(entry) for entry in Entry)  # fmt: skip
 MEMORY = (BASE, LIVE, COPY, SUM, SUMMED)
 

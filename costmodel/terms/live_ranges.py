@@ -13,7 +13,7 @@ from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, deferred_r
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import AGAIN, PLACES, Entry
 from toast.costmodel.terms.manual_computations import manual_ranges
-from toast.costmodel.terms.sources import Sources, Stored
+from toast.costmodel.terms.sources import Runs, Sources, Stored
 from toast.costmodel.terms.term import Term
 
 if TYPE_CHECKING:
@@ -83,6 +83,16 @@ def _stored(sources: Sources, row: int) -> Stored:
     return Stored(tensor=int(sources.tables.live_ranges.tensor[row]), values=[value])
 
 
+def _again(sources: Sources, _row: int, _place: int) -> Runs:
+    """The ops that make what can be let go of, and those that read such copies."""
+    program, wanted, copies = sources.program, sources.listing.wanted, sources.tables.copies
+    values = sources.listing.of(LIVE_RANGES).value[sources.tables.live_ranges.stay == AGAIN]
+    copied = np.flatnonzero(copies.gap_first <= copies.gap_last)
+    readers = program.use_op[wanted.uses[wanted.use_start[copied]]]
+    ops = np.unique(np.concatenate([program.value_op[values], readers]))
+    return Runs.listed([((op,), 1.0) for op in ops.tolist()])
+
+
 def _bound(bounds: Bounds) -> None:
     """Buffers without padding, less what can be let go of.
 
@@ -104,7 +114,8 @@ LIVE_RANGES = Term(
     rows=lambda ranges: len(ranges.tensor),
     dependencies=live_range_dependencies,
     scratch=live_range_scratch,
-    entries=lambda ranges: len(ranges.tensor),
+    entries=lambda ranges: len(ranges.tensor) + 1,
+    fused={Entry.RECOMPUTED: _again},
     stored={Entry.LIVE: _stored},
     begins=lambda ranges: ranges.first,
     bound=_bound,

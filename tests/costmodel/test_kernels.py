@@ -91,8 +91,8 @@ def test_two_axes_on_one_dimension() -> None:
 
 def test_the_reward_is_the_papers() -> None:
     reward = Reward(seconds=2.0, peak=100.0, memory=50.0, penalty=3.0)
-    fits = Cost(compute=1.0, communication=0.5, peak=50.0, key=0)
-    over = Cost(compute=1.0, communication=0.0, peak=75.0, key=0)
+    fits = Cost(compute=1.0, communication=0.5, peak=50.0, room=50.0, key=0)
+    over = Cost(compute=1.0, communication=0.0, peak=75.0, room=75.0, key=0)
     assert reward.of(fits) == 0.75
     assert reward.of(over) == 0.5 + 3.0 * 25 / 100
 

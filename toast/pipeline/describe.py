@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Program
 from toast.costmodel.evaluator import Cost
+from toast.costmodel.hardware.quantities import format_bytes
 from toast.costmodel.network.auto_mesh import is_auto
 from toast.costmodel.network.placement import place, places
 from toast.costmodel.resolved import ResolvedPlan
@@ -153,6 +154,12 @@ def _unpriced(program: Program) -> list[Unpriced]:
 
 def _warnings(planned: Planned, pins: list[planfile.Pin]) -> list[str]:
     found = [*planned.source.warnings, *planned.demands.warnings, *overruled(pins)]
+    cost = planned.resolved.cost
+    if cost.peak < cost.room and cost.peak <= planned.problem.reward.memory:
+        found.append(
+            f"It fits because the compiler is expected to press it: {format_bytes(cost.room)} with "
+            f"room for all, {format_bytes(cost.peak)} where what can be is computed again."
+        )
     if planned.request.prove and planned.found.bound is None:
         found.append("No lower bound was proved: there was no time, or the decisions were given.")
     if planned.request.refine and not planned.found.refinements:
@@ -262,6 +269,7 @@ def _cost(priced: Cost, memory: int) -> PredictedCost:
         communication_seconds=priced.communication,
         overlapped_seconds=priced.hidden,
         peak_bytes=int(priced.peak),
+        room_bytes=int(priced.room),
         fits=priced.peak <= memory,
     )
 
