@@ -22,7 +22,7 @@ from toast.costmodel.passes.rematerialization import gaps_between, widest
 from toast.search.actions import action_space
 
 TPU = find("tpu-v5e")
-MATRIX = 32768 * 32768 * 4
+MATRIX = 36864 * 36864 * 4
 
 
 def with_memory(analysis: Analysis, plannable: float, mesh: str = "data=2,model=4") -> Evaluator:
@@ -56,15 +56,19 @@ STATES = st.lists(st.integers(0, 10_000), max_size=5).map(state_of)
 
 
 def test_an_elementwise_value_that_is_read_much_later_is_let_go_of() -> None:
-    """Beside a product: the argument, its operand, its result, but not what is sorted later."""
+    """With room it lies beside the products, two of them in 16 bits, and the argument.
+
+    Pressed, the most is what the last sort has: the argument, its operand and its result.
+    """
     cost = with_memory(analysed(sorted_twice()), 2.0**30, "a=2").cost(())
-    assert cost.room - cost.peak == MATRIX
+    assert cost.room == pytest.approx(3.5 * MATRIX, rel=1e-4)
+    assert cost.peak == pytest.approx(3.0 * MATRIX, rel=1e-4)
 
 
 def test_to_press_costs_time_for_each_byte() -> None:
     analysis = analysed(sorted_twice())
     room = with_memory(analysis, 2.0**36, "a=2").cost(())
-    limits = [room.room - part * MATRIX for part in (0.25, 0.5)]
+    limits = [room.room - part * MATRIX for part in (0.2, 0.4)]
     some, more = (with_memory(analysis, limit, "a=2").cost(()) for limit in limits)
     assert room.seconds < some.seconds < more.seconds
     assert more.seconds - some.seconds == pytest.approx(some.seconds - room.seconds, rel=1e-3)

@@ -101,11 +101,13 @@ def sorted_twice() -> bytes:
 
     def run(x: Any) -> Any:
         t = jnp.tanh(x)
-        a = jnp.sort(t, axis=0)
-        b = a @ a
-        return jnp.sum(jnp.sort(t, axis=1) * jnp.sum(b @ b, axis=0))
+        made = jnp.sort(t, axis=0)
+        for _ in range(3):
+            made = made @ made
+        total = jnp.sum(made, axis=0)
+        return jnp.sum(jnp.sort(t, axis=1) * total)
 
-    shape = jax.ShapeDtypeStruct((32768, 32768), jnp.float32)
+    shape = jax.ShapeDtypeStruct((36864, 36864), jnp.float32)
     return jax.jit(run).lower(shape).as_text().encode()
 
 
