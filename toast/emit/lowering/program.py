@@ -25,9 +25,10 @@ from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.lowering.ops import undone
 from toast.emit.lowering.placed import Placed
 from toast.emit.lowering.reductions import ADD, combiner
-from toast.emit.lowering.steps import steps
 from toast.emit.lowering.sums import PartialSum, PlannedSums
 from toast.emit.lowering.target import LocalTarget, LoweringTarget
+from toast.emit.lowering.trades import steps_along
+from toast.emit.lowering.ways import PlannedWays
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
 
@@ -59,6 +60,7 @@ class Lowering:
         self._source, self._specs, self._target = source, specs, target
         self._program, self._layouts = source.program, resolved.evaluator.layouts
         self._sums = PlannedSums(source, resolved, specs)
+        self._ways = PlannedWays(resolved, specs)
         self._held: dict[int, Any] = {}
         self._scopes: list[dict[tuple[int, str], Any]] = [{}]
         self._op = 0
@@ -223,7 +225,7 @@ class Lowering:
         return found
 
     def _moved(self, value: Any, have: Spec, want: Spec) -> Any:
-        for step in steps(have, want):
+        for step in steps_along(self._ways.of(have, want), have, want, self._target.code.devices):
             value = self._target.take(value, step)
         self._collect()
         return value
