@@ -121,6 +121,11 @@ class ResolvedPlan:
         first = int(self.evaluator.tables.partial_sums.result_start[row])
         return bool(self.scratch.reduce_scatters.reason[first] == CollectiveReason.ADDED)
 
+    def is_behind_loop(self, op: int) -> bool:
+        """Whether a loop carries the partial sums of an op, and they are summed behind it."""
+        row = self._partial_row(op)
+        return row >= 0 and bool(self.scratch.partial_sums.behind_loop[row])
+
     def scattered(self, op: int, place: int) -> Axes:
         """The axes over which the partial sums of one of the results of an op are scattered."""
         if not self._scattered:

@@ -21,10 +21,12 @@ from toast.analysis.flatten import BRANCHING
 from toast.analysis.load import Source
 from toast.analysis.manual import ManualRegion
 from toast.analysis.program import ARGUMENT, BRANCH_END, CASE_END, CONSTRAINT, LOOP_BEGIN, RETURN
+from toast.costmodel.program.buffers import carried_constants
 from toast.costmodel.resolved import ResolvedPlan
+from toast.emit.lowering.loop_sums import find_loop_sums
 from toast.emit.lowering.ops import undone
 from toast.emit.lowering.placed import Placed
-from toast.emit.lowering.reductions import ADD, combiner
+from toast.emit.lowering.reductions import ADD, combiner, is_full_of
 from toast.emit.lowering.sums import PartialSum, PlannedSums
 from toast.emit.lowering.target import LocalTarget, LoweringTarget
 from toast.emit.lowering.trades import steps_along
@@ -60,7 +62,9 @@ class Lowering:
         self._source, self._specs, self._target = source, specs, target
         self._program, self._layouts = source.program, resolved.evaluator.layouts
         self._sums = PlannedSums(source, resolved, specs)
+        self._in_loops = find_loop_sums(source, resolved, specs, self._sums)
         self._ways = PlannedWays(resolved, specs)
+        self._constants = carried_constants(source.program)
         self._held: dict[int, Any] = {}
         self._scopes: list[dict[tuple[int, str], Any]] = [{}]
         self._op = 0
@@ -116,9 +120,7 @@ class Lowering:
         program = self._program
         pairs = zip(program.uses_of(uses_of), program.values_of(values_of), strict=True)
         for use, value in pairs:
-            self._held[value] = self._moved(
-                self._use(use), self._specs.use(use), self._specs.value(value)
-            )
+            self._held[value] = self._brought(use, self._specs.value(value))
 
     def _barrier(self, number: int, op: Any) -> None:
         program, code = self._program, self._target.code
@@ -146,6 +148,7 @@ class Lowering:
             operands=tuple(specs.use(use) for use in uses),
             results=tuple(specs.tensor(int(self._layouts.result_tensor[v])) for v in values),
             reduced=self._sums.reduced(number),
+            passed=self._in_loops.axes(values.start) if values else (),
         )
         partial = self._sums.layouts(number)
         if partial is not None:
@@ -182,7 +185,7 @@ class Lowering:
             self._held[value] = made
             return
         kept = self._specs.value(value)
-        if sum_of is not None:
+        if sum_of is not None and not self._in_loops.axes(value):
             made, here = self._summed(made, here, kept, sum_of, body)
         elif here != there:
             made, here = self._moved(made, here, there), there
@@ -211,8 +214,15 @@ class Lowering:
     def _use(self, use: int) -> Any:
         return self._value(self._program.sources[use], self._specs.use(use))
 
+    def _brought(self, use: int, spec: Spec) -> Any:
+        """What is used, as what takes it on is kept; a constant is made so."""
+        if self._program.constant[self._program.sources[use]]:
+            return self._value(self._program.sources[use], spec)
+        return self._moved(self._use(use), self._specs.use(use), spec)
+
     def _value(self, value: int, want: Spec) -> Any:
         """A value in the layout that is wanted, moved there once for all of a block."""
+        value = self._constants.get(value, value)
         key = value, str(want)
         for scope in reversed(self._scopes):
             if key in scope:
@@ -286,14 +296,17 @@ class Lowering:
         inner = list(program.values_of(begin))
         half = len(inner) // 2
         carried = [specs.value(value) for value in inner[half:]]
+        partial = [self._in_loops.carried.get(value, ()) for value in inner[half:]]
         initial = [
-            self._moved(self._use(use), specs.use(use), spec)
-            for use, spec in zip(program.uses_of(begin), carried, strict=True)
+            self._target.zeros(old.type, spec, axes) if axes else self._brought(use, spec)
+            for use, spec, axes, old in zip(
+                program.uses_of(begin), carried, partial, op.operands, strict=True
+            )
         ]
         self._op += 1
         code.location = location
         made = code.operation(LOOP, initial, [value.type for value in initial], regions=2)
-        self._target.annotate(made, carried)
+        self._target.annotate(made, carried, partial)
         for region, values in ((0, inner[:half]), (1, inner[half:])):
             old = op.regions[region].blocks[0]
             locations = [argument.location for argument in old.arguments]
@@ -308,8 +321,21 @@ class Lowering:
                 code.op("stablehlo.return", results, [])
         end = self._reader = self._op
         self._op += 1
-        for value, result, spec in zip(program.values_of(end), made.results, carried, strict=True):
-            self._held[value] = self._moved(result, spec, specs.value(value))
+        rows = zip(program.values_of(end), made.results, carried, partial, strict=True)
+        for place, (value, result, spec, axes) in enumerate(rows):
+            found = result
+            if axes:
+                found = self._target.summed(result, spec, axes, ADD)
+                found = self._begun_with(program.uses_of(begin)[place], found, spec)
+            self._held[value] = self._moved(found, spec, specs.value(value))
+
+    def _begun_with(self, use: int, total: Any, spec: Spec) -> Any:
+        """What a loop added up, and what it began with."""
+        source = self._program.sources[use]
+        maker = self._program.makers[source]
+        if self._program.constant[source] and is_full_of(self._source.handles[maker].results[0], 0):
+            return total
+        return self._target.added(total, self._brought(use, spec), spec)
 
     def _predicate(self, block: Any) -> list[Any]:
         """What the condition of a loop comes to, whole."""
@@ -320,10 +346,7 @@ class Lowering:
     def _yielded(self, carried: list[Spec]) -> list[Any]:
         self._reader = self._op
         uses = self._program.uses_of(self._op)
-        return [
-            self._moved(self._use(use), self._specs.use(use), spec)
-            for use, spec in zip(uses, carried, strict=True)
-        ]
+        return [self._brought(use, spec) for use, spec in zip(uses, carried, strict=True)]
 
     def _numbered(self, value: Any) -> int:
         if not self._numbers:
@@ -349,10 +372,7 @@ class Lowering:
                 self._block(old.blocks[0], "stablehlo.return")
                 self._reader = self._op
                 uses = program.uses_of(self._op)
-                results = [
-                    self._moved(self._use(use), specs.use(use), spec)
-                    for use, spec in zip(uses, kept, strict=True)
-                ]
+                results = [self._brought(use, spec) for use, spec in zip(uses, kept, strict=True)]
                 code.op("stablehlo.return", results, [])
             self._op += 1
         assert self._op == ends

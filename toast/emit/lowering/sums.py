@@ -117,7 +117,7 @@ class PlannedSums:
 
     def _begun(self, op: int) -> _Partial | None:
         """The partial results of an op, if they may be summed elsewhere."""
-        if not self._is_sum(op):
+        if not self.is_sum(op):
             return None
         return _Partial(
             sum=PartialSum(axes=self.reduced(op), scattered=self._scattered(op, 0)),
@@ -127,7 +127,12 @@ class PlannedSums:
             joined=False,
         )
 
-    def _is_sum(self, op: int) -> bool:
+    def is_kept(self, op: int) -> bool:
+        """Whether the one result of an op is kept as it is made, but for the sum."""
+        value = self._program.values_of(op).start
+        return self._made(value) == self._specs.value(value)
+
+    def is_sum(self, op: int) -> bool:
         """Whether an op adds up, and is always computed over all axes as planned."""
         handle = self._source.handles[op]
         match self._program.kind(op):
