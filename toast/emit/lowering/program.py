@@ -66,6 +66,7 @@ class Lowering:
         self._ways = PlannedWays(resolved, specs)
         self._constants = carried_constants(source.program)
         self._held: dict[int, Any] = {}
+        self._beside: dict[int, list[Any]] = {}
         self._scopes: list[dict[tuple[int, str], Any]] = [{}]
         self._op = 0
         self._reader = -1
@@ -112,6 +113,8 @@ class Lowering:
             self._transfer(number, number)
         elif op.name == BARRIER:
             self._barrier(number, op)
+        elif self._sums.is_beside(number):
+            self._add_beside(number)
         else:
             self._compute(number, op)
 
@@ -150,9 +153,14 @@ class Lowering:
             reduced=self._sums.reduced(number),
             passed=self._in_loops.axes(values.start) if values else (),
         )
-        partial = self._sums.layouts(number)
+        partial = self._sums.passed_on(number)
         if partial is not None:
-            whole = replace(whole, operands=(partial[0],) * len(uses), results=(partial[1],))
+            whole = replace(
+                whole,
+                operands=(partial.given,) * len(uses),
+                results=(partial.made,),
+                passed=partial.axes,
+            )
         axes = undone(whole)
         placed = whole.without(axes)
         if axes & whole.axes:
@@ -170,6 +178,30 @@ class Lowering:
         for place, (value, made, here, there) in enumerate(rows):
             sum_of = self._sums.of(number, place, placed.reduced)
             self._keep(value, made, here, there, sum_of, combiner(placed) or ADD)
+
+    def _add_beside(self, number: int) -> None:
+        """An addition to partial sums of what is whole, and waits until they are summed."""
+        program, target = self._program, self._target
+        (value,), partial, whole = program.values_of(number), list[Any](), list[Any]()
+        passed, kept = self._sums.passed_on(number), self._specs.value(value)
+        assert passed is not None
+        for use in program.uses_of(number):
+            source = program.sources[use]
+            if self._sums.is_later(source):
+                partial.append(self._held[source])
+                whole += self._beside.pop(source, [])
+            else:
+                whole.append(self._use(use))
+        if len(partial) > 1:
+            partial = [target.added(*partial, passed.made, passed.axes)]
+        if len(whole) > 1:
+            whole = [target.added(*whole, kept)]
+        (made,) = partial
+        if self._sums.is_later(value):
+            self._held[value], self._beside[value] = made, whole
+            return
+        self._keep(value, made, passed.made, passed.made, self._sums.of(number, 0, ()), ADD)
+        self._held[value] = target.added(self._held[value], *whole, kept)
 
     def _operand(self, use: int, want: Spec) -> Any:
         value = self._program.sources[use]
