@@ -230,7 +230,7 @@ class Lowering:
         axes = list(sum_of.axes)
         for dim, (one, wanted) in enumerate(zip(here, kept, strict=True)):
             taken = [axis for axis in wanted if axis in sum_of.scattered and axis in axes]
-            if taken and wanted[: len(one) + len(taken)] == one + taken:
+            if taken:
                 left = [axis for axis in axes if axis not in taken]
                 made = self._target.scattered(made, here, dim, taken, left, body)
                 here = [[*on, *taken] if n == dim else on for n, on in enumerate(here)]
