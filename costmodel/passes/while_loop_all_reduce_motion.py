@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from toast.analysis.program import LOOP_END, Program
@@ -44,6 +46,15 @@ def added_sums(program: Program) -> dict[int, Slot]:
     once = (np.bincount(program.use_value, minlength=program.values) == 1).tolist()
     slots = ((_added(program, slot, once), slot) for slot in loop_slots(program))
     return {maker: slot for maker, slot in slots if maker >= 0}
+
+
+def path_to(program: Program, value: int, last: int) -> Iterator[int]:
+    """Values from one on, each made of the one before, which nothing else reads."""
+    starts, uses = program.readers
+    yield value
+    while value != last:
+        (value,) = program.values_of(program.user(int(uses[starts[value]])))
+        yield value
 
 
 def _added(program: Program, slot: Slot, once: list[bool]) -> int:

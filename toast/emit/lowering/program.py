@@ -21,7 +21,6 @@ from toast.analysis.flatten import BRANCHING
 from toast.analysis.load import Source
 from toast.analysis.manual import ManualRegion
 from toast.analysis.program import ARGUMENT, BRANCH_END, CASE_END, CONSTRAINT, LOOP_BEGIN, RETURN
-from toast.costmodel.program.buffers import carried_constants
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.lowering.loop_sums import find_loop_sums
 from toast.emit.lowering.ops import undone
@@ -64,7 +63,7 @@ class Lowering:
         self._sums = PlannedSums(source, resolved, specs)
         self._in_loops = find_loop_sums(source, resolved, specs, self._sums)
         self._ways = PlannedWays(resolved, specs)
-        self._constants = carried_constants(source.program)
+        self._constants = resolved.carried_constants()
         self._held: dict[int, Any] = {}
         self._beside: dict[int, list[Any]] = {}
         self._scopes: list[dict[tuple[int, str], Any]] = [{}]
@@ -228,7 +227,7 @@ class Lowering:
     ) -> tuple[Any, Spec]:
         """A partial result put together, scattered where the plan says so."""
         axes = list(sum_of.axes)
-        for dim, (one, wanted) in enumerate(zip(here, kept, strict=True)):
+        for dim, wanted in enumerate(kept):
             taken = [axis for axis in wanted if axis in sum_of.scattered and axis in axes]
             if taken:
                 left = [axis for axis in axes if axis not in taken]

@@ -56,7 +56,7 @@ class LoweringTarget(Protocol):
     def annotate(
         self, op: Any, specs: list[Spec], partial: Sequence[Sequence[str]] | None = None
     ) -> None:
-        """Have an op with regions say the layouts of its results, and over what they are partial."""
+        """Have an op say the layouts of its results, and over what they are partial."""
 
     def zeros(self, whole: Any, spec: Spec, partial: Sequence[str]) -> Any:
         """Partial sums of nothing, of a tensor that is whole of this type."""
