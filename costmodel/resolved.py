@@ -215,7 +215,7 @@ class ResolvedPlan:
 
 
 def _is_moved(sent: list[ResolvedCollective]) -> bool:
-    """Whether a way is taken that only moves without sums take."""
+    """Whether something is gathered whole before all else, or axes are traded."""
     reasons = {one.reason for one in sent}
     return not reasons.isdisjoint((CollectiveReason.REMATERIALIZED, CollectiveReason.TRADED))
 
