@@ -139,10 +139,11 @@ class Lowering:
 
     # Ops
 
-    def _compute(self, number: int, op: Any) -> None:
+    def _placed(self, number: int, op: Any) -> Placed:
+        """An op as it is planned."""
         program, specs = self._program, self._specs
         uses, values = program.uses_of(number), program.values_of(number)
-        whole = Placed(
+        planned = Placed(
             handle=op,
             devices=self._target.code.devices,
             shapes=tuple(program.shape(program.sources[use]) for use in uses),
@@ -153,13 +154,14 @@ class Lowering:
             passed=self._in_loops.axes(values.start) if values else (),
         )
         partial = self._sums.passed_on(number)
-        if partial is not None:
-            whole = replace(
-                whole,
-                operands=(partial.given,) * len(uses),
-                results=(partial.made,),
-                passed=partial.axes,
-            )
+        if partial is None:
+            return planned
+        operands, results = (partial.given,) * len(uses), (partial.made,)
+        return replace(planned, operands=operands, results=results, passed=partial.axes)
+
+    def _compute(self, number: int, op: Any) -> None:
+        uses, values = self._program.uses_of(number), self._program.values_of(number)
+        whole = self._placed(number, op)
         axes = undone(whole)
         placed = whole.without(axes)
         if axes & whole.axes:
@@ -350,15 +352,23 @@ class Lowering:
                 self._block(old, "stablehlo.return")
                 results = self._predicate(old) if not region else self._yielded(carried)
                 code.op("stablehlo.return", results, [])
+        code.location = location
+        self._behind_loop(begin, made.results, carried, partial)
+
+    def _behind_loop(
+        self, begin: int, results: Any, carried: list[Spec], partial: list[tuple[str, ...]]
+    ) -> None:
+        """Hold the results of a loop, once those are summed that it carried partial sums of."""
+        program = self._program
         end = self._reader = self._op
         self._op += 1
-        rows = zip(program.values_of(end), made.results, carried, partial, strict=True)
+        rows = zip(program.values_of(end), results, carried, partial, strict=True)
         for place, (value, result, spec, axes) in enumerate(rows):
             found = result
             if axes:
                 found = self._target.summed(result, spec, axes, ADD)
                 found = self._begun_with(program.uses_of(begin)[place], found, spec)
-            self._held[value] = self._moved(found, spec, specs.value(value))
+            self._held[value] = self._moved(found, spec, self._specs.value(value))
 
     def _begun_with(self, use: int, total: Any, spec: Spec) -> Any:
         """What a loop added up, and what it began with."""
