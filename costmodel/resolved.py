@@ -33,6 +33,7 @@ from toast.costmodel.terms.journal import (
     Entry,
 )
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
+from toast.costmodel.terms.reshards import NARROW
 from toast.costmodel.terms.units import Units
 
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO, Entry.STATED)
@@ -166,6 +167,13 @@ class ResolvedPlan:
     def carried_constants(self) -> dict[int, int]:
         """What loops only pass on, and the constant it is: that is made anew in any layout."""
         return carried_constants(self.evaluator.analysis.program)
+
+    def narrow_uses(self) -> frozenset[int]:
+        """The uses that join values which are converted to 16 bits behind, and are sent so."""
+        listing = self.evaluator.listing
+        wanted, narrow = listing.wanted, np.flatnonzero(listing.widths.of == NARROW).tolist()
+        spans = [wanted.uses[wanted.use_start[n] : wanted.use_start[n + 1]] for n in narrow]
+        return frozenset(use for span in spans for use in span.tolist())
 
     def moves(self) -> list[ResolvedMove]:
         """The moves that gather something whole first, or trade axes."""

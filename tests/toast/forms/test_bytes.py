@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from math import prod
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxlib.mlir import ir
 
 from tests.examples.variants import TINY, Variant, module_of
+from tests.laws.states import single_states
 from tests.libraries.corpus import SET_GROUPS, kept
-from tests.toast.forms.lowered import Pair, pair
+from tests.toast.forms.lowered import Pair, lower, pair, run
 from tests.toast.planned import gemma_text
+from toast.analysis.analyse import analyse
+from toast.analysis.load import load
 from toast.analysis.types import itemsize
+from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
+from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.resolved import ResolvedPlan, resolve
+from toast.emit.specs import Specs
 
 KINDS = frozenset({"all_gather", "all_reduce", "all_to_all", "reduce_scatter"})
 Bytes = Counter[tuple[str, int]]
@@ -77,3 +86,45 @@ def test_a_device_sends_the_bytes_that_are_priced_for_every_library(name: str, m
 def test_a_device_sends_the_bytes_that_are_priced_for_models_of_the_paper(variant: Variant) -> None:
     found = pair(module_of(variant), "data=2,model=4", "local", rollouts=50)
     assert written(found) == priced(found)
+
+
+JOINED = b"""
+func.func public @main(
+    %x: tensor<8x16xf32>, %y: tensor<8x16xf32>, %w: tensor<32x8xbf16>) -> tensor<8x8xbf16> {
+  %a = stablehlo.negate %x : tensor<8x16xf32>
+  %b = stablehlo.negate %y : tensor<8x16xf32>
+  %c = stablehlo.concatenate %a, %b, dim = 1
+    : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x32xf32>
+  %d = stablehlo.convert %c : (tensor<8x32xf32>) -> tensor<8x32xbf16>
+  %e = stablehlo.dot_general %d, %w, contracting_dims = [1] x [0]
+    : (tensor<8x32xbf16>, tensor<32x8xbf16>) -> tensor<8x8xbf16>
+  return %e : tensor<8x8xbf16>
+}
+"""
+
+
+def joins_what_it_gathers(resolved: ResolvedPlan) -> bool:
+    """Whether a value is gathered whole for the concatenation."""
+    program, specs = resolved.evaluator.analysis.program, Specs(resolved)
+    (joining,) = program.ops_named("stablehlo.concatenate")
+    use = program.uses_of(joining).start
+    return any(specs.value(program.sources[use])) and not any(specs.use(use))
+
+
+@pytest.mark.parametrize("form", ["collectives", "local"])
+def test_what_is_joined_and_narrowed_is_gathered_narrow(form: str) -> None:
+    analysis = analyse(load(JOINED).program)
+    evaluator = Evaluator(analysis, Mesh.parse("x=2,y=4"), find("a100-40gb"))
+    generator = np.random.default_rng(0)
+    inputs = [generator.integers(-1, 2, (8, 16)).astype(np.float32) for _ in range(2)]
+    inputs.append(generator.integers(-1, 2, (32, 8)).astype(jnp.bfloat16))
+    (expected,) = run(lower(load(JOINED), resolve(evaluator, ()), form), inputs)
+    plans = [resolve(evaluator, state) for state in single_states(evaluator)]
+    gathering = [one for one in plans if joins_what_it_gathers(one)]
+    assert gathering
+    for resolved in gathering[::6]:
+        found = lower(load(JOINED), resolved, form)
+        assert "8x16xbf16" in str(found.lowered.module)
+        assert np.array_equal(run(found, inputs)[0], expected)
+        if form == "local":
+            assert written(found) == priced(found)

@@ -23,6 +23,7 @@ from toast.analysis.manual import ManualRegion
 from toast.analysis.program import ARGUMENT, BRANCH_END, CASE_END, CONSTRAINT, LOOP_BEGIN, RETURN
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.lowering.loop_sums import find_loop_sums
+from toast.emit.lowering.narrow import NarrowMoves
 from toast.emit.lowering.ops import undone
 from toast.emit.lowering.placed import Placed
 from toast.emit.lowering.reductions import ADD, combiner, is_full_of
@@ -64,6 +65,7 @@ class Lowering:
         self._in_loops = find_loop_sums(source, resolved, specs, self._sums)
         self._ways = PlannedWays(resolved, specs)
         self._constants = resolved.carried_constants()
+        self._narrow = NarrowMoves(source.program, resolved, specs)
         self._held: dict[int, Any] = {}
         self._beside: dict[int, list[Any]] = {}
         self._scopes: list[dict[tuple[int, str], Any]] = [{}]
@@ -263,9 +265,20 @@ class Lowering:
         if self._program.constant[value]:
             found = self._constant(value, want)
         else:
-            found = self._moved(self._held[value], self._specs.value(value), want)
+            found = self._sent_to(value, want)
         self._scopes[-1][key] = found
         return found
+
+    def _sent_to(self, value: int, want: Spec) -> Any:
+        """A value in another layout, sent in 16 bits where it is priced so."""
+        held, have = self._held[value], self._specs.value(value)
+        narrow = self._narrow.of(value, want) if have != want else None
+        if narrow is None:
+            return self._moved(held, have, want)
+        target, own = self._target, self._program.dtype(value)
+        return target.converted(
+            self._moved(target.converted(held, narrow, have), have, want), own, want
+        )
 
     def _moved(self, value: Any, have: Spec, want: Spec) -> Any:
         for step in steps_along(self._ways.of(have, want), have, want, self._target.code.devices):

@@ -64,6 +64,9 @@ class LoweringTarget(Protocol):
     def added(self, left: Any, right: Any, spec: Spec, partial: Sequence[str] = ()) -> Any:
         """The sum of two values in one layout."""
 
+    def converted(self, value: Any, like: str, spec: Spec) -> Any:
+        """A value in this layout with elements of the type of this name."""
+
 
 class LocalTarget:
     """The program of one device."""
@@ -149,6 +152,10 @@ class LocalTarget:
     def added(self, left: Any, right: Any, spec: Spec, partial: Sequence[str] = ()) -> Any:  # noqa: ARG002
         """The sum of what a device holds of two values."""
         return self.code.binary("add", left, right)
+
+    def converted(self, value: Any, like: str, spec: Spec) -> Any:  # noqa: ARG002
+        """What a device holds of a value, with elements of another type."""
+        return self.code.convert(value, like)
 
 
 class GlobalTarget:
@@ -270,6 +277,12 @@ class GlobalTarget:
         """The sum of two values, partial where both are."""
         made = self.code.binary("add", left, right)
         self.annotate(made.owner, [spec], [partial])
+        return made
+
+    def converted(self, value: Any, like: str, spec: Spec) -> Any:
+        """A value with elements of another type."""
+        made = self.code.convert(value, like)
+        self.annotate(made.owner, [spec])
         return made
 
     def _collective(
