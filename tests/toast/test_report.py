@@ -268,3 +268,9 @@ def test_joined_rows_join_again() -> None:
     (row,) = merge_argument_groups(group(name, index) for index, name in enumerate(names))
     assert row.name == "s['mu','nu']['key','value']"
     assert row.arguments == [0, 1, 2, 3]
+
+
+def test_attributes_join_as_keys_do() -> None:
+    names = [f"opt.state[0].{kind}['h'][*].w" for kind in ("mu", "nu")]
+    (row,) = merge_argument_groups(group(name, index) for index, name in enumerate(names))
+    assert row.name == "opt.state[0].mu,nu['h'][*].w"
