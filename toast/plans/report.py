@@ -213,14 +213,20 @@ def decision_subject(row: Decision) -> str:
 
 def proof(plan: Plan) -> Text | None:
     """How far from the best state the plan may be, where that is known."""
+    sentence = proof_sentence(plan)
+    return Text(f"Proof: {sentence}") if sentence else None
+
+
+def proof_sentence(plan: Plan) -> str:
+    """The bound and the plan in seconds, of which memory that is lacking costs some too."""
     if plan.lower_bound is None or plan.gap is None:
-        return None
+        return ""
     one = plan.unsharded.step_seconds
     least, own = format_seconds(plan.lower_bound * one), format_seconds(plan.search.cost * one)
-    return Text(
-        f"Proof: no state of this search costs less than {plan.lower_bound:.4f} ({plan.relaxation})"
-        f" of the unsharded step, {least}; this plan costs {plan.search.cost:.4f}, {own}, a gap of "
-        f"{plan.gap:.1%}."
+    lacking = "" if plan.predicted.fits else ", with what it pays for the memory that is lacking"
+    return (
+        f"no state of this search costs less than {least} a step ({plan.relaxation}); this plan "
+        f"costs {own}{lacking}: a gap of {plan.gap:.1%}."
     )
 
 
