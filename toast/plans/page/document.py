@@ -99,7 +99,7 @@ def _layout(plan: Plan, group: Group, sizes: dict[str, int]) -> LayoutRow:
     local = local_shape(group.shape, group.spec, sizes)
     each = itemsize(group.dtype) * len(group.arguments)
     return LayoutRow(
-        name=group.name,
+        name=words.path(group.name),
         members=list(islice(_names(plan, group), MAX_NAMES)),
         count=len(group.arguments),
         shape=shape_text(group.shape),
