@@ -16,9 +16,10 @@ from tests.toast.samples import make_plan as sample
 from toast.analysis.errors import InvalidRequest
 from toast.cli import app
 from toast.pipeline.plan_module import make_plan
+from toast.plans.alternatives import MovedTensors
 from toast.plans.plan import Plan
 from toast.plans.reasons import Reasons
-from toast.plans.reasons_report import signed_bytes, signed_seconds, text_of
+from toast.plans.reasons_report import moved, signed_bytes, signed_seconds, text_of
 from toast.plans.result import PlanResult
 from toast.plans.words import path
 
@@ -137,3 +138,10 @@ def test_differences_have_signs_and_steps_that_stand_for_several_have_braces() -
     assert path("params['w']") == "params/w"
     assert path("model.layers[*].attn.kernel") == "model/layers/*/attn/kernel"
     assert path("mlp/dot_general with up (step.py:3)") == "mlp/dot_general with up (step.py:3)"
+
+
+def test_what_would_move_has_braces_for_several() -> None:
+    row = MovedTensors(name="o[0].mu,nu['h'][*]['key','query']", count=4, spec=[["data"], []])
+    known = next(colour.alternatives[0] for colour in plan().colours if colour.alternatives)
+    alternative = known.model_copy(update={"moved": [row], "others_moved": 0})
+    assert moved(alternative) == "o/0/{mu,nu}/h/*/{key,query} P('data')"

@@ -13,7 +13,7 @@ from toast.plans.alternatives import Alternative, PlanColour
 from toast.plans.reasons import ReasonedTensor, Reasons
 from toast.plans.report import MIN_WIDTH, partition_spec
 from toast.plans.tables import Name, plain_table
-from toast.request.patterns import path
+from toast.plans.words import path
 
 NAMED = 3
 """Groups of arguments that a row of the alternatives names."""
