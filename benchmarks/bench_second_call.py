@@ -51,10 +51,10 @@ def main() -> None:
     for script in given.scripts or sorted(SCRIPTS.glob("*_step.py")):
         with tempfile.TemporaryDirectory() as cache:
             runs = [seconds(script, cache) for _ in range(1 + given.runs)]
-        first, *others = [run for run in runs if run is not None] or [None]
-        if first is not None and others:
-            best = [min(column) for column in zip(*others, strict=True)]
-            table.add_row(script.stem, f"{first[0]:.2f}", *(f"{one:.2f}" for one in best))
+        done = [run for run in runs if run is not None]
+        if len(done) > 1:
+            best = [min(column) for column in zip(*done[1:], strict=True)]
+            table.add_row(script.stem, f"{done[0][0]:.2f}", *(f"{one:.2f}" for one in best))
     Console(width=100).print(table)
 
 

@@ -248,7 +248,7 @@ class _ConvDims:
             "o": outer * features * batches,
         }
         inputs = {str(index): window.size for index, window in enumerate(spatial)}
-        filters = {str(index): window.window for index, window in enumerate(spatial)}
+        filters = {str(index): window.width for index, window in enumerate(spatial)}
         steps = {str(index): window.steps for index, window in enumerate(spatial)}
         outputs = {"b": batch, "f": sizes["o"]}
         operands = (

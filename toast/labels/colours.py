@@ -32,8 +32,8 @@ def colour_names(analysis: Analysis) -> list[str]:
         chief, dim = max(held, key=lambda carrier: (rank[carrier[0]], -carrier[0], -carrier[1]))
         arguments = analysis.program.arguments
         alike = [number for number, other in held if other == dim]
-        members = [number for number in alike if patterns[number] == patterns[chief]]
-        chosen[group] = ([arguments[number].name for number in members], dim)
+        same = [number for number in alike if patterns[number] == patterns[chief]]
+        chosen[group] = ([arguments[number].name for number in same], dim)
     names = [""] * analysis.groups.colours
     for group, (members, dim) in chosen.items():
         names[group] = f"{starred(members)}.{dim}"
