@@ -108,7 +108,7 @@ class TraceOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class LoweredProgram:
     """A lowered program, which is exported where there is no plan of it yet."""
 
     text: str
@@ -119,7 +119,7 @@ class Program:
 class Traced:
     """A program and how the arrays of a call go in and come out."""
 
-    program: Program
+    program: LoweredProgram
     inputs: list[Leaf]
     names: list[str]
     containers: list[Containers]
@@ -210,8 +210,8 @@ def trace(call: Call, mesh: Mesh | None, platform: str) -> Traced:
 
     names = [name for parameter, one in zip(parameters, packed, strict=True) for name in
              _leaf_names(parameter.name, one)]  # fmt: skip
-    program_of = Program(lowered.as_text(debug_info=True), export)
-    return Traced(program_of, inputs, names, containers, counts, made[-1])
+    lowered_program = LoweredProgram(lowered.as_text(debug_info=True), export)
+    return Traced(lowered_program, inputs, names, containers, counts, made[-1])
 
 
 def _current(mesh: Mesh | None) -> AbstractContextManager[Any]:
