@@ -135,6 +135,10 @@ class Reward:
         over = max(0.0, peak - self.memory)
         return seconds / self.seconds + self.penalty * over / self.peak
 
+    def step_seconds(self, value: float, peak: float) -> float:
+        """How long a state of this value and peak takes."""
+        return self.seconds * (value - self.value(0.0, peak))
+
 
 def measure(tables: Tables, scratch: Scratch, *columns: Ints) -> Measured:
     """Price one state by its `columns`, as `evaluate_many` takes them."""

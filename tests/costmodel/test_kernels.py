@@ -95,6 +95,8 @@ def test_the_reward_is_the_papers() -> None:
     over = Cost(compute=1.0, communication=0.0, peak=75.0, room=75.0, key=0)
     assert reward.of(fits) == 0.75
     assert reward.of(over) == 0.5 + 3.0 * 25 / 100
+    for cost in (fits, over):
+        assert reward.step_seconds(reward.of(cost), cost.peak) == pytest.approx(cost.seconds)
 
 
 def test_donated_results_take_no_memory_of_their_own() -> None:

@@ -19,7 +19,6 @@ from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.specs import LayoutConstraint, Specs
 from toast.explain.refinements import refinements
 from toast.inspect.sets import SetTeller
-from toast.labels.colours import common_pattern
 from toast.labels.decisions import costs_after, decision_text, decisions, resolution
 from toast.labels.labels import Labels
 from toast.pipeline.mesh_search import MeshAnswer
@@ -46,7 +45,7 @@ from toast.plans.plan import (
     Tensor,
     Unpriced,
 )
-from toast.request.patterns import layer_pattern
+from toast.plans.tensors import tensor_patterns
 from toast.request.request import PlanRequest
 from toast.request.settings import threads_of
 from toast.search.problem import Found, Problem
@@ -229,19 +228,19 @@ def _tensors(planned: Planned, rows: Iterable[tuple[str, int, Spec]]) -> list[Te
 
 def _groups(arguments: list[Tensor]) -> list[Group]:
     """Arguments of one pattern of names, shape, type and layout, in order of appearance."""
-    rows: dict[str, list[Tensor]] = {}
-    for tensor in arguments:
-        key = f"{layer_pattern(tensor.name)} {tensor.shape} {tensor.dtype} {tensor.spec}"
-        rows.setdefault(key, []).append(tensor)
+    rows: dict[str, tuple[str, list[Tensor]]] = {}
+    for tensor, pattern in zip(arguments, tensor_patterns(arguments), strict=True):
+        key = f"{pattern} {tensor.shape} {tensor.dtype} {tensor.spec}"
+        rows.setdefault(key, (pattern, []))[1].append(tensor)
     return [
         Group(
-            name=common_pattern([tensor.name for tensor in row]),
+            name=pattern,
             shape=row[0].shape,
             dtype=row[0].dtype,
             spec=row[0].spec,
             arguments=[tensor.index for tensor in row],
         )
-        for row in rows.values()
+        for pattern, row in rows.values()
     ]
 
 
