@@ -196,15 +196,15 @@ class Lowering:
             else:
                 whole.append(self._use(use))
         if len(partial) > 1:
-            partial = [target.added(*partial, passed.made, passed.axes)]
+            partial = [target.added(partial[0], partial[1], passed.made, passed.axes)]
         if len(whole) > 1:
-            whole = [target.added(*whole, kept)]
+            whole = [target.added(whole[0], whole[1], kept)]
         (made,) = partial
         if self._sums.is_later(value):
             self._held[value], self._beside[value] = made, whole
             return
         self._keep(value, made, passed.made, passed.made, self._sums.of(number, 0, ()), ADD)
-        self._held[value] = target.added(self._held[value], *whole, kept)
+        self._held[value] = target.added(self._held[value], whole[0], kept)
 
     def _operand(self, use: int, want: Spec) -> Any:
         value = self._program.sources[use]
