@@ -23,6 +23,12 @@ def lines(name: str, width: int) -> list[str]:
     return capture.get().splitlines()
 
 
+def test_a_step_that_stands_for_several_breaks_only_where_it_has_to() -> None:
+    name = "params/h/*/{query,key,value}/kernel"
+    assert lines(name, 20) == ["params/h/*/", "  {query,key,value}/", "  kernel"]
+    assert lines(name, 13) == ["params/h/*/", "  {query,key,", "  value}/", "  kernel"]
+
+
 def test_a_name_that_fits_is_one_line() -> None:
     assert lines(NAME, len(NAME)) == [NAME]
 
