@@ -29,7 +29,7 @@ def trial(
     memory = None if needed is None else Memory(argument=0, output=0, temp=needed, alias=0)
     return ProposalTrial(
         proposal=Proposal(kind=kind, search=1, problem=cast("Any", None), found=cast("Any", None)),
-        cost=Cost(compute=1.0, communication=1.0, peak=peak, key=0),
+        cost=Cost(compute=1.0, communication=1.0, peak=peak, room=peak, key=0),
         module=b"",
         memory_bytes=LIMIT,
         verdict=Verdict(

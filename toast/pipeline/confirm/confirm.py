@@ -25,9 +25,9 @@ from toast.pipeline.confirm.lessons import Lesson, corrected, lesson_of
 from toast.pipeline.confirm.proposals import ModuleWriter, controls, proposals_of
 from toast.pipeline.confirm.trial import Proposal, ProposalTrial, best_of
 from toast.pipeline.confirm.verdict_cache import VerdictCache, cache_folder
+from toast.pipeline.describe import predicted_cost
 from toast.pipeline.mesh_search import MeshAnswer, MeshSearch, Searched
 from toast.plans.confirmation import CompiledCost, Confirmation, ConfirmedPlan, Correction
-from toast.plans.costs import PredictedCost
 from toast.plans.plan import Plan
 from toast.request.request import CONFIRM_SECONDS, PlanRequest
 from toast.request.settings import threads_of
@@ -305,7 +305,6 @@ class _Rounds:
     def _row(self, trial: ProposalTrial, chosen: bool) -> ConfirmedPlan:
         proposal, problem = trial.proposal, trial.proposal.problem
         names, axes = decision_names(problem.evaluator.analysis), problem.evaluator.mesh.axes
-        cost = trial.cost
         return ConfirmedPlan(
             kind=proposal.kind,
             search=proposal.search,
@@ -315,14 +314,7 @@ class _Rounds:
                 for a in proposal.found.state
             ],
             refinements=len(proposal.found.refinements),
-            predicted=PredictedCost(
-                step_seconds=cost.seconds,
-                compute_seconds=cost.compute,
-                communication_seconds=cost.communication,
-                overlapped_seconds=cost.hidden,
-                peak_bytes=int(cost.peak),
-                fits=cost.peak <= problem.reward.memory,
-            ),
+            predicted=predicted_cost(trial.cost, int(problem.reward.memory)),
             compiled=None if trial.verdict is None else _compiled(trial, trial.verdict),
             note=trial.note,
             chosen=chosen,
