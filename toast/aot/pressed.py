@@ -20,7 +20,7 @@ from toast.costmodel.network.mesh import Mesh
 SHARES = (0.85, 0.7, 0.5)
 """Parts of what is laid out with room that the compiler is then given."""
 LEAST = 2**28
-"""Bytes that it is given last."""
+"""Bytes that it is given last, or half of what it was given before where that is less."""
 SAME = 0.01
 """Two layouts that differ by less than this part are one point of the curve."""
 _GPU_SHARE = 0.8 * 0.95
@@ -91,9 +91,9 @@ def press(
 
     available = find(target.chip.device).usable_bytes
     first = compiled(available, whole=not early and not memory_only)
-    needed = first.laid_out or available
-    levels = [int(min(needed, available) * share) for share in SHARES]
-    levels = [given for given in levels if given > LEAST] + [LEAST]
+    needed = min(first.laid_out or available, available)
+    levels = [int(needed * share) for share in SHARES]
+    levels.append(min(LEAST, levels[-1] // 2))
     points = [first, *(compiled(given, whole=not early) for given in levels)]
     if early and not memory_only:
         points = [

@@ -72,6 +72,12 @@ def test_memory_alone_compiles_nothing_whole(monkeypatch: pytest.MonkeyPatch) ->
     assert {point.slower for point in found.points} == {None}
 
 
+def test_a_small_program_is_pressed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = curve(monkeypatch, Compiler(0.001, 0.1), memory_only=True)
+    sizes = [(point.laid_out or 0) / GIB for point in found.points]
+    assert sizes == pytest.approx([0.1, 0.085, 0.07, 0.05, 0.025])
+
+
 def test_a_gpu_s_compiler_is_asked_for_whole_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = Compiler(3, 4)
     found = curve(monkeypatch, compiler, GPU)
