@@ -6,7 +6,6 @@ are converted; so is what is made of the bits of a float, or into them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -14,6 +13,7 @@ from jaxlib.mlir import ir
 from toast.analysis.calls import resolve_calls
 from toast.analysis.errors import UnsupportedModule
 from toast.analysis.flatten import flatten_calls
+from toast.analysis.walk import operations_within
 
 _CONSTANTS = frozenset({"stablehlo.constant", "sdy.constant", "chlo.constant"})
 _BITS = "stablehlo.bitcast_convert"
@@ -36,7 +36,7 @@ def widen(module: ir.Module) -> None:
     with module.context, ir.Location.unknown():
         main = flatten_calls(resolve_calls(module))
         wide = _Wide()
-        ops = list(_operations(main))
+        ops = operations_within(main)
         for op in ops:
             _check(op)
         for op in ops:
@@ -53,14 +53,6 @@ def widen(module: ir.Module) -> None:
         except ir.MLIRError as error:
             said = str(error).strip().splitlines()[-1]
             raise _refusal(said[:200]) from None
-
-
-def _operations(op: Any) -> Iterator[Any]:
-    for region in op.regions:
-        for block in region.blocks:
-            for view in block.operations:
-                yield view.operation
-                yield from _operations(view.operation)
 
 
 def _check(op: Any) -> None:

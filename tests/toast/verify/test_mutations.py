@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,13 @@ from tests.toast.samples import SHARDED, write_plan_directory
 from tests.toast.verify.plans import module_of, planned
 from toast.analysis.errors import InvalidRequest, UnsupportedModule
 from toast.analysis.forms import Form, decode, encode
+from toast.analysis.walk import operations_within
 from toast.verify.verification import verify
 
 MESH = "data=2,model=2"
 SMALL = 20 << 10
 """Memory in which the perceptron only fits sharded."""
 Mutation = Callable[[ir.Module], None]
-
-
-def ops_of(op: Any) -> Iterator[Any]:
-    for region in op.regions:
-        for block in region.blocks:
-            for view in block.operations:
-                yield view.operation
-                yield from ops_of(view.operation)
 
 
 def shape_of(value: Any) -> list[int]:
@@ -45,7 +38,7 @@ def part(value: Any, dim: int, start: int, stop: int) -> Any:
 def products(module: ir.Module) -> list[tuple[Any, int, int]]:
     """The products, each with its longest dimension that is added up, on both sides."""
     found = []
-    for op in ops_of(module.operation):
+    for op in operations_within(module.operation):
         if op.name == "stablehlo.dot_general":
             numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
             shape = shape_of(op.operands[0])
@@ -73,7 +66,7 @@ def leave_a_partial_sum_out(module: ir.Module) -> None:
 
 def leave_a_sum_out(module: ir.Module) -> None:
     """The last reduction that adds up adds half of it."""
-    for op in reversed(list(ops_of(module.operation))):
+    for op in reversed(list(operations_within(module.operation))):
         body = [view.operation.name for r in op.regions for b in r.blocks for view in b.operations]
         if op.name == "stablehlo.reduce" and body[0] == "stablehlo.add" and len(op.results) == 1:
             shape = shape_of(op.operands[0])
@@ -137,7 +130,7 @@ def test_it_is_found_in_every_model(name: str, mutation: Mutation, tmp_path: Pat
 
 def leave_an_all_reduce_out(module: ir.Module) -> None:
     """What goes into the first all-reduce is taken for what comes out."""
-    op = next(op for op in ops_of(module.operation) if op.name.endswith(".all_reduce"))
+    op = next(op for op in operations_within(module.operation) if op.name.endswith(".all_reduce"))
     op.results[0].replace_all_uses_with(op.operands[0])
     op.erase()
 
