@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
-from toast.analysis.walk import operations_within
+from toast.analysis.operations import operations_within
 from toast.verify.fan_in import fan_ins
 
 DEVIATION = 0.05

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
 from jaxlib.mlir import ir
 
+from toast.analysis.forms import digest
 from toast.verify.compare import Deviation, deviation
 from toast.verify.conditioning import UnshardedRun, find_baseline
 from toast.verify.execution import compile_module, run_original
@@ -74,8 +74,3 @@ class UnshardedRuns:
                 arguments, self.seed, lambda inputs: run_original(plain, inputs)
             )
         return Unsharded(module=module, flags=flags, baseline=baseline)
-
-
-def digest(module: ir.Module) -> str:
-    """Equal for modules that say the same, wherever in the user's program they say it."""
-    return hashlib.sha256(module.operation.get_asm(enable_debug_info=False).encode()).hexdigest()

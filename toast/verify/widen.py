@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 from toast.analysis.calls import resolve_calls
 from toast.analysis.errors import UnsupportedModule
 from toast.analysis.flatten import flatten_calls
-from toast.analysis.walk import operations_within
+from toast.analysis.operations import operations_within
 
 _CONSTANTS = frozenset({"stablehlo.constant", "sdy.constant", "chlo.constant"})
 _BITS = "stablehlo.bitcast_convert"

@@ -14,7 +14,7 @@ from tests.toast.samples import SHARDED, write_plan_directory
 from tests.toast.verify.plans import module_of, planned
 from toast.analysis.errors import InvalidRequest, UnsupportedModule
 from toast.analysis.forms import Form, decode, encode
-from toast.analysis.walk import operations_within
+from toast.analysis.operations import operations_within
 from toast.verify.verification import verify
 
 MESH = "data=2,model=2"

@@ -1,0 +1,39 @@
+"""Which code gave a verdict: digests of what planned a program, and of what compared it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PLANNING = ("analysis", "costmodel", "search", "toast", "examples/models")
+COMPARING = ("analysis", "toast/verify", "toast/resize")
+HERE = ("benchmarks/proof/cases.py", "benchmarks/proof/child.py")
+
+
+@cache
+def planning() -> str:
+    """Changes with any source that a plan may come from."""
+    return _digest(PLANNING)
+
+
+@cache
+def comparing() -> str:
+    """Changes with the sources that compare two modules, and with XLA."""
+    return _digest(COMPARING)
+
+
+def _digest(folders: Iterable[str]) -> str:
+    found = hashlib.sha256(repr([metadata.version(one) for one in ("jax", "jaxlib")]).encode())
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    for path in [*sorted(files), *(ROOT / name for name in HERE)]:
+        found.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def stamp() -> dict[str, str]:
+    """What a record says of the code that made it."""
+    return {"planning": planning(), "comparing": comparing()}

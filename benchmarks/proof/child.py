@@ -1,0 +1,134 @@
+"""The process that proves cases of one model: `python -m benchmarks.proof.child DATA KEY...`.
+
+XLA may end it at any of them, so each case is announced as it begins. What cases of a model have
+in common is done once: the module is lowered once, an original of the same scaled-down sizes is
+compiled and run once, and of two plans that are written alike one is compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from benchmarks.accuracy.records import Record, read_records
+from benchmarks.proof import checker
+from benchmarks.proof.cases import Case, module_of
+from toast.analysis.errors import ToastError
+from toast.analysis.forms import decode, digest
+from toast.plans.plan import Plan
+from toast.plans.result import PlanResult
+from toast.process.messages import Emitter, complete, leave
+from toast.process.outcome import EngineFailed
+from toast.verify.comparison import verify_directory
+from toast.verify.scaling import SMALLEST
+from toast.verify.stages import VerifyStages
+from toast.verify.unsharded import UnshardedRuns
+from toast.verify.verification import XLA, Difference, Verification
+
+SEED = 0
+REFUSALS = (jax.errors.JaxRuntimeError, ValueError)
+
+
+def main(arguments: list[str]) -> int:
+    """The whole process; returns its exit code."""
+    data, *keys = arguments
+    known = {r["programs"]: r for r in read_records(Path(data)) if is_known(r)}
+    return complete(
+        lambda emitter: prove([Case.of(key) for key in keys], known, emitter),
+        REFUSALS,
+        lambda reason: EngineFailed(reason, "Please report this."),
+    )
+
+
+def is_known(record: Record) -> bool:
+    """Whether a record says what this code would say of the same programs."""
+    return bool(record.get("programs")) and record["comparing"] == checker.comparing()
+
+
+def prove(cases: list[Case], known: dict[str, Record], emitter: Emitter) -> None:
+    """Say of each case what is found."""
+    for case in cases:
+        module_of(case.model, case.preset)  # with the types that users get
+    jax.config.update("jax_enable_x64", True)  # else 64-bit inputs would be made 32-bit
+    runs = UnshardedRuns(SEED)
+    for case in cases:
+        emitter.emit("begin", key=case.key)
+        with tempfile.TemporaryDirectory(prefix="toast-proof-") as name:
+            record = prove_one(case, Path(name), runs, known)
+        if record["programs"]:
+            known.setdefault(record["programs"], record)
+        emitter.emit("proved", record=record)
+
+
+def prove_one(case: Case, directory: Path, runs: UnshardedRuns, known: dict[str, Record]) -> Record:
+    """Plan a case, then compare, or take what is known of the same programs."""
+    started = time.perf_counter()
+    record: Record = {"key": case.key, **checker.stamp(), "programs": ""}
+    try:
+        result = case.plan(directory)
+        record["programs"] = programs(module_of(case.model, case.preset), result)
+        other = known.get(record["programs"])
+        if other is not None:
+            same = (
+                {} if other["key"] == case.key else {"same_as": other.get("same_as", other["key"])}
+            )
+            return other | record | same
+        stages = VerifyStages(lambda _: None)
+        stages.seconds["plan"] = time.perf_counter() - started
+        found = verify_directory(directory, XLA, SMALLEST, stages, runs)
+    except ToastError as error:
+        return record | unfinished(error.message)
+    except REFUSALS as error:
+        return record | unfinished(f"XLA refuses: {str(error).strip().splitlines()[0][:300]}")
+    return record | summary(found, result.plan)
+
+
+def unfinished(why: str) -> Record:
+    """What is kept of a case that came to no comparison."""
+    return {"verdict": "untold", "why": why}
+
+
+def programs(original: bytes, result: PlanResult) -> str:
+    """A digest of what is compared: both modules, and the layouts that the plan says."""
+    layouts = [
+        [tensor.spec for tensor in side] for side in (result.plan.arguments, result.plan.results)
+    ]
+    mesh = [(axis.name, axis.size) for axis in result.plan.mesh.axes]
+    modules = [digest(decode(data).module) for data in (original, result.module)]
+    return hashlib.sha256(json.dumps([layouts, mesh, modules]).encode()).hexdigest()[:32]
+
+
+def summary(found: Verification, plan: Plan) -> Record:
+    """What is kept of a comparison."""
+    worst, told = found.worst, [one for one in found.differences if one.verdict != "untold"]
+    return {
+        "verdict": found.verdict,
+        "why": "" if worst is None or found.verdict == "equal" else f"{worst.name} {worst.why}",
+        "results": len(found.differences),
+        "told": len(told),
+        "worst": _row(max(told, key=lambda one: one.excess, default=worst)),
+        "sizes": [[size.old, size.new, size.dimensions] for size in found.scaled],
+        "input_scale": found.input_scale,
+        "wide": found.wide,
+        "sharded": any(axes for tensor in plan.arguments for axes in tensor.spec),
+        "collectives": found.collectives,
+        "seconds": {name: round(spent, 2) for name, spent in found.seconds.items()},
+    }
+
+
+def _row(worst: Difference | None) -> dict[str, Any]:
+    if worst is None:
+        return {}
+    names = ("name", "relative", "tolerance", "rms", "rms_tolerance", "mismatched")
+    return {name: getattr(worst, name) for name in names} | {"excess": worst.excess}
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))
