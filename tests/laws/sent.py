@@ -10,7 +10,8 @@ some collectives otherwise:
   once for each of its axes.
 - Which devices a permute is between, and which of several new axes are gathered before it or behind
   it, goes by the numbers of devices. Where a price has a permute to other axes the axes are left
-  out: a permute counts once, and other collectives by the number of their axes.
+  out: a permute counts once, and other collectives once for each time that they double the devices
+  of a group. An axis of four that XLA has split between two dimensions it gathers in two steps.
 - Sums that are ready together are one message of several tensors. Each tensor counts; a price to
   compare with is made without the pass `all_reduce_combiner`. Of an all-to-all the tensors are
   pieces of one.
@@ -18,8 +19,8 @@ some collectives otherwise:
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
 
 from toast.aot.collectives import find_collectives
 from toast.aot.hlo import parse
@@ -40,7 +41,8 @@ def sent_by_compiled(hlo: str, mesh: Mesh, with_axes: bool = True) -> Sent:
     for one in find_collectives(parse(hlo), mesh):
         kind = one.kind.upper()
         times = one.trips if kind == Kind.ALL_TO_ALL.name else one.trips * one.tensors
-        for axis in _axes(kind, (NO_AXES,) if one.axes is None else one.axes, with_axes):
+        names = (NO_AXES,) if one.axes is None else one.axes
+        for axis in names if with_axes else _doublings(kind, one.group_size):
             found[_counted(kind), axis] += round(times)
     return found
 
@@ -49,17 +51,16 @@ def sent_by_price(resolved: ResolvedPlan, with_axes: bool = True) -> Sent:
     """What a plan is priced to send."""
     found, mesh = Sent(), resolved.evaluator.mesh
     for one in resolved.collectives:
-        names = tuple(mesh.axes[axis].name for axis in one.axes)
-        for axis in _axes(one.kind.name, names, with_axes):
+        names = [mesh.axes[axis].name for axis in one.axes]
+        group = math.prod(mesh.axes[axis].size for axis in one.axes)
+        for axis in names if with_axes else _doublings(one.kind.name, group):
             found[_counted(one.kind.name), axis] += round(one.count)
     return found
 
 
-def _axes(kind: str, names: Sequence[str], with_axes: bool) -> Sequence[str]:
-    """For each axis that a collective counts for, its name, or none."""
-    if with_axes:
-        return names
-    return [""] if kind == Kind.COLLECTIVE_PERMUTE.name else [""] * len(names)
+def _doublings(kind: str, group: int) -> list[str]:
+    """For each time that a collective counts without its axes, none."""
+    return [""] * (1 if kind == Kind.COLLECTIVE_PERMUTE.name else round(math.log2(group)))
 
 
 def _counted(kind: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given, note
 from hypothesis import strategies as st
 
-from tests.laws.chains import Text
+from tests.laws.chains import Shape, Text, Value
 from tests.laws.examples import few, many
 from tests.laws.programs import picks, programs
 from tests.laws.sent import SUM, sent_by_compiled, sent_by_price
@@ -213,7 +213,8 @@ def check_sent(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:
     """That XLA sends what was priced: the kinds, the axes and the counts; see `sent`.
 
     Of ops that it partitions for a processor as it does for the chips that are priced. Where the
-    module leaves sums to the compiler only the axes are compared, and those of sums.
+    module leaves sums to the compiler only the axes are compared, and those of sums; where axes are
+    traded too, whether there are sums.
     """
     plan = Plan(text, mesh, "cpu", chosen, left_out=("all_reduce_combiner",))
     hlo, priced_mesh = xla.hlo(plan.written.data, 8), Mesh.parse(mesh)
@@ -226,9 +227,10 @@ def check_sent(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:
         assert compiled == priced
         return
     compiled, priced = sent_by_compiled(hlo, priced_mesh), sent_by_price(plan.resolved)
-    every = set(plan.names)
-    sent = {one for _, axis in compiled for one in ({axis} if axis in every else every)}
-    assert sent <= {axis for _, axis in priced} | plan.taken()
+    if named:
+        every = set(plan.names)
+        sent = {one for _, axis in compiled for one in ({axis} if axis in every else every)}
+        assert sent <= {axis for _, axis in priced} | plan.taken()
     sums = ({axis for kind, axis in one if kind == SUM} for one in (compiled, priced))
     assert next(sums) == next(sums)
 
@@ -246,4 +248,38 @@ def test_xla_sends_what_was_priced(xla: Xla, text: Text, mesh: str, chosen: list
 def test_xla_sends_what_was_priced_of_long_chains(
     xla: Xla, text: Text, mesh: str, chosen: list[int]
 ) -> None:
+    check_sent(xla, text, mesh, chosen)
+
+
+PRODUCT = "stablehlo.dot_general %a0, %a1, batching_dims = [1] x [0], contracting_dims = [0] x [1]"
+SPLIT = (
+    "stablehlo.negate %a0 : tensor<4x8xf32>",
+    f"{PRODUCT} : (tensor<4x8xf32>, tensor<8x4x1xf32>) -> tensor<8x1xf32>",
+    "stablehlo.reshape %v1 : (tensor<4x8xf32>) -> tensor<32xf32>",
+)
+TURNED = (
+    "stablehlo.negate %a0 : tensor<8x8xf32>",
+    f"{PRODUCT} : (tensor<8x8xf32>, tensor<8x8x1xf32>) -> tensor<8x1xf32>",
+    "stablehlo.transpose %v1, dims = [1, 0] : (tensor<8x8xf32>) -> tensor<8x8xf32>",
+    "stablehlo.add %v1, %v3 : tensor<8x8xf32>",
+)
+
+
+ONCE = (
+    (SPLIT, ((4, 8), (8, 4, 1)), {"%v2": (8, 1), "%v3": (32,)}, "x=2,y=4", [2, 0, 1]),
+    (TURNED, ((8, 8), (8, 8, 1)), {"%v2": (8, 1), "%v4": (8, 8)}, "x=2,y=2,z=2", [0, 3]),
+)
+"""An axis that XLA splits between two dimensions; a sum left to it beside a trade of axes."""
+
+
+@few(10)
+@given(case=st.sampled_from(ONCE))
+def test_what_was_once_counted_otherwise(
+    xla: Xla, case: tuple[tuple[str, ...], tuple[Shape, ...], dict[str, Shape], str, list[int]]
+) -> None:
+    lines, shapes, results, mesh, chosen = case
+    text = Text(arguments=[(shape, None, 0) for shape in shapes])
+    for line in lines:
+        text.raw(line)
+    text.values = [Value(name, shape, 1.0) for name, shape in results.items()]
     check_sent(xla, text, mesh, chosen)
