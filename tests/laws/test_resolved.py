@@ -215,8 +215,8 @@ def check_sent(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:
 
     Of ops that it partitions for a processor as it does for the chips that are priced. Where the
     module leaves sums to the compiler only the axes are compared, and those of sums, but not those
-    of permutes, for which XLA takes axes that nothing else needs; where axes are traded too, whether
-    there are sums.
+    of permutes, for which XLA takes axes that nothing else needs; where axes are traded too, only
+    whether there are sums.
     """
     plan = Plan(text, mesh, "cpu", chosen, left_out=("all_reduce_combiner",))
     hlo, priced_mesh = xla.hlo(plan.written.data, 8), Mesh.parse(mesh)
@@ -255,6 +255,7 @@ def test_xla_sends_what_was_priced_of_long_chains(
 
 
 PRODUCT = "stablehlo.dot_general %a0, %a1, batching_dims = [1] x [0], contracting_dims = [0] x [1]"
+INNER = "stablehlo.dot_general %a0, %a1, contracting_dims = [0] x [0]"
 SPLIT = (
     "stablehlo.negate %a0 : tensor<4x8xf32>",
     f"{PRODUCT} : (tensor<4x8xf32>, tensor<8x4x1xf32>) -> tensor<8x1xf32>",
@@ -269,8 +270,7 @@ TURNED = (
 
 
 SCATTERED = (
-    "stablehlo.dot_general %a0, %a1, contracting_dims = [0] x [0] "
-    ": (tensor<8xf32>, tensor<8x2xf32>) -> tensor<2xf32>",
+    f"{INNER} : (tensor<8xf32>, tensor<8x2xf32>) -> tensor<2xf32>",
     "stablehlo.negate %a1 : tensor<8x2xf32>",
 )
 ONCE = (
@@ -278,8 +278,8 @@ ONCE = (
     (TURNED, ((8, 8), (8, 8, 1)), {"%v2": (8, 1), "%v4": (8, 8)}, "x=2,y=2,z=2", [0, 3]),
     (SCATTERED, ((8,), (8, 2)), {"%v1": (2,), "%v2": (8, 2)}, "x=2,y=2,z=2", [0, 1, 3]),
 )
-"""An axis that XLA splits between two dimensions; a sum left to it beside a trade of axes; a sum that
-it makes in parts over an axis that is free, and moves by a permute."""
+"""An axis that XLA splits between two dimensions; a sum left to it beside a trade of axes; a sum
+that it makes in parts over an axis that is free, and moves by a permute."""
 
 
 @few(10)
