@@ -11,13 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PLANNING = ("analysis", "costmodel", "search", "toast", "examples/models")
 COMPARING = ("analysis", "toast/verify", "toast/resize")
-HERE = ("benchmarks/proof/cases.py", "benchmarks/proof/child.py")
+CASES = ROOT / "benchmarks" / "proof" / "cases.py"
 
 
 @cache
 def planning() -> str:
     """Changes with any source that a plan may come from."""
-    return _digest(PLANNING)
+    return _digest(PLANNING, CASES)
 
 
 @cache
@@ -26,10 +26,10 @@ def comparing() -> str:
     return _digest(COMPARING)
 
 
-def _digest(folders: Iterable[str]) -> str:
+def _digest(folders: Iterable[str], *others: Path) -> str:
     found = hashlib.sha256(repr([metadata.version(one) for one in ("jax", "jaxlib")]).encode())
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    for path in [*sorted(files), *(ROOT / name for name in HERE)]:
+    for path in [*sorted(files), *others]:
         found.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
     return found.hexdigest()[:16]
 

@@ -39,7 +39,7 @@ REFUSALS = (jax.errors.JaxRuntimeError, ValueError)
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
     data, *keys = arguments
-    known = {r["programs"]: r for r in read_records(Path(data)) if is_known(r)}
+    known = {row["programs"]: as_itself(row) for row in read_records(Path(data)) if is_known(row)}
     return complete(
         lambda emitter: prove([Case.of(key) for key in keys], known, emitter),
         REFUSALS,
@@ -50,6 +50,13 @@ def main(arguments: list[str]) -> int:
 def is_known(record: Record) -> bool:
     """Whether a record says what this code would say of the same programs."""
     return bool(record.get("programs")) and record["comparing"] == checker.comparing()
+
+
+def as_itself(record: Record) -> Record:
+    """The record of the case that was compared, for one that is the same as it."""
+    own = record | {"key": record.get("same_as", record["key"])}
+    own.pop("same_as", None)
+    return own
 
 
 def prove(cases: list[Case], known: dict[str, Record], emitter: Emitter) -> None:
@@ -63,7 +70,7 @@ def prove(cases: list[Case], known: dict[str, Record], emitter: Emitter) -> None
         with tempfile.TemporaryDirectory(prefix="toast-proof-") as name:
             record = prove_one(case, Path(name), runs, known)
         if record["programs"]:
-            known.setdefault(record["programs"], record)
+            known.setdefault(record["programs"], as_itself(record))
         emitter.emit("proved", record=record)
 
 

@@ -10,8 +10,9 @@ import pytest
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from benchmarks.proof.cases import write_plan
 from tests.toast.samples import SHARDED, write_plan_directory
-from tests.toast.verify.plans import module_of, planned
+from tests.toast.verify.plans import module_of
 from toast.analysis.errors import InvalidRequest, UnsupportedModule
 from toast.analysis.forms import Form, decode, encode
 from toast.analysis.operations import operations_within
@@ -105,7 +106,7 @@ MODELS = ["t2b", "gns", "itx", "gpt", "gat", "wideresnet"]
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_module_that_computes_something_else_is_found(mutation: Mutation, tmp_path: Path) -> None:
-    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL)
+    write_plan(module_of("mlp"), tmp_path, MESH, memory=SMALL)
     assert verify(mutated(tmp_path, mutation)).verdict == "differs"
 
 
@@ -123,7 +124,7 @@ def test_a_module_with_another_layout_than_its_plan_is_found(tmp_path: Path, lay
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_it_is_found_in_every_model(name: str, mutation: Mutation, tmp_path: Path) -> None:
-    planned(module_of(name), tmp_path, MESH)
+    write_plan(module_of(name), tmp_path, MESH)
     found = verify(mutated(tmp_path, mutation), scale=True, deadline_s=None)
     assert found.verdict == "differs"
 
@@ -137,20 +138,20 @@ def leave_an_all_reduce_out(module: ir.Module) -> None:
 
 @pytest.mark.parametrize("form", ["collectives", "local"])
 def test_a_collective_that_is_left_out_is_found(form: str, tmp_path: Path) -> None:
-    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL, form=form)
+    write_plan(module_of("mlp"), tmp_path, MESH, memory=SMALL, form=form)
     assert verify(tmp_path).verdict == "equal"
     with pytest.raises(UnsupportedModule, match="should hold the same"):
         verify(mutated(tmp_path, leave_an_all_reduce_out))
 
 
 def test_explicit_collectives_are_scaled_down_too(tmp_path: Path) -> None:
-    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL, form="collectives")
+    write_plan(module_of("mlp"), tmp_path, MESH, memory=SMALL, form="collectives")
     found = verify(tmp_path, scale=True)
     assert found.verdict == "equal"
     assert found.scaled
 
 
 def test_the_program_of_one_device_is_not_scaled_down(tmp_path: Path) -> None:
-    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL, form="local")
+    write_plan(module_of("mlp"), tmp_path, MESH, memory=SMALL, form="local")
     with pytest.raises(InvalidRequest, match="local cannot be scaled down"):
         verify(tmp_path, scale=True)
