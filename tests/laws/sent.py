@@ -10,8 +10,9 @@ some collectives otherwise:
   once for each of its axes.
 - Which devices a permute is between, and which of several new axes are gathered before it or behind
   it, goes by the numbers of devices. Where a price has a permute to other axes the axes are left
-  out: a permute counts once, and other collectives once for each time that they double the devices
-  of a group. An axis of four that XLA has split between two dimensions it gathers in two steps.
+  out: a permute counts once, a gather once for each time that it doubles what a device has, and
+  others by the number of their axes. An axis of four that XLA has split between two dimensions it
+  gathers in two steps, and exchanges half of it.
 - Sums that are ready together are one message of several tensors. Each tensor counts; a price to
   compare with is made without the pass `all_reduce_combiner`. Of an all-to-all the tensors are
   pieces of one.
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 from toast.aot.collectives import find_collectives
 from toast.aot.hlo import parse
@@ -42,7 +44,7 @@ def sent_by_compiled(hlo: str, mesh: Mesh, with_axes: bool = True) -> Sent:
         kind = one.kind.upper()
         times = one.trips if kind == Kind.ALL_TO_ALL.name else one.trips * one.tensors
         names = (NO_AXES,) if one.axes is None else one.axes
-        for axis in names if with_axes else _doublings(kind, one.group_size):
+        for axis in names if with_axes else _unnamed(kind, names, one.group_size):
             found[_counted(kind), axis] += round(times)
     return found
 
@@ -53,14 +55,15 @@ def sent_by_price(resolved: ResolvedPlan, with_axes: bool = True) -> Sent:
     for one in resolved.collectives:
         names = [mesh.axes[axis].name for axis in one.axes]
         group = math.prod(mesh.axes[axis].size for axis in one.axes)
-        for axis in names if with_axes else _doublings(one.kind.name, group):
+        for axis in names if with_axes else _unnamed(one.kind.name, names, group):
             found[_counted(one.kind.name), axis] += round(one.count)
     return found
 
 
-def _doublings(kind: str, group: int) -> list[str]:
+def _unnamed(kind: str, names: Sequence[str], group: int) -> list[str]:
     """For each time that a collective counts without its axes, none."""
-    return [""] * (1 if kind == Kind.COLLECTIVE_PERMUTE.name else round(math.log2(group)))
+    times = {Kind.COLLECTIVE_PERMUTE.name: 1, Kind.ALL_GATHER.name: round(math.log2(group))}
+    return [""] * times.get(kind, len(names))
 
 
 def _counted(kind: str) -> str:

@@ -273,13 +273,18 @@ SCATTERED = (
     f"{INNER} : (tensor<8xf32>, tensor<8x2xf32>) -> tensor<2xf32>",
     "stablehlo.negate %a1 : tensor<8x2xf32>",
 )
+EXCHANGED = (
+    "stablehlo.transpose %a0, dims = [1, 0] : (tensor<8x8xf32>) -> tensor<8x8xf32>",
+    "stablehlo.add %a0, %v1 : tensor<8x8xf32>",
+)
 ONCE = (
     (SPLIT, ((4, 8), (8, 4, 1)), {"%v2": (8, 1), "%v3": (32,)}, "x=2,y=4", [2, 0, 1]),
     (TURNED, ((8, 8), (8, 8, 1)), {"%v2": (8, 1), "%v4": (8, 8)}, "x=2,y=2,z=2", [0, 3]),
+    (EXCHANGED, ((8, 8),), {"%v2": (8, 8)}, "x=2,y=4", [0, 3]),
     (SCATTERED, ((8,), (8, 2)), {"%v1": (2,), "%v2": (8, 2)}, "x=2,y=2,z=2", [0, 1, 3]),
 )
-"""An axis that XLA splits between two dimensions; a sum left to it beside a trade of axes; a sum
-that it makes in parts over an axis that is free, and moves by a permute."""
+"""An axis that XLA splits between two dimensions; a sum left to it beside a trade of axes; axes of
+different sizes that trade places; a sum that it makes in parts over an axis that is free, and moves by a permute."""
 
 
 @few(10)
