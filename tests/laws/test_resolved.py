@@ -284,7 +284,7 @@ ONCE = (
     (SCATTERED, ((8,), (8, 2)), {"%v1": (2,), "%v2": (8, 2)}, "x=2,y=2,z=2", [0, 1, 3]),
 )
 """An axis that XLA splits between two dimensions; a sum left to it beside a trade of axes; axes of
-different sizes that trade places; a sum that it makes in parts over an axis that is free, and moves by a permute."""
+different sizes that trade places; a sum that it makes in parts over an axis that is free."""
 
 
 @few(10)
