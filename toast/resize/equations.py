@@ -177,9 +177,17 @@ class Equations:
                 self._take(part, whole, reason, stride)
 
     def _take(self, part: Node, whole: Node, reason: Reason, stride: int = 1) -> None:
-        """So many elements of `part` are taken from `whole`, `stride` apart."""
+        """So many elements of `part` are taken from `whole`, `stride` apart.
+
+        A pad that cuts more off than it adds takes its result from its operand.
+        """
         few, many = (self.sizes.of(node, self.sizes.size.__getitem__) for node in (part, whole))
         rest = many - (few - 1) * stride - 1
+        if rest < 0 and stride > 1:
+            self.sizes.keep([part, whole], reason)
+            return
+        if rest < 0:
+            part, whole, rest = whole, part, -rest
         self.relations.append(
             Within(inner=part, outer=whole, rest=rest, stride=stride, reason=reason)
         )
