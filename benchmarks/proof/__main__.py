@@ -26,10 +26,12 @@ def main(arguments: list[str] | None = None) -> int:
         _run(options)
     from benchmarks.accuracy.records import read_records
     from benchmarks.proof.document import report, write_page
+    from benchmarks.proof.running import is_fresh
 
     records = read_records(options.data)
     if options.command in ("report", "all"):
-        print(report(records))
+        stale = sum(not is_fresh(record) for record in records)
+        print(f"{report(records)}\n{stale} were made by other code; `run` does them again.")
     if options.command in ("write", "all"):
         print_paths([write_page(records, options.docs)])
     return int(any(record["verdict"] == "differs" for record in records))

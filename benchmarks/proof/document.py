@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.accuracy.records import Record
-from benchmarks.proof import checker
 from benchmarks.proof.cases import MESHES, Case, every_case
 
 WORDS = {"equal": "equal", "differs": "**differs**", "untold": "cannot be told"}
@@ -59,12 +58,6 @@ def report(records: Sequence[Record]) -> str:
         f"or different; the rest are nothing but rounding."
     )
     return "\n".join(lines)
-
-
-def stale(records: Sequence[Record]) -> int:
-    """How many records other code made."""
-    stamp = checker.stamp()
-    return sum(any(record[name] != stamp[name] for name in stamp) for record in records)
 
 
 def _models(records: Sequence[Record]) -> str:

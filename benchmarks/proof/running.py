@@ -32,11 +32,14 @@ def prove_cases(
 ) -> int:
     """Prove what has no record of this code, one process for each model; returns how many.
 
-    At most `limit` cases, and none is begun after so many seconds.
+    At most `limit` cases, those without any record first, and none is begun after so many seconds.
     """
     data.parent.mkdir(parents=True, exist_ok=True)
-    fresh = {record["key"] for record in read_records(data) if is_fresh(record)}
-    todo = list(itertools.islice((case for case in cases if case.key not in fresh), limit))
+    fresh = {record["key"]: is_fresh(record) for record in read_records(data)}
+    stale = sorted(
+        (case for case in cases if not fresh.get(case.key)), key=lambda c: c.key in fresh
+    )
+    todo = stale[:limit]
     ends = time.monotonic() + (float("inf") if seconds is None else seconds)
     count = 0
     for _, group in itertools.groupby(todo, key=lambda case: case.model):
