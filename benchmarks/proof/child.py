@@ -11,7 +11,6 @@ import hashlib
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,12 @@ from benchmarks.accuracy.records import Record, read_records
 from benchmarks.proof import checker
 from benchmarks.proof.cases import Case, module_of
 from toast.analysis.errors import ToastError
-from toast.analysis.forms import decode, digest
+from toast.analysis.forms import digest
 from toast.plans.plan import Plan
-from toast.plans.result import PlanResult
 from toast.process.messages import Emitter, complete, leave
 from toast.process.outcome import EngineFailed
-from toast.verify.comparison import verify_directory
+from toast.verify.comparison import verify_pair
+from toast.verify.pair import Pair, load_pair
 from toast.verify.scaling import SMALLEST
 from toast.verify.stages import VerifyStages
 from toast.verify.unsharded import UnshardedRuns
@@ -76,20 +75,22 @@ def prove(cases: list[Case], known: dict[str, Record], emitter: Emitter) -> None
 
 def prove_one(case: Case, directory: Path, runs: UnshardedRuns, known: dict[str, Record]) -> Record:
     """Plan a case, then compare, or take what is known of the same programs."""
-    started = time.perf_counter()
     record: Record = {"key": case.key, **checker.stamp(), "programs": ""}
+    stages = VerifyStages(lambda _: None)
     try:
-        result = case.plan(directory)
-        record["programs"] = programs(module_of(case.model, case.preset), result)
+        with stages.stage("plan"):
+            result = case.plan(directory)
+
+        def load() -> Pair:
+            return load_pair(directory, SMALLEST, stages)
+
+        pair = load()
+        record["programs"] = programs(pair)
         other = known.get(record["programs"])
         if other is not None:
-            same = (
-                {} if other["key"] == case.key else {"same_as": other.get("same_as", other["key"])}
-            )
+            same = {} if other["key"] == case.key else {"same_as": other["key"]}
             return other | record | same
-        stages = VerifyStages(lambda _: None)
-        stages.seconds["plan"] = time.perf_counter() - started
-        found = verify_directory(directory, XLA, SMALLEST, stages, runs)
+        found = verify_pair(pair, load, XLA, stages, runs)
     except ToastError as error:
         return record | unfinished(error.message)
     except REFUSALS as error:
@@ -102,13 +103,12 @@ def unfinished(why: str) -> Record:
     return {"verdict": "untold", "why": why}
 
 
-def programs(original: bytes, result: PlanResult) -> str:
-    """A digest of what is compared: both modules, and the layouts that the plan says."""
-    layouts = [
-        [tensor.spec for tensor in side] for side in (result.plan.arguments, result.plan.results)
-    ]
-    mesh = [(axis.name, axis.size) for axis in result.plan.mesh.axes]
-    modules = [digest(decode(data).module) for data in (original, result.module)]
+def programs(pair: Pair) -> str:
+    """A digest of what is compared: both modules as they are run, and the layouts of the plan."""
+    sides = (pair.plan.arguments, pair.plan.results)
+    layouts = [[tensor.spec for tensor in side] for side in sides]
+    mesh = [(axis.name, axis.size) for axis in pair.plan.mesh.axes]
+    modules = [digest(module) for module in (pair.original, pair.sharded)]
     return hashlib.sha256(json.dumps([layouts, mesh, modules]).encode()).hexdigest()[:32]
 
 

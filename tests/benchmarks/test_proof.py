@@ -13,6 +13,9 @@ from benchmarks.proof.__main__ import DATA, main
 from benchmarks.proof.cases import Case, every_case
 from benchmarks.proof.document import report, write_page
 from benchmarks.proof.running import prove_cases
+from toast.verify.pair import load_pair
+from toast.verify.scaling import SMALLEST
+from toast.verify.stages import VerifyStages
 from toast.verify.unsharded import UnshardedRuns
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -70,19 +73,19 @@ def test_what_xla_refuses_cannot_be_told(tmp_path: Path, monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise ValueError("no\nsuch layout")
 
-    monkeypatch.setattr(child, "verify_directory", refuse)
+    monkeypatch.setattr(child, "verify_pair", refuse)
     record = child.prove_one(TINY[0], tmp_path, UnshardedRuns(0), {})
     assert (record["verdict"], record["why"]) == ("untold", "XLA refuses: no")
     assert record["programs"]
 
 
 def test_the_digest_is_that_of_programs_and_layouts(tmp_path: Path) -> None:
-    made = TINY[0].plan(tmp_path)
-    module = (tmp_path / "original.mlirbc").read_bytes()
-    first = child.programs(module, made)
-    assert child.programs(module, TINY[0].plan(tmp_path)) == first
-    other = Case.of("itx tiny 2x4 greedy").plan(tmp_path)
-    assert child.programs(module, other) != first
+    def digest(case: Case) -> str:
+        case.plan(tmp_path)
+        return child.programs(load_pair(tmp_path, SMALLEST, VerifyStages(lambda _: None)))
+
+    assert digest(TINY[0]) == digest(TINY[0])
+    assert digest(TINY[0]) != digest(Case.of("itx tiny 2x4 greedy"))
 
 
 def test_every_case_has_a_verdict_and_the_page_says_so(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ structure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,12 +37,22 @@ def verify_directory(
     directory: Path, executor: str, budget: int, stages: VerifyStages, runs: UnshardedRuns
 ) -> Verification:
     """Load, compile and run both modules, then compare; in 64 bits where that tells more."""
-    pair = load_pair(directory, budget, stages)
+
+    def load() -> Pair:
+        return load_pair(directory, budget, stages)
+
+    return verify_pair(load(), load, executor, stages, runs)
+
+
+def verify_pair(
+    pair: Pair, load: Callable[[], Pair], executor: str, stages: VerifyStages, runs: UnshardedRuns
+) -> Verification:
+    """Compare what is loaded; `load` gives it once more, to be changed."""
     run = Comparison(pair=pair, executor=executor, stages=stages, runs=runs, wide=False)
     found = None if run.unsharded.is_hopeless else run.compare()
     if found is not None and found.verdict == "equal":
         return found
-    other = load_pair(directory, budget, stages)
+    other = load()
     try:
         with stages.stage("widen"):
             for module in (other.original, other.sharded):
