@@ -61,7 +61,7 @@ def scale_down(resizer: Resizer, plan: Plan, needed: int, budget: int) -> Scaled
     """
     parts = _parts(plan)
     divides = list(_divides(resizer, plan))
-    wanted = _with_windows(resizer, parts, divides)
+    wanted = _of_pictures(resizer, parts, divides)
     found: Resized | None = None
     for factor in STEPS[-1:] if budget <= SMALLEST else STEPS:
         smaller = resizer.solve(wanted, shrinking(parts, factor), divides)
@@ -78,15 +78,16 @@ def scale_down(resizer: Resizer, plan: Plan, needed: int, budget: int) -> Scaled
     )
 
 
-def _with_windows(resizer: Resizer, parts: int, divides: list[Divides]) -> dict[Dimension, int]:
-    """Sizes for dimensions that the usual ones do not fit: the smallest of some that do.
+def _of_pictures(resizer: Resizer, parts: int, divides: list[Divides]) -> dict[Dimension, int]:
+    """Sizes for dimensions that the usual ones leave as they are: the smallest of some that fit.
 
-    Windows that slide over a picture again and again, each time half as often, fit few sizes of it.
+    Windows that slide over a picture again and again, each time half as often, fit few sizes of it;
+    and one that is doubled again and again is a product of small sizes.
     """
     usual = shrinking(parts, STEPS[-1])
     stuck: dict[int, list[Dimension]] = {}
     for change in resizer.solve(default=usual, divides=divides).changes:
-        if change.kept and change.old == change.new:
+        if change.old == change.new > LEAST:
             stuck.setdefault(change.old, []).extend(change.dimensions)
     wanted: dict[Dimension, int] = {}
     for size, dimensions in stuck.items():
