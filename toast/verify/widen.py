@@ -19,7 +19,6 @@ _CONSTANTS = frozenset({"stablehlo.constant", "sdy.constant", "chlo.constant"})
 _BITS = "stablehlo.bitcast_convert"
 _OPAQUE = frozenset(
     {
-        "sdy.manual_computation",
         "stablehlo.reduce_precision",
         "stablehlo.uniform_dequantize",
         "stablehlo.uniform_quantize",
