@@ -41,9 +41,13 @@ def _run(options: argparse.Namespace) -> None:
     from benchmarks.proof.cases import every_case
     from benchmarks.proof.running import prove_cases
 
-    models = options.models.split(",") if options.models else None
     count = prove_cases(
-        [case for case in every_case() if models is None or case.model in models],
+        [
+            case
+            for case in every_case()
+            if case.model in (options.models or case.model).split(",")
+            and case.planner in (options.planners or case.planner).split(",")
+        ],
         options.data,
         limit=options.limit,
         seconds=options.time_limit,
@@ -55,6 +59,7 @@ def _run(options: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = new_parser("benchmarks.proof", __doc__, ("run", "report", "write", "all"), DATA)
     parser.add_argument("--models", help="only these, with commas between")
+    parser.add_argument("--planners", help="only these, with commas between")
     parser.add_argument("--limit", type=int, help="at most so many cases")
     parser.add_argument("--case-limit", type=float, default=900, help="seconds of one case")
     return parser
