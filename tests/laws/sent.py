@@ -10,9 +10,8 @@ some collectives otherwise:
   once for each of its axes.
 - Which devices a permute is between, and which of several new axes are gathered before it or behind
   it, goes by the numbers of devices. Where a price has a permute to other axes the axes are left
-  out: a permute counts once, a gather once for each time that it doubles what a device has, and
-  others by the number of their axes. An axis of four that XLA has split between two dimensions it
-  gathers in two steps, and exchanges half of it.
+  out: a permute counts once, and other collectives by the number of their axes. A gather over an
+  axis of four may then be two, as of an axis that XLA has split between two dimensions.
 - Sums that are ready together are one message of several tensors. Each tensor counts; a price to
   compare with is made without the pass `all_reduce_combiner`. Of an all-to-all the tensors are
   pieces of one.
@@ -43,8 +42,7 @@ def sent_by_compiled(hlo: str, mesh: Mesh, with_axes: bool = True) -> Sent:
     for one in find_collectives(parse(hlo), mesh):
         kind = one.kind.upper()
         times = one.trips if kind == Kind.ALL_TO_ALL.name else one.trips * one.tensors
-        names = (NO_AXES,) if one.axes is None else one.axes
-        for axis in names if with_axes else _unnamed(kind, names, one.group_size):
+        for axis in _axes(kind, (NO_AXES,) if one.axes is None else one.axes, with_axes):
             found[_counted(kind), axis] += round(times)
     return found
 
@@ -53,17 +51,27 @@ def sent_by_price(resolved: ResolvedPlan, with_axes: bool = True) -> Sent:
     """What a plan is priced to send."""
     found, mesh = Sent(), resolved.evaluator.mesh
     for one in resolved.collectives:
-        names = [mesh.axes[axis].name for axis in one.axes]
-        group = math.prod(mesh.axes[axis].size for axis in one.axes)
-        for axis in names if with_axes else _unnamed(one.kind.name, names, group):
+        names = tuple(mesh.axes[axis].name for axis in one.axes)
+        for axis in _axes(one.kind.name, names, with_axes):
             found[_counted(one.kind.name), axis] += round(one.count)
     return found
 
 
-def _unnamed(kind: str, names: Sequence[str], group: int) -> list[str]:
-    """For each time that a collective counts without its axes, none."""
-    times = {Kind.COLLECTIVE_PERMUTE.name: 1, Kind.ALL_GATHER.name: round(math.log2(group))}
-    return [""] * times.get(kind, len(names))
+def split_gathers(resolved: ResolvedPlan) -> Sent:
+    """How many more gathers there may be, without their axes, than a plan is priced to send."""
+    found, axes = Sent(), resolved.evaluator.mesh.axes
+    for one in resolved.collectives:
+        if one.kind is Kind.ALL_GATHER:
+            halvings = sum(round(math.log2(axes[axis].size)) for axis in one.axes)
+            found[one.kind.name, ""] += round(one.count) * (halvings - len(one.axes))
+    return found
+
+
+def _axes(kind: str, names: Sequence[str], with_axes: bool) -> Sequence[str]:
+    """For each axis that a collective counts for, its name, or none."""
+    if with_axes:
+        return names
+    return [""] if kind == Kind.COLLECTIVE_PERMUTE.name else [""] * len(names)
 
 
 def _counted(kind: str) -> str:
