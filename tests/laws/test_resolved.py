@@ -213,11 +213,10 @@ XLA_MESHES = ("x=2,y=4", "x=2,y=2,z=2")
 def check_sent(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:
     """That XLA sends what was priced: the kinds, the axes and the counts; see `sent`.
 
-    Where axes are traded it may gather an axis of four in two steps.
     Of ops that it partitions for a processor as it does for the chips that are priced. Where the
     module leaves sums to the compiler only the axes are compared, and those of sums, but not those
     of permutes, for which XLA takes axes that nothing else needs; where axes are traded too, only
-    whether there are sums.
+    those of sums. Where they are traded XLA may gather an axis of four in two steps.
     """
     plan = Plan(text, mesh, "cpu", chosen, left_out=("all_reduce_combiner",))
     hlo, priced_mesh = xla.hlo(plan.written.data, 8), Mesh.parse(mesh)
