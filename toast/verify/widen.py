@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 
 from toast.analysis.calls import resolve_calls
 from toast.analysis.errors import UnsupportedModule
+from toast.analysis.facts import SDY
 from toast.analysis.flatten import flatten_calls
 from toast.analysis.operations import operations_within
 
@@ -120,7 +121,7 @@ class _Wide:
             return
         users = [(use.owner, use.operand_number) for use in value.uses]
         with ir.InsertionPoint.after(op):
-            made = self._converted(value, self._wide(value.type))
+            made = self._converted(value, self._wide(value.type), op)
         for user, number in users:
             user.operands[number] = made
 
@@ -133,10 +134,12 @@ class _Wide:
             raise _refusal(f"{op.name} looks at {bits} bits of a float")
         kind = ir.RankedTensorType.get(list(ir.RankedTensorType(value.type).shape), narrow.get())
         with ir.InsertionPoint(op):
-            op.operands[0] = self._converted(value, kind)
+            op.operands[0] = self._converted(value, kind, op)
 
     @staticmethod
-    def _converted(value: Any, kind: Any) -> Any:
+    def _converted(value: Any, kind: Any, op: Any) -> Any:
+        """The value in another type; it is laid out as `op` says that its own result is."""
+        stated = {SDY: op.attributes[SDY]} if SDY in op.attributes else {}
         return ir.Operation.create(
-            "stablehlo.convert", results=[kind], operands=[value]
-        ).results[0]  # fmt: skip
+            "stablehlo.convert", results=[kind], operands=[value], attributes=stated
+        ).results[0]
