@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from examples import gemma
 from tests.costmodel.explained import assert_adds_up
-from tests.costmodel.test_without import sorted_twice
+from tests.costmodel.pressed import sorted_twice
 from tests.modules import analysed
 from toast.analysis.analyse import Analysis
 from toast.costmodel.evaluator import Action, Cost, Evaluator

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.probes.convolution_tiling import CONVOLUTIONS
 from benchmarks.probes.nets import chain, step
+from tests.costmodel.pressed import sorted_twice
 from tests.costmodel.profiles import holding
 from tests.costmodel.texts import GPU, TPU, Dim, main, maps, product, sums
 from tests.ground.repository import ROOT
@@ -93,22 +94,6 @@ def updated() -> bytes:
     shapes = [((4096, 256), f32), ((1, 256), f32), ((), i32)]
     structs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
     return jax.jit(write, donate_argnums=0).lower(*structs).as_text().encode()
-
-
-@cache
-def sorted_twice() -> bytes:
-    """What is sorted at the beginning and at the end, and too large to be kept between."""
-
-    def run(x: Any) -> Any:
-        t = jnp.tanh(x)
-        made = jnp.sort(t, axis=0)
-        for _ in range(3):
-            made = made @ made
-        total = jnp.sum(made, axis=0)
-        return jnp.sum(jnp.sort(t, axis=1) * total)
-
-    shape = jax.ShapeDtypeStruct((36864, 36864), jnp.float32)
-    return jax.jit(run).lower(shape).as_text().encode()
 
 
 LARGE = "16384x8192xf32"
