@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import permutations
-
 import pytest
 
-from benchmarks.probes.reshards import MESH, Layout, module
+from benchmarks.probes.reshards import MESH, module
 from tests.laws.sent import Sent, sent_by_compiled, sent_by_price
 from tests.laws.xla import Xla
-from tests.moves import move
+from tests.moves import move, moves
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.terms.journal import CollectiveReason
 
-AXES = "abc"
 PERMUTE = (Kind.COLLECTIVE_PERMUTE.name, "")
 OTHERWISE = {(("", "ab"), ("ab", "c"))}
 """XLA exchanges both axes, and cuts afterwards."""
-
-
-def layouts() -> Iterator[Layout]:
-    """All ways to lay a matrix out over the axes."""
-    for count in range(len(AXES) + 1):
-        for axes in permutations(AXES, count):
-            for cut in range(count + 1):
-                yield "".join(axes[:cut]), "".join(axes[cut:])
-
-
-def moves() -> Iterator[tuple[Layout, Layout]]:
-    """All moves but for the names of the axes: they are named as they come."""
-    found = set()
-    for have in layouts():
-        for want in layouts():
-            order = "".join(dict.fromkeys("".join((*have, *want, AXES))))
-            named = str.maketrans(order, AXES)
-            found.add(
-                (
-                    (have[0].translate(named), have[1].translate(named)),
-                    (want[0].translate(named), want[1].translate(named)),
-                )
-            )
-    yield from sorted((have, want) for have, want in found if have != want)
 
 
 def others(sent: Sent) -> Sent:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.probes.reshards import Layout
-from tests.laws.test_ways import moves
-from tests.moves import SMALL, move
+from tests.moves import SMALL, move, moves
 from tests.toast.forms.lowered import lower, run
 from toast.analysis.load import load
 from toast.costmodel.terms.journal import CollectiveReason
