@@ -56,6 +56,7 @@ class CompilerProfile:
     """What a compiler does for one generation of chips, pass by pass; see `rules` for the keys."""
 
     name: str
+    scatter_expander: rules.ScatterExpanderRules
     fusion: rules.FusionRules
     multi_output_fusion: rules.MultiOutputFusionRules
     reduction_fusion: rules.ReductionFusionRules

@@ -40,6 +40,13 @@ class FusionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterExpanderRules:
+    """`expands`: a scatter of one element into each row of zeros is computed element by element."""
+
+    expands: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MultiOutputFusionRules:
     """`merges`: elementwise fusions of one shape that feed each other become one."""
 

@@ -27,6 +27,7 @@ from toast.costmodel.passes.fusion_chains import NEVER, narrow_values, run_early
 from toast.costmodel.passes.fusion_kernel import Bools, FusionGraph, Needs, fuse_values
 from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
 from toast.costmodel.passes.reduction_fusion import merge_reductions
+from toast.costmodel.passes.scatter_expander import expand_scatters
 from toast.costmodel.program.contractions import BATCH, Sides, product_sides
 from toast.costmodel.program.dataflow import Flow, flow_of, named
 from toast.costmodel.program.launches import LaunchedFusions
@@ -61,6 +62,8 @@ class Fusion:
 def fuse(program: Program, profile: CompilerProfile) -> Fusion:
     """Fuse as XLA's instruction and multi-output fusion do, by roles, users and bytes."""
     flow = flow_of(program)
+    if profile.scatter_expander.expands:
+        flow = expand_scatters(program, flow)
     needs = _needs(program, flow, profile.fusion)
     roots = _roots(needs)
     launched = merge_roots(flow, roots, profile.multi_output_fusion)

@@ -32,6 +32,11 @@ PASSES: Mapping[str, Pass] = {
     one.name: one
     for one in (
         Pass(
+            name="scatter_expander",
+            models="A scatter of one element into each row is computed element by element.",
+            off={"expands": False},
+        ),
+        Pass(
             name="fusion",
             models="Ops are computed inside what reads them, products take in what surrounds them.",
             off={"fuses": False, "fuses_into_update": False},

@@ -381,7 +381,7 @@ def _written(
         if is_priced_elsewhere(program.kind(op)):
             continue
         kind, first = program.kind(op), int(program.op_uses[op])
-        if kind in UPDATING:
+        if kind in UPDATING and fusion.flow.role[op] == Role.UPDATE:
             part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
             found.append((part, whole if kind == UPDATE_SLICE else part))
         else:

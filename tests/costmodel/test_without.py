@@ -96,9 +96,23 @@ def updated() -> bytes:
     return jax.jit(write, donate_argnums=0).lower(*structs).as_text().encode()
 
 
+@cache
+def looked_up() -> bytes:
+    """The gradient of a loss that looks a label up in each row."""
+
+    def loss(logits: Any, labels: Any) -> Any:
+        scores = jax.nn.log_softmax(jnp.tanh(logits))
+        return -jnp.take_along_axis(scores, labels[:, None], axis=1).sum()
+
+    logits = jax.ShapeDtypeStruct((1024, 4096), jnp.float32)
+    labels = jax.ShapeDtypeStruct((1024,), jnp.int32)
+    return jax.jit(jax.grad(loss)).lower(logits, labels).as_text().encode()
+
+
 LARGE = "16384x8192xf32"
 TWO_PRODUCTS = text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", f"p:{S}", W)], f"q:{S}")
 CASES = {
+    "scatter_expander": Case(module=looked_up),
     "fusion": Case(
         module=text(X, [maps("tanh", f"a:{S}", "x"), maps("abs", f"b:{S}", "a")], f"b:{S}")
     ),

@@ -1,0 +1,49 @@
+"""Scatters that a compiler computes element by element, with no scatter.
+
+The gradient of looking one element up in each row, as a loss does with labels, is a scatter of one
+element into each row of zeros. libtpu makes it a select: where the place in the row is the index it
+takes the update, elsewhere zero. That is fused into what reads it, and never stored.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from toast.analysis.program import Program
+from toast.costmodel.program.dataflow import Bools, Flow
+from toast.costmodel.program.op_traits import Role
+
+SCATTER = "stablehlo.scatter"
+OPERANDS = 3
+"""Operand, indices and updates: a scatter into one tensor."""
+
+
+def expand_scatters(program: Program, flow: Flow) -> Flow:
+    """The flow in which scatters of one element into each row are elementwise."""
+    expanded = expanded_scatters(program)
+    if not expanded.any():
+        return flow
+    return flow._replace(role=np.where(expanded, int(Role.FUSIBLE), flow.role))
+
+
+def expanded_scatters(program: Program) -> Bools:
+    """For each op whether it scatters one element into each row of a constant."""
+    found = np.zeros(program.ops, dtype=np.bool_)
+    for op in program.ops_named(SCATTER):
+        uses = program.uses_of(op)
+        if len(uses) != OPERANDS or not program.constant[program.sources[uses[0]]]:
+            continue
+        operand, updates = (program.shape(program.sources[uses[n]]) for n in (0, OPERANDS - 1))
+        found[op] = is_one_a_row(operand, updates)
+    return found
+
+
+def is_one_a_row(operand: tuple[int, ...], updates: tuple[int, ...]) -> bool:
+    """Whether updates of this shape are one element for each row along one dimension of operand."""
+    given = _longer(updates)
+    rows = [operand[:dim] + operand[dim + 1 :] for dim, size in enumerate(operand) if size > 1]
+    return bool(given) and any(_longer(row) == given for row in rows)
+
+
+def _longer(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size > 1)
