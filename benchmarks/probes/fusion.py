@@ -59,6 +59,16 @@ def scores_kept(x: Any, w: Any, mask: Any, v: Any) -> Any:
     return jnp.exp(made - top) @ v, jnp.tanh(made.T) @ v
 
 
+def padded(x: Any, w: Any) -> Any:
+    """What is computed, padded by a row, and read by a product."""
+    return jnp.pad(jnp.exp(x)[1:], ((0, 1), (0, 0))) @ w
+
+
+def padded_alone(x: Any) -> Any:
+    """What is computed, padded by a row, and read elementwise."""
+    return jnp.tanh(jnp.pad(jnp.exp(x)[1:], ((0, 1), (0, 0))))
+
+
 def summed(*given: Any) -> Any:
     """One sum of many arrays."""
     total = given[0]
@@ -90,6 +100,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "gradient in an update": (updated, 3),
     "costly op of two products": (shared, 3),
     "narrowed behind a product": (narrowed, 3),
+    "padded for a product": (padded, 2),
+    "padded for another op": (padded_alone, 1),
     "scores of a softmax": (scores, 4),
     "scores of a softmax and another op": (scores_kept, 4),
 }

@@ -19,8 +19,8 @@ class FusionRules:
     elementwise fusion is computed inside that, and never stored. `repeats_costly`: costly
     elementwise ops are computed again in each of several users. `stores_reduced`: a reduction
     stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`: the chain
-    behind a product is stored where it is narrowest, not as the product makes it. A fusion reads
-    at most `max_sources` values.
+    behind a product is stored where it is narrowest, not as the product makes it. `stores_padded`:
+    what is computed and then padded is stored before. A fusion reads at most `max_sources` values.
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it,
     `epilogue_cost` what handling an element costs that a product has just made, over loading it as
@@ -34,6 +34,7 @@ class FusionRules:
     stores_reduced: bool
     reduced_readers: int
     stores_narrowest: bool
+    stores_padded: bool
     max_sources: int
     operand_cost: float
     epilogue_cost: float

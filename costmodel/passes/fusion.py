@@ -33,6 +33,8 @@ from toast.costmodel.program.dataflow import Flow, flow_of, named
 from toast.costmodel.program.launches import LaunchedFusions
 from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role
 
+PADS = frozenset({"stablehlo.pad"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fusion:
@@ -110,6 +112,7 @@ def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
         costly=named(program, EXPENSIVE),
         cheap=named(program, CHEAP | LAYOUT),
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
+        reads_stored=named(program, PADS) & rules.stores_padded,
         single=_single(program),
         stored=chain_ends(flow, rules) if rules.fuses else np.ones(program.values, dtype=np.bool_),
         fuses_into_dot=rules.fuses_into_dot,
@@ -140,7 +143,8 @@ def _narrow(
     if not (rules.narrows_stored or rules.narrows_stacks or rules.rounds_arguments):
         return narrow, {}
     single = _single(program)
-    narrow_values(flow, written, single, readers, narrow)
+    moving = flow.layout | named(program, PADS)
+    narrow_values(flow, moving, written, single, readers, narrow)
     narrow &= rules.narrows_stored
     if rules.narrows_stacks:
         narrow |= narrow_stacks(program, flow, single, readers)

@@ -75,10 +75,12 @@ PRODUCT, REDUCTION, ANOTHER = 1, 2, 4
 
 
 @entry
-def narrow_values(f: Any, written: Bools, single: Bools, readers: Ints, narrow: Bools) -> None:
+def narrow_values(
+    f: Any, moving: Bools, written: Bools, single: Bools, readers: Ints, narrow: Bools
+) -> None:
     """Mark the written values of `single` precision that products read, and else reductions only.
 
-    `readers` are the kinds of what reads each value, looking through what moves its elements.
+    `readers` are the kinds of what reads each value, looking through ops that are `moving` it.
     """
     for op in range(len(f.role) - 1, -1, -1):
         for value in range(f.values[op], f.values[op + 1]):
@@ -86,7 +88,7 @@ def narrow_values(f: Any, written: Bools, single: Bools, readers: Ints, narrow: 
             for k in range(f.reader_start[value], f.reader_start[value + 1]):
                 user = f.user[f.reader[k]]
                 moved = f.values[user]
-                if f.layout[user] and f.values[user + 1] - moved == 1 and not written[moved]:
+                if moving[user] and f.values[user + 1] - moved == 1 and not written[moved]:
                     seen |= readers[moved]
                 elif f.role[user] == CONTRACTION:
                     seen |= PRODUCT

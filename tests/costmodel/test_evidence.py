@@ -88,6 +88,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         TPUS,
         lambda d: "".join(launches("costly op of two products")(d)).count("tanh") == 2,
     ),
+    "fusion.stores_padded": (ALL, lambda d: len(launches("padded for another op")(d)) > 1),
     "fusion.stores_narrowest": (
         TPUS,
         lambda d: any(

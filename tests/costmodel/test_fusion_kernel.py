@@ -123,6 +123,9 @@ class BySets:
         same = program.op_trips[op] == program.op_trips[program.makers[value]]
         if kind in (Role.NOTHING, Role.OPAQUE) or not same:
             return False
+        first, padding = use == program.uses_of(op).start, program.kind(op) == "stablehlo.pad"
+        if self.policy.fusion.stores_padded and padding and first and not needs.light:
+            return False
         if kind is Role.CONTRACTION and not self.policy.fusion.fuses_into_dot and not needs.light:
             return program.kind(op) == "stablehlo.dot_general" and self.repeated(value, needs)
         return kind is not Role.UPDATE or use != program.uses_of(op).start

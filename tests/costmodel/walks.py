@@ -16,6 +16,8 @@ from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.program.launches import LaunchedFusion
 from toast.costmodel.program.op_traits import LAYOUT, Role, role
 
+MOVING = LAYOUT | {"stablehlo.pad"}
+
 
 class Chains:
     """Where what contractions make is stored, and what of it is stored narrow."""
@@ -115,7 +117,7 @@ class Chains:
         for use in self._users[value]:
             op = self._op_of_use[use]
             moved = program.values_of(op)
-            if program.kind(op) in LAYOUT and len(moved) == 1 and not self._written[moved[0]]:
+            if program.kind(op) in MOVING and len(moved) == 1 and not self._written[moved[0]]:
                 found |= self._readers(moved[0])
             else:
                 found.add(self._role(op))
