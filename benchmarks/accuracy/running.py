@@ -69,7 +69,7 @@ def run_new(
         record = run(case)
         append_record(folder / case.file, record)
         count += "same_as" not in record
-        print(f"{count:3d} {case.key}: {_line(record)}", file=sys.stderr, flush=True)
+        print(f"{count:3d} {case.key}: {summary_line(record)}", file=sys.stderr, flush=True)
     return count
 
 
@@ -164,7 +164,8 @@ def judged(
     return {"compiled": verdict.to_dict()}
 
 
-def _line(record: Record) -> str:
+def summary_line(record: Record) -> str:
+    """What became of a case, in a line."""
     if "error" in record:
         return str(record["error"])
     if "same_as" in record:

@@ -1,0 +1,150 @@
+"""The process that plans and compiles some cases of one program for one target."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accuracy.cases import Bench, digest, plain, state_of
+from benchmarks.accuracy.records import Record, append_record, read_records
+from benchmarks.accuracy.running import judged, summary_line
+from benchmarks.zoo.cases import Case
+from benchmarks.zoo.lowering import module_of
+from benchmarks.zoo.sizing import resized
+from toast.analysis.errors import ToastError
+from toast.aot import Memory, Target, Verdict
+from toast.costmodel.hardware.devices import find
+
+AMPLE = 64.0
+"""Plans are made as if a chip had so many times its memory, and so give up no speed for it."""
+TINY = 64 * 2**20
+"""Temporaries of so few bytes are not pressed."""
+FLAG = "--xla_tpu_user_reserved_hbm_bytes"
+
+
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """The cases of one program for one target; benches by mesh and batch."""
+
+    folder: Path
+    memory_only: bool
+    seconds_each: float
+    benches: dict[tuple[str, float], Bench] = field(default_factory=dict)
+    known: dict[str, Record] = field(default_factory=dict)
+
+    def run(self, case: Case) -> Record:
+        """The record of a case; why there is nothing to compile is one too."""
+        about = {
+            "key": case.key,
+            "model": case.program,
+            "mesh": case.mesh,
+            "plan": case.plan,
+            "target": case.target,
+        }
+        try:
+            found = self._pressed(case) if case.level else self._compiled(case)
+        except (ToastError, OSError) as error:
+            return about | {"error": f"{type(error).__name__}: {error}"}
+        return about | found
+
+    def _compiled(self, case: Case) -> Record:
+        bench, batch = self._bench(case)
+        state = bench.state(case.plan)
+        module = bench.write(state)
+        return {
+            **batch,
+            "state": plain(state),
+            "module": digest(module),
+            "predicted": bench.predict(state),
+            "versions": {name: metadata.version(name) for name in ("jax", "jaxlib")},
+        } | self._judged(case, bench, module)
+
+    def _pressed(self, case: Case) -> Record:
+        """The plan of the case with room, with little memory left for temporaries."""
+        room = self.known.get(case.room.key, {})
+        memory = Verdict.from_dict(room["compiled"]).memory if "compiled" in room else None
+        reserved = None if memory is None else reserved_bytes(memory, case.target, case.level)
+        if reserved is None:
+            return {"skipped": "it has hardly any temporaries, or was not compiled with room"}
+        bench, _ = self._bench(case)
+        module = bench.write(state_of(room["state"]))
+        with reserving(reserved):
+            return {"reserved_bytes": reserved} | self._judged(case, bench, module)
+
+    def _bench(self, case: Case) -> tuple[Bench, Record]:
+        place, about = (case.mesh, case.share), {}
+        if place not in self.benches:
+            module = module_of(case.program)
+            bench = Bench.of(module, case.mesh, case.target, room=AMPLE)
+            if case.share:
+                room = self.known.get(case.room.key, {})
+                module, about = resized(bench, room, case.share)
+                bench = Bench.of(module, case.mesh, case.target, room=AMPLE)
+            self.benches[place] = bench
+        return self.benches[place], about
+
+    def _judged(self, case: Case, bench: Bench, module: bytes) -> Record:
+        return judged(
+            module,
+            case.key,
+            bench.evaluator.mesh,
+            deadline_s=self.seconds_each,
+            memory_only=self.memory_only,
+        )
+
+
+def reserved_bytes(memory: Memory, target: str, level: float) -> int | None:
+    """What to take from a chip so that `level` of the temporaries' memory is left for them."""
+    if memory.main is None:
+        return None
+    held = memory.argument + memory.output - memory.alias
+    temporaries = memory.main - held
+    if temporaries < TINY:
+        return None
+    usable = find(Target.parse(target).chip.device).usable_bytes
+    return max(int(usable - held - level * temporaries), 0) or None
+
+
+@contextmanager
+def reserving(count: int) -> Iterator[None]:
+    """Let the compilers that are started here take so many bytes for used."""
+    earlier = os.environ.get("LIBTPU_INIT_ARGS")
+    os.environ["LIBTPU_INIT_ARGS"] = f"{earlier or ''} {FLAG}={count}".strip()
+    try:
+        yield
+    finally:
+        if earlier is None:
+            del os.environ["LIBTPU_INIT_ARGS"]
+        else:
+            os.environ["LIBTPU_INIT_ARGS"] = earlier
+
+
+def main(job: dict[str, Any]) -> int:
+    """Work through the cases of a job and keep each as it is done; returns the exit code."""
+    folder = Path(job["folder"])
+    work = Work(
+        folder=folder,
+        memory_only=bool(job["memory_only"]),
+        seconds_each=float(job["seconds_each"]),
+    )
+    for key in job["keys"]:
+        case = Case.parse(key)
+        if not work.known:
+            work.known = {row["key"]: row for row in read_records(folder / case.file)}
+        record = work.run(case)
+        append_record(folder / case.file, record)
+        work.known[key] = record
+        said = record.get("skipped") or record.get("error") or summary_line(record)
+        print(f"{key}: {said}", file=sys.stderr, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))

@@ -1,0 +1,47 @@
+"""A program at the batch at which it is meant to need some part of a chip's memory."""
+
+from __future__ import annotations
+
+from benchmarks.accuracy.cases import Bench, state_of
+from benchmarks.accuracy.records import Record
+from toast.analysis.errors import InvalidRequest
+from toast.analysis.forms import bytecode, decode
+from toast.aot import Target, Verdict
+from toast.costmodel.hardware.devices import find
+from toast.pipeline.advice.batches import Batch, batch_of
+from toast.resize.resize import resize
+from toast.search.problem import Found
+
+
+def resized(bench: Bench, room: Record, share: float) -> tuple[bytes, Record]:
+    """The module at the batch that needs `share` of the memory, and what is to be noted of that.
+
+    `room` is the record of the program at its own batch: what the compiler laid out there says how
+    much memory goes with the batch. Raises InvalidRequest where there is no batch, or no such size.
+    """
+    if "compiled" not in room:
+        raise InvalidRequest("It was not compiled at its own batch.", "Compile that first.")
+    memory = Verdict.from_dict(room["compiled"]).memory
+    batch = _batch(bench, room)
+    if memory is None or memory.main is None or batch is None:
+        raise InvalidRequest("It has no batch, or was refused.", "Take another program.")
+    usable = find(Target.parse(room["target"]).chip.device).usable_bytes
+    size = size_for(share * usable, batch.size, memory.main, memory.argument, batch.step)
+    if size is None or size == batch.size:
+        raise InvalidRequest(f"No other batch needs {share} of the memory.", "Take another share.")
+    written, _ = resize(decode(bench.module).module, {batch.dimension: size})
+    return written, {"batch": size, "share": share, "own_batch": batch.size}
+
+
+def size_for(wanted: float, size: int, needed: int, held: int, step: int) -> int | None:
+    """The batch, a multiple of `step`, that needs `wanted` bytes if all but `held` go with it."""
+    growing = (needed - held) / size
+    if growing <= 0 or wanted <= held:
+        return None
+    return max(round((wanted - held) / growing / step), 1) * step
+
+
+def _batch(bench: Bench, room: Record) -> Batch | None:
+    state = state_of(room["state"])
+    value, _ = bench.problem.cost(state)
+    return batch_of(bench.evaluator, Found.after(state, value, 1, "given"))
