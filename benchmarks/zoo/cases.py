@@ -101,8 +101,9 @@ def rounds(target: str, *, memory_only: bool) -> list[list[tuple[str, str, float
 def all_cases(
     programs: Iterable[str], targets: Iterable[str], *, memory_only: bool
 ) -> list[list[Case]]:
-    """The cases in order, in groups that one process works through."""
-    names, chosen = sorted(programs, key=number_of), set(targets)
+    """The cases in order, in groups that one process works through; deep programs are slow."""
+    names = sorted(programs, key=lambda name: (name.endswith("-deep"), number_of(name)))
+    chosen = set(targets)
     groups = []
     most = max(len(rounds(target, memory_only=memory_only)) for target in TARGETS)
     for number in range(most):
