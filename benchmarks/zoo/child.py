@@ -51,8 +51,9 @@ class Work:
         try:
             found = self._pressed(case) if case.level else self._compiled(case)
         except (ToastError, OSError) as error:
-            return about | {"error": f"{type(error).__name__}: {error}"}
-        return about | found
+            found = {"error": f"{type(error).__name__}: {error}"}
+        late = {"seconds_each": self.seconds_each} if "error" in found else {}
+        return about | found | late
 
     def _compiled(self, case: Case) -> Record:
         bench, batch = self._bench(case)

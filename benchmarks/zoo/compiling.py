@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.accuracy.records import Record, append_record, read_records
@@ -33,20 +34,21 @@ def compile_all(
     """
     started, count = time.monotonic(), 0
     known = records_of(folder)
+    done = partial(is_done, memory_only=memory_only, seconds_each=seconds_each)
     for group in groups:
         late = seconds is not None and time.monotonic() - started > seconds
         if late or (limit is not None and count >= limit):
             break
-        pending = [case for case in group if not is_done(known.get(case.key), memory_only)]
+        pending = [case for case in group if not done(known.get(case.key))]
         pending = pending[: None if limit is None else limit - count]
         if not pending:
             continue
         failure = _child(pending, folder, memory_only=memory_only, seconds_each=seconds_each)
         fresh = records_of(folder, {case.file for case in pending})
         known |= fresh
-        left = [case for case in pending if not is_done(fresh.get(case.key), memory_only)]
+        left = [case for case in pending if not done(fresh.get(case.key))]
         if left and failure:
-            record = {"key": left[0].key, "error": failure}
+            record = {"key": left[0].key, "error": failure, "seconds_each": seconds_each}
             append_record(folder / left[0].file, record)
             known[left[0].key] = record
         count += len(pending) - len(left)
@@ -59,10 +61,15 @@ def records_of(folder: Path, files: Iterable[str] | None = None) -> dict[str, Re
     return {row["key"]: row for name in names for row in read_records(folder / name)}
 
 
-def is_done(record: Record | None, memory_only: bool) -> bool:
-    """Whether a case need not be compiled: what was compiled whole says all of its memory too."""
+def is_done(record: Record | None, *, memory_only: bool, seconds_each: float) -> bool:
+    """Whether a case need not be compiled: what was compiled whole says all of its memory too.
+
+    What failed is tried again when it is given more seconds.
+    """
     if record is None or record.get("stale"):
         return False
+    if "error" in record:
+        return bool(record.get("seconds_each", 0.0) >= seconds_each)
     return memory_only or not record.get("compiled", {}).get("memory_only")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.accuracy.cases import Bench, state_of
 from benchmarks.accuracy.records import Record
 from toast.analysis.errors import InvalidRequest
-from toast.analysis.forms import bytecode, decode
+from toast.analysis.forms import decode
 from toast.aot import Target, Verdict
 from toast.costmodel.hardware.devices import find
 from toast.pipeline.advice.batches import Batch, batch_of
@@ -29,8 +29,15 @@ def resized(bench: Bench, room: Record, share: float) -> tuple[bytes, Record]:
     size = size_for(share * usable, batch.size, memory.main, memory.argument, batch.step)
     if size is None or size == batch.size:
         raise InvalidRequest(f"No other batch needs {share} of the memory.", "Take another share.")
-    written, _ = resize(decode(bench.module).module, {batch.dimension: size})
-    return written, {"batch": size, "share": share, "own_batch": batch.size}
+    written = module_at(bench.module, batch.dimension, size)
+    about = {"batch": size, "own_batch": batch.size, "dimension": list(batch.dimension)}
+    return written, about
+
+
+def module_at(module: bytes, dimension: tuple[int, int], size: int) -> bytes:
+    """The module with another batch."""
+    written, _ = resize(decode(module).module, {dimension: size})
+    return written
 
 
 def size_for(wanted: float, size: int, needed: int, held: int, step: int) -> int | None:
