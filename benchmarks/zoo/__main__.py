@@ -5,6 +5,9 @@
 | `split` | write which half each architecture belongs to |
 | `lower` | lower the programs that have no module yet, with the libraries |
 | `compile` | plan and compile what has no record yet, one at a time |
+| `reprice` | price all cases with the cost model as it is, without compiling |
+| `report` | print both halves side by side |
+| `write` | write docs/zoo.md |
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from benchmarks.command import new_parser
-from benchmarks.zoo.cases import V5E
+from benchmarks.accuracy.records import HELD_OUT_PREFIX, Record, held_out, tuning
+from benchmarks.command import new_parser, print_paths
+from benchmarks.zoo.cases import TARGETS, V5E
 from benchmarks.zoo.split import Half
+from toast.analysis.errors import ToastError
 
 DATA = Path(__file__).parent / "data"
 
@@ -26,8 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(given)
-    commands = {"split": _split, "lower": _lower, "compile": _compile}
-    return commands[options.command](options)
+    try:
+        return COMMANDS[options.command](options)
+    except ToastError as error:
+        print(f"{error.message} {error.hint}", file=sys.stderr)
+        return 2
 
 
 def _split(options: argparse.Namespace) -> int:
@@ -60,18 +68,18 @@ def _lower(options: argparse.Namespace) -> int:
 
 def _compile(options: argparse.Namespace) -> int:
     from benchmarks.accuracy.records import read_records
-    from benchmarks.zoo.cases import all_cases
+    from benchmarks.zoo.cases import all_cases, in_turn
     from benchmarks.zoo.compiling import compile_all
     from benchmarks.zoo.lowering import PROGRAMS, path_of
 
     facts = [row for row in read_records(PROGRAMS) if options.half in (None, row["half"])]
-    names = [row["key"] for row in facts if "digest" in row and path_of(row["key"]).exists()]
+    names = [name for name in in_turn(facts) if path_of(name).exists()]
     if options.only:
         wanted = options.only.split(",")
         names = [name for name in names if name in wanted or name.split("/")[0] in wanted]
     os.nice(10)  # the compiler takes every core for minutes
     count = compile_all(
-        all_cases(names, options.target.split(","), memory_only=options.memory_only),
+        all_cases(names, (options.target or V5E).split(","), memory_only=options.memory_only),
         options.data,
         memory_only=options.memory_only,
         limit=options.limit,
@@ -82,10 +90,70 @@ def _compile(options: argparse.Namespace) -> int:
     return 0
 
 
+def _reprice(options: argparse.Namespace) -> int:
+    from benchmarks.zoo.repricing import reprice
+
+    held = {"tuning": (False,), "held-out": (True,)}.get(options.half, (False, True))
+    for path in sorted(options.data.glob("*-*.jsonl")):
+        if path.name.startswith(HELD_OUT_PREFIX) in held:
+            count, left = reprice(path, check=options.check)
+            print(f"{path.name}: {count} cases repriced, {left} left", file=sys.stderr)
+    return 0
+
+
+def _halves(options: argparse.Namespace) -> dict[str, list[Record]]:
+    targets = options.target.split(",") if options.target else TARGETS
+    halves = {"tuning": tuning(options.data), "held-out": held_out(options.data)}
+    return {
+        half: [row for row in rows if row.get("target") in targets] for half, rows in halves.items()
+    }
+
+
+def _report(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from benchmarks.zoo.document import grouped, library_of, worded
+    from benchmarks.zoo.summary import kind_of
+    from benchmarks.zoo.tables import terminal_table
+
+    console, halves = Console(), _halves(options)
+    console.print(terminal_table("All", halves))
+    words = {"kind": kind_of, "library": library_of()}
+    if options.by == "target":
+        groups = grouped(halves, "target")
+    else:
+        groups = worded(halves, words[options.by]) if options.by else {}
+    for name, some in groups.items():
+        console.print(terminal_table(name, some))
+    return 0
+
+
+def _write(options: argparse.Namespace) -> int:
+    from benchmarks.zoo.document import write_page
+
+    return print_paths(write_page(_halves(options), options.docs))
+
+
+COMMANDS = {
+    "split": _split,
+    "lower": _lower,
+    "compile": _compile,
+    "reprice": _reprice,
+    "report": _report,
+    "write": _write,
+}
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser("benchmarks.zoo", __doc__, ("split", "lower", "compile"), DATA)
+    parser = new_parser("benchmarks.zoo", __doc__, tuple(COMMANDS), DATA)
     parser.add_argument("--only", help="only these architectures or programs, between commas")
-    parser.add_argument("--target", default=V5E, help="what to compile for, between commas")
+    parser.add_argument("--target", help=f"only these, between commas; `compile` takes {V5E}")
+    parser.add_argument("--by", choices=("kind", "library", "target"), help="tables for each")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="reprice: mark what would be written differently today as stale",
+    )
     parser.add_argument("--half", choices=get_args(Half), help="only this half")
     parser.add_argument("--memory-only", action="store_true", help="end when memory is laid out")
     parser.add_argument("--limit", type=int, help="compile at most this many cases")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from benchmarks.accuracy.records import HELD_OUT_PREFIX
+from benchmarks.accuracy.records import HELD_OUT_PREFIX, Record
 from benchmarks.zoo.split import half_by_name, number_of
 
 V5E = "tpu-v5e:2x4"
@@ -23,7 +24,8 @@ PLANS: tuple[tuple[str, str], ...] = (
     ("data=2,model=4", "near-5"),
 )
 """The good, the bad, and those drawn by lot; the meshes are those of the accuracy benchmark."""
-PRESSED_PLANS = ("mcts", "data_parallel")
+AMPLE = 64.0
+"""Plans are made as if a chip had so many times its memory, and so give up no speed for it."""
 LEVELS = (0.1, 0.4, 0.7)
 """Parts of the temporaries' memory that are left to the compiler when it is pressed."""
 SHARES = (0.5, 0.7, 0.85, 0.95, 1.05, 1.15, 1.3, 1.6, 2.0)
@@ -85,25 +87,41 @@ def targets_of(program: str) -> tuple[str, ...]:
 def rounds(target: str, *, memory_only: bool) -> list[list[tuple[str, str, float, float]]]:
     """(mesh, plan, level, share) of the cases of a program, in the order of rounds over all.
 
-    A run that is stopped has so seen a little of every program.
+    A run that is stopped has so seen a little of every program. One round is one process, so what
+    belongs to one mesh is together.
     """
     pressing = target == V5E
-    found = []
-    for mesh, plan in PLANS:
-        levels = LEVELS if pressing and plan in PRESSED_PLANS else ()
-        found.append([(mesh, plan, level, 0.0) for level in (0.0, *levels)])
+    first, *others = PLANS
+    found = [[(*first, level, 0.0) for level in (0.0, LEVELS[0])[: 1 + pressing]]]
     if pressing and memory_only:
-        mesh, plan = PLANS[0]
-        found.insert(2, [(mesh, plan, 0.0, share) for share in SHARES])
-    return found
+        found.append([(*first, 0.0, share) for share in SHARES])
+    found += [[(*plan, 0.0, 0.0)] for plan in others[:1]]
+    if pressing:
+        found.append([(*first, level, 0.0) for level in LEVELS[1:]])
+        found.append([(*others[0], level, 0.0) for level in LEVELS])
+    return found + [[(*plan, 0.0, 0.0)] for plan in others[1:]]
+
+
+def in_turn(facts: Iterable[Record]) -> list[str]:
+    """The programs that were lowered: the first of each architecture, then the second, and so on.
+
+    Small ones come first, and deep ones last.
+    """
+    seen: Counter[str] = Counter()
+    places = {}
+    for row in facts:
+        if "digest" in row:
+            name, owner = row["key"], row["architecture"]
+            places[name] = (name.endswith("-deep"), seen[owner], row["ops"], name)
+            seen[owner] += 1
+    return sorted(places, key=lambda name: places[name])
 
 
 def all_cases(
     programs: Iterable[str], targets: Iterable[str], *, memory_only: bool
 ) -> list[list[Case]]:
-    """The cases in order, in groups that one process works through; deep programs are slow."""
-    names = sorted(programs, key=lambda name: (name.endswith("-deep"), number_of(name)))
-    chosen = set(targets)
+    """The cases in order, in groups that one process works through."""
+    names, chosen = list(programs), set(targets)
     groups = []
     most = max(len(rounds(target, memory_only=memory_only)) for target in TARGETS)
     for number in range(most):
@@ -117,9 +135,7 @@ def all_cases(
 
 def _case(program: str, target: str, row: tuple[str, str, float, float]) -> Case:
     mesh, plan, level, share = row
-    return Case(
-        program=program, mesh=mesh, plan=plan, target=target, level=level, share=share
-    )
+    return Case(program=program, mesh=mesh, plan=plan, target=target, level=level, share=share)
 
 
 def _wanted(program: str, row: tuple[str, str, float, float]) -> bool:

@@ -15,15 +15,13 @@ from typing import Any
 from benchmarks.accuracy.cases import Bench, digest, plain, state_of
 from benchmarks.accuracy.records import Record, append_record, read_records
 from benchmarks.accuracy.running import judged, summary_line
-from benchmarks.zoo.cases import Case
+from benchmarks.zoo.cases import AMPLE, Case
 from benchmarks.zoo.lowering import module_of
 from benchmarks.zoo.sizing import resized
 from toast.analysis.errors import ToastError
 from toast.aot import Memory, Target, Verdict
 from toast.costmodel.hardware.devices import find
 
-AMPLE = 64.0
-"""Plans are made as if a chip had so many times its memory, and so give up no speed for it."""
 TINY = 64 * 2**20
 """Temporaries of so few bytes are not pressed."""
 FLAG = "--xla_tpu_user_reserved_hbm_bytes"
@@ -69,11 +67,11 @@ class Work:
 
     def _pressed(self, case: Case) -> Record:
         """The plan of the case with room, with little memory left for temporaries."""
-        room = self.known.get(case.room.key, {})
-        memory = Verdict.from_dict(room["compiled"]).memory if "compiled" in room else None
+        room = self.known[case.room.key]
+        memory = Verdict.from_dict(room["compiled"]).memory
         reserved = None if memory is None else reserved_bytes(memory, case.target, case.level)
         if reserved is None:
-            return {"skipped": "it has hardly any temporaries, or was not compiled with room"}
+            return {"skipped": "it has hardly any temporaries, or does not fit with room"}
         bench, _ = self._bench(case)
         module = bench.write(state_of(room["state"]))
         with reserving(reserved):
@@ -139,6 +137,8 @@ def main(job: dict[str, Any]) -> int:
         case = Case.parse(key)
         if not work.known:
             work.known = {row["key"]: row for row in read_records(folder / case.file)}
+        if case.key != case.room.key and "compiled" not in work.known.get(case.room.key, {}):
+            continue  # nothing is known yet of what it needs with room
         record = work.run(case)
         append_record(folder / case.file, record)
         work.known[key] = record

@@ -111,9 +111,7 @@ def _infer(model: Model, variant: Variant) -> Step:
         return jax.tree.map(_best, outputs)
 
     narrow = _narrow_shapes if variant.bf16 else _same
-    return Step(
-        function=jax.jit(infer), arguments=(narrow(model.variables), narrow(model.inputs))
-    )
+    return Step(function=jax.jit(infer), arguments=(narrow(model.variables), narrow(model.inputs)))
 
 
 def _cached(model: Model, variant: Variant) -> Step:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.accuracy.cases import Bench, digest, state_of
 from benchmarks.accuracy.records import Record, read_records, write_records
-from benchmarks.zoo.child import AMPLE
+from benchmarks.zoo.cases import AMPLE
 from benchmarks.zoo.lowering import MODULES, module_of, path_of
 from benchmarks.zoo.sizing import module_at
 from toast.analysis.errors import ToastError

@@ -19,8 +19,6 @@ def resized(bench: Bench, room: Record, share: float) -> tuple[bytes, Record]:
     `room` is the record of the program at its own batch: what the compiler laid out there says how
     much memory goes with the batch. Raises InvalidRequest where there is no batch, or no such size.
     """
-    if "compiled" not in room:
-        raise InvalidRequest("It was not compiled at its own batch.", "Compile that first.")
     memory = Verdict.from_dict(room["compiled"]).memory
     batch = _batch(bench, room)
     if memory is None or memory.main is None or batch is None:

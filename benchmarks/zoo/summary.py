@@ -12,11 +12,10 @@ from benchmarks.accuracy.records import Record
 from benchmarks.accuracy.statistics import (
     memory_error,
     needed_bytes,
-    quantile,
     step_seconds,
-    within,
+    wire_error,
 )
-from benchmarks.accuracy.summary import NEAR_WIRE, Errors, Ranks, by, known, wire
+from benchmarks.accuracy.summary import NEAR_WIRE, Errors, Ranks, by, known
 from benchmarks.zoo.cases import Case
 from toast.aot import Target
 from toast.costmodel.hardware.devices import find
@@ -49,7 +48,9 @@ class Summary:
     programs: int
     cases: int
     room: Errors
+    room_bias: float
     pressed: Errors
+    squeezed: float
     verdicts: Verdicts
     wire: Errors
     time: Errors
@@ -62,14 +63,18 @@ class Summary:
         """The figures of compiled cases of any target."""
         given = [row for row in records if "compiled" in row and not row.get("stale")]
         own = [row for row in given if "predicted" in row and "batch" not in row]
-        ranks = ranks_of(own)
+        ranks, rooms = ranks_of(own), known([row for row in own if is_roomy(row)], memory_error)
+        needed = {row["key"]: needed_bytes(row) for row in own}
+        shares = [least / (needed[key] or least) for key, least in least_bytes(given).items()]
         return cls(
             programs=len({row["model"] for row in given}),
             cases=len(given),
-            room=Errors.of(known([row for row in own if is_roomy(row)], memory_error), 0.15),
+            room=Errors.of(rooms, 0.15),
+            room_bias=float(np.median(rooms)) if rooms else float("nan"),
             pressed=Errors.of([error for _, error in pressed_errors(given)], 0.2),
+            squeezed=float(np.median(shares)) if shares else float("nan"),
             verdicts=verdicts(given),
-            wire=Errors.of(known(own, _wire_error), NEAR_WIRE),
+            wire=Errors.of(known(own, wire_error), NEAR_WIRE),
             time=Errors.of(known(own, time_error), 0.2),
             rank_median=float(np.median(ranks)) if ranks else float("nan"),
             rank_least=min(ranks, default=float("nan")),
@@ -112,7 +117,7 @@ def pressed_errors(records: Iterable[Record]) -> list[tuple[Record, float]]:
 
 def least_bytes(records: Iterable[Record]) -> dict[str, int]:
     """The least that each case with room came down to at any level, by its key."""
-    rows = {row["key"]: row for row in records}
+    rows = {row["key"]: row for row in records if "batch" not in row}
     least: dict[str, int] = {}
     for key, row in rows.items():
         case = Case.parse(key)
@@ -120,9 +125,8 @@ def least_bytes(records: Iterable[Record]) -> dict[str, int]:
         needed = needed_bytes(row) if row["compiled"]["refusal"] is None else None
         own = None if room is None or not is_roomy(room) else needed_bytes(room)
         if case.level and own is not None:
-            least[room_key] = min(
-                least.get(room_key := case.room.key, own), own if needed is None else needed
-            )
+            known_least = least.get(case.room.key, own)
+            least[case.room.key] = min(known_least, own if needed is None else needed)
     return least
 
 
@@ -163,13 +167,7 @@ def ranks_of(records: list[Record]) -> list[float]:
     return found
 
 
-def _wire_error(record: Record) -> float | None:
-    from benchmarks.accuracy.statistics import wire_error
-
-    return wire_error(record)
-
-
-def by_kind(records: list[Record], word: Callable[[str], str]) -> dict[str, list[Record]]:
+def by_word(records: Iterable[Record], word: Callable[[str], str]) -> dict[str, list[Record]]:
     """Cases by a word that is made of the name of their program."""
     found: dict[str, list[Record]] = {}
     for record in records:
@@ -180,6 +178,3 @@ def by_kind(records: list[Record], word: Callable[[str], str]) -> dict[str, list
 def kind_of(program: str) -> str:
     """What a program does: train, infer, prefill or decode."""
     return program.split("/")[1].split("-")[0]
-
-
-__all__ = ["Summary", "by_kind", "kind_of", "quantile", "verdicts", "wire", "within"]

@@ -162,9 +162,7 @@ class Convolved(eqx.Module):
     def __init__(self, widths: tuple[int, ...], classes: int, key: jax.Array) -> None:
         keys = jax.random.split(key, len(widths) + 1)
         pairs = zip((3, *widths[:-1]), widths, keys[1:], strict=True)
-        self.convs = [
-            eqx.nn.Conv2d(a, b, 3, stride=2, padding=1, key=each) for a, b, each in pairs
-        ]
+        self.convs = [eqx.nn.Conv2d(a, b, 3, stride=2, padding=1, key=each) for a, b, each in pairs]
         self.norms = [eqx.nn.GroupNorm(32, width) for width in widths]
         self.out = eqx.nn.Linear(widths[-1], classes, key=keys[0])
 

@@ -29,9 +29,7 @@ class Characters(hk.Module):
         del train
         core = hk.DeepRNN([hk.LSTM(self.hidden) for _ in range(self.layers)])
         x = hk.Embed(self.levels, self.hidden)(ids)
-        out, _ = hk.dynamic_unroll(
-            core, x, core.initial_state(ids.shape[0]), time_major=False
-        )
+        out, _ = hk.dynamic_unroll(core, x, core.initial_state(ids.shape[0]), time_major=False)
         return hk.Linear(self.levels)(out)
 
 
@@ -48,9 +46,7 @@ class Transformer(hk.Module):
         mask = jnp.tril(jnp.ones((1, 1, ids.shape[1], ids.shape[1])))
         scale = hk.initializers.VarianceScaling(2 / self.layers)
         for _ in range(self.layers):
-            attention = hk.MultiHeadAttention(
-                self.heads, self.size, w_init=scale, model_size=width
-            )
+            attention = hk.MultiHeadAttention(self.heads, self.size, w_init=scale, model_size=width)
             normed = self._norm(x)
             x = x + self._dropout(rate, attention(normed, normed, normed, mask=mask))
             hidden = jax.nn.gelu(hk.Linear(4 * width)(self._norm(x)))

@@ -64,9 +64,7 @@ class HuggingFace:
             loss=losses[self.loss],
             labels=labels[self.loss],
             prefill=partial(self._cached, made, variables, inputs, self.prompt) if cached else None,
-            decode=partial(
-                self._decoded if seq2seq else self._cached, made, variables, inputs, 1
-            ),
+            decode=partial(self._decoded if seq2seq else self._cached, made, variables, inputs, 1),
         )
 
     def _made(self, variant: Variant) -> tuple[Any, Tree]:

@@ -24,7 +24,9 @@ def make(kind: Any, settings: Mapping[str, Any], inputs: Inputs, variant: Varian
         parts = (variables[name] for name in ("params", "rngs", "rest"))
         called = nnx.merge(graph, *parts, copy=True)
         called.set_attributes(
-            deterministic=dropout is None, use_running_average=dropout is None, raise_if_not_found=False
+            deterministic=dropout is None,
+            use_running_average=dropout is None,
+            raise_if_not_found=False,
         )
         outputs = called(**inputs)
         _, _, rngs, rest = nnx.split(called, nnx.Param, nnx.RngState, ...)

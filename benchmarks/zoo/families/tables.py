@@ -31,9 +31,7 @@ def _graph(kind: str, nodes: int, edges: int, width: int, steps: int) -> Row:
     return _linen("linen_other.Graph", inputs, kind=kind, width=width, steps=steps, outputs=128)
 
 
-def _other(
-    adapter: str, model: str, inputs: Inputs, loss: str = "classes", /, **more: Any
-) -> Row:
+def _other(adapter: str, model: str, inputs: Inputs, loss: str = "classes", /, **more: Any) -> Row:
     depth = more.pop("depth", {})
     return Row(
         adapter=adapter,
@@ -268,7 +266,13 @@ NNX: dict[str, Row] = {
         "nnx", "ConvNet", _images(256, 128), widths=(64, 128, 256, 512), classes=1000
     ),
     "nnx_vae": _other(
-        "nnx", "Autoencoder", {"x": of(16384, 3072)}, "values", inputs=3072, hidden=4096, latents=256
+        "nnx",
+        "Autoencoder",
+        {"x": of(16384, 3072)},
+        "values",
+        inputs=3072,
+        hidden=4096,
+        latents=256,
     ),
     "nnx_scanned": _other(
         "nnx",
@@ -324,7 +328,11 @@ EQUINOX: dict[str, Row] = {
         depth={"layers": 12},
     ),
     "eqx_convnet": _other(
-        "equinox", "Convolved", {"image": of(256, 3, 128, 128)}, widths=(128, 256, 512), classes=1000
+        "equinox",
+        "Convolved",
+        {"image": of(256, 3, 128, 128)},
+        widths=(128, 256, 512),
+        classes=1000,
     ),
 }
 HAIKU: dict[str, Row] = {
