@@ -67,7 +67,7 @@ def _lowered(row: Architecture, name: str, variant: Variant, folder: Path) -> Re
         step = step_of(row.make(variant), variant)
         lowered = step.lower()
         module: Any = lowered.compiler_ir("stablehlo")
-    except Exception as error:  # noqa: BLE001 - whatever a library raises is the reason that is kept
+    except Exception as error:  # whatever a library raises is the reason that is kept
         return about | {"error": f"{type(error).__name__}: {_first_line(str(error))}"}
     found = facts_of(module)
     _keep(path_of(name, folder), module)

@@ -177,4 +177,4 @@ def by_word(records: Iterable[Record], word: Callable[[str], str]) -> dict[str, 
 
 def kind_of(program: str) -> str:
     """What a program does: train, infer, prefill or decode."""
-    return program.split("/")[1].split("-")[0]
+    return program.partition("/")[2].partition("-")[0]

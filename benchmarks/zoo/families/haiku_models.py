@@ -73,7 +73,7 @@ class Quantized(hk.Module):
             x = jax.nn.relu(hk.Conv2D(width, 4, stride=2)(x))
         x = x + hk.Conv2D(self.width, 1)(jax.nn.relu(hk.Conv2D(self.width, 3)(x)))
         coder = hk.nets.VectorQuantizerEMA(self.size, self.codes, 0.25, 0.99)
-        x = coder(hk.Conv2D(self.size, 1)(x), is_training=train)["quantize"]
+        x = coder(hk.Conv2D(self.size, 1)(x), is_training=train)["quantize"].astype(images.dtype)
         x = jax.nn.relu(hk.Conv2D(self.width, 3)(x))
         x = jax.nn.relu(hk.Conv2DTranspose(self.width // 2, 4, stride=2)(x))
         return hk.Conv2DTranspose(3, 4, stride=2)(x)

@@ -146,25 +146,25 @@ class Graph(nn.Module):
             if fresh.nodes.shape == graph.nodes.shape:
                 fresh = fresh._replace(nodes=fresh.nodes + graph.nodes)
             graph = fresh
-        if self.kind == "DeepSets":
+        if self.kind in ("DeepSets", "RelationNetwork"):
             return nn.Dense(self.outputs)(graph.globals)
         return nn.Dense(self.outputs)(graph.nodes)
 
     def _network(self) -> jraph.GraphNetwork:
         wide = (2 * self.width, self.width)
-        edge = jraph.concatenated_args(lambda x: Mlp(wide)(x))
-        node = jraph.concatenated_args(lambda x: Mlp(wide)(x))
-        whole = jraph.concatenated_args(lambda x: Mlp(wide)(x))
+        edge = jraph.concatenated_args(Mlp(wide))
+        node = jraph.concatenated_args(Mlp(wide))
+        whole = jraph.concatenated_args(Mlp(wide))
         makers = {
             "GraphNetwork": lambda: jraph.GraphNetwork(edge, node, whole),
             "InteractionNetwork": lambda: jraph.InteractionNetwork(edge, node),
             "RelationNetwork": lambda: jraph.RelationNetwork(edge, node),
             "DeepSets": lambda: jraph.DeepSets(node, whole),
             "GraphConvolution": lambda: jraph.GraphConvolution(
-                lambda x: nn.Dense(self.width)(x), add_self_edges=True
+                nn.Dense(self.width), add_self_edges=True
             ),
             "GAT": lambda: jraph.GAT(
-                lambda x: nn.Dense(self.width)(x),
+                nn.Dense(self.width),
                 lambda one, other, _: nn.leaky_relu(
                     nn.Dense(1)(jnp.concatenate([one, other], -1)), 0.2
                 ),
