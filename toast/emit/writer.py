@@ -56,10 +56,11 @@ def annotate(
         annotate_function(source.main, "res_attrs", results, attributes)
         for one in constraints:
             _constrain(source, one, attributes)
+        # The values of constraints that are not kept are given layouts too, and go after this.
+        _verify(source, mesh, specs, constraints, attributes)
         _settle_constraints(source, specs, kept, attributes)
         add_mesh(module, mesh)
         tell_devices(module, mesh)
-        _verify(source, mesh, specs, constraints, attributes)
         source.regions.restore(source.main)  # from here on handles of their stand-ins are dead
 
 
