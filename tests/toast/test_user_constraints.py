@@ -19,6 +19,7 @@ from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
+from toast.emit.writer import write
 from toast.pipeline.plan_module import make_plan
 from toast.pipeline.user_constraints import demands
 from toast.plans.result import PlanResult
@@ -247,3 +248,22 @@ def test_a_pin_that_does_not_divide_is_refused() -> None:
     mesh = Mesh.parse("data=2,model=512")
     with pytest.raises(InvalidRequest, match="not divisible by 512"):
         demands(gemma_source(), mesh, ("params/embedding=model,None",), ())
+
+
+OWN = b"""module {
+  sdy.mesh @one = <["a"=1]>
+  func.func @main(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+    %0 = stablehlo.add %x, %x : tensor<8x16xf32>
+    %1 = sdy.sharding_constraint %0 <@one, [{?}, {}]> : tensor<8x16xf32>
+    return %1 : tensor<8x16xf32>
+  }
+}
+"""
+
+
+def test_a_result_may_be_a_constraint_that_is_not_kept() -> None:
+    evaluator = Evaluator(analyse(load(OWN).program), MESH, find("cpu"))
+    specs = Specs(resolve(evaluator, (Action(group=0, axis=0),)))
+    written = write(load(OWN), MESH, specs, specs.constraints()).decode()
+    assert "sdy.sharding_constraint" not in written
+    assert '-> (tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>})' in written
