@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _split(options: argparse.Namespace) -> int:
+    del options
     from benchmarks.zoo.registry import architectures
     from benchmarks.zoo.split import write_split
 

@@ -78,7 +78,8 @@ class Work:
             return {"reserved_bytes": reserved} | self._judged(case, bench, module)
 
     def _bench(self, case: Case) -> tuple[Bench, Record]:
-        place, about = (case.mesh, case.share), {}
+        about: Record = {}
+        place = (case.mesh, case.share)
         if place not in self.benches:
             module = module_of(case.program)
             bench = Bench.of(module, case.mesh, case.target, room=AMPLE)

@@ -11,7 +11,7 @@ from benchmarks.accuracy.tables import table
 from benchmarks.zoo.cases import AMPLE, LEVELS
 from benchmarks.zoo.lowering import PROGRAMS
 from benchmarks.zoo.split import HELD_OUT_PERCENT
-from benchmarks.zoo.summary import ROOMY, by_word, kind_of
+from benchmarks.zoo.summary import ROOMY, TINY, by_word, kind_of
 from benchmarks.zoo.tables import brief_table, page_table
 
 PAGE = f"""\
@@ -32,9 +32,10 @@ How a case is made:
 - A case is a program on a mesh under a plan for a target. Plans are good (the tree search, as if a
   chip had {AMPLE:.0f} times its memory, so that no speed is given up for it), bad (data parallelism
   and nothing else, one other dimension over all axes) and drawn by lot.
-- **With room** counts cases that need at most {ROOMY:.0%} of the chip.
-- **Pressed** is the least that the compiler comes down to when it is told that most of the memory is
-  taken, leaving {", ".join(f"{level:.0%}" for level in LEVELS)} of what its temporaries took.
+- **With room** counts cases that need at most {ROOMY:.0%} of the chip, and by one of the two
+  figures at least {TINY // 2**20} MiB: what is smaller stays in a TPU's vector memory.
+- **Pressed** is the least that the compiler comes down to when it is told that most of the memory
+  is taken, leaving {", ".join(f"{level:.0%}" for level in LEVELS)} of what its temporaries took.
 - **Verdicts** are of programs at batches that are meant to need half to twice the memory of a chip,
   and of those that do at their own: fitting or not, against whether the compiler refuses.
 - Wire, step time and ranks are as in [accuracy.md](accuracy.md).

@@ -1,4 +1,4 @@
-"""The environments of the two halves of the work: one with the libraries, one with the compilers."""
+"""Two environments: one has the libraries, the other the compilers."""
 
 from __future__ import annotations
 

@@ -22,6 +22,8 @@ from toast.costmodel.hardware.devices import find
 
 ROOMY = 0.85
 """Of the chip's memory; what needs more than this may have been squeezed, with no flag at all."""
+TINY = 64 * 2**20
+"""Programs that need less by both figures lie in a TPU's vector memory, and say nothing."""
 LOW, HIGH = 0.5, 2.0
 """Verdicts count for programs that are meant to need so many times a chip's memory."""
 
@@ -63,7 +65,8 @@ class Summary:
         """The figures of compiled cases of any target."""
         given = [row for row in records if "compiled" in row and not row.get("stale")]
         own = [row for row in given if "predicted" in row and "batch" not in row]
-        ranks, rooms = ranks_of(own), known([row for row in own if is_roomy(row)], memory_error)
+        ranks, roomy = ranks_of(own), [row for row in own if is_roomy(row) and not is_tiny(row)]
+        rooms = known(roomy, memory_error)
         needed = {row["key"]: needed_bytes(row) for row in own}
         shares = [least / (needed[key] or least) for key, least in least_bytes(given).items()]
         return cls(
@@ -92,6 +95,11 @@ def is_roomy(record: Record) -> bool:
     needed = needed_bytes(record)
     accepted = record["compiled"]["refusal"] is None
     return accepted and needed is not None and needed <= ROOMY * usable(record)
+
+
+def is_tiny(record: Record) -> bool:
+    """Whether a program is too small to say anything of memory."""
+    return max(needed_bytes(record) or 0, record["predicted"]["peak_bytes"]) < TINY
 
 
 def time_error(record: Record) -> float | None:

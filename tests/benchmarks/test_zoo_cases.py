@@ -25,7 +25,7 @@ def test_a_variant_is_what_its_name_says(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["guess", "train-bf16-adam", "infer-twice"])
 def test_no_variant_has_another_name(text: str) -> None:
-    with pytest.raises(ValueError, match="variant|kind"):
+    with pytest.raises(ValueError, match=r"variant|kind"):
         Variant.parse(text)
 
 

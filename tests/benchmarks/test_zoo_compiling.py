@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,9 +13,8 @@ from typing import Any
 import pytest
 
 from benchmarks.accuracy.records import append_record
-from benchmarks.zoo import child
 from benchmarks.zoo.cases import V5E, Case
-from benchmarks.zoo.child import reserved_bytes, reserving
+from benchmarks.zoo.child import FLAG, reserved_bytes, reserving
 from benchmarks.zoo.compiling import compile_all, is_done, records_of
 from benchmarks.zoo.sizing import size_for
 from toast.aot import Memory
@@ -116,8 +116,8 @@ def test_few_temporaries_are_not_pressed() -> None:
 def test_a_reservation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIBTPU_INIT_ARGS", "--other=1")
     with reserving(7):
-        assert child.os.environ["LIBTPU_INIT_ARGS"] == f"--other=1 {child.FLAG}=7"
-    assert child.os.environ["LIBTPU_INIT_ARGS"] == "--other=1"
+        assert os.environ["LIBTPU_INIT_ARGS"] == f"--other=1 {FLAG}=7"
+    assert os.environ["LIBTPU_INIT_ARGS"] == "--other=1"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,12 @@ def test_memory_with_room_leaves_out_what_was_squeezed_without_a_flag() -> None:
     assert found.room_bias == pytest.approx(0.1)
 
 
+def test_tiny_programs_say_nothing_of_memory_unless_one_figure_is_large() -> None:
+    tiny = case(peak=40 * MIB, main=20 * MIB)
+    wrong = case("random-0", peak=100 * MIB, main=50 * MIB)
+    assert Summary.of([tiny, wrong]).room.cases == 1
+
+
 def test_pressed_memory_is_the_least_of_all_levels_and_of_room() -> None:
     rows = [case(main=1000), pressed(900), pressed(700, 0.4), pressed(1200, 0.7)]
     assert least_bytes(rows) == {rows[0]["key"]: 700}

@@ -17,7 +17,11 @@ from examples.libraries.common import Tree, key
 def make(kind: Any, settings: Mapping[str, Any], inputs: Inputs, variant: Variant) -> Made:
     """The parameters and the state of a transformed function, and its call."""
     del variant
-    transformed = hk.transform_with_state(lambda train, **inputs: kind(**settings)(train, **inputs))
+
+    def called(train: bool, **inputs: Any) -> Tree:
+        return kind(**settings)(train, **inputs)
+
+    transformed = hk.transform_with_state(called)
     params, state = jax.eval_shape(
         lambda key, inputs: transformed.init(key, train=True, **inputs), key(), dict(inputs)
     )

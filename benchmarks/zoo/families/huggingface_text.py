@@ -73,7 +73,7 @@ def _t5(model: str, config: str, inputs: Inputs, **settings: Any) -> HuggingFace
     )
 
 
-_MANY_CHOICES: Inputs = {name: (16, 4, 128) for name in ("input_ids", "attention_mask")}
+_MANY_CHOICES: Inputs = dict.fromkeys(("input_ids", "attention_mask"), (16, 4, 128))
 _ROPE_SIZES = {
     "hidden_size": 2048,
     "intermediate_size": 8192,

@@ -1,4 +1,4 @@
-"""Recurrent models in `flax.linen`: LSTMs and GRUs as in flax's examples, and a linear recurrence."""
+"""Recurrent models in `flax.linen`: LSTMs and GRUs as in its examples, and others."""
 
 from __future__ import annotations
 
@@ -106,6 +106,7 @@ class Waves(nn.Module):
 
     @nn.compact
     def __call__(self, samples: jax.Array, train: bool) -> jax.Array:
+        del train
         x = nn.Embed(self.levels, self.width)(shifted(samples))
         skips = jnp.zeros((), x.dtype)
         for layer in range(self.layers):
