@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from benchmarks.accuracy.records import HELD_OUT_PREFIX, Record, held_out, tuning
+from benchmarks.accuracy.records import HELD_OUT_PREFIX, Record, compiled, held_out, tuning
 from benchmarks.command import new_parser, print_paths
 from benchmarks.zoo.cases import TARGETS, V5E
 from benchmarks.zoo.environment import rerun
@@ -120,9 +120,10 @@ def _halves(options: argparse.Namespace) -> dict[str, list[Record]]:
 def _report(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from benchmarks.accuracy.tables import misses
     from benchmarks.zoo.document import grouped, library_of, worded
     from benchmarks.zoo.summary import kind_of
-    from benchmarks.zoo.tables import terminal_table
+    from benchmarks.zoo.tables import curve_table, terminal_table
 
     console, halves = Console(), _halves(options)
     console.print(terminal_table("All", halves))
@@ -133,6 +134,9 @@ def _report(options: argparse.Namespace) -> int:
         groups = worded(halves, words[options.by]) if options.by else {}
     for name, some in groups.items():
         console.print(terminal_table(name, some))
+    if options.verbose:
+        console.print(curve_table(halves["tuning"]))
+        print(misses([row for row in compiled(halves["tuning"]) if "predicted" in row], count=30))
     return 0
 
 
@@ -165,6 +169,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--half", choices=get_args(Half), help="only this half")
     parser.add_argument("--memory-only", action="store_true", help="end when memory is laid out")
+    parser.add_argument("--verbose", action="store_true", help="report: cases of the tuning half")
     parser.add_argument("--limit", type=int, help="compile at most this many cases")
     parser.add_argument(
         "--seconds-each", type=float, default=900.0, help="give up a case after so many"

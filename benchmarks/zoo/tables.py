@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.table import Table
 
 from benchmarks.accuracy.records import Record
+from benchmarks.accuracy.statistics import needed_bytes
 from benchmarks.accuracy.tables import table as markdown
+from benchmarks.zoo.cases import LEVELS, Case
 from benchmarks.zoo.summary import Summary
 
 GAP = 1.0 / 3.0
@@ -82,6 +84,30 @@ def page_table(halves: Mapping[str, Sequence[Record]]) -> str:
     """The same as Markdown."""
     header, rows = side_by_side(halves)
     return markdown(header, [[row[0].replace("  ", "&nbsp;&nbsp;"), *row[1:]] for row in rows])
+
+
+def curve_table(records: Sequence[Record]) -> Table:
+    """What each case of a half that may be looked into takes with room and pressed, in MiB."""
+    levels = sorted({0.0, *LEVELS}, reverse=True)
+    names = ["room" if not level else f"left {level:.0%}" for level in [0.0, *levels[:-1]]]
+    table = Table(title="Memory with room and pressed, MiB", title_justify="left")
+    for number, name in enumerate(("case", "held", "predicted", *names)):
+        table.add_column(name, justify="right" if number else "left")
+    rows = {row["key"]: row for row in records if "compiled" in row}
+    for key, row in rows.items():
+        case = Case.parse(key)
+        if case != case.room or row["compiled"]["memory"] is None:
+            continue
+        found = [rows.get(replace(case, level=level).key) for level in (0.0, *levels[:-1])]
+        memory = row["compiled"]["memory"]
+        held = memory["argument"] + memory["output"] - memory["alias"]
+        figures = (held, row["predicted"]["peak_bytes"], *map(_laid_out, found))
+        table.add_row(key, *("" if one is None else f"{one / 2**20:,.0f}" for one in figures))
+    return table
+
+
+def _laid_out(record: Record | None) -> float | None:
+    return None if record is None else needed_bytes(record)
 
 
 def brief_table(groups: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:

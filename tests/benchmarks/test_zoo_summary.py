@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.zoo.summary import Summary, least_bytes, pressed_errors, verdicts
-from benchmarks.zoo.tables import brief_table, is_gap, page_table, side_by_side
+from benchmarks.zoo.tables import brief_table, curve_table, is_gap, page_table, side_by_side
 from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
 
 V5E = "tpu-v5e:2x4"
@@ -111,3 +111,11 @@ def test_a_gap_is_a_third() -> None:
     assert is_gap(0.04, 0.08)
     assert not is_gap(0.06, 0.08)
     assert not is_gap(float("nan"), 0.1)
+
+
+def test_a_curve_is_a_row_of_what_was_laid_out() -> None:
+    table = curve_table([case(main=200 * MIB), pressed(150 * MIB), pressed(180 * MIB, 0.7)])
+    cells = {column.header: list(column.cells) for column in table.columns}
+    assert len(cells["case"]) == 1
+    assert (cells["room"], cells["left 70%"], cells["left 40%"]) == (["200"], ["180"], [""])
+    assert (cells["left 10%"], cells["held"], cells["predicted"]) == (["150"], ["60"], ["110"])
