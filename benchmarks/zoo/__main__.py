@@ -93,6 +93,7 @@ def _compile(options: argparse.Namespace) -> int:
         limit=options.limit,
         seconds=options.time_limit,
         seconds_each=options.seconds_each,
+        hlo=options.hlo,
     )
     print(f"{count} cases compiled", file=sys.stderr)
     return 0
@@ -169,6 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--half", choices=get_args(Half), help="only this half")
     parser.add_argument("--memory-only", action="store_true", help="end when memory is laid out")
+    parser.add_argument("--hlo", type=Path, help="keep the tuning half's compiled HLO here")
     parser.add_argument("--verbose", action="store_true", help="report: cases of the tuning half")
     parser.add_argument("--limit", type=int, help="compile at most this many cases")
     parser.add_argument(

@@ -18,6 +18,7 @@ from benchmarks.accuracy.running import judged, summary_line
 from benchmarks.zoo.cases import AMPLE, Case
 from benchmarks.zoo.lowering import module_of
 from benchmarks.zoo.sizing import resized
+from benchmarks.zoo.split import half_by_name
 from toast.analysis.errors import ToastError
 from toast.aot import Memory, Target, Verdict
 from toast.costmodel.hardware.devices import find
@@ -34,6 +35,7 @@ class Work:
     folder: Path
     memory_only: bool
     seconds_each: float
+    hlo: Path | None = None
     benches: dict[tuple[str, float], Bench] = field(default_factory=dict)
     known: dict[str, Record] = field(default_factory=dict)
 
@@ -91,10 +93,12 @@ class Work:
         return self.benches[place], about
 
     def _judged(self, case: Case, bench: Bench, module: bytes) -> Record:
+        held = half_by_name(case.program.partition("/")[0]) == "held-out"
         return judged(
             module,
             case.key,
             bench.evaluator.mesh,
+            hlo=None if held else self.hlo,
             deadline_s=self.seconds_each,
             memory_only=self.memory_only,
         )
@@ -133,6 +137,7 @@ def main(job: dict[str, Any]) -> int:
         folder=folder,
         memory_only=bool(job["memory_only"]),
         seconds_each=float(job["seconds_each"]),
+        hlo=Path(job["hlo"]) if job.get("hlo") else None,
     )
     for key in job["keys"]:
         case = Case.parse(key)

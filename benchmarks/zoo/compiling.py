@@ -26,11 +26,12 @@ def compile_all(
     limit: int | None = None,
     seconds: float | None = None,
     seconds_each: float = SECONDS_EACH,
+    hlo: Path | None = None,
 ) -> int:
     """Compile the cases of all groups that have no record yet; returns how many got one.
 
     Nothing is started after `limit` cases, or after `seconds`; one that takes longer than
-    `seconds_each` is given up.
+    `seconds_each` is given up. `hlo` keeps the compiled texts of the tuning half.
     """
     started, count = time.monotonic(), 0
     known = records_of(folder)
@@ -43,7 +44,9 @@ def compile_all(
         pending = pending[: None if limit is None else limit - count]
         if not pending:
             continue
-        failure = _child(pending, folder, memory_only=memory_only, seconds_each=seconds_each)
+        failure = _child(
+            pending, folder, memory_only=memory_only, seconds_each=seconds_each, hlo=hlo
+        )
         fresh = records_of(folder, {case.file for case in pending})
         known |= fresh
         left = [case for case in pending if not done(fresh.get(case.key))]
@@ -74,7 +77,7 @@ def is_done(record: Record | None, *, memory_only: bool, seconds_each: float) ->
 
 
 def _child(
-    cases: list[Case], folder: Path, *, memory_only: bool, seconds_each: float
+    cases: list[Case], folder: Path, *, memory_only: bool, seconds_each: float, hlo: Path | None
 ) -> str | None:
     """Work through cases in another process; the reason where it ended badly."""
     job = {
@@ -82,6 +85,7 @@ def _child(
         "folder": str(folder),
         "memory_only": memory_only,
         "seconds_each": seconds_each,
+        "hlo": None if hlo is None else str(hlo),
     }
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "benchmarks.zoo.child", json.dumps(job)]
