@@ -19,12 +19,14 @@ from benchmarks.zoo.cases import AMPLE, Case
 from benchmarks.zoo.lowering import module_of
 from benchmarks.zoo.sizing import resized
 from benchmarks.zoo.split import half_by_name
-from toast.analysis.errors import ToastError
+from toast.analysis.errors import InvalidRequest, ToastError
 from toast.aot import Memory, Target, Verdict
 from toast.costmodel.hardware.devices import find
 
 TINY = 64 * 2**20
 """Temporaries of so few bytes are not pressed."""
+NO_COMPILER = 3
+"""The exit code where the compiler for the target is not installed."""
 FLAG = "--xla_tpu_user_reserved_hbm_bytes"
 
 
@@ -87,21 +89,30 @@ class Work:
             bench = Bench.of(module, case.mesh, case.target, room=AMPLE)
             if case.share:
                 room = self.known.get(case.room.key, {})
-                module, about = resized(bench, room, case.share)
+                module, about = resized(bench, room, case.share, self._sized(case))
                 bench = Bench.of(module, case.mesh, case.target, room=AMPLE)
             self.benches[place] = bench
         return self.benches[place], about
 
+    def _sized(self, case: Case) -> list[Record]:
+        """The records of the same program and plan at other batches."""
+        rows = (row for row in self.known.values() if "batch" in row and "compiled" in row)
+        return [row for row in rows if Case.parse(row["key"]).room == case.room]
+
     def _judged(self, case: Case, bench: Bench, module: bytes) -> Record:
         held = half_by_name(case.program.partition("/")[0]) == "held-out"
-        return judged(
-            module,
-            case.key,
-            bench.evaluator.mesh,
-            hlo=None if held else self.hlo,
-            deadline_s=self.seconds_each,
-            memory_only=self.memory_only,
-        )
+        try:
+            return judged(
+                module,
+                case.key,
+                bench.evaluator.mesh,
+                hlo=None if held else self.hlo,
+                deadline_s=self.seconds_each,
+                memory_only=self.memory_only,
+            )
+        except InvalidRequest as error:  # it is not there for the next case either
+            print(f"{error.message} {error.hint}", file=sys.stderr)
+            raise SystemExit(NO_COMPILER) from error
 
 
 def reserved_bytes(memory: Memory, target: str, level: float) -> int | None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from benchmarks.accuracy.records import Record, append_record, read_records
 from benchmarks.zoo.cases import Case
+from benchmarks.zoo.child import NO_COMPILER
+from toast.analysis.errors import InvalidRequest
 
 SECONDS_EACH = 900.0
 ROOT = Path(__file__).parents[2]
@@ -95,6 +97,10 @@ def _child(
         )
     except subprocess.TimeoutExpired:
         return "it was late"
+    if done.returncode == NO_COMPILER:
+        raise InvalidRequest(
+            f"There is no compiler for {cases[0].target} here.", "Run it in .venv-aot."
+        )
     if done.returncode < 0:
         return f"its process ended with signal {-done.returncode}"
     return f"its process ended with code {done.returncode}" if done.returncode else None

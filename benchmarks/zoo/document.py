@@ -36,8 +36,8 @@ How a case is made:
   figures at least {TINY // 2**20} MiB: what is smaller stays in a TPU's vector memory.
 - **Pressed** is the least that the compiler comes down to when it is told that most of the memory
   is taken, leaving {", ".join(f"{level:.0%}" for level in LEVELS)} of what its temporaries took.
-- **Verdicts** are of programs at batches that are meant to need half to twice the memory of a chip,
-  and of those that do at their own: fitting or not, against whether the compiler refuses.
+- **Verdicts** are of programs that need half to twice the memory of a chip, most of them at batches
+  chosen for that: fitting or not, against whether the compiler refuses.
 - Wire, step time and ranks are as in [accuracy.md](accuracy.md).
 """
 

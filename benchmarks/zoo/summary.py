@@ -25,7 +25,7 @@ ROOMY = 0.85
 TINY = 64 * 2**20
 """Programs that need less by both figures lie in a TPU's vector memory, and say nothing."""
 LOW, HIGH = 0.5, 2.0
-"""Verdicts count for programs that are meant to need so many times a chip's memory."""
+"""Verdicts count for programs that need so many times a chip's memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,11 +153,11 @@ def verdicts(records: Iterable[Record]) -> Verdicts:
 
 
 def is_near_limit(record: Record) -> bool:
-    """Whether a case was sized to need about a chip's memory, or does at its own size."""
-    if "batch" in record:
-        return True
+    """Whether a case needs about a chip's memory; of a refusal without a figure, was sized to."""
     needed, limit = needed_bytes(record), usable(record)
-    return needed is not None and LOW * limit <= needed <= HIGH * limit
+    if needed is None:
+        return "batch" in record
+    return LOW * limit <= needed <= HIGH * limit
 
 
 def called_fitting(record: Record) -> bool:

@@ -17,6 +17,7 @@ from benchmarks.zoo.cases import V5E, Case
 from benchmarks.zoo.child import FLAG, reserved_bytes, reserving
 from benchmarks.zoo.compiling import compile_all, is_done, records_of
 from benchmarks.zoo.sizing import size_for
+from toast.analysis.errors import InvalidRequest
 from toast.aot import Memory
 
 GIB = 2**30
@@ -86,6 +87,15 @@ def test_a_process_that_dies_is_the_error_of_the_case_that_it_was_at(
     assert compile_all([group], tmp_path, memory_only=True) == 1
 
 
+def test_without_a_compiler_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: Ended(3))
+    with pytest.raises(InvalidRequest, match="no compiler for tpu-v5e"):
+        compile_all([[case("mcts")]], tmp_path, memory_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_was_late_is_tried_again_with_more_time() -> None:
     late = {"key": "x", "error": "late", "seconds_each": 60.0}
     assert is_done(late, memory_only=True, seconds_each=60.0)
@@ -125,4 +135,10 @@ def test_a_reservation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_batch_is_found_by_what_grows_with_it(wanted: float, size: int | None) -> None:
     """Of 10 GiB at a batch of 64, 2 GiB are there at any batch."""
-    assert size_for(wanted, 64, 10 * GIB, 2 * GIB, 8) == size
+    assert size_for(wanted, {0: 2 * GIB, 64: 10 * GIB}, 8) == size
+
+
+def test_the_sizes_closest_to_what_is_wanted_say_how_it_grows() -> None:
+    known = {0: GIB, 64: 2 * GIB, 128: 10 * GIB}
+    assert size_for(14 * GIB, known, 8) == 160
+    assert size_for(GIB * 1.5, known, 8) == 32

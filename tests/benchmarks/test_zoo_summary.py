@@ -60,7 +60,8 @@ def test_pressing_what_has_no_room_says_nothing() -> None:
 
 
 def _sized(*, fits: bool, refused: bool, plan: str = "mcts") -> dict[str, Any]:
-    made = case(plan, "sized=1.05", refused=refusal(17 * GIB) if refused else None)
+    refused_with = refusal(17 * GIB) if refused else None
+    made = case(plan, "sized=1.05", refused=refused_with, main=14 * GIB)
     return made | {"batch": 64, "predicted": made["predicted"] | {"fits": fits}}
 
 
