@@ -50,7 +50,10 @@ def lower_all(
             if record != known.get(name):
                 append_record(facts, record)
             lowered, failed = lowered + ("digest" in record), failed + ("error" in record)
-            print(f"{name}: {record.get('error', record.get('ops'))}", file=sys.stderr, flush=True)
+            said = record.get("error", f"{record.get('ops')} ops")
+            earlier = known.get(name, {}).get("digest", record.get("digest"))
+            changed = " (another module than before)" * (earlier != record.get("digest"))
+            print(f"{name}: {said}{changed}", file=sys.stderr, flush=True)
     return lowered, failed
 
 
