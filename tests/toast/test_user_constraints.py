@@ -267,3 +267,32 @@ def test_a_result_may_be_a_constraint_that_is_not_kept() -> None:
     written = write(load(OWN), MESH, specs, specs.constraints()).decode()
     assert "sdy.sharding_constraint" not in written
     assert '-> (tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>})' in written
+
+
+FED_BACK = b"""module {
+  func.func @main(%old: tensor<8x16xf32> {tf.aliasing_output = 0 : i32},
+                  %kept: tensor<8x16xf32> {tf.aliasing_output = 1 : i32},
+                  %x: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+    %0 = stablehlo.add %x, %x : tensor<8x16xf32>
+    %1 = stablehlo.negate %kept : tensor<8x16xf32>
+    return %0, %1 : tensor<8x16xf32>, tensor<8x16xf32>
+  }
+}
+"""
+
+
+def test_a_donated_argument_of_another_layout_than_its_result_lends_its_buffer_to_any() -> None:
+    source = load(FED_BACK)
+    evaluator = Evaluator(analyse(source.program), MESH, find("cpu"))
+    x = source.program.arguments[2]
+    colour = int(evaluator.analysis.colours.colour[source.program.def_names(x.value)[0]])
+    group = int(evaluator.analysis.groups.of_colour[colour])
+    specs = Specs(resolve(evaluator, (Action(group=group, axis=0),)))
+    old, kept, _ = (specs.value(argument.value) for argument in source.program.arguments)
+    results = [specs.use(result.use) for result in source.program.results]
+    assert (old != results[0], kept == results[1]) == (True, True)
+    written = write(load(FED_BACK), MESH, specs, specs.constraints()).decode()
+    first, second, _ = written.partition("func.func")[2].split("tensor<8x16xf32> {")[1:4]
+    assert "jax.buffer_donor = true" in first
+    assert "aliasing_output" not in first
+    assert "tf.aliasing_output = 1" in second
