@@ -130,10 +130,9 @@ def _release(main: ir.Operation, arguments: list[Spec], results: list[Spec]) -> 
         return
     rows = []
     for row, spec in zip(ir.ArrayAttr(main.attributes["arg_attrs"]), arguments, strict=True):
-        if _ALIAS in row and results[ir.IntegerAttr(row[_ALIAS]).value] != spec:
-            pairs = {key: row[key] for key in keys(row) if key != _ALIAS}
-            row = ir.DictAttr.get(pairs | {_DONOR: ir.BoolAttr.get(True)})
-        rows.append(row)
+        moved = _ALIAS in row and results[ir.IntegerAttr(row[_ALIAS]).value] != spec
+        pairs = {key: row[key] for key in keys(row) if not moved or key != _ALIAS}
+        rows.append(ir.DictAttr.get(pairs | ({_DONOR: ir.BoolAttr.get(True)} if moved else {})))
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(rows)
 
 
