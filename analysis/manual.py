@@ -15,8 +15,9 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
 from toast.analysis.calls import calls_in, functions_of, inline
+from toast.analysis.constraint import constrained
 from toast.analysis.facts import meshes_of
-from toast.analysis.program import CONSTRAINT, StatedCollective
+from toast.analysis.program import StatedCollective
 from toast.analysis.rules import REGION
 
 MANUAL = "sdy.manual_computation"
@@ -124,7 +125,7 @@ def _stand_in(op: ir.Operation, number: int) -> None:
     with op.location:
         at = ir.InsertionPoint(op)
         operands = [
-            _constrained(operand, sharding, at)
+            _closed(operand, sharding, at)
             for operand, sharding in zip(op.operands, _shardings(op, "in_shardings"), strict=True)
         ]
         call = ir.Operation.create(
@@ -138,7 +139,7 @@ def _stand_in(op: ir.Operation, number: int) -> None:
             ip=at,
         )
         results = [
-            _constrained(result, sharding, at)
+            _closed(result, sharding, at)
             for result, sharding in zip(call.results, _shardings(op, "out_shardings"), strict=True)
         ]
     for old, new in zip(op.results, results, strict=True):
@@ -202,22 +203,14 @@ def _shardings(op: ir.Operation, name: str) -> list[Any]:
     return list(sdy.TensorShardingPerValueAttr(op.attributes[name]).shardings)
 
 
-def _constrained(value: Any, sharding: Any, at: ir.InsertionPoint) -> Any:
+def _closed(value: Any, sharding: Any, at: ir.InsertionPoint) -> Any:
     """A value under the sharding of a region, which may leave no dimension open here."""
     tensor = sdy.TensorShardingAttr(sharding)
     dims = [
         sdy.DimensionShardingAttr.get(list(sdy.DimensionShardingAttr(dim).axes), is_closed=True)
         for dim in tensor.dimension_shardings
     ]
-    closed = sdy.TensorShardingAttr.get(tensor.mesh_or_ref, dims)
-    op = ir.Operation.create(
-        CONSTRAINT,
-        results=[value.type],
-        operands=[value],
-        attributes={"sharding": closed},
-        ip=at,
-    )
-    return op.results[0]
+    return constrained(value, sdy.TensorShardingAttr.get(tensor.mesh_or_ref, dims), at)
 
 
 def _axes(op: ir.Operation, meshes: dict[str, Any]) -> tuple[tuple[str, int], ...]:

@@ -45,6 +45,29 @@ class Window:
         return min(max(before, 0) + max(after, 0), size)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlidingWindow(Window):
+    """A window over a dimension of `size` elements, padded with `high` behind."""
+
+    size: int
+    high: int = 0
+
+    @property
+    def pads(self) -> tuple[int, int]:
+        """Padding before and after."""
+        return self.low, self.high
+
+    @property
+    def padded(self) -> int:
+        """Elements to slide over, dilated and padded."""
+        return (self.size - 1) * self.dilation + 1 + self.low + self.high
+
+    @property
+    def steps(self) -> int:
+        """How many places the window takes: the size of the result."""
+        return (self.padded - self.reach) // self.stride + 1
+
+
 Windows = dict[int, tuple[Window | None, int]]
 """Operand dimension -> its window (None: everything moves) and the result's dimension."""
 

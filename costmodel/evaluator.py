@@ -15,7 +15,7 @@ from toast.analysis.program import Floats, Ints, Program
 from toast.analysis.records import by_address
 from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import Device
-from toast.costmodel.kernels.evaluate import Measured, evaluate_many, step_seconds
+from toast.costmodel.kernels.evaluate import FIGURES, Measured, evaluate_many, step_seconds
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import Fusion, fuse
 from toast.costmodel.peak_pruning import fold
@@ -91,12 +91,14 @@ class Cost:
     """Seconds and bytes of one step on one device. `key` is equal for equal layouts.
 
     `overlap` is the part (0 to 1) of the shorter of computation and communication that hides
-    behind the longer; see `kernels.step_seconds`.
+    behind the longer; see `kernels.step_seconds`. `peak` is what the compiler lays out on this
+    device, `room` what it would with all the memory that it wants.
     """
 
     compute: float
     communication: float
     peak: float
+    room: float
     key: int
     overlap: float = 0.0
 
@@ -133,13 +135,16 @@ class Reward:
         over = max(0.0, peak - self.memory)
         return seconds / self.seconds + self.penalty * over / self.peak
 
+    def step_seconds(self, value: float, peak: float) -> float:
+        """How long a state of this value and peak takes."""
+        return self.seconds * (value - self.value(0.0, peak))
+
 
 def measure(tables: Tables, scratch: Scratch, *columns: Ints) -> Measured:
     """Price one state by its `columns`, as `evaluate_many` takes them."""
-    costs, keys = np.empty((1, 3)), np.empty(1, dtype=np.int64)
+    costs, keys = np.empty((1, FIGURES)), np.empty(1, dtype=np.int64)
     evaluate_many(by_address(tables), by_address(scratch), *columns, costs, keys)
-    compute, communication, peak = costs[0].tolist()
-    return Measured(compute, communication, peak, int(keys[0]))
+    return Measured(*costs[0].tolist(), int(keys[0]))
 
 
 class Evaluator:
@@ -234,6 +239,7 @@ class Evaluator:
             compute=measured.compute,
             communication=measured.communication,
             peak=measured.peak,
+            room=measured.room,
             key=measured.key,
             overlap=self.overlap,
         )
@@ -246,7 +252,7 @@ class Evaluator:
         Quickest where states that have much in common follow each other.
         """
         starts, *columns = self._columns(states)
-        costs = np.zeros((len(states), 3))
+        costs = np.zeros((len(states), FIGURES))
         keys = np.zeros(len(states), dtype=np.int64)
         threads = max(1, min(threads, len(states) // FEWEST))
         while len(self._scratches) < threads:
@@ -265,7 +271,7 @@ class Evaluator:
         for thread in others:
             thread.join()
         return [
-            Cost(compute=row[0], communication=row[1], peak=row[2], key=key, overlap=self.overlap)
+            self._cost(Measured(*row, key))
             for row, key in zip(costs.tolist(), keys.tolist(), strict=True)
         ]
 

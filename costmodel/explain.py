@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from toast.analysis.program import Floats
+from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import Cost
-from toast.costmodel.kernels.memory import lasting_share
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.resolved import ResolvedCollective, ResolvedPlan
+from toast.costmodel.terms.dependents import rows_of
 from toast.costmodel.terms.journal import (
+    AGAIN,
     BRIEF,
     COUNT,
     DETAIL,
@@ -34,6 +35,7 @@ from toast.costmodel.terms.journal import (
     CollectiveReason,
     Entry,
 )
+from toast.costmodel.terms.live_ranges import LIVE_RANGES
 from toast.costmodel.terms.sources import Runs, Sent, Sources
 from toast.costmodel.terms.tables import TERMS
 
@@ -166,25 +168,51 @@ class _Explainer:
             fusions=tuple(self._fusion(row) for row in self._of(tuple(_FUSED))),
             collectives=tuple(self._collective(one) for one in self._resolved.collectives),
             all_held=lambda: self._all_held(memory),
-            alive=tuple(
-                sorted(
-                    _with_room(
-                        _in_main_memory(there, on_chip), self._tables.chip.deferral_budget_bytes
-                    ),
-                    key=lambda one: -one.bytes,
-                )
-            ),
+            alive=self._alive_at(position, there, on_chip),
             on_chip=on_chip,
             timeline=timeline,
             position=position,
         )
+
+    def _alive_at(
+        self, position: int, there: Sequence[HeldMemory], on_chip: float
+    ) -> tuple[HeldMemory, ...]:
+        """What is in main memory at a position, largest first."""
+        most = self._tables.chip.deferral_budget_bytes
+        found = _with_room(_in_main_memory(there, on_chip), most)
+        over = sum(one.bytes for one in found) - self._cost.peak
+        if self._cost.peak < self._cost.room and over > 0.0:
+            found = _spared(found, self._let_go_at(position), over)
+        return tuple(sorted(found, key=lambda one: -one.bytes))
+
+    def _let_go_at(self, position: int) -> set[tuple[Entry, int]]:
+        """The buffers, and the copies, that can be let go of at a position, by their values."""
+        tables, listing = self._tables, self._evaluator.listing
+        event = int(tables.schedule.event_at(np.array([position]))[0])
+        ranges, copies = tables.live_ranges, self._scratch.copies
+        now = (ranges.first <= event) & (ranges.last >= event) & (ranges.stay == AGAIN)
+        there = (copies.first <= event) & (copies.last >= event) & (copies.held[:, AGAIN] > 0.0)
+        read = (copies.read_first <= event) & (copies.read_last >= event) & (copies.read > 0.0)
+        there[self._leaders()[read.any(axis=1)]] = False
+        buffers = listing.of(LIVE_RANGES).value[now].tolist()
+        copied = listing.wanted.value[np.flatnonzero(there)].tolist()
+        return {(Entry.LIVE, one) for one in buffers} | {(Entry.COPY, one) for one in copied}
+
+    def _leaders(self) -> Ints:
+        """By row of copies that of the copy which it shares."""
+        copies = self._tables.copies
+        group = rows_of(copies.start)
+        first = copies.start[group]
+        place = np.arange(len(group)) - first
+        leader = self._scratch.copies.leader[copies.kind_start[copies.kind[group]] + place]
+        return np.asarray(first + np.maximum(leader, 0))
 
     def _all_held(self, memory: Floats) -> tuple[HeldMemory, ...]:
         return tuple(one for row in memory.tolist() for one in self._held(row))
 
     def _on_chip(self, short: Any, lasting: Any) -> Any:
         """How many bytes are on the chip of what is small and short-lived, and of what else is."""
-        share = lasting_share(self._tables.chip.on_chip_seconds, self._cost.compute)
+        share = self._scratch.schedule.peaks[2]
         return np.minimum(short + share * lasting, self._tables.chip.on_chip_buffers)
 
     def _of(self, tables: tuple[int, ...]) -> Floats:
@@ -261,7 +289,13 @@ class _Explainer:
         full: Floats = np.minimum(
             there + self._alive(memory[late]), self._tables.chip.deferral_budget_bytes
         )
-        return np.maximum(there, full)
+        found: Floats = np.maximum(there, full)
+        if self._cost.peak == self._cost.room:
+            return found
+        again = np.cumsum(self._scratch.schedule.delta[:, AGAIN])
+        position = self._tables.schedule.position
+        event = np.searchsorted(position[:-1], np.arange(len(found)), side="right") - 1
+        return np.minimum(found, np.maximum(found - again[event], self._cost.peak))
 
     def _alive(self, memory: Floats) -> Floats:
         """Bytes of these entries of the journal at each position."""
@@ -270,6 +304,19 @@ class _Explainer:
         np.subtract.at(change, memory[:, DETAIL].astype(np.int64) + 1, memory[:, SIZE])
         found: Floats = np.cumsum(change)[: self._tables.schedule.position[-1]]
         return found
+
+
+def _spared(
+    held: Sequence[HeldMemory], free: set[tuple[Entry, int]], over: float
+) -> list[HeldMemory]:
+    """What is left where `over` bytes are let go of, of what can be: the largest first."""
+    found = []
+    for one in sorted(held, key=lambda one: -one.bytes):
+        gone = min(one.bytes, over) if (one.why, one.value) in free else 0.0
+        over -= gone
+        if gone < one.bytes:
+            found.append(replace(one, bytes=one.bytes - gone))
+    return found
 
 
 def _in_main_memory(held: Sequence[HeldMemory], on_chip: float) -> list[HeldMemory]:

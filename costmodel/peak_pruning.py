@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.program.distinct import distinct
+from toast.costmodel.terms.journal import AGAIN
 from toast.costmodel.terms.live_ranges import LiveRangeColumns
 from toast.costmodel.terms.reshard_copies import CopyColumns
 from toast.costmodel.terms.sum_buffers import SumColumns
@@ -57,7 +58,11 @@ def peak_events(t: Tables) -> Ints:
     events = len(t.schedule.position) - 1
     ends = np.zeros(events, dtype=np.bool_)
     summed = t.sums.until[t.sums.stored == 0]
-    for column in (t.live_ranges.last, t.sums.first, summed, t.copies.last):
+    let_go = t.live_ranges.stay == AGAIN
+    live, gap = t.live_ranges.last[~let_go], t.live_ranges.first[let_go]
+    read = t.copies.gap_first  # what is read no more can be let go of
+    before = np.concatenate([gap, read]) - 1
+    for column in (live, t.sums.first, summed, t.copies.last, before[before >= 0]):
         ends[column] = True
     ends[-1] = True  # what nothing ends at holds no more than what follows
     last = np.flatnonzero(ends)
@@ -108,8 +113,11 @@ def _alive(t: Tables, events: int) -> Words:
     words = _mixed(t.sums.row, _SUMMED, t.sums.stay)[summed]
     _hold(change, t.sums.first[summed], t.sums.until[summed], words)
     for groups, rows in _by_count(t):
-        fixed = np.concatenate([t.copies.kind[groups, None], _alike(t, rows)], axis=1)
-        _hold_copies(change, _hashed(fixed), t.copies.first[rows], t.copies.last[rows])
+        kind, there = t.copies.kind[groups, None], t.copies.there[groups, None]
+        fixed = np.concatenate([kind, there, _alike(t, rows)], axis=1)
+        spans = ((t.copies.first, t.copies.last), (t.copies.gap_first, t.copies.gap_last))
+        lows, highs = ([span[side][rows] for span in spans] for side in (0, 1))
+        _hold_copies(change, _hashed(fixed), np.hstack(lows), np.hstack(highs))
     return np.cumsum(change, axis=0, dtype=np.uint64)[:-1]
 
 
@@ -119,11 +127,11 @@ def _hold(change: Words, first: Ints, last: Ints, words: Words) -> None:
 
 
 def _hold_copies(change: Words, kinds: Words, low: Ints, high: Ints) -> None:
-    """Copies of values of these kinds, each wanted over [low, high] [values, layouts].
+    """Copies of values of these kinds, each wanted over [low, high] [values, layouts and gaps].
 
     Which of the layouts are the same, and so share a copy from the first to the last of them,
     depends on the state. What it makes of a value at an event follows from its kind and from
-    which of these spans are to come, there or over; that is the class.
+    which of these spans, and of the gaps in them, are to come, there or over; that is the class.
     """
     bounds = np.sort(np.concatenate([low, high + 1], axis=1), axis=1)
     for segment in range(bounds.shape[1] - 1):
@@ -138,11 +146,12 @@ def _hold_copies(change: Words, kinds: Words, low: Ints, high: Ints) -> None:
 def _alike(t: Tables, rows: Ints) -> Ints:
     """What tells copies apart beside their kind and events [values, n], of these rows of each.
 
-    The width that each travels in, and which of them together are short-lived.
+    The width that each travels in, which of them together are short-lived, which can be let go of.
     """
     begin, end = t.copies.begin[rows], t.copies.end[rows]
     short = end[:, :, None] - begin[:, None, :] <= t.schedule.brief
-    return np.concatenate([t.copies.narrow[rows], short.reshape(len(rows), -1)], axis=1)
+    gap = t.copies.gap_first[rows] <= t.copies.gap_last[rows]
+    return np.concatenate([t.copies.narrow[rows], short.reshape(len(rows), -1), gap], axis=1)
 
 
 def _hashed(rows: Ints) -> Words:
@@ -242,12 +251,15 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
 def _copies(t: Tables, kept: Ints) -> CopyColumns:
     """Values of one kind whose copies are wanted over the same events are one, so many times."""
     kinds, counts, places = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros(0, np.int64)]
-    starts = [0]
+    starts, known = [0], [np.zeros(0, dtype=np.int64)]
     low, high = _between(kept, t.copies.first, t.copies.last)
+    gap_low, gap_high = _between(kept, t.copies.gap_first, t.copies.gap_last)
     for groups, rows in _by_count(t):
         there = low[rows].min(axis=1) <= high[rows].max(axis=1)
-        keys = (t.copies.kind[groups], *low[rows].T, *high[rows].T, *_alike(t, rows).T)
-        (kind, *_), at, count = _counted(keys, there)
+        ends = [column for part in (low, high, gap_low, gap_high) for column in part[rows].T]
+        keys = (t.copies.kind[groups], t.copies.there[groups], *ends, *_alike(t, rows).T)
+        (kind, had, *_), at, count = _counted(keys, there)
+        known.append(had)
         starts += [starts[-1] + rows.shape[1] * (n + 1) for n in range(len(at))]
         kinds.append(kind)
         counts.append(count)
@@ -256,10 +268,13 @@ def _copies(t: Tables, kept: Ints) -> CopyColumns:
     return wanted._replace(
         kind=np.concatenate(kinds),
         times=np.concatenate(counts),
+        there=np.concatenate(known).astype(np.bool_),
         start=np.array(starts, dtype=np.int64),
         tensor=wanted.tensor[place],
         first=low[place],
         last=high[place],
+        gap_first=gap_low[place],
+        gap_last=gap_high[place],
         begin=wanted.begin[place],
         end=wanted.end[place],
         narrow=wanted.narrow[place],

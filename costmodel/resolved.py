@@ -14,6 +14,8 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import Cost, Evaluator, Refined
 from toast.costmodel.network.collectives import Kind
+from toast.costmodel.passes.while_loop_all_reduce_motion import added_sums, path_to
+from toast.costmodel.program.buffers import carried_constants
 from toast.costmodel.program.pins import Axes, Layout
 from toast.costmodel.tables import Scratch
 from toast.costmodel.terms.journal import (
@@ -31,6 +33,7 @@ from toast.costmodel.terms.journal import (
     Entry,
 )
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
+from toast.costmodel.terms.reshards import NARROW
 from toast.costmodel.terms.units import Units
 
 _COLLECTIVES = (Entry.PARTIAL, Entry.EDGE, Entry.HALO, Entry.STATED)
@@ -56,6 +59,36 @@ class ResolvedCollective:
     seconds: float
     reason: CollectiveReason
     combined: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedMove:
+    """A move from one layout to another (of tensors) that takes another way than most.
+
+    The axes that are gathered `whole` before all else, and those that dimensions have `traded`, by
+    a permute. Where they have, `exchanged` and `gathered` are the axes of what is sent besides it.
+    """
+
+    source: int
+    target: int
+    whole: frozenset[int]
+    traded: frozenset[int]
+    exchanged: frozenset[int]
+    gathered: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSum:
+    """Partial sums of an op (`maker`) that a loop adds to what it carries, as value `body`.
+
+    `condition` is the same value in the condition of the loop, `path` all values from the op's
+    result to what the loop yields.
+    """
+
+    maker: int
+    condition: int
+    body: int
+    path: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +154,42 @@ class ResolvedPlan:
         first = int(self.evaluator.tables.partial_sums.result_start[row])
         return bool(self.scratch.reduce_scatters.reason[first] == CollectiveReason.ADDED)
 
+    def loop_sums(self) -> list[LoopSum]:
+        """The partial sums that loops carry, and that are summed behind them."""
+        found, program = [], self.evaluator.analysis.program
+        for op, slot in added_sums(program).items():
+            row = self._partial_row(op)
+            if row >= 0 and self.scratch.partial_sums.behind_loop[row]:
+                path = tuple(path_to(program, program.values_of(op)[0], slot.yielded))
+                found.append(LoopSum(maker=op, condition=slot.condition, body=slot.body, path=path))
+        return found
+
+    def carried_constants(self) -> dict[int, int]:
+        """What loops only pass on, and the constant it is: that is made anew in any layout."""
+        return carried_constants(self.evaluator.analysis.program)
+
+    def narrow_uses(self) -> frozenset[int]:
+        """The uses that join values which are converted to 16 bits behind, and are sent so."""
+        listing = self.evaluator.listing
+        wanted, narrow = listing.wanted, np.flatnonzero(listing.widths.of == NARROW).tolist()
+        spans = [wanted.uses[wanted.use_start[n] : wanted.use_start[n + 1]] for n in narrow]
+        return frozenset(use for span in spans for use in span.tolist())
+
+    def moves(self) -> list[ResolvedMove]:
+        """The moves that gather something whole first, or trade axes."""
+        tables, rows = self.evaluator.tables, dict[tuple[int, int], list[ResolvedCollective]]()
+        for one in self.collectives:
+            if one.table is Entry.EDGE:
+                target = tables.reshards.target_start[one.row] + one.place
+                tensors = tables.reshards.source[one.row], tables.reshards.target[target]
+            elif one.table is Entry.PARTIAL:
+                result = tables.partial_sums.result_start[one.row] + one.place
+                tensors = tables.partial_sums.computed[result], tables.partial_sums.defined[result]
+            else:
+                continue
+            rows.setdefault((int(tensors[0]), int(tensors[1])), []).append(one)
+        return [_move(tensors, sent) for tensors, sent in rows.items() if _is_moved(sent)]
+
     def scattered(self, op: int, place: int) -> Axes:
         """The axes over which the partial sums of one of the results of an op are scattered."""
         if not self._scattered:
@@ -151,6 +220,26 @@ class ResolvedPlan:
                 )
             )
         return sorted(rows, key=lambda row: -row.seconds)
+
+
+def _is_moved(sent: list[ResolvedCollective]) -> bool:
+    """Whether something is gathered whole before all else, or axes are traded."""
+    reasons = {one.reason for one in sent}
+    return not reasons.isdisjoint((CollectiveReason.REMATERIALIZED, CollectiveReason.TRADED))
+
+
+def _move(tensors: tuple[int, int], sent: list[ResolvedCollective]) -> ResolvedMove:
+    def over(reason: CollectiveReason) -> frozenset[int]:
+        return frozenset(axis for one in sent if one.reason is reason for axis in one.axes)
+
+    return ResolvedMove(
+        source=tensors[0],
+        target=tensors[1],
+        whole=over(CollectiveReason.REMATERIALIZED),
+        traded=over(CollectiveReason.TRADED),
+        exchanged=over(CollectiveReason.EXCHANGED),
+        gathered=over(CollectiveReason.GATHERED),
+    )
 
 
 def _sent(journal: Floats) -> Floats:

@@ -14,7 +14,8 @@ COMPILING = "compiling kernels, once: about 20 seconds"
 class Progress:
     """A snapshot of a job. `fraction` (0 to 1) is of the whole job, `seconds` since its start.
 
-    `best_cost` is C(s), relative to the unsharded program; `best_bytes` its peak per device.
+    `best_cost` is C(s), relative to the unsharded program, `best_bytes` its peak per device and
+    `best_seconds` its step; 0 before anything is priced.
     """
 
     stage: str
@@ -24,6 +25,7 @@ class Progress:
     evaluations: int = 0
     best_cost: float = 1.0
     best_bytes: int = 0
+    best_seconds: float = 0.0
     seconds: float = 0.0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from toast.plans.advice_report import advice_sentences
 from toast.plans.plan import Plan
 from toast.process import runner
 from toast.process.outcome import Outcome
@@ -202,12 +203,14 @@ def work_directory(context: Context, claim: Claim) -> Path:
 def _summary(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """The numbers that a list of jobs shows; the deadline is the server's to report."""
     stopped = outcome.status == "deadline"
+    advice = None if plan.shortfall is None else plan.shortfall.advice
     return {
         "fits": plan.predicted.fits,
         "step_seconds": plan.predicted.step_seconds,
         "unsharded_step_seconds": plan.unsharded.step_seconds,
         "peak_bytes": plan.predicted.peak_bytes,
         "memory_bytes": plan.memory_bytes,
+        "advice": [] if advice is None else advice_sentences(advice),
         "termination": "deadline" if stopped else plan.search.termination,
         "worker_seconds": round(outcome.seconds, 3),
         "worker_peak_bytes": outcome.peak_rss_bytes,

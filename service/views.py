@@ -172,7 +172,7 @@ def _links(job: Job) -> dict[str, str]:
     if not job.terminal:
         links["cancel"] = f"{path}/cancel"
     if job.plan_sha256 is not None:
-        links |= {"plan": f"{path}/plan", "module": f"{path}/module"}
+        links |= {name: f"{path}/{name}" for name in ("plan", "module", "report")}
     return links
 
 

@@ -12,11 +12,12 @@ from toast.costmodel.program.pins import Pins
 from toast.costmodel.resolved import ResolvedPlan, resolve
 
 TEXT = f"func.func public @main(%x: {T}) -> {T} {{ return %x : {T} }}"
+SMALL = TEXT.replace(T, "tensor<8x16xf32>")
 
 
-def move(have: Layout, want: Layout, device: str) -> ResolvedPlan:
+def move(have: Layout, want: Layout, device: str, text: str = TEXT) -> ResolvedPlan:
     """The plan that has the argument in one layout and the result in the other."""
-    analysis, mesh = analyse(load(TEXT.encode()).program), Mesh.parse(MESH)
+    analysis, mesh = analyse(load(text.encode()).program), Mesh.parse(MESH)
     names = [axis.name for axis in mesh.axes]
     before, after = (
         tuple(tuple(names.index(axis) for axis in axes) for axes in layout)

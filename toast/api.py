@@ -15,6 +15,7 @@ from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
 from toast.process.outcome import EngineFailed
 from toast.process.runner import Event, engine_command, prepare, run
+from toast.request.nnx_names import with_names
 from toast.request.request import PlanRequest
 from toast.request.settings import make_request
 from toast.request.size_request import BUDGET, SizeRequest, make_size_request
@@ -185,10 +186,13 @@ def module_bytes(module: Any) -> bytes:
     if hasattr(module, "mlir_module_serialized"):
         return bytes(module.serialize())
     # nnx.jit and equinox.filter_jit return records around what jax.jit would have returned.
-    module = getattr(module, "lowered", module)
-    if hasattr(module, "compiler_ir"):
+    lowered = getattr(module, "lowered", module)
+    if hasattr(lowered, "compiler_ir"):
         buffer = io.BytesIO()
-        module.compiler_ir("stablehlo").operation.write_bytecode(buffer)
+        found = lowered.compiler_ir("stablehlo")
+        if type(module).__module__.startswith("flax.nnx"):
+            found = with_names(module, found)
+        found.operation.write_bytecode(buffer)
         return buffer.getvalue()
     raise InvalidModule(
         f"A {type(module).__name__} is not a module.",

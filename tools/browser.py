@@ -7,6 +7,7 @@ import contextlib
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,6 +45,18 @@ class Browser:
         """The value of an expression in the page."""
         asked = {"script": f"return {expression}", "args": []}
         return self._value("execute/sync", asked)
+
+    def wait(self, expression: str, seconds: float = 10.0) -> Any:
+        """The value of an expression as soon as it is there, or what it is in the end."""
+        end = time.monotonic() + seconds
+        while not (found := self.ask(expression)) and time.monotonic() < end:
+            time.sleep(0.1)
+        return found
+
+    def newest_tab(self) -> None:
+        """Go on in the tab that was opened last."""
+        handles = self._session.get("window/handles").json()["value"]
+        self._value("window", {"handle": handles[-1]})
 
     def picture(self) -> bytes:
         """A PNG of what is on the screen."""

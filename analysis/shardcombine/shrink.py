@@ -19,7 +19,7 @@ from toast.analysis.shardcombine import windows
 from toast.analysis.shardcombine.attributes import integer, integers
 from toast.analysis.shardcombine.opcopy import OpCopy, Overrides, Shape, Shapes
 from toast.analysis.shardcombine.reshapes import shrink_reshape
-from toast.analysis.shardcombine.windows import WindowAttributes
+from toast.analysis.windows import SlidingWindow
 
 MAX_ELEMENTS = 200_000
 _FIRST = 4
@@ -143,14 +143,14 @@ def _paddings(op: OpCopy, count: int) -> list[list[int]]:
     return [[int(low), int(high)] for low, high in values.reshape(count, 2)]
 
 
-def _padding_attribute(windows: list[WindowAttributes]) -> Any:
+def _padding_attribute(windows: list[SlidingWindow]) -> Any:
     values = np.array([[w.low, w.high] for w in windows], np.int64).reshape(len(windows), 2)
     return ir.DenseIntElementsAttr.get(values)
 
 
 def _windows(
-    op: OpCopy, sizes: Sequence[int], widths: Sequence[int], base: str, dilation: str
-) -> Iterator[WindowAttributes]:
+    op: OpCopy, sizes: Sequence[int], widths: Sequence[int], base: str, apart: str
+) -> Iterator[SlidingWindow]:
     """The windows of these widths over dimensions of these sizes; two attributes by their names."""
     rank = len(sizes)
     rows = zip(
@@ -159,17 +159,17 @@ def _windows(
         _listed(op, "window_strides", rank, 1),
         _paddings(op, rank),
         _listed(op, base, rank, 1),
-        _listed(op, dilation, rank, 1),
+        _listed(op, apart, rank, 1),
         strict=True,
     )
-    for size, width, stride, (low, high), size_dilation, window_dilation in rows:
-        yield WindowAttributes(
+    for size, width, stride, (low, high), dilation, window_dilation in rows:
+        yield SlidingWindow(
             size=size,
-            window=width,
+            width=width,
             stride=stride,
             low=low,
             high=high,
-            size_dilation=size_dilation,
+            dilation=dilation,
             window_dilation=window_dilation,
         )
 
@@ -178,7 +178,7 @@ def _reduce_window(op: OpCopy) -> Iterator[Candidate]:
     """`reduce_window` and `select_and_scatter`: a window over every dimension."""
     shape = op.operands[0]
     sizes = size_map((shape,), 0)
-    small: list[WindowAttributes] = []
+    small: list[SlidingWindow] = []
     widths = _listed(op, "window_dimensions", len(shape), 1)
     for window in _windows(op, shape, widths, "base_dilations", "window_dilations"):
         plain = replace(window, window_dilation=1) == _plain(window.size)
@@ -189,7 +189,7 @@ def _reduce_window(op: OpCopy) -> Iterator[Candidate]:
     inputs = tuple(window.size for window in small)
     steps = tuple(window.steps for window in small)
     changed: Overrides = {
-        "window_dimensions": integers([window.window for window in small]),
+        "window_dimensions": integers([window.width for window in small]),
         "padding": _padding_attribute(small),
     }
     if op.name == "stablehlo.select_and_scatter":
@@ -199,15 +199,15 @@ def _reduce_window(op: OpCopy) -> Iterator[Candidate]:
     yield operands, (steps,) * len(op.results), changed
 
 
-def _plain(size: int) -> WindowAttributes:
-    return WindowAttributes(size=size, window=1)
+def _plain(size: int) -> SlidingWindow:
+    return SlidingWindow(size=size, width=1)
 
 
 def _convolution(op: OpCopy) -> Iterator[Candidate]:
     names = _ConvDims(op)
     left, right = op.operands
     sizes, widths = [left[dim] for dim in names.left], [right[dim] for dim in names.right]
-    spatial: list[WindowAttributes] = []
+    spatial: list[SlidingWindow] = []
     for window in _windows(op, sizes, widths, "lhs_dilation", "rhs_dilation"):
         shrunk = windows.shrink(window)
         if shrunk is None:
@@ -232,7 +232,7 @@ class _ConvDims:
         self.left = [self._left.index(name) for name in spatial]
         self.right = [self._right.index(name) for name in spatial]
 
-    def candidate(self, spatial: list[WindowAttributes]) -> Candidate:
+    def candidate(self, spatial: list[SlidingWindow]) -> Candidate:
         """Operands and result with these windows and few channels."""
         attributes = self._op.op.attributes
         features = min(2, int(attributes["feature_group_count"].value))
@@ -248,7 +248,7 @@ class _ConvDims:
             "o": outer * features * batches,
         }
         inputs = {str(index): window.size for index, window in enumerate(spatial)}
-        filters = {str(index): window.window for index, window in enumerate(spatial)}
+        filters = {str(index): window.width for index, window in enumerate(spatial)}
         steps = {str(index): window.steps for index, window in enumerate(spatial)}
         outputs = {"b": batch, "f": sizes["o"]}
         operands = (

@@ -74,6 +74,7 @@ class CompilerProfile:
     buffer_assignment: rules.BufferAssignmentRules
     dynamic_update_slice: rules.DynamicUpdateSliceRules
     memory_space_assignment: rules.MemorySpaceAssignmentRules
+    rematerialization: rules.RematerializationRules
     spmd_partitioner: rules.SpmdPartitionerRules
 
     def changed(self, keys: Mapping[str, Mapping[str, Any]]) -> CompilerProfile:

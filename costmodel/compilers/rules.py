@@ -278,6 +278,20 @@ class MemorySpaceAssignmentRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RematerializationRules:
+    """What is computed again where a program needs more memory than the device has.
+
+    `recomputes`: elementwise values, reductions and copies in another layout, that are not read for
+    more than `least_gap` positions of the schedule. Each byte that is spared takes as long as main
+    memory takes for `passes` bytes.
+    """
+
+    recomputes: bool
+    least_gap: int
+    passes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpmdPartitionerRules:
     """How many small fusions are launched beside a collective of each kind, in the mean."""
 

@@ -20,7 +20,7 @@ from toast.costmodel.kernels.compute import price_fusions
 from toast.costmodel.kernels.incremental import mark_changes, overwrite, total
 from toast.costmodel.kernels.main_memory import price_main_memory
 from toast.costmodel.kernels.manual_computations import price_regions
-from toast.costmodel.kernels.memory import peak_bytes
+from toast.costmodel.kernels.memory import find_peaks, squeeze
 from toast.costmodel.kernels.reshard import (
     price_halos,
     price_partial_sums,
@@ -37,12 +37,20 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Measured(NamedTuple):
-    """One evaluated state: seconds, bytes and the key of its layout."""
+    """One evaluated state: seconds, bytes and the key of its layout.
+
+    `peak` is what the compiler lays out, `room` what it would if the device had the memory.
+    """
 
     compute: float
     communication: float
     peak: float
+    room: float
     key: int
+
+
+FIGURES = len(Measured._fields) - 1
+"""How many figures a state has beside its key."""
 
 
 @inner
@@ -133,7 +141,9 @@ def price(t: Tables, s: Scratch) -> tuple[float, float, float]:
     communication -= spared(t, s)
     compute += price_unfused_sums(t, s) + total(s.reshards.local_seconds)
     compute += price_main_memory(t, s, compute)
-    return compute, communication, peak_bytes(t, s, compute)
+    find_peaks(t, s, compute)
+    peak, again = squeeze(t, s)
+    return compute + again, communication, peak
 
 
 @entry
@@ -176,7 +186,7 @@ def evaluate_many(
 ) -> None:
     """Price states one after another: state n is the actions from `starts[n]` to the next.
 
-    `costs` [states, 3] takes seconds of computation and communication and peak bytes.
+    `costs` [states, 4] takes what comes before the key in `Measured`.
     """
     for n in range(len(keys)):
         a, b = starts[n], starts[n + 1]
@@ -184,4 +194,5 @@ def evaluate_many(
         costs[n, 0] = compute
         costs[n, 1] = communication
         costs[n, 2] = peak
+        costs[n, 3] = s.schedule.peaks[0]
         keys[n] = key

@@ -65,6 +65,7 @@ def _forget(t: Tables, s: Scratch) -> None:
     s.schedule.delta[:] = 0.0
     s.live_ranges.held[:] = 0.0
     s.copies.held[:] = 0.0
+    s.copies.read[:] = 0.0
     s.sums.held[:] = 0.0
     s.sums.summed_held[:] = 0.0
     s.journal.noted[4] = 1

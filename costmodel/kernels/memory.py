@@ -22,19 +22,25 @@ from toast.analysis.program import Floats
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_narrow, same
 from toast.costmodel.terms.journal import (
+    AGAIN,
     BASE,
     BRIEF,
     COPY,
     LASTING,
     LATE,
     LIVE,
+    RECOMPUTED,
     SUM,
     SUMMED,
+    Bound,
 )
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
+BYTES = int(Bound.BYTES)
+NEVER = 1 << 62
+"""Behind all events."""
 PARTS = 64.0
 """Shares are whole multiples of one part in so many: bytes times a share are exact.
 
@@ -113,11 +119,9 @@ def _add_copies(t: Tables, s: Scratch) -> None:
         kind = t.copies.kind_start[t.copies.kind[group]]
         for row in range(first, last):
             place = row - first
+            _forget_reads(s, row)
             if s.copies.held[row, 0] > 0.0:
-                for stay in (0, BRIEF, LASTING):
-                    _count(
-                        s, s.copies.held, row, stay, s.copies.first[row], s.copies.last[row], 0.0
-                    )
+                _forget_copy(s, row)
             if s.copies.leader[kind + place] != place:
                 continue
             begin, end, narrow = (
@@ -126,8 +130,10 @@ def _add_copies(t: Tables, s: Scratch) -> None:
                 is_narrow(t, t.copies.narrow[row]),
             )
             at, until = t.copies.begin[row], t.copies.end[row]
+            again = t.copies.gap_first[row] <= t.copies.gap_last[row]
             for other in range(row + 1, last):
                 if s.copies.leader[kind + other - first] == place:
+                    again = t.copies.there[group]
                     begin = min(begin, t.copies.first[other])
                     end = max(end, t.copies.last[other])
                     at = min(at, t.copies.begin[other])
@@ -138,6 +144,67 @@ def _add_copies(t: Tables, s: Scratch) -> None:
             piece, stay = _sent(t, size), BRIEF if until - at <= t.schedule.brief else LASTING
             size *= t.copies.times[group]
             _hold(t, s, s.copies.held, COPY, row, begin, end, size, piece, stay)
+            if again and size > 0.0:
+                _count(s, s.copies.held, row, AGAIN, begin, end, size)
+                _need(t, s, kind, (first, last), place, begin, size)
+
+
+@inner
+def _need(
+    t: Tables, s: Scratch, kind: int, rows: tuple[int, int], place: int, begin: int, size: float
+) -> None:
+    """Take from what can be let go of, of a copy there from event `begin` on, what is read.
+
+    The copies among `rows` that share this one are each read before their gap and behind it. These
+    spans are cut where they overlap, so that none is counted twice.
+    """
+    reach, start, number = begin - 1, -1, -1
+    while True:
+        least, chosen = NEVER, -1
+        for row in range(rows[0], rows[1]):
+            if s.copies.leader[kind + row - rows[0]] != place:
+                continue
+            for side in range(2):
+                here, this = t.copies.gap_last[row] + 1 if side else t.copies.first[row], 2 * row
+                this += side
+                if (here > start or (here == start and this > number)) and here < least:
+                    least, chosen = here, this
+        if chosen < 0:
+            return
+        start, number = least, chosen
+        row = chosen // 2
+        last = t.copies.last[row] if chosen % 2 else t.copies.gap_first[row] - 1
+        first = max(start, reach + 1)
+        if first <= last:
+            _read(s, row, chosen % 2, first, last, size)
+            reach = last
+
+
+@inner
+def _read(s: Scratch, row: int, side: int, first: int, last: int, size: float) -> None:
+    """Count `size` bytes of a copy as read over the events [first, last], and not let go of."""
+    s.schedule.delta[first, AGAIN] -= size
+    s.schedule.delta[last + 1, AGAIN] += size
+    s.copies.read_first[row, side], s.copies.read_last[row, side] = first, last
+    s.copies.read[row, side] = size
+
+
+@inner
+def _forget_copy(s: Scratch, row: int) -> None:
+    """Let go of all that is counted of a copy."""
+    first, last = s.copies.first[row], s.copies.last[row]
+    for stay in (0, BRIEF, LASTING, AGAIN):
+        _count(s, s.copies.held, row, stay, first, last, 0.0)
+
+
+@inner
+def _forget_reads(s: Scratch, row: int) -> None:
+    """Forget the spans over which a copy is read."""
+    for side in range(2):
+        if s.copies.read[row, side] > 0.0:
+            first, last = s.copies.read_first[row, side], s.copies.read_last[row, side]
+            _read(s, row, side, first, last, -s.copies.read[row, side])
+            s.copies.read[row, side] = 0.0
 
 
 @inner
@@ -211,8 +278,11 @@ def _wait(t: Tables, s: Scratch, row: int, size: float) -> None:
 
 
 @inner
-def peak_bytes(t: Tables, s: Scratch, compute: float) -> float:
-    """The most bytes that main memory holds at once on one device, in a step of so many seconds."""
+def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
+    """The most bytes that main memory holds at once on one device, in a step of so many seconds.
+
+    With room for all, and where all that can be computed again is let go of.
+    """
     base, last = 0.0, len(t.schedule.position) - 2
     for row in range(len(t.arguments.tensor)):
         size = t.arguments.times[row] * s.tensors.given[t.arguments.tensor[row]]
@@ -228,6 +298,9 @@ def peak_bytes(t: Tables, s: Scratch, compute: float) -> float:
             continue
         piece, first, last = size, t.live_ranges.first[row], t.live_ranges.last[row]
         size *= t.live_ranges.times[row]
+        if t.live_ranges.stay[row] == AGAIN:
+            _count(s, s.live_ranges.held, row, AGAIN, first, last, size)
+            continue
         _hold(
             t, s, s.live_ranges.held, LIVE, row, first, last, size, piece, t.live_ranges.stay[row]
         )
@@ -235,11 +308,30 @@ def peak_bytes(t: Tables, s: Scratch, compute: float) -> float:
     _add_sums(t, s)
     share = lasting_share(t.chip.on_chip_seconds, compute)
     peak, alive, late, brief, lasting = base, base, 0.0, 0.0, 0.0
+    pressed, again = base, 0.0
     for event in range(len(s.schedule.delta)):
         alive += s.schedule.delta[event, 0]
         late += s.schedule.delta[event, LATE]
         brief += s.schedule.delta[event, BRIEF]
         lasting += s.schedule.delta[event, LASTING]
+        again += s.schedule.delta[event, AGAIN]
         there = alive - min(brief + share * lasting, t.chip.on_chip_buffers)
         peak = max(peak, there, min(there + late, t.chip.deferral_budget_bytes))
-    return peak
+        pressed = max(pressed, there - again)
+    s.schedule.peaks[0], s.schedule.peaks[1], s.schedule.peaks[2] = peak, pressed, share
+
+
+@inner
+def squeeze(t: Tables, s: Scratch) -> tuple[float, float]:
+    """Bytes that the compiler lays out, and the seconds that it takes to do with no more.
+
+    What has room is left as it is. Where the device has less memory than that, the compiler spares
+    what is missing, as far as it can, and computes it again.
+    """
+    room, pressed = s.schedule.peaks[0], s.schedule.peaks[1]
+    laid_out = min(room, max(pressed, t.chip.memory))
+    spared = room - laid_out
+    spent = spared * t.chip.again_seconds
+    if spared > 0.0:
+        note(s.journal, RECOMPUTED, 0, 0, BYTES, 0, 1.0, spared, spent)
+    return laid_out, spent

@@ -13,6 +13,7 @@ from toast.costmodel.passes.fusion import Fusion, fused_into_update
 from toast.costmodel.passes.fusion_chains import hand_over
 from toast.costmodel.passes.fusion_kernel import spread_spans
 from toast.costmodel.passes.layout_assignment import OtherLayouts, copied_beside
+from toast.costmodel.passes.rematerialization import Gaps, availability, recomputed_gaps
 from toast.costmodel.passes.space_to_batch import filter_gradients
 from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
@@ -29,6 +30,7 @@ class LiveRanges:
     By the `value` that stands for each, with its tensor. `width` is the part of its bytes that is
     stored; `inner` tells that it is no result of the program. `deferred` is -1, or numbers a
     deferred gradient: twice where it stays itself, and one more where what it is made of does.
+    `again` tells that a row is no memory, but a span over which another row's can be let go of.
     """
 
     value: Ints
@@ -38,14 +40,19 @@ class LiveRanges:
     width: Floats
     inner: Bools
     deferred: Ints
+    again: Bools
 
 
 class Buffered(NamedTuple):
-    """Live `ranges`; by value what stands for its buffer, and by that its last position, or -1."""
+    """Live `ranges`; by value what stands for its buffer, and by that its last position, or -1.
+
+    `until` is by value up to which position it can be had, as in `Availability`.
+    """
 
     ranges: LiveRanges
     owner: Ints
     ends: Ints
+    until: Ints
 
 
 def buffer_ranges(
@@ -60,10 +67,11 @@ def buffer_ranges(
     A result that takes over a donated argument's buffer (`reused`) has no memory of its own.
     """
     inside = stored_inside(program, fusion)
-    owner, values, first, last = _buffer_spans(program, fusion, reused)
+    begun, read = value_spans(program, fusion)
+    owner, values, first, last, alone = _buffer_spans(program, fusion, reused, begun, read)
     arguments = [argument.value for argument in program.arguments]
     own = ~(flags(program.values, [*arguments, *reused]) | inside)[values]
-    values, first, last = values[own], first[own], last[own]
+    values, first, last, alone = values[own], first[own], last[own], alone[own]
     copied = copied_beside(program, fusion, others)
     beside = ints([value for value, _, _ in copied])
     begins, ends = (ints([span[side] for _, span, _ in copied]) for side in (0, 1))
@@ -77,10 +85,30 @@ def buffer_ranges(
         width=np.concatenate([width, floats([width for _, _, width in copied])]),
         inner=np.concatenate([last != program.ops, np.ones(len(beside), dtype=np.bool_)]),
         deferred=np.full(len(both), -1),
+        again=np.zeros(len(both), dtype=np.bool_),
     )
     ends = np.full(program.values, -1)
     ends[values] = last
-    return Buffered(ranges=buffers, owner=owner, ends=ends)
+    had = availability(program, fusion, read)
+    if fusion.profile.rematerialization.recomputes:
+        kept = flags(program.values, values[alone])
+        gaps = recomputed_gaps(program, fusion, begun, kept, had.again)
+        buffers = joined(buffers, _let_go(layouts, fusion, gaps))
+    return Buffered(ranges=buffers, owner=owner, ends=ends, until=had.until)
+
+
+def _let_go(layouts: Layouts, fusion: Fusion, gaps: Gaps) -> LiveRanges:
+    """Rows for the gaps over which buffers can be let go of."""
+    return LiveRanges(
+        value=gaps.value,
+        tensor=layouts.value_tensor[gaps.value],
+        first=gaps.first,
+        last=gaps.last,
+        width=np.where(fusion.narrow[gaps.value], 0.5, 1.0),
+        inner=np.zeros(len(gaps.value), dtype=np.bool_),
+        deferred=np.full(len(gaps.value), -1),
+        again=np.ones(len(gaps.value), dtype=np.bool_),
+    )
 
 
 def joined(*parts: LiveRanges) -> LiveRanges:
@@ -113,10 +141,13 @@ def value_spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
 
 
 def _buffer_spans(
-    program: Program, fusion: Fusion, reused: dict[int, int]
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """By value what stands for its buffer; each such value, its first and last position."""
-    first, last = value_spans(program, fusion)
+    program: Program, fusion: Fusion, reused: dict[int, int], first: Ints, last: Ints
+) -> tuple[Ints, Ints, Ints, Ints, Bools]:
+    """By value what stands for its buffer; each such value, its first and last position.
+
+    And of each such value whether it has its buffer to itself. `first` and `last` are the positions
+    of each value.
+    """
     reuses = fusion.profile.buffer_assignment.reuses_buffers
     owner = Buffers(program, last).owners() if reuses else np.arange(program.values)
     kept = ints(list(reused))
@@ -128,7 +159,8 @@ def _buffer_spans(
     begins, ends = np.full(len(firsts), program.ops), np.full(len(firsts), -1)
     np.minimum.at(begins, number, first[written])
     np.maximum.at(ends, number, last[written])
-    return owner, owner[written[firsts]], begins, ends
+    alone = np.bincount(number, minlength=len(firsts)) == 1
+    return owner, owner[written[firsts]], begins, ends, alone
 
 
 def handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> Ints:

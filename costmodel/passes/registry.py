@@ -134,6 +134,11 @@ PASSES: Mapping[str, Pass] = {
             off={"assigns": False},
         ),
         Pass(
+            name="rematerialization",
+            models="A program too large for the device is computed again in parts, to fit.",
+            off={"recomputes": False},
+        ),
+        Pass(
             name="spmd_partitioner",
             models="Small fusions beside a collective cut, pack and put in place what it moves.",
             off={key.name: 0.0 for key in fields(SpmdPartitionerRules)},

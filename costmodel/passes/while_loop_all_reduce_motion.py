@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from toast.analysis.program import LOOP_END, Program
@@ -19,26 +21,40 @@ _PASSED = frozenset({"stablehlo.convert", "stablehlo.reshape", "stablehlo.transp
 
 
 def move_sums(program: Program, rules: WhileLoopAllReduceMotionRules) -> dict[int, Behind]:
-    """The ops whose results a loop adds to a value that it carries, and uses nowhere else.
-
-    As the gradients of weights that every iteration reads, and those of batch after batch. Nothing
-    but the sum may read the carried value, and nothing but the loop's end the sum; XLA looks for
-    one addition on the way there, and moves sums out of one loop.
-    """
+    """The ops whose results a loop adds to a value that it carries, and uses nowhere else."""
     found: dict[int, Behind] = {}
-    if not rules.moves or LOOP_END not in program.names:
+    if not rules.moves:
         return found
-    once = (np.bincount(program.use_value, minlength=program.values) == 1).tolist()
     trips = program.op_trips.tolist()
-    for slot in loop_slots(program):
-        maker = _added(program, slot, once)
-        if maker < 0:
-            continue
+    for maker, slot in added_sums(program).items():
         value = program.values_of(maker)[0]
         wide = itemsize(program.dtype(slot.body)) / itemsize(program.dtype(value))
         wide = wide if rules.sums_carried else 1.0
         found[maker] = (trips[maker] / trips[slot.begin], wide)
     return found
+
+
+def added_sums(program: Program) -> dict[int, Slot]:
+    """The ops whose results a loop only adds up, each with what it adds them to.
+
+    As the gradients of weights that every iteration reads, and those of batch after batch. Nothing
+    but the sum may read the carried value, and nothing but the loop's end the sum; XLA looks for
+    one addition on the way there, and moves sums out of one loop.
+    """
+    if LOOP_END not in program.names:
+        return {}
+    once = (np.bincount(program.use_value, minlength=program.values) == 1).tolist()
+    slots = ((_added(program, slot, once), slot) for slot in loop_slots(program))
+    return {maker: slot for maker, slot in slots if maker >= 0}
+
+
+def path_to(program: Program, value: int, last: int) -> Iterator[int]:
+    """Values from one on, each made of the one before, which nothing else reads."""
+    starts, uses = program.readers
+    yield value
+    while value != last:
+        (value,) = program.values_of(program.user(int(uses[starts[value]])))
+        yield value
 
 
 def _added(program: Program, slot: Slot, once: list[bool]) -> int:

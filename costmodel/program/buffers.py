@@ -44,15 +44,14 @@ def loop_slots(program: Program) -> Iterator[Slot]:
                 )
 
 
-def carried_constants(program: Program) -> Ints:
-    """What loops only pass on of constants: inside them compilers make these anew."""
-    carried = [
-        value
+def carried_constants(program: Program) -> dict[int, int]:
+    """What loops only pass on, and the constant it is: inside them compilers make that anew."""
+    return {
+        value: slot.init
         for slot in loop_slots(program)
         if program.constant[slot.init] and slot.yielded == slot.body
         for value in (slot.condition, slot.body)
-    ]
-    return np.array(carried, dtype=np.int64)
+    }
 
 
 class Buffers:

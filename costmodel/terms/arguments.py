@@ -76,7 +76,7 @@ def _bound(bounds: Bounds) -> None:
 
 ARGUMENTS = Term(
     name="arguments",
-    kernel="memory.peak_bytes",
+    kernel="memory.find_peaks",
     list_rows=argument_rows,
     columns=argument_columns,
     rows=lambda arguments: len(arguments.tensor),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from toast.analysis.program import Floats
 from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
@@ -32,7 +34,8 @@ class ChipColumns(NamedTuple):
     that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on.
     `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
     element costs that a product has just made, over one that is loaded; elements a second of
-    `rounding`, `placing` and `blocking`; and `turning`, a part of the bandwidth.
+    `rounding`, `placing` and `blocking`; and `turning`, a part of the bandwidth. A program that
+    needs more than `memory` bytes is squeezed into these, at `again_seconds` a byte.
     """
 
     tile_rows: int
@@ -64,12 +67,15 @@ class ChipColumns(NamedTuple):
     block_bytes: float
     resident_share: float
     streamed_from: float
+    memory: float
+    again_seconds: float
 
 
 def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     """All that depends on the chip alone: bytes, seconds, and elements and bytes a second."""
     layout, narrowing = profile.layout_assignment, profile.bf16_narrowing
     blocks, memory = profile.space_to_batch, profile.memory_space_assignment
+    again = profile.rematerialization
     fills_memory = profile.deferred_filter_gradients.fills_memory
     on_chip = assign_memory(device, memory)
     tiles = tile_dots(on_chip, profile.dot_tiling)
@@ -103,4 +109,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         block_bytes=tiles.block,
         resident_share=tiles.resident,
         streamed_from=memory.streamed_from,
+        memory=float(device.plannable_bytes) if again.recomputes else np.inf,
+        again_seconds=again.passes / device.bandwidth,
     )

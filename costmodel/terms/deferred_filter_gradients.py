@@ -89,6 +89,7 @@ def deferred_ranges(program: Program, deferred: Deferred) -> LiveRanges:
         width=floats([row[4] for row in rows]),
         inner=np.zeros(len(rows), dtype=np.bool_),
         deferred=ints([row[5] for row in rows]),
+        again=np.zeros(len(rows), dtype=np.bool_),
     )
 
 
@@ -115,7 +116,7 @@ def deferred_dependencies(deferred: DeferredColumns, owners: OwningUnits) -> Pai
 
 DEFERRED = Term(
     name="deferred",
-    kernel="memory.peak_bytes",
+    kernel="memory.find_peaks",
     list_rows=deferred_rows,
     columns=deferred_columns,
     rows=lambda deferred: len(deferred.row),

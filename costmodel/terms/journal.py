@@ -50,6 +50,8 @@ class Entry(IntEnum):
     """The work of a region of `shard_map` (row of manual computations)."""
     STATED = 14
     """A collective that such a region asks for (row of manual computations, place in it)."""
+    RECOMPUTED = 15
+    """What is computed again where the device has too little memory (`size`: bytes spared)."""
 
 
 class Bound(IntEnum):
@@ -112,14 +114,15 @@ TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)
 first and last position of memory; `size` is bytes; all three are counted `count` times. Of a
 collective `why` is its `CollectiveReason`, and `combined` whether it is sent with others."""
 COLUMNS, STAY = 10, PLACE
-BRIEF, LATE, LASTING = 1, 2, 3
+BRIEF, LATE, LASTING, AGAIN = 1, 2, 3, 4
 """Of memory the place tells whether it may be on the chip, for a short time or for longer, and
-`LATE` where it waits if there is room; else it is 0."""
-PLACES = 4
+`LATE` where it waits if there is room; else it is 0. `AGAIN` is what can be let go of, and
+computed again."""
+PLACES = 5
 
 (
     ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED, UPDATED,
-    REGION, STATED,
+    REGION, STATED, RECOMPUTED,
 ) = (int(entry) for entry in Entry)  # fmt: skip
 MEMORY = (BASE, LIVE, COPY, SUM, SUMMED)
 

@@ -11,9 +11,9 @@ from toast.costmodel.passes.buffer_assignment import LiveRanges, joined
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, deferred_ranges
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
-from toast.costmodel.terms.journal import PLACES, Entry
+from toast.costmodel.terms.journal import AGAIN, PLACES, Entry
 from toast.costmodel.terms.manual_computations import manual_ranges
-from toast.costmodel.terms.sources import Sources, Stored
+from toast.costmodel.terms.sources import Runs, Sources, Stored
 from toast.costmodel.terms.term import Term
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class LiveRangeColumns(NamedTuple):
     """Rows of `times` equal buffers, each alive from event `first` to event `last`.
 
-    `width` is the part of the tensor's bytes that is stored, `stay` how they may be on the chip,
-    and `deferred` as in `LiveRanges`.
+    `width` is the part of the tensor's bytes that is stored, `stay` how they may be on the chip, or
+    `AGAIN` where the row is no memory, but can be let go of; and `deferred` as in `LiveRanges`.
     """
 
     tensor: Ints
@@ -60,7 +60,7 @@ def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
         last=last,
         width=live.width,
         times=np.ones(len(first)),
-        stay=schedule.stay(first, last) * live.inner,
+        stay=np.where(live.again, AGAIN, schedule.stay(first, last) * live.inner),
         deferred=live.deferred,
     )
 
@@ -83,24 +83,39 @@ def _stored(sources: Sources, row: int) -> Stored:
     return Stored(tensor=int(sources.tables.live_ranges.tensor[row]), values=[value])
 
 
+def _again(sources: Sources, _row: int, _place: int) -> Runs:
+    """The ops that make what can be let go of, and those that read such copies."""
+    program, wanted, copies = sources.program, sources.listing.wanted, sources.tables.copies
+    values = sources.listing.of(LIVE_RANGES).value[sources.tables.live_ranges.stay == AGAIN]
+    copied = np.flatnonzero(copies.gap_first <= copies.gap_last)
+    readers = program.use_op[wanted.uses[wanted.use_start[copied]]]
+    ops = np.unique(np.concatenate([program.value_op[values], readers]))
+    return Runs.listed([((op,), 1.0) for op in ops.tolist()])
+
+
 def _bound(bounds: Bounds) -> None:
-    """Buffers without padding. What waits is left out: several units decide on it."""
+    """Buffers without padding, less what can be let go of.
+
+    What waits is left out: several units decide on it.
+    """
     ranges = bounds.tables.live_ranges
     for row in np.flatnonzero(ranges.deferred < 0).tolist():
         tensor, size = int(ranges.tensor[row]), float(ranges.width[row])
+        size = -size if ranges.stay[row] == AGAIN else size
         first, end = int(ranges.first[row]), int(ranges.last[row]) + 1
         bounds.hold(tensor, first, end, size * bounds.local(tensor))
 
 
 LIVE_RANGES = Term(
     name="live_ranges",
-    kernel="memory.peak_bytes",
+    kernel="memory.find_peaks",
     list_rows=live_range_rows,
     columns=live_range_columns,
     rows=lambda ranges: len(ranges.tensor),
     dependencies=live_range_dependencies,
     scratch=live_range_scratch,
-    entries=lambda ranges: len(ranges.tensor),
+    entries=lambda ranges: len(ranges.tensor) + 1,
+    fused={Entry.RECOMPUTED: _again},
     stored={Entry.LIVE: _stored},
     begins=lambda ranges: ranges.first,
     bound=_bound,

@@ -124,6 +124,7 @@ def manual_ranges(listing: Listing) -> LiveRanges:
         width=floats([width for _, width in kept]),
         inner=np.zeros(len(kept), dtype=np.bool_),
         deferred=np.full(len(kept), -1, dtype=np.int64),
+        again=np.zeros(len(kept), dtype=np.bool_),
     )
 
 

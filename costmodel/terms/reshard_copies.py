@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
+from toast.costmodel.passes.rematerialization import gaps_between, widest
 from toast.costmodel.program.arrays import spans
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.distinct import distinct, distinct_rows
@@ -25,14 +26,19 @@ if TYPE_CHECKING:
 class Copies:
     """What uses want, as the targets of `Edges`: over positions, and in what width it travels.
 
-    `source` is the tensor of each value, `start` where its targets begin.
+    `source` is the tensor of each value, `start` where its targets begin, and `there` whether it
+    can be had where the last of its targets is wanted first. A copy can be let go of from
+    `gap_first` to `gap_last`, if that is not before.
     """
 
     source: Ints
     start: Ints
+    there: Bools
     tensor: Ints
     first: Ints
     last: Ints
+    gap_first: Ints
+    gap_last: Ints
     width: Ints
 
 
@@ -42,7 +48,8 @@ class CopyColumns(NamedTuple):
     The wanted ones are `kind_tensor`, from `kind_start` on. Values of one kind whose copies are
     wanted over the same events are one row, `times` times; from `start` on it has for each copy the
     tensor, the events from `first` to `last`, the positions from `begin` to `end` and in what width
-    it travels (`narrow`).
+    it travels (`narrow`). It can be let go of over the events from `gap_first` to `gap_last`, and
+    where nothing reads it that shares it, if the value is `there`.
     """
 
     kind_source: Ints
@@ -50,12 +57,15 @@ class CopyColumns(NamedTuple):
     kind_tensor: Ints
     kind: Ints
     times: Floats
+    there: Bools
     start: Ints
     tensor: Ints
     first: Ints
     last: Ints
     begin: Ints
     end: Ints
+    gap_first: Ints
+    gap_last: Ints
     narrow: Ints
 
 
@@ -63,7 +73,8 @@ class CopyScratch(NamedTuple):
     """`stale` kinds are to be priced again, and of each kind the `leader` of every layout.
 
     That is the first that is the same in this state, -1 where it is that of the value. By copy
-    and place the bytes that are counted (`held`), over the events from `first` to `last`.
+    and place the bytes that are counted (`held`), over the events from `first` to `last`, and the
+    bytes that are `read` before the gap and behind it, from `read_first` to `read_last`.
     """
 
     stale: Bools
@@ -71,6 +82,9 @@ class CopyScratch(NamedTuple):
     held: Floats
     first: Ints
     last: Ints
+    read: Floats
+    read_first: Ints
+    read_last: Ints
 
 
 def reshard_copies(listing: Listing) -> Copies:
@@ -78,12 +92,27 @@ def reshard_copies(listing: Listing) -> Copies:
     program, layouts, wanted = listing.program, listing.layouts, listing.wanted
     low, high = listing.positions
     users = program.use_op[wanted.uses]
+    rules, until = listing.fusion.profile.rematerialization, listing.buffers.until[wanted.valued]
+    until = until if rules.recomputes else np.full(len(until), -1)
+    rows = np.repeat(np.arange(len(wanted.tensor)), np.diff(wanted.use_start))
+    gaps = gaps_between(
+        np.concatenate([rows, rows]),
+        np.concatenate([low[users], high[users]]),
+        until[wanted.row],
+        rules.least_gap,
+    )
+    first = reduced(np.minimum, low[users], wanted.use_start)
+    last = reduced(np.maximum, high[users], wanted.use_start)
+    gap_first, gap_last = widest(gaps, last)
     return Copies(
         source=layouts.value_tensor[wanted.valued],
         start=wanted.start,
+        there=until >= reduced(np.maximum, first, wanted.start),
         tensor=wanted.tensor,
-        first=reduced(np.minimum, low[users], wanted.use_start),
-        last=reduced(np.maximum, high[users], wanted.use_start),
+        first=first,
+        last=last,
+        gap_first=gap_first,
+        gap_last=gap_last,
         width=listing.widths.of,
     )
 
@@ -101,12 +130,15 @@ def copy_columns(copies: Copies, listing: Listing) -> CopyColumns:
         kind_tensor=copies.tensor[spans(copies.start[distinct_kinds], counts)],
         kind=kind,
         times=np.ones(len(kind)),
+        there=copies.there,
         start=copies.start,
         tensor=copies.tensor,
         first=first,
         last=last,
         begin=schedule.position[first],
         end=schedule.position[last + 1],
+        gap_first=schedule.event_at(copies.gap_first),
+        gap_last=schedule.event_at(copies.gap_last),
         narrow=copies.width,
     )
 
@@ -120,6 +152,9 @@ def copy_scratch(copies: CopyColumns, stale: Bools) -> CopyScratch:
         held=np.zeros((rows, PLACES)),
         first=np.zeros(rows, dtype=np.int64),
         last=np.zeros(rows, dtype=np.int64),
+        read=np.zeros((rows, 2)),
+        read_first=np.zeros((rows, 2), dtype=np.int64),
+        read_last=np.zeros((rows, 2), dtype=np.int64),
     )
 
 
@@ -143,7 +178,7 @@ def _stored(sources: Sources, row: int) -> Stored:
 
 COPIES = Term(
     name="copies",
-    kernel="memory.peak_bytes",
+    kernel="memory.find_peaks",
     list_rows=reshard_copies,
     columns=copy_columns,
     rows=lambda copies: len(copies.kind_source),
@@ -151,5 +186,5 @@ COPIES = Term(
     scratch=copy_scratch,
     entries=lambda copies: len(copies.tensor),
     stored={Entry.COPY: _stored},
-    begins=lambda copies: copies.first,
+    begins=lambda copies: np.concatenate([copies.first, copies.gap_first]),
 )

@@ -207,7 +207,7 @@ def reshard_rows(listing: Listing) -> WeightedRows[ReshardRow]:
     order = np.lexsort((wanted.tensor, row))
     targets = np.stack([wanted.tensor, wanted.trips.view(np.int64), widths.of], axis=1)[order]
     listed, _ = distinct(wanted.start * 3, targets.ravel())
-    sent = np.flatnonzero(~np.isin(wanted.valued, carried_constants(program)))
+    sent = np.flatnonzero(~np.isin(wanted.valued, list(carried_constants(program))))
     number, first = distinct_rows(source[sent], given[sent], listed[sent])
     rows = []
     for place in sent[first].tolist():

@@ -32,9 +32,14 @@ class Schedule(NamedTuple):
 
 
 class ScheduleScratch(NamedTuple):
-    """By event and place what changes of the bytes alive (`delta`)."""
+    """By event and place what changes of the bytes alive (`delta`).
+
+    `peaks`: the most bytes with room for all, and where all that can be let go of is; and the part
+    on the chip of what is small but not short-lived.
+    """
 
     delta: Floats
+    peaks: Floats
 
 
 def schedule_of(begins: Sequence[Ints], end: int, brief: int) -> Schedule:
@@ -45,4 +50,5 @@ def schedule_of(begins: Sequence[Ints], end: int, brief: int) -> Schedule:
 
 def schedule_scratch(schedule: Schedule) -> ScheduleScratch:
     """Working arrays for the timeline."""
-    return ScheduleScratch(delta=np.zeros((len(schedule.position) + 1, PLACES)))
+    delta = np.zeros((len(schedule.position) + 1, PLACES))
+    return ScheduleScratch(delta=delta, peaks=np.zeros(3))

@@ -144,7 +144,7 @@ def _bound(bounds: Bounds) -> None:
 
 SUMS = Term(
     name="sums",
-    kernel="memory.peak_bytes",
+    kernel="memory.find_peaks",
     list_rows=sum_buffers,
     columns=sum_columns,
     rows=lambda sums: len(sums.row),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from toast.service.records import Job
+from toast.service.reports import render_report
 from toast.service.routes.shared import (
     MODULE_ANSWER,
+    PAGE_HEADERS,
     PLAN_ANSWER,
     Caller,
     Key,
@@ -19,6 +21,7 @@ from toast.service.routes.shared import (
     create_job,
     module_file,
     plan_file,
+    result_of,
 )
 from toast.service.states import State
 from toast.service.views import JobPage, JobRequest, JobView, etag, job_path, job_view
@@ -119,6 +122,14 @@ def plan(job_id: str, context: Shared) -> FileResponse:
 def module(job_id: str, context: Shared) -> FileResponse:
     """The sharded module, in the form that came in."""
     return module_file(context, context.store.get(job_id))
+
+
+@router.get("/{job_id}/report", response_class=HTMLResponse)
+def report(job_id: str, context: Shared) -> HTMLResponse:
+    """The plan as one page, as `toast report` writes it."""
+    job = context.store.get(job_id)
+    page = render_report(context, job, result_of(job, job.plan_sha256))
+    return HTMLResponse(page, headers=PAGE_HEADERS)
 
 
 @router.post("/{job_id}/cancel", status_code=202)

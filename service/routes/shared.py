@@ -29,6 +29,11 @@ MODULE_ANSWER: Responses = {
     }
 }
 
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+_POLICY += "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+PAGE_HEADERS = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
+"""Of pages for people, which load nothing."""
+
 
 def _context(request: Request) -> Context:
     return cast(Context, request.app.state.context)
@@ -118,13 +123,13 @@ def create_job(
 
 def plan_file(context: Context, job: Job) -> FileResponse:
     """`plan.json` of a job that has one."""
-    sha256 = _result(job, job.plan_sha256)
+    sha256 = result_of(job, job.plan_sha256)
     return _file(context, sha256, "application/json", "plan.json")
 
 
 def module_file(context: Context, job: Job) -> FileResponse:
     """The sharded module of a job that has one, in the form that came in."""
-    sha256 = _result(job, job.result_sha256)
+    sha256 = result_of(job, job.result_sha256)
     text = job.result_suffix == ".mlir"
     media = "text/plain; charset=utf-8" if text else "application/octet-stream"
     return _file(context, sha256, media, f"sharded{job.result_suffix}")
@@ -137,7 +142,8 @@ def _file(context: Context, sha256: str, media: str, name: str) -> FileResponse:
     )
 
 
-def _result(job: Job, sha256: str | None) -> str:
+def result_of(job: Job, sha256: str | None) -> str:
+    """The digest of a result of a job that has one."""
     if sha256 is not None:
         return sha256
     if not job.terminal:

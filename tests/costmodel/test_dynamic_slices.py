@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.probes.dynamic_update_slice import update
 from benchmarks.probes.figures import golden
 from tests.costmodel.texts import GPU, TPU
 from tests.modules import analysed, argument_group
@@ -157,20 +158,6 @@ func.func @main(%x: {x} {{tf.aliasing_output = 0 : i32}}) -> {x} {{
 }}
 """
     assert not loop_copies(analysed(data.encode()).program)
-
-
-def update(rows: int, part: int, *, known: bool = False) -> bytes:
-    """A buffer of `rows` rows, of which `part` are written at a place that is given or `known`."""
-    whole, some, place = f"tensor<{rows}x64x64xf32>", f"tensor<{part}x64x64xf32>", "tensor<i32>"
-    at = "%z" if known else "%i"
-    return f"""
-func.func @main(%b: {whole} {{tf.aliasing_output = 0 : i32}}, %u: {some}, %i: {place}) -> {whole} {{
-  %z = stablehlo.constant dense<0> : {place}
-  %r = stablehlo.dynamic_update_slice %b, %u, {at}, %z, %z
-    : ({whole}, {some}, {place}, {place}, {place}) -> {whole}
-  return %r : {whole}
-}}
-""".encode()
 
 
 def update_seconds(data: bytes, dim: int | None, device: str = TPU) -> float:

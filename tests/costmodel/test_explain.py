@@ -228,7 +228,9 @@ def test_overlap_hides_a_part_of_the_shorter(
     compute: float, communication: float, overlap: float, seconds: float
 ) -> None:
     assert step_seconds(compute, communication, overlap) == seconds
-    cost = Cost(compute=compute, communication=communication, peak=1.0, key=0, overlap=overlap)
+    cost = Cost(
+        compute=compute, communication=communication, peak=1.0, room=1.0, key=0, overlap=overlap
+    )
     assert cost.seconds == seconds
     assert cost.hidden == compute + communication - seconds
 

@@ -91,10 +91,12 @@ def test_two_axes_on_one_dimension() -> None:
 
 def test_the_reward_is_the_papers() -> None:
     reward = Reward(seconds=2.0, peak=100.0, memory=50.0, penalty=3.0)
-    fits = Cost(compute=1.0, communication=0.5, peak=50.0, key=0)
-    over = Cost(compute=1.0, communication=0.0, peak=75.0, key=0)
+    fits = Cost(compute=1.0, communication=0.5, peak=50.0, room=50.0, key=0)
+    over = Cost(compute=1.0, communication=0.0, peak=75.0, room=75.0, key=0)
     assert reward.of(fits) == 0.75
     assert reward.of(over) == 0.5 + 3.0 * 25 / 100
+    for cost in (fits, over):
+        assert reward.step_seconds(reward.of(cost), cost.peak) == pytest.approx(cost.seconds)
 
 
 def test_donated_results_take_no_memory_of_their_own() -> None:

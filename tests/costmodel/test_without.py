@@ -95,6 +95,22 @@ def updated() -> bytes:
     return jax.jit(write, donate_argnums=0).lower(*structs).as_text().encode()
 
 
+@cache
+def sorted_twice() -> bytes:
+    """What is sorted at the beginning and at the end, and too large to be kept between."""
+
+    def run(x: Any) -> Any:
+        t = jnp.tanh(x)
+        made = jnp.sort(t, axis=0)
+        for _ in range(3):
+            made = made @ made
+        total = jnp.sum(made, axis=0)
+        return jnp.sum(jnp.sort(t, axis=1) * total)
+
+    shape = jax.ShapeDtypeStruct((36864, 36864), jnp.float32)
+    return jax.jit(run).lower(shape).as_text().encode()
+
+
 LARGE = "16384x8192xf32"
 TWO_PRODUCTS = text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", f"p:{S}", W)], f"q:{S}")
 CASES = {
@@ -167,6 +183,7 @@ CASES = {
     ),
     "dynamic_update_slice": Case(module=updated, split=((0, 0),)),
     "memory_space_assignment": Case(module=TWO_PRODUCTS, on_chip=True),
+    "rematerialization": Case(module=sorted_twice),
     "spmd_partitioner": Case(module=TWO_PRODUCTS, split=((0, 1),)),
 }
 

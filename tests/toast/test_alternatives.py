@@ -12,7 +12,7 @@ from toast.pipeline.alternatives import FEWEST, KEPT, MOST
 from toast.pipeline.plan_module import make_plan
 from toast.plans.alternatives import Alternative, PlanColour
 from toast.plans.plan import Decision, Plan
-from toast.request.patterns import layer_pattern
+from toast.plans.tensors import tensor_patterns
 
 
 @cache
@@ -45,7 +45,8 @@ def assert_is(alternative: Alternative, other: Plan) -> None:
     pairs = zip(plan().arguments, other.arguments, strict=True)
     moved = [there for here, there in pairs if here.spec != there.spec]
     assert sum(row.count for row in alternative.moved) + alternative.others_moved == len(moved)
-    specs = {(layer_pattern(one.name), repr(one.spec)) for one in moved}
+    patterns = tensor_patterns(plan().arguments)
+    specs = {(patterns[one.index], repr(one.spec)) for one in moved}
     for row in alternative.moved:
         if "','" not in row.name:
             assert (row.name, repr(row.spec)) in specs

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from examples import forms, mlp
 from tests.toast.terminal import toast
 from toast.cli import app, options
+from toast.cli.terminal import best_so_far
 from toast.plans.explanation import Explanation
 from toast.plans.plan import Plan
 from toast.process.runner import package_environment
@@ -145,3 +146,9 @@ def test_help_says_the_same_for_every_json_and_quiet_flag() -> None:
         text = " ".join(invoked(command, "--help").split())
         assert re.search(r"--json +Print one JSON document", text), command
         assert re.search(r"-q, --quiet", text), command
+
+
+def test_the_best_so_far_is_told_in_seconds_and_bytes() -> None:
+    event = {"best_cost": 0.25, "best_seconds": 0.0123, "best_bytes": 3 << 30, "evaluations": 9}
+    assert best_so_far(event) == "best 12.3 ms a step, 3.00 GiB per device"
+    assert best_so_far({"stage": "load", "best_cost": 1.0, "best_seconds": 0.0}) == ""

@@ -55,6 +55,8 @@ def test_a_job_from_request_to_files(tmp_path: Path) -> None:
     assert plan.search.rollouts <= 20
     assert {event["event"] for event in events} == {"progress"}
     assert {"stage", "fraction", "best_cost"} <= set(events[0])
+    assert events[-1]["best_seconds"] == pytest.approx(plan.predicted.step_seconds)
+    assert events[-1]["best_bytes"] == plan.predicted.peak_bytes
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"module", "request.json", "plan.json", "sharded.mlir"}
 

@@ -42,7 +42,7 @@ def told() -> set[tuple[str, str]]:
         ("mlp/dot_general with up/kernel", line(mlp, "tanh")),
         ("mlp/add with up/bias", line(mlp, "tanh")),
         (
-            "forward/dot_general with head (result[*]['logits'])",
+            "forward/dot_general with head (result[1]['logits'])",
             line(forward, "logits:"),
         ),
         ("gradient of head, forward/dot_general", line(forward, "logits:")),

@@ -22,13 +22,11 @@ from toast.analysis.forms import Form, decode
 from toast.analysis.load import Source
 from toast.emit.specs import stations
 from toast.inspect.inspect_module import inspect_module
-from toast.labels.colours import common_pattern
 from toast.pipeline import plan_module as planning
 from toast.pipeline.plan_module import make_plan
 from toast.pipeline.stages import Stages
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
-from toast.request.patterns import layer_pattern
 from toast.search.progress import COMPILING, Progress
 
 
@@ -274,14 +272,6 @@ def test_an_export_comes_back_as_one_with_its_shardings(platforms: list[str]) ->
         flat = [tuple([item] if isinstance(item, str) else item or ()) for item in spec]
         assert [list(item) for item in flat] == axes
     assert decode(result.module).form is Form.EXPORT
-
-
-def test_names_are_starred_and_joined() -> None:
-    assert layer_pattern("p['layers'][12]['w']") == "p['layers'][*]['w']"
-    assert layer_pattern("layers.3.weight") == "layers.*.weight"
-    names = ["s['mu']['w']", "s['nu']['w']"]
-    assert common_pattern(names) == "s[*]['w']"
-    assert common_pattern(["a", "b.c"]) == "a and 1 more"
 
 
 def test_inspection_tells_colours_conflicts_sets_and_groups() -> None:

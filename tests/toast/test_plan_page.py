@@ -55,7 +55,7 @@ def test_every_section_is_on_the_page() -> None:
     for name, title in SECTIONS.items():
         assert name in ids
         assert title in reader.text
-    assert "state['mu','nu','params']['layers'][*]['down']" in reader.text
+    assert "state/{mu,nu,params}/layers/*/down" in reader.text
     assert reader.classes.count("plot") == 2 * 3, "memory, time and choices, wide and narrow"
     assert reader.classes.count("graph") == 1
     assert "shard the key or the query side of attention" in reader.text

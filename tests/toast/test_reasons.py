@@ -16,10 +16,12 @@ from tests.toast.samples import make_plan as sample
 from toast.analysis.errors import InvalidRequest
 from toast.cli import app
 from toast.pipeline.plan_module import make_plan
+from toast.plans.alternatives import MovedTensors
 from toast.plans.plan import Plan
 from toast.plans.reasons import Reasons
-from toast.plans.reasons_report import braced, signed_bytes, signed_seconds, text_of
+from toast.plans.reasons_report import moved, signed_bytes, signed_seconds, text_of
 from toast.plans.result import PlanResult
+from toast.plans.words import path
 
 
 @cache
@@ -98,7 +100,7 @@ def test_the_tables_fit_the_terminal(width: int) -> None:
 def test_printed_reasons_are_the_tables() -> None:
     found = plan().explain("params/head")
     assert str(found) == text_of(found)
-    assert "params['head'], argument: f32 64 x 512" in str(found)
+    assert "params/head, argument: f32 64 x 512" in str(found)
     assert "Communication" in str(found)
 
 
@@ -131,5 +133,15 @@ def test_differences_have_signs_and_steps_that_stand_for_several_have_braces() -
     assert signed_seconds(-0.0012) == "-1.2 ms"
     assert signed_seconds(0.25) == "+250 ms"
     assert signed_bytes(-(2**30)) == "-1.00 GiB"
-    assert braced("state['mu','nu']['layers'][*]['w']") == "state/{mu,nu}/layers/*/w"
-    assert braced("params['w']") == "params/w"
+    assert path("state['mu','nu']['layers'][*]['w']") == "state/{mu,nu}/layers/*/w"
+    assert path("opt.opt_state[0].mu,nu['h'][*].w") == "opt/opt_state/0/{mu,nu}/h/*/w"
+    assert path("params['w']") == "params/w"
+    assert path("model.layers[*].attn.kernel") == "model/layers/*/attn/kernel"
+    assert path("mlp/dot_general with up (step.py:3)") == "mlp/dot_general with up (step.py:3)"
+
+
+def test_what_would_move_has_braces_for_several() -> None:
+    row = MovedTensors(name="o[0].mu,nu['h'][*]['key','query']", count=4, spec=[["data"], []])
+    known = next(colour.alternatives[0] for colour in plan().colours if colour.alternatives)
+    alternative = known.model_copy(update={"moved": [row], "others_moved": 0})
+    assert moved(alternative) == "o/0/{mu,nu}/h/*/{key,query} P('data')"

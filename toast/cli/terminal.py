@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from toast.analysis.errors import ToastError
-from toast.costmodel.hardware.quantities import format_bytes
+from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.plans.report import make_console
 from toast.process.runner import Event
 from toast.search.progress import COMPILING
@@ -165,7 +165,7 @@ class ProgressBar:
             self._task,
             completed=float(event.get("fraction") or 0.0),
             description=str(event.get("stage", "working")),
-            best=_best(event),
+            best=best_so_far(event),
         )
 
     def stage(self, name: str) -> None:
@@ -173,8 +173,9 @@ class ProgressBar:
         self._progress.update(self._task, description=name, total=None)
 
 
-def _best(event: Event) -> str:
-    cost, peak = event.get("best_cost"), event.get("best_bytes")
-    if not cost or not event.get("evaluations"):
+def best_so_far(event: Event) -> str:
+    """What the best plan so far takes; nothing before one was priced."""
+    seconds, peak = event.get("best_seconds"), event.get("best_bytes")
+    if not seconds or not peak:
         return ""
-    return f"best {cost:.4f} of the unsharded cost, {format_bytes(peak or 0)} per device"
+    return f"best {format_seconds(seconds)} a step, {format_bytes(peak)} per device"

@@ -7,7 +7,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.emit.shardy import Shardings, constrained
+from toast.analysis.constraint import constrained
+from toast.emit.shardy import Shardings
 from toast.plans.plan import Spec
 
 

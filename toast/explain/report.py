@@ -19,7 +19,7 @@ from toast.plans.explanation import (
     SplitRow,
 )
 from toast.plans.plan import Plan
-from toast.plans.tables import plain_table
+from toast.plans.tables import Name, plain_table
 from toast.plans.words import PASS, fusion_name, moment, path, reason, sent, sent_for, shape
 
 ROWS = 10
@@ -63,14 +63,13 @@ def fusions(plan: Plan, explanation: Explanation, rows: int) -> Table:
     found = plain_table(
         "Computation", "fusion", "line", "pass", "layer group", "bound by", ">runs", ">time", ">"
     )
-    _fold(found)
     shown = explanation.fusions[:rows]
     for row in shown:
         found.add_row(
-            Text(fusion_name(row)),
-            Text(row.location),
+            Name(fusion_name(row)),
+            Name(row.location),
             PASS[row.direction],
-            Text(path(row.group)),
+            Name(path(row.group)),
             row.bound,
             f"{row.runs:,}",
             format_seconds(row.seconds),
@@ -91,15 +90,14 @@ def collectives(plan: Plan, explanation: Explanation, rows: int) -> Table | Text
     found = plain_table(
         "Communication", "collective", "over", "of", "line", "why", ">count", ">bytes", ">time", ">"
     )
-    _fold(found)
     found.columns[0].min_width = len("reduce-scatter")
     for row in explanation.collectives[:rows]:
         found.add_row(
             row.kind.replace("_", "-"),
             Text(", ".join(row.axes)),
-            Text(sent(row)),
-            Text(row.location),
-            sent_for(row),
+            Name(sent(row)),
+            Name(row.location),
+            Name(sent_for(row)),
             f"{row.count:,}",
             format_bytes(row.bytes),
             format_seconds(row.seconds),
@@ -120,11 +118,10 @@ def layers(plan: Plan, explanation: Explanation, rows: int) -> Table:
     found = plain_table(
         "By layer group", "group", ">compute", ">communication", ">of the time", ">at the peak", ">"
     )
-    _fold(found)
     shown, rest = explanation.layers[:rows], explanation.layers[rows:]
     for row in shown:
         found.add_row(
-            Text(path(row.name)),
+            Name(path(row.name)),
             format_seconds(row.compute_seconds),
             format_seconds(row.communication_seconds),
             share(row.compute_seconds + row.communication_seconds, whole),
@@ -154,12 +151,11 @@ def alive(explanation: Explanation, rows: int) -> Table:
         "Alive at the peak, per device", "value", "line", "shape", "dtype", ">count", "why",
         ">bytes", ">",
     )  # fmt: skip
-    _fold(found)
     whole = explanation.peak.bytes
     for row in explanation.alive[:rows]:
         found.add_row(
-            Text(path(row.name)),
-            Text(row.location),
+            Name(path(row.name)),
+            Name(row.location),
             shape(row),
             row.dtype,
             f"{row.count:,}",
@@ -229,12 +225,6 @@ _STYLE = {"pays": "green", "costs_time": "yellow"}
 def share(part: float, whole: float) -> str:
     """A part in percent."""
     return f"{part / whole:.1%}" if whole > 0 else ""
-
-
-def _fold(found: Table) -> None:
-    """Where there is too little room, words go on in the next line; nothing is cut off."""
-    for column in found.columns:
-        column.overflow = "fold"
 
 
 def _others(found: Table, count: int, *cells: str) -> None:

@@ -13,7 +13,7 @@ from toast.inspect.records import ColourRow, ConflictRow, GroupRow, Inspection, 
 from toast.inspect.sets import SetTeller
 from toast.labels.colours import colour_names
 from toast.labels.conflict_words import ConflictWords
-from toast.request.patterns import layer_pattern
+from toast.labels.layers import argument_patterns
 
 
 def inspect_module(module: bytes, which: int = 0) -> Inspection:
@@ -118,7 +118,7 @@ def _conflicts(analysis: Analysis, names: list[str], words: ConflictWords) -> li
 
 def _groups(program: Program) -> list[GroupRow]:
     rows: dict[tuple[str, tuple[int, ...]], list[str]] = {}
-    for argument in program.arguments:
-        key = (layer_pattern(argument.name), program.shape(argument.value))
+    for argument, pattern in zip(program.arguments, argument_patterns(program), strict=True):
+        key = (pattern, program.shape(argument.value))
         rows.setdefault(key, []).append(argument.name)
     return [GroupRow(name=key[0], members=names) for key, names in rows.items() if len(names) > 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -11,25 +10,12 @@ import numpy as np
 from toast.analysis.analyse import Analysis
 from toast.analysis.program import Ints, Program
 from toast.costmodel.program_facts import spans
+from toast.labels.layers import argument_patterns
 from toast.labels.value_flow import ValueFlow
-from toast.request.patterns import layer_pattern, starred
+from toast.request.patterns import starred
 
 Carrier = tuple[int, int]
 """An argument (by number) and one of its dimensions."""
-
-
-def common_pattern(names: Sequence[str]) -> str:
-    """One pattern for several argument names: the parts on which they agree."""
-    patterns = list(dict.fromkeys(layer_pattern(name) for name in names))
-    if len(patterns) == 1:
-        return patterns[0]
-    pieces = [re.split(r"(?=[\[.])", item) for item in patterns]
-    if len({len(piece) for piece in pieces}) != 1:
-        return patterns[0] + f" and {len(patterns) - 1} more"
-    joined = []
-    for column in zip(*pieces, strict=True):
-        joined.append(column[0] if len(set(column)) == 1 else "[*]")
-    return "".join(joined)
 
 
 def colour_names(analysis: Analysis) -> list[str]:
@@ -40,13 +26,14 @@ def colour_names(analysis: Analysis) -> list[str]:
     the op that defines them.
     """
     carriers, rank = _carriers(analysis), _ranks(analysis.program)
+    patterns = argument_patterns(analysis.program)
     chosen: dict[int, tuple[list[str], int]] = {}
     for group, held in carriers.items():
         chief, dim = max(held, key=lambda carrier: (rank[carrier[0]], -carrier[0], -carrier[1]))
         arguments = analysis.program.arguments
-        alike = [arguments[number].name for number, other in held if other == dim]
-        wanted = layer_pattern(arguments[chief].name)
-        chosen[group] = ([name for name in alike if layer_pattern(name) == wanted], dim)
+        alike = [number for number, other in held if other == dim]
+        same = [number for number in alike if patterns[number] == patterns[chief]]
+        chosen[group] = ([arguments[number].name for number in same], dim)
     names = [""] * analysis.groups.colours
     for group, (members, dim) in chosen.items():
         names[group] = f"{starred(members)}.{dim}"

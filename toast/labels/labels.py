@@ -10,12 +10,11 @@ from toast.analysis.program import LOOP_BEGIN, LOOP_END, PSEUDO, Ints
 from toast.costmodel.program_facts import distinct_rows
 from toast.labels.colours import groups_of
 from toast.labels.conflict_words import DOT, ConflictWords, short
-from toast.labels.layers import NO_GROUP, Layers
+from toast.labels.layers import NO_GROUP, Layers, argument_patterns, result_patterns
 from toast.labels.name_stack import NameStack
 from toast.labels.resolution_words import ResolutionWords
 from toast.labels.weights import Weights, operands, short_name
 from toast.plans.explanation import Direction
-from toast.request.patterns import layer_pattern
 
 _PSEUDO = {"return": "end of the step", "argument": "arguments"}
 
@@ -31,10 +30,18 @@ class Labels:
         """Equal for ops of one name and location: of those the same is said."""
         self._said: dict[tuple[str, int], str] = {}
         self._directions: dict[int, Direction] = {}
-        self._arguments = {item.value: item.name for item in self._program.arguments}
+        self._arguments = dict(
+            zip(
+                (item.value for item in self._program.arguments),
+                argument_patterns(self._program),
+                strict=True,
+            )
+        )
         self._results = {
-            self._program.sources[item.use]: layer_pattern(item.name)
-            for item in self._program.results
+            self._program.sources[item.use]: pattern
+            for item, pattern in zip(
+                self._program.results, result_patterns(self._program), strict=True
+            )
             if short_name(item.name).rstrip("0123456789") not in ("", "result")
         }
         self._weights = Weights(self._program, self._layers)
@@ -48,7 +55,7 @@ class Labels:
     def name(self, value: int) -> str:
         """An argument by its path, another value by the op that makes it."""
         if value in self._arguments:
-            return layer_pattern(self._arguments[value])
+            return self._arguments[value]
         told = self.op(self._program.makers[value])
         return f"{told} ({self._results[value]})" if value in self._results else told
 

@@ -8,8 +8,8 @@ the weight that they are of.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -17,11 +17,12 @@ import numpy as np
 from toast.analysis.owners import owners
 from toast.analysis.program import Ints, Program
 from toast.labels.value_flow import PASSING, ValueFlow
-from toast.request.patterns import layer_pattern
+from toast.request.patterns import layer_patterns, path
 
 NO_GROUP = "(none)"
 """What has to do with no weight at all."""
-_STEP = re.compile(r"\[[^\]]*\]|[^\[./]+")
+ROOT_STEPS = 2
+"""The steps before the path that a weight shares with its moments, at most: `state.params`."""
 _ELEMENTWISE = frozenset(
     f"stablehlo.{kind}"
     for kind in ("add", "subtract", "multiply", "divide", "select", "negate", "clamp", "convert")
@@ -74,30 +75,67 @@ def state_arguments(program: Program) -> frozenset[int]:
     return frozenset(found.tolist())
 
 
+def argument_patterns(program: Program) -> list[str]:
+    """The path of each argument with the numbers of repeated layers starred."""
+    return _patterns(program, ((one.name, one.value) for one in program.arguments))
+
+
+def result_patterns(program: Program) -> list[str]:
+    """The path of each result with the numbers of repeated layers starred."""
+    sources = program.sources
+    return _patterns(program, ((one.name, sources[one.use]) for one in program.results))
+
+
+def _patterns(program: Program, rows: Iterable[tuple[str, int]]) -> list[str]:
+    found = list(rows)
+    kinds = [(program.shape(value), program.dtype(value)) for _, value in found]
+    return layer_patterns([name for name, _ in found], kinds)
+
+
 def group_names(program: Program) -> list[str]:
     """The name of each argument's group; that of moments is their weight's."""
+    patterns = argument_patterns(program)
     flow = ValueFlow(program)
     feeding = flow.feeding[[argument.value for argument in program.arguments]].tolist()
     weights: dict[tuple[object, ...], int] = {}
     for number, feeds in enumerate(feeding):
         if feeds:
-            for key in _keys(program, number):
+            for key in (*_keys(program, number), *_roots(program, number)):
                 weights.setdefault(key, number)
     found = []
     for number, own in enumerate(feeding):
-        known = () if own else (weights[k] for k in _keys(program, number) if k in weights)
-        found.append(layer_pattern(program.arguments[next(iter(known), number)].name))
+        keys = () if own else itertools.chain(_keys(program, number), _tails(program, number))
+        known = (weights[key] for key in keys if key in weights)
+        found.append(patterns[next(iter(known), number)])
     return found
 
 
 def _keys(program: Program, number: int) -> Iterator[tuple[object, ...]]:
     """The path of an argument with one step left out, for each of its leading steps."""
     argument = program.arguments[number]
-    steps = _STEP.findall(argument.name)
+    steps = path(argument.name).split("/")
     shape = program.shape(argument.value)
     for index, step in enumerate(steps[:-1]):
         if not _numbered(step):
             yield (shape, index, *steps[:index], *steps[index + 1 :])
+
+
+def _roots(program: Program, number: int) -> Iterator[tuple[object, ...]]:
+    """The path of a weight below its root, `params` or `state.params`: no number is left out."""
+    argument = program.arguments[number]
+    steps = path(argument.name).split("/")
+    for index, step in enumerate(steps[: min(ROOT_STEPS, len(steps) - 1)], 1):
+        if _numbered(step):
+            return
+        yield (program.shape(argument.value), *steps[index:])
+
+
+def _tails(program: Program, number: int) -> Iterator[tuple[object, ...]]:
+    """The last steps of the path of an argument, as many as there are first."""
+    argument = program.arguments[number]
+    steps = path(argument.name).split("/")
+    for index in range(1, len(steps)):
+        yield (program.shape(argument.value), *steps[index:])
 
 
 @lru_cache(maxsize=1 << 12)

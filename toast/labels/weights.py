@@ -8,7 +8,7 @@ from functools import lru_cache
 from toast.analysis.program import ARGUMENT, Program
 from toast.labels.layers import Layers
 from toast.labels.value_flow import CONTRACTIONS, PASSING
-from toast.request.patterns import layer_pattern
+from toast.request.patterns import unnumbered
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _PLAIN = frozenset(
@@ -97,5 +97,5 @@ def operands(program: Program, op: int) -> list[int]:
 @lru_cache(maxsize=1 << 14)
 def short_name(argument: str) -> str:
     """The last words of a path: `wq` of `params['layers'][0]['wq']`, `up/kernel`; '' for none."""
-    words = [word for word in _WORD.findall(layer_pattern(argument)) if word not in _CONTAINERS]
+    words = [word for word in _WORD.findall(unnumbered(argument)) if word not in _CONTAINERS]
     return "/".join(words[-2:] if words and words[-1] in _PLAIN else words[-1:])

@@ -13,10 +13,10 @@ from toast.costmodel.evaluator import Action, Cost, Refined, Refinement
 from toast.costmodel.program_facts import Bools
 from toast.costmodel.resolved import ResolvedPlan, axis_orders, item_axes
 from toast.labels.decisions import resolution
+from toast.labels.layers import argument_patterns
 from toast.plans.alternatives import Alternative, MovedTensors, PlanColour
 from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.plan import Group
-from toast.request.patterns import layer_pattern
 from toast.search.problem import Found, Problem
 
 SHARE = 20
@@ -172,6 +172,7 @@ class _Moves:
         self._names = [axis.name for axis in evaluator.mesh.axes]
         self._program = evaluator.analysis.program
         self._arguments = self._program.arguments
+        self._patterns = argument_patterns(self._program)
         tensors = evaluator.layouts.value_tensor
         self._dims = [
             [item for _, item in evaluator.layouts.tensors[int(tensors[one.value])][1]]
@@ -188,12 +189,13 @@ class _Moves:
             argument, spec = self._arguments[number], self._spec(number, one.masks, one.orders)
             if spec == self._spec(number, self._resolved.masks, self._resolved.orders):
                 continue
-            key = f"{layer_pattern(argument.name)} {spec}"
+            shape, dtype = self._program.shape(argument.value), self._program.dtype(argument.value)
+            key = f"{self._patterns[number]} {shape} {dtype} {spec}"
             known = rows.get(key)
             rows[key] = Group(
-                name=layer_pattern(argument.name),
-                shape=list(self._program.shape(argument.value)),
-                dtype=self._program.dtype(argument.value),
+                name=self._patterns[number],
+                shape=list(shape),
+                dtype=dtype,
                 spec=spec,
                 arguments=[*(known.arguments if known else []), number],
             )

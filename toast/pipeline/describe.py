@@ -12,13 +12,13 @@ from pydantic import TypeAdapter
 from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Program
 from toast.costmodel.evaluator import Cost
+from toast.costmodel.hardware.quantities import format_bytes
 from toast.costmodel.network.auto_mesh import is_auto
 from toast.costmodel.network.placement import place, places
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.specs import LayoutConstraint, Specs
 from toast.explain.refinements import refinements
 from toast.inspect.sets import SetTeller
-from toast.labels.colours import common_pattern
 from toast.labels.decisions import costs_after, decision_text, decisions, resolution
 from toast.labels.labels import Labels
 from toast.pipeline.mesh_search import MeshAnswer
@@ -45,7 +45,7 @@ from toast.plans.plan import (
     Tensor,
     Unpriced,
 )
-from toast.request.patterns import layer_pattern
+from toast.plans.tensors import tensor_patterns
 from toast.request.request import PlanRequest
 from toast.request.settings import threads_of
 from toast.search.problem import Found, Problem
@@ -153,6 +153,12 @@ def _unpriced(program: Program) -> list[Unpriced]:
 
 def _warnings(planned: Planned, pins: list[planfile.Pin]) -> list[str]:
     found = [*planned.source.warnings, *planned.demands.warnings, *overruled(pins)]
+    cost = planned.resolved.cost
+    if cost.peak < cost.room and cost.peak <= planned.problem.reward.memory:
+        found.append(
+            f"It fits because the compiler is expected to press it: {format_bytes(cost.room)} with "
+            f"room for all, {format_bytes(cost.peak)} where what can be is computed again."
+        )
     if planned.request.prove and planned.found.bound is None:
         found.append("No lower bound was proved: there was no time, or the decisions were given.")
     if planned.request.refine and not planned.found.refinements:
@@ -222,19 +228,19 @@ def _tensors(planned: Planned, rows: Iterable[tuple[str, int, Spec]]) -> list[Te
 
 def _groups(arguments: list[Tensor]) -> list[Group]:
     """Arguments of one pattern of names, shape, type and layout, in order of appearance."""
-    rows: dict[str, list[Tensor]] = {}
-    for tensor in arguments:
-        key = f"{layer_pattern(tensor.name)} {tensor.shape} {tensor.dtype} {tensor.spec}"
-        rows.setdefault(key, []).append(tensor)
+    rows: dict[str, tuple[str, list[Tensor]]] = {}
+    for tensor, pattern in zip(arguments, tensor_patterns(arguments), strict=True):
+        key = f"{pattern} {tensor.shape} {tensor.dtype} {tensor.spec}"
+        rows.setdefault(key, (pattern, []))[1].append(tensor)
     return [
         Group(
-            name=common_pattern([tensor.name for tensor in row]),
+            name=pattern,
             shape=row[0].shape,
             dtype=row[0].dtype,
             spec=row[0].spec,
             arguments=[tensor.index for tensor in row],
         )
-        for row in rows.values()
+        for pattern, row in rows.values()
     ]
 
 
@@ -262,6 +268,7 @@ def _cost(priced: Cost, memory: int) -> PredictedCost:
         communication_seconds=priced.communication,
         overlapped_seconds=priced.hidden,
         peak_bytes=int(priced.peak),
+        room_bytes=int(priced.room),
         fits=priced.peak <= memory,
     )
 

@@ -160,6 +160,7 @@ class MeshSearch:
         problem = self.problem(mesh, demanded)
         _check_divisible(problem, mesh)
         demanded.warnings += _unused_axes(problem, mesh)
+        self.stages.rewarded(problem.reward)
         self.stages.enter("search", begin + 0.2 * span, begin + span)
         found = self._given(problem)
         if found is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from toast.analysis.load import Source
+from toast.costmodel.evaluator import Reward
 from toast.search.progress import COMPILING, Progress
 
 _COMPILING_PART = 0.5
@@ -21,6 +22,7 @@ class Stages:
         self._stage = ""
         self._from = self._to = self._before = 0.0
         self._last = Progress(stage="")
+        self._reward: Reward | None = None
         self._seconds: dict[str, float] = {}
 
     def enter(self, stage: str, fraction: float, to: float | None = None) -> None:
@@ -41,10 +43,18 @@ class Stages:
         self._tell(replace(self._last, stage=COMPILING, fraction=_COMPILING_PART * share))
         self._before = _COMPILING_PART
 
+    def rewarded(self, reward: Reward) -> None:
+        """By this the searches from now on measure what they find."""
+        self._reward = reward
+
     def report(self, progress: Progress) -> None:
         """Progress of a search within the stage."""
         whole = self._from + (self._to - self._from) * progress.fraction
-        self._tell(replace(progress, stage=self._stage, fraction=whole))
+        found = replace(progress, stage=self._stage, fraction=whole)
+        if self._reward is not None and progress.best_bytes:
+            seconds = self._reward.step_seconds(progress.best_cost, progress.best_bytes)
+            found = replace(found, best_seconds=seconds)
+        self._tell(found)
 
     def until_now(self, source: Source) -> dict[str, float]:
         """Seconds by stage so far; loading is split into its own stages."""

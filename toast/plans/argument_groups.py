@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from toast.plans.plan import Group
 
-_STEP = re.compile(r"\[[^\]]*\]|[^\[]+")
+_STEP = re.compile(r"\[[^\]]*\]|\.?[^\[.]+")
 
 
 def merge_argument_groups(groups: Iterable[Group]) -> list[Group]:
     """Join groups of one shape, dtype and layout whose paths differ in one step alone.
 
-    `state['mu']['w']` and `state['nu']['w']` become `state['mu','nu']['w']`; joined rows join
-    again. The order is that of the first of each.
+    `state['mu']['w']` and `state['nu']['w']` become `state['mu','nu']['w']`, `.mu` and `.nu`
+    `.mu,nu`; joined rows join again. The order is that of the first of each.
     """
     before = list(groups)
     after = _merge_once(before)
@@ -53,7 +53,8 @@ class _Row:
     keys: list[tuple[int, Hashable]]
 
     def join(self, group: Group, steps: list[str], place: int) -> None:
-        self.path[place] = f"{self.path[place][:-1]},{steps[place][1:]}"
+        before = self.path[place]
+        self.path[place] = f"{before.removesuffix(']')},{steps[place][1:]}"
         self.members.append(group)
 
     def keys_but(self, place: int) -> list[Hashable]:
@@ -66,7 +67,7 @@ def _keys(group: Group, steps: list[str]) -> list[tuple[int, Hashable]]:
     return [
         (place, (kind, place, tuple(steps[:place]), tuple(steps[place + 1 :])))
         for place, step in enumerate(steps)
-        if step.startswith("[")
+        if step.startswith(("[", "."))
     ]
 
 

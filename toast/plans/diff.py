@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from toast.analysis.errors import InvalidRequest
 from toast.plans.plan import Collective, Decision, Plan, Spec, Tensor
 from toast.plans.record import Record
 from toast.plans.result import PlanResult
-from toast.request.patterns import layer_pattern, path, starred
+from toast.plans.tensors import tensor_patterns
+from toast.request.patterns import path, starred
 
 
 class SettingChange(Record):
@@ -89,9 +91,11 @@ def diff(a: Plan | PlanResult, b: Plan | PlanResult) -> PlanDiff:
     """
     one, other = (plan.plan if isinstance(plan, PlanResult) else plan for plan in (a, b))
     _check_comparable(one, other)
-    pairs = [("argument", x, y) for x, y in zip(one.arguments, other.arguments, strict=True)]
-    pairs += [("result", x, y) for x, y in zip(one.results, other.results, strict=True)]
-    changed = [pair for pair in pairs if pair[1].spec != pair[2].spec]
+    pairs = [
+        *_pairs("argument", one.arguments, other.arguments),
+        *_pairs("result", one.results, other.results),
+    ]
+    changed = [pair for pair in pairs if pair.a.spec != pair.b.spec]
     mine, its = ([_decision_text(row) for row in plan.decisions] for plan in (one, other))
     return PlanDiff(
         same_module=one.module.sha256 == other.module.sha256,
@@ -138,21 +142,35 @@ def _settings(a: Plan, b: Plan) -> Iterator[SettingChange]:
             yield SettingChange(what=what, a=mine, b=its)
 
 
-def _layouts(changed: Iterable[tuple[str, Tensor, Tensor]]) -> Iterator[LayoutChange]:
+class _Pair(NamedTuple):
+    """A tensor in both plans, and the pattern of its name."""
+
+    kind: str
+    pattern: str
+    a: Tensor
+    b: Tensor
+
+
+def _pairs(kind: str, mine: Sequence[Tensor], its: Sequence[Tensor]) -> Iterator[_Pair]:
+    for pattern, x, y in zip(tensor_patterns(mine), mine, its, strict=True):
+        yield _Pair(kind, pattern, x, y)
+
+
+def _layouts(changed: Iterable[_Pair]) -> Iterator[LayoutChange]:
     """One row for tensors of one pattern of names, shape and change."""
-    rows: dict[str, list[tuple[str, Tensor, Tensor]]] = {}
-    for kind, x, y in changed:
-        key = f"{kind} {layer_pattern(x.name)} {x.shape} {x.spec} {y.spec}"
-        rows.setdefault(key, []).append((kind, x, y))
+    rows: dict[str, list[_Pair]] = {}
+    for pair in changed:
+        key = f"{pair.kind} {pair.pattern} {pair.a.shape} {pair.a.spec} {pair.b.spec}"
+        rows.setdefault(key, []).append(pair)
     for members in rows.values():
-        kind, x, y = members[0]
+        first = members[0]
         yield LayoutChange(
-            kind=kind,
-            name=starred([one.name for _, one, _ in members]),
+            kind=first.kind,
+            name=starred([pair.a.name for pair in members]),
             count=len(members),
-            shape=x.shape,
-            a=x.spec,
-            b=y.spec,
+            shape=first.a.shape,
+            a=first.a.spec,
+            b=first.b.spec,
         )
 
 

@@ -10,7 +10,8 @@ from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.plans.diff import FigureChange, PlanDiff
 from toast.plans.reasons_report import signed_bytes, signed_seconds
 from toast.plans.report import MIN_WIDTH, partition_spec
-from toast.plans.tables import plain_table
+from toast.plans.tables import Name, plain_table
+from toast.plans.words import path
 
 
 def render_diff(found: PlanDiff) -> Group:
@@ -89,16 +90,14 @@ def _layouts(found: PlanDiff) -> RenderableType:
         return Text(f"Layout: the same for all {found.unchanged_layouts:,} arguments and results.")
     title = f"Layout ({found.unchanged_layouts:,} arguments and results are laid out alike)"
     table = plain_table(title, "", "group", ">count", "shape", "A", "B")
-    for column in (1, 4, 5):
-        table.columns[column].overflow = "fold"
     for row in found.layouts:
         table.add_row(
             row.kind,
-            Text(row.name),
+            Name(path(row.name)),
             f"{row.count:,}",
             " x ".join(map(str, row.shape)) or "scalar",
-            Text(partition_spec(row.a)),
-            Text(partition_spec(row.b)),
+            Name(partition_spec(row.a)),
+            Name(partition_spec(row.b)),
         )
     return table
 

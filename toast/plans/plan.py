@@ -94,7 +94,10 @@ class Pin(Record):
 class PredictedCost(Record):
     """What one step is predicted to take on one device.
 
-    A step takes its computation and its communication less what of the two overlaps.
+    A step takes its computation and its communication less what of the two overlaps. `peak_bytes`
+    is the memory that the compiler is predicted to lay out, `room_bytes` what it would with all the
+    memory that it wants; where the device has less it computes again what it does not keep, and
+    the computation includes that. Plans of before have no `room_bytes`.
     """
 
     step_seconds: float
@@ -102,6 +105,7 @@ class PredictedCost(Record):
     communication_seconds: float
     overlapped_seconds: float = 0.0
     peak_bytes: int
+    room_bytes: int | None = None
     fits: bool
 
 

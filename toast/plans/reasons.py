@@ -11,7 +11,8 @@ from toast.analysis.errors import InvalidRequest
 from toast.plans.alternatives import PlanColour
 from toast.plans.explanation import AliveRow, CollectiveRow
 from toast.plans.record import Record
-from toast.request.patterns import layer_pattern, matches, path, starred
+from toast.plans.tensors import tensor_patterns
+from toast.request.patterns import matches, path, starred
 
 if TYPE_CHECKING:
     from toast.plans.plan import Plan, Tensor
@@ -132,11 +133,13 @@ class _Matches:
         colours = [one.name for one in plan.colours]
         self._colours = [plan.colours[i].id for i, name in enumerate(colours) if name == pattern]
 
-    def _of(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def _of(self, tensors: Sequence[Tensor]) -> list[tuple[Tensor, str]]:
+        """The tensors that match, each with its pattern."""
+        named = list(zip(tensors, tensor_patterns(tensors), strict=True))
         if self._pattern.isdigit():
             arguments = tensors is self._plan.arguments
-            return [one for one in tensors if arguments and one.index == int(self._pattern)]
-        return [tensors[i] for i in matches(self._pattern, [one.name for one in tensors])]
+            return [one for one in named if arguments and one[0].index == int(self._pattern)]
+        return [named[i] for i in matches(self._pattern, [one.name for one in tensors])]
 
     def check(self) -> None:
         """Raise `InvalidRequest` where nothing matches."""
@@ -152,25 +155,23 @@ class _Matches:
 
     def groups(self) -> set[int]:
         """The colours of all that matches."""
-        tensors = [one.colours for one in (*self.arguments, *self.results)]
+        tensors = [one.colours for one, _ in (*self.arguments, *self.results)]
         values = [one.colours for one in self.values]
         return {group for colours in (*tensors, *values) for group in colours} | set(self._colours)
 
     def collectives(self, numbers: set[int]) -> list[CollectiveRow]:
         """Those that send what matches, or need it; where that is none, those of the decisions."""
         own = self._said | {row.name for row in self.values}
-        own |= {layer_pattern(one.name) for one in self.arguments}
-        found = [
-            row for row in self._sent if {row.value, layer_pattern(row.value), row.needed_by} & own
-        ]
+        own |= {pattern for _, pattern in self.arguments}
+        found = [row for row in self._sent if {row.value, row.needed_by} & own]
         return found or [row for row in self._sent if numbers.intersection(row.decisions)]
 
     def tensors(self) -> list[ReasonedTensor]:
         """One row for tensors of one pattern of names, shape and layout."""
         rows: dict[str, tuple[str, list[Tensor]]] = {}
         for kind, tensors in (("argument", self.arguments), ("result", self.results)):
-            for one in tensors:
-                key = f"{kind} {layer_pattern(one.name)} {one.shape} {one.spec} {one.colours}"
+            for one, pattern in tensors:
+                key = f"{kind} {pattern} {one.shape} {one.spec} {one.colours}"
                 rows.setdefault(key, (kind, []))[1].append(one)
         return [self._tensor(kind, members) for kind, members in rows.values()]
 

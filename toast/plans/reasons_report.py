@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
@@ -13,10 +12,9 @@ from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.plans.alternatives import Alternative, PlanColour
 from toast.plans.reasons import ReasonedTensor, Reasons
 from toast.plans.report import MIN_WIDTH, partition_spec
-from toast.plans.tables import plain_table
-from toast.request.patterns import path
+from toast.plans.tables import Name, plain_table
+from toast.plans.words import path
 
-_SEVERAL = re.compile(r"(?<=\[)'([^\]]*','[^\]]*)'(?=\])")
 NAMED = 3
 """Groups of arguments that a row of the alternatives names."""
 
@@ -56,7 +54,7 @@ def _tensor(tensor: ReasonedTensor) -> Iterator[RenderableType]:
     many = f", {tensor.count} {tensor.kind}s" if tensor.count > 1 else f", {tensor.kind}"
     spec = partition_spec([row.axes for row in tensor.dimensions])
     yield Text(
-        f"{tensor.name}{many}: {tensor.dtype} {_shape(tensor.shape)}, {spec}, "
+        f"{path(tensor.name)}{many}: {tensor.dtype} {_shape(tensor.shape)}, {spec}, "
         f"{_shape(tensor.shape_per_device)} per device",
         style="bold",
     )
@@ -72,7 +70,7 @@ def _tensor(tensor: ReasonedTensor) -> Iterator[RenderableType]:
             str(number),
             f"{row.size:,}",
             Text(", ".join(row.axes) or "-"),
-            Text(row.colour or "(none: an op needs it whole)"),
+            Name(row.colour or "(none: an op needs it whole)"),
             ", ".join(because) or "no decision shards its colour" if row.colour else "",
         )
     yield table
@@ -82,9 +80,8 @@ def _values(reasons: Reasons) -> Table:
     table = plain_table("Alive at the peak", "value", "line", "shape", ">count", "why", ">bytes")
     for row in reasons.values:
         why = row.why.replace("_", " ")
-        cells = (Text(path(row.name)), Text(row.location), _shape(row.shape), f"{row.count:,}")
+        cells = (Name(path(row.name)), Name(row.location), _shape(row.shape), f"{row.count:,}")
         table.add_row(*cells, why, format_bytes(row.bytes))
-    table.columns[0].overflow = "fold"
     return table
 
 
@@ -93,11 +90,10 @@ def _decisions(reasons: Reasons) -> RenderableType:
         return Text("Decisions: none behind it.")
     title = "Decisions behind it, and what each bought when it was added to those before"
     table = plain_table(title, ">", "colour", "axis", "resolution", ">step", ">", ">peak", ">")
-    table.columns[1].overflow = "fold"
     for row in reasons.decisions:
         table.add_row(
             str(row.number),
-            Text(row.colour),
+            Name(row.colour),
             Text(row.axis),
             Text(row.resolution or "-"),
             format_seconds(row.step_seconds_after),
@@ -124,7 +120,6 @@ def _alternatives(reasons: Reasons, colour: PlanColour) -> RenderableType:
         "over", "resolution", ">step", ">", ">communication", ">peak", ">", "fits",
         "would also move",
     )  # fmt: skip
-    table.columns[-1].overflow = "fold"
     for row in colour.alternatives:
         table.add_row(
             Text((", ".join(row.axes) or "(whole)") + (", first" if row.first else "")),
@@ -135,21 +130,16 @@ def _alternatives(reasons: Reasons, colour: PlanColour) -> RenderableType:
             format_bytes(row.peak_bytes),
             signed_bytes(row.peak_bytes - reasons.peak_bytes),
             "yes" if row.fits else "no",
-            Text(moved(row)),
+            Name(moved(row)),
         )
     return table
 
 
 def moved(row: Alternative) -> str:
     """The arguments that an alternative lays out otherwise, the largest first."""
-    said = [f"{braced(one.name)} {partition_spec(one.spec)}" for one in row.moved[:NAMED]]
+    said = [f"{path(one.name)} {partition_spec(one.spec)}" for one in row.moved[:NAMED]]
     left = sum(one.count for one in row.moved[NAMED:]) + row.others_moved
     return "; ".join([*said, *([f"{left} more"] if left else [])]) or "values alone"
-
-
-def braced(name: str) -> str:
-    """A path with slashes, a step that stands for several in braces: `state/{mu,nu}/w`."""
-    return path(_SEVERAL.sub(lambda match: "{" + match[1].replace("','", ",") + "}", name))
 
 
 def _collectives(reasons: Reasons) -> RenderableType:
@@ -159,15 +149,13 @@ def _collectives(reasons: Reasons) -> RenderableType:
         "Communication", "collective", "over", "of", "for", "line", "decisions", ">count", ">bytes",
         ">time",
     )  # fmt: skip
-    for column in table.columns:
-        column.overflow = "fold"
     for row in reasons.collectives:
         table.add_row(
             row.kind.replace("_", "-"),
             Text(", ".join(row.axes)),
-            Text(path(row.value)),
-            Text("" if row.needed_by == row.value else row.needed_by),
-            Text(row.location),
+            Name(path(row.value)),
+            Name("" if row.needed_by == row.value else path(row.needed_by)),
+            Name(row.location),
             ", ".join(map(str, row.decisions)) or "a pin",
             f"{row.count:,}",
             format_bytes(row.bytes),

@@ -13,7 +13,8 @@ from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.plans.advice_report import render_advice
 from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.plan import Decision, MeshAxis, Plan, PredictedCost, Spec
-from toast.plans.tables import plain_table
+from toast.plans.tables import Name, plain_table
+from toast.plans.words import path
 
 MIN_WIDTH = 120
 """Tables wrap badly below this; a pipe or a log has no width of its own."""
@@ -90,15 +91,14 @@ def layouts(plan: Plan) -> Table:
     """The layout of each group of arguments, as a PartitionSpec."""
     table = plain_table("Layout of the arguments", "group", ">count", "shape", "dtype", "layout")
     table.add_column("shape per device")
-    table.columns[0].overflow = table.columns[4].overflow = "fold"
     sizes = {axis.name: axis.size for axis in plan.mesh.axes}
     for group in merge_argument_groups(plan.groups):
         table.add_row(
-            Text(group.name),
+            Name(path(group.name)),
             str(len(group.arguments)),
             shape_text(group.shape),
             group.dtype,
-            Text(partition_spec(group.spec)),
+            Name(partition_spec(group.spec)),
             shape_text(local_shape(group.shape, group.spec, sizes)),
         )
     return table
@@ -191,7 +191,7 @@ def decisions(plan: Plan) -> Table | Text:
     where = "colour or place" if any(row.places for row in plan.decisions) else "colour"
     table = plain_table("Decisions", ">", where, "axis", "resolution", ">step after", ">peak after")
     for number, row in enumerate(plan.decisions, 1):
-        texts = (Text(decision_subject(row)), Text(row.axis), Text(row.resolution or "-"))
+        texts = (Name(decision_subject(row)), Text(row.axis), Text(row.resolution or "-"))
         table.add_row(str(number), *texts, *after_decision(plan, row))
     return table
 
@@ -213,14 +213,20 @@ def decision_subject(row: Decision) -> str:
 
 def proof(plan: Plan) -> Text | None:
     """How far from the best state the plan may be, where that is known."""
+    sentence = proof_sentence(plan)
+    return Text(f"Proof: {sentence}") if sentence else None
+
+
+def proof_sentence(plan: Plan) -> str:
+    """The bound and the plan in seconds, of which memory that is lacking costs some too."""
     if plan.lower_bound is None or plan.gap is None:
-        return None
+        return ""
     one = plan.unsharded.step_seconds
     least, own = format_seconds(plan.lower_bound * one), format_seconds(plan.search.cost * one)
-    return Text(
-        f"Proof: no state of this search costs less than {plan.lower_bound:.4f} ({plan.relaxation})"
-        f" of the unsharded step, {least}; this plan costs {plan.search.cost:.4f}, {own}, a gap of "
-        f"{plan.gap:.1%}."
+    lacking = "" if plan.predicted.fits else ", with what it pays for the memory that is lacking"
+    return (
+        f"no state of this search costs less than {least} a step ({plan.relaxation}); this plan "
+        f"costs {own}{lacking}: a gap of {plan.gap:.1%}."
     )
 
 

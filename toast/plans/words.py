@@ -12,6 +12,9 @@ from toast.plans.explanation import (
     SentFor,
 )
 
+_ATTRIBUTE = re.compile(r"(?<=[\w\]*])\.(?=[A-Za-z_*\d])")
+_ATTRIBUTES = re.compile(r"(?<=[\w\]*])\.([\w*]+(?:,[\w*]+)+)")
+_KEYS = re.compile(r"\['([^\]]*','[^\]]*)'\]")
 _STEP = re.compile(r"\['?([^\]']*)'?\]")
 PASS = {"forward": "fwd", "backward": "bwd", "": ""}
 """The passes, in short."""
@@ -38,7 +41,13 @@ _REASONS: dict[SentFor, str] = {
 
 
 def path(name: str) -> str:
-    """A path through a pytree as patterns of pins write it: `params/layers/*/gate`."""
+    """A path through a pytree as patterns of pins write it: `params/layers/*/gate`.
+
+    A step that stands for several has them in braces: `state/{mu,nu}/w`.
+    """
+    if " " not in name:  # else it is no path alone
+        name = _ATTRIBUTE.sub("/", _ATTRIBUTES.sub(r"/{\1}", name))
+    name = _KEYS.sub(lambda match: "[{" + match[1].replace("','", ",") + "}]", name)
     return _STEP.sub(r"/\1", name).lstrip("/")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 
 from toast.analysis.errors import InvalidRequest
@@ -12,8 +12,12 @@ from toast.analysis.errors import InvalidRequest
 MAX_PATTERN = 1000
 """Characters of a pattern; what is longer is a mistake."""
 _PARTS = re.compile(r"[^\[\]'\"./]+")
-_INDEX = re.compile(r"\[\d+\]|(?<=[._/])\d+(?=[._/]|$)")
-"""The number of a layer in a path."""
+_INDEX = re.compile(
+    r"""\[(?:<flat index )?(?P<quote>['"]?)\d+(?P=quote)>?\]"""  # [3], ['3']
+    r"""|(?:(?<=[._/])|(?<=layer|block|stage))\d+(?=[._/'"\[\]]|$)""",  # .3, ['block_3'], layer3
+    re.IGNORECASE,
+)
+"""What may be the number of a layer in a path."""
 _NUMBER = re.compile(r"\d+")
 _FLAT = re.compile(r"<flat index (\d+)>")
 """How JAX writes a step into a node that names none."""
@@ -58,10 +62,43 @@ def matches(pattern: str, names: Sequence[str]) -> list[int]:
     return exact or [i for i, name in enumerate(names) if _matches(steps, path(name).split("/"))]
 
 
-@lru_cache(maxsize=1 << 14)
-def layer_pattern(name: str) -> str:
-    """An argument's path with the numbers of its layers starred: `['layers'][*]['gate']`."""
-    return _INDEX.sub(lambda match: "[*]" if match[0].startswith("[") else "*", name)
+def unnumbered(name: str) -> str:
+    """A path with all that may be numbers of layers starred, of one layer too."""
+    return _INDEX.sub(lambda match: _starred_number(match[0]), name)
+
+
+def layer_patterns(names: Sequence[str], kinds: Sequence[Hashable]) -> list[str]:
+    """Each path with the numbers of repeated layers starred, however a library writes those.
+
+    A number is that of a layer where another path of the same kind (shape and type) has another
+    number in its place and is else the same: `Dense_0` and `Dense_1` of one block, which differ in
+    shape, are no layers, and the blocks that they are in are.
+    """
+    pieces = [_pieces(name) for name in names]
+    for place in range(max(map(len, pieces), default=0) - 2, 0, -2):  # the inner numbers first
+        alike: dict[Hashable, list[int]] = {}
+        for number, (found, kind) in enumerate(zip(pieces, kinds, strict=True)):
+            if place < len(found):
+                key = (kind, tuple(found[:place]), tuple(found[place + 1 :]))
+                alike.setdefault(key, []).append(number)
+        for members in alike.values():
+            if len({pieces[number][place] for number in members}) > 1:
+                for number in members:
+                    pieces[number][place] = _starred_number(pieces[number][place])
+    return ["".join(found) for found in pieces]
+
+
+def _pieces(name: str) -> list[str]:
+    """A path as text, number, text, number, ..., text."""
+    found, end = [], 0
+    for match in _INDEX.finditer(name):
+        found += [name[end : match.start()], match[0]]
+        end = match.end()
+    return [*found, name[end:]]
+
+
+def _starred_number(number: str) -> str:
+    return "[*]" if number.startswith("[") else "*"
 
 
 def starred(names: Sequence[str], *, listed: bool = False) -> str:
@@ -69,7 +106,7 @@ def starred(names: Sequence[str], *, listed: bool = False) -> str:
 
     With `listed`, the numbers that vary are listed instead: `['layers'][0,2-5]['gate']`.
     """
-    columns = list(zip(*(_INDEX.findall(name) for name in names), strict=True))
+    columns = list(zip(*(_pieces(name)[1::2] for name in names), strict=True))
     place = iter(columns)
 
     def replaced(match: re.Match[str]) -> str:

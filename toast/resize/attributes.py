@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 
 from toast.resize.constants import resize_constant
 from toast.resize.equations import gathered
-from toast.resize.relations import Numbers
+from toast.resize.relations import CountedWindow
 
 Shape = tuple[int, ...]
 
@@ -27,7 +27,7 @@ class Resizing:
     new: tuple[Shape, ...]
     old_result: Shape
     new_result: Shape
-    windows: tuple[Numbers, ...] = ()
+    windows: tuple[CountedWindow, ...] = ()
 
 
 def resize_attributes(op: Any, resizing: Resizing) -> None:
@@ -105,7 +105,7 @@ def _windows(op: Any, resizing: Resizing) -> None:
     if padding.any() or "padding" in op.attributes:
         op.attributes["padding"] = ir.DenseIntElementsAttr.get(padding)
     if "window_dimensions" in op.attributes:
-        op.attributes["window_dimensions"] = _integers([one.window for one in numbers])
+        op.attributes["window_dimensions"] = _integers([one.width for one in numbers])
 
 
 _CHANGES: dict[str, Callable[[Any, Resizing], None]] = {

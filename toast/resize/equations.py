@@ -20,7 +20,7 @@ from toast.analysis.flatten import BRANCHING
 from toast.analysis.rules import RULE, Rule, RuleReader, own_rule
 from toast.analysis.trips import TripCounter
 from toast.resize.constants import can_resize
-from toast.resize.relations import JoinedSize, Numbers, Reason, Relation, Windowed, Within
+from toast.resize.relations import CountedWindow, JoinedSize, Reason, Relation, Windowed, Within
 from toast.resize.sizes import NO_NODE, Node, Sizes
 
 Nodes = tuple[Node, ...]
@@ -250,14 +250,14 @@ class Equations:
         self, op: Any, nodes: Nodes, sizes: tuple[int, int, int], row: Sequence[int]
     ) -> Windowed:
         stride, low, high, base, dilation = row
-        old = Numbers(
+        old = CountedWindow(
             size=sizes[0],
-            window=sizes[1],
+            width=sizes[1],
             result=sizes[2],
             stride=stride,
             low=low,
             high=high,
-            size_dilation=base,
+            dilation=base,
             window_dilation=dilation,
         )
         reason = Reason(text="its windows have to fit", op=op)
@@ -267,9 +267,9 @@ class Equations:
             target=nodes[2],
             old=old,
             reason=reason,
-            spans=nodes[1] == NO_NODE and old.window == old.size > 1,
+            spans=nodes[1] == NO_NODE and old.width == old.size > 1,
         )
-        slides = nodes[1] == NO_NODE or old.window * NARROW <= old.size
+        slides = nodes[1] == NO_NODE or old.width * NARROW <= old.size
         if old.size == old.result and stride == base == 1 and slides:
             self.sizes.join([nodes[0]], [nodes[2]], reason)
         self.relations.append(relation)

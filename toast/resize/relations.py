@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toast.analysis.windows import SlidingWindow
 from toast.resize.sizes import NO_NODE, Node, Sizes
 
 SizeOf = Callable[[Node], int]
@@ -111,32 +112,19 @@ class Divides:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
-    """The numbers of windows that slide over one dimension, as StableHLO names them."""
+class CountedWindow(SlidingWindow):
+    """A window of which there are to be so many."""
 
-    size: int
-    window: int
     result: int
-    stride: int = 1
-    low: int = 0
-    high: int = 0
-    size_dilation: int = 1
-    window_dilation: int = 1
 
     @property
     def spare(self) -> int:
         """Elements beyond those of the last window."""
-        padded = self.low + (self.size - 1) * self.size_dilation + 1 + self.high
-        return padded - (self.result - 1) * self.stride - self.reach
-
-    @property
-    def reach(self) -> int:
-        """Elements from the first to the last of a window."""
-        return (self.window - 1) * self.window_dilation + 1
+        return self.padded - (self.result - 1) * self.stride - self.reach
 
     @property
     def is_even(self) -> bool:
-        """Whether the windows make as many results."""
+        """Whether the window takes as many places."""
         return 0 <= self.spare < self.stride
 
 
@@ -151,7 +139,7 @@ class Windowed:
     source: Node
     window: Node
     target: Node
-    old: Numbers
+    old: CountedWindow
     reason: Reason
     spans: bool = False
 
@@ -172,7 +160,7 @@ class Windowed:
         sane = max(new.low, new.high) < reach or max(self.old.low, self.old.high) >= self.old.reach
         return new.is_even and sane and (new.high >= 0 or self.old.high < 0 or not self.spans)
 
-    def numbers(self, size: SizeOf) -> Numbers:
+    def numbers(self, size: SizeOf) -> CountedWindow:
         """The windows at new sizes: what is padded behind makes up for what else would be wrong."""
         new = self._padded(size, result=size(self.target))
         if new.is_even:
@@ -184,20 +172,20 @@ class Windowed:
         """Keep all."""
         sizes.keep((self.source, self.window, self.target), self.reason)
 
-    def _padded(self, size: SizeOf, result: int) -> Numbers:
+    def _padded(self, size: SizeOf, result: int) -> CountedWindow:
         old, source = self.old, size(self.source)
-        window = size(self.window) if self.window != NO_NODE else old.window
+        window = size(self.window) if self.window != NO_NODE else old.width
         if self.spans:
             window = source
-        grown = window - old.window
-        return Numbers(
+        grown = window - old.width
+        return CountedWindow(
             size=source,
-            window=window,
+            width=window,
             result=result,
             stride=old.stride,
-            low=old.low + (grown if old.window > 1 and old.low == old.window - 1 else 0),
-            high=old.high + (grown if old.window > 1 and old.high == old.window - 1 else 0),
-            size_dilation=old.size_dilation,
+            low=old.low + (grown if old.width > 1 and old.low == old.width - 1 else 0),
+            high=old.high + (grown if old.width > 1 and old.high == old.width - 1 else 0),
+            dilation=old.dilation,
             window_dilation=old.window_dilation,
         )
 

@@ -27,7 +27,7 @@ def planned(
     key = plan_key(traced.identity(), request) if cached else ""
     result = read_plan(key) if cached else None
     if result is None:
-        result = _made(bytes(traced.exported.serialize()), request, client, on_progress)
+        result = _made(bytes(traced.program.export().serialize()), request, client, on_progress)
         if cached:
             write_plan(key, result)
     warn_of(result.plan)

@@ -42,8 +42,9 @@ class PlannedCall:
         Without a plan, for one device, all is whole.
         """
         inner, order = automatic(mesh), traced.outcome.containers
-        exported, given, made = traced.exported, traced.inputs, traced.outcome.leaves
+        given, made = traced.inputs, traced.outcome.leaves
         if result is None:
+            exported = traced.program.export()
             given, made = [PartitionSpec()] * len(given), [PartitionSpec()] * len(made)
         else:
             exported = jax.export.deserialize(bytearray(result.module))

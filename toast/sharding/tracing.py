@@ -7,7 +7,7 @@ import inspect
 import keyword
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,10 +108,18 @@ class TraceOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
-    """An exported program and how the arrays of a call go in and come out."""
+class LoweredProgram:
+    """A lowered program, which is exported where there is no plan of it yet."""
 
-    exported: jax.export.Exported
+    text: str
+    export: Callable[[], jax.export.Exported]
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A program and how the arrays of a call go in and come out."""
+
+    program: LoweredProgram
     inputs: list[Leaf]
     names: list[str]
     containers: list[Containers]
@@ -132,7 +140,7 @@ class Traced:
         Locations name the callers too, so of those only the files count, with their times: an
         explanation of a plan has lines of the source.
         """
-        text = self.exported.mlir_module()
+        text = self.program.text
         files = sorted(set(_FILE.findall(text)))
         sources = [f"{file} {_changed(file)}" for file in files]
         bare = _LOCATION.sub("", text)
@@ -191,11 +199,19 @@ def trace(call: Call, mesh: Mesh | None, platform: str) -> Traced:
     with _current(mesh), warnings.catch_warnings():
         # Whether memory can be shared is seen when the planned program is compiled.
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-        _report_closed_over(jitted.trace(*packed).jaxpr.consts, call.function.name)
-        exported = _export(jitted, packed, platform)
+        stage = jitted.trace(*packed)
+        _report_closed_over(stage.jaxpr.consts, call.function.name)
+        lowered = stage.lower(lowering_platforms=(platform,))
+
+    def export() -> jax.export.Exported:
+        with _current(mesh), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+            return _export(jitted, packed, platform)
+
     names = [name for parameter, one in zip(parameters, packed, strict=True) for name in
              _leaf_names(parameter.name, one)]  # fmt: skip
-    return Traced(exported, inputs, names, containers, counts, made[-1])
+    lowered_program = LoweredProgram(lowered.as_text(debug_info=True), export)
+    return Traced(lowered_program, inputs, names, containers, counts, made[-1])
 
 
 def _current(mesh: Mesh | None) -> AbstractContextManager[Any]:

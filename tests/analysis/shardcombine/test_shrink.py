@@ -15,8 +15,8 @@ from toast.analysis.shardcombine.extract import text_of
 from toast.analysis.shardcombine.opcopy import OpCopy, parse
 from toast.analysis.shardcombine.reshapes import shrink_reshape
 from toast.analysis.shardcombine.shrink import shrink, size_map
-from toast.analysis.shardcombine.windows import WindowAttributes
 from toast.analysis.shardcombine.windows import shrink as shrink_window
+from toast.analysis.windows import SlidingWindow
 
 MAX_ELEMENTS = 200000
 
@@ -45,27 +45,27 @@ def test_sizes_stay_equal_ordered_and_one(shapes: tuple[tuple[int, ...], ...], k
 def test_a_window_that_covers_its_dimension_goes_on_taking_as_many_steps(
     size: int, window: int, stride: int, low: int, high: int
 ) -> None:
-    large = WindowAttributes(size=size, window=window, stride=stride, low=low, high=high)
+    large = SlidingWindow(size=size, width=window, stride=stride, low=low, high=high)
     assume(0 < large.steps < window)
     small = shrink_window(large)
     if small is not None:
         assert small.steps == large.steps
-        assert small.window == 8
+        assert small.width == 8
 
 
 @given(size=st.integers(32, 300), window=st.integers(1, 9), stride=st.integers(1, 3))
 def test_a_small_window_keeps_its_size(size: int, window: int, stride: int) -> None:
-    large = WindowAttributes(size=size, window=window, stride=stride)
+    large = SlidingWindow(size=size, width=window, stride=stride)
     assume(large.steps >= window)
     small = shrink_window(large)
     assert small is not None
-    assert (small.window, small.stride) == (window, stride)
+    assert (small.width, small.stride) == (window, stride)
     assert small.size >= 2 * window
 
 
 def test_a_running_sum_stays_one() -> None:
-    small = shrink_window(WindowAttributes(size=1024, window=1024, low=1023))
-    assert small == WindowAttributes(size=8, window=8, low=7)
+    small = shrink_window(SlidingWindow(size=1024, width=1024, low=1023))
+    assert small == SlidingWindow(size=8, width=8, low=7)
 
 
 shapes = st.lists(st.sampled_from([1, 2, 3, 5, 8, 12, 64, 100]), min_size=1, max_size=4)

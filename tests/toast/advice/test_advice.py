@@ -10,6 +10,7 @@ import pytest
 import toast
 from tests.toast.advice.misfits import MESH, SMALL, planned, step
 from tests.toast.planned import request
+from toast.costmodel.hardware.devices import find
 from toast.pipeline.advice import advise
 from toast.pipeline.plan_module import make_plan
 from toast.plans.advice import Advice
@@ -142,3 +143,13 @@ def test_what_there_is_no_time_for_is_not_begun(monkeypatch: pytest.MonkeyPatch)
     ]
     assert found.advice.slices == []
     assert found.advice.recompute
+
+
+def test_other_chips_give_the_part_of_their_memory_that_the_request_gives() -> None:
+    share = MEMORY / find("cpu").plannable_bytes
+    others = [row for row in advice().slices if row.device != "cpu"]
+    assert others
+    for row in others:
+        assert row.memory_bytes == pytest.approx(find(row.device).plannable_bytes * share, abs=1)
+        assert row.memory_bytes > MEMORY
+        assert row.peak_bytes is None or row.fits == (row.peak_bytes <= row.memory_bytes)

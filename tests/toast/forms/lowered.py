@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from tests.laws.layout import Array
 from toast.analysis.analyse import analyse
-from toast.analysis.load import load
+from toast.analysis.load import Source, load
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import ResolvedPlan, resolve
+from toast.emit.lowering.devices import Devices
 from toast.emit.lowering.write import Lowered, lower_to_collectives, lower_to_local
 from toast.emit.specs import Specs
 from toast.search.actions import action_space
 from toast.search.planners import PLANNERS
 from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
+from toast.verify.reference.run import run_module
 
 Sent = Counter[tuple[str, tuple[str, ...]]]
 """How many collectives there are of a kind over axes; one in a loop is one."""
@@ -46,6 +49,13 @@ class Pair:
         return found
 
 
+def lower(source: Source, resolved: ResolvedPlan, form: str) -> Pair:
+    """A plan in one of the two forms."""
+    written = lower_to_local if form == "local" else lower_to_collectives
+    mesh = resolved.evaluator.mesh
+    return Pair(resolved=resolved, lowered=written(source, mesh, resolved, Specs(resolved)))
+
+
 def pair(data: bytes, mesh: str, form: str, rollouts: int = 150, memory: float = 1e12) -> Pair:
     """A module planned for a mesh of the test device, and lowered."""
     source = load(data)
@@ -55,6 +65,16 @@ def pair(data: bytes, mesh: str, form: str, rollouts: int = 150, memory: float =
     )
     settings = SearchSettings(rollouts=rollouts, round_rollouts=rollouts)
     found = PLANNERS["mcts"](problem, settings, Control())
-    resolved = resolve(evaluator, found.decisions)
-    lower = lower_to_local if form == "local" else lower_to_collectives
-    return Pair(resolved=resolved, lowered=lower(source, evaluator.mesh, resolved, Specs(resolved)))
+    return lower(source, resolve(evaluator, found.decisions), form)
+
+
+def run(pair: Pair, inputs: list[Array]) -> list[Array]:
+    """What a lowered module computes, by the reference executor."""
+    program, specs = pair.resolved.evaluator.analysis.program, Specs(pair.resolved)
+    return run_module(
+        pair.lowered.module,
+        Devices(pair.resolved.evaluator.mesh),
+        [specs.value(argument.value) for argument in program.arguments],
+        [specs.use(result.use) for result in program.results],
+        inputs,
+    )

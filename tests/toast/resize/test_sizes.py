@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toast.resize.relations import JoinedSize, Numbers, Reason, Relation, Windowed, Within
+from toast.resize.relations import CountedWindow, JoinedSize, Reason, Relation, Windowed, Within
 from toast.resize.sizes import NO_NODE, Node, Sizes
 from toast.resize.solve import NewSizes, Solver
 
@@ -129,19 +129,19 @@ def test_parts_stay_within_the_whole() -> None:
 def test_windows_make_as_many_results_as_fit() -> None:
     sizes = Sizes()
     image, made = nodes_of(sizes, 32, 16)
-    old = Numbers(size=32, window=3, result=16, stride=2, low=0, high=1)
+    old = CountedWindow(size=32, width=3, result=16, stride=2, low=0, high=1)
     windowed = Windowed(source=image, window=NO_NODE, target=made, old=old, reason=WHY)
     new = solved(sizes, [windowed], {image: 20}, lambda size: size)
     assert (new.of(image), new.of(made)) == (20, 10)
-    assert windowed.numbers(new.of) == Numbers(
-        size=20, window=3, result=10, stride=2, low=0, high=1
+    assert windowed.numbers(new.of) == CountedWindow(
+        size=20, width=3, result=10, stride=2, low=0, high=1
     )
 
 
 def test_the_padding_makes_up_for_results_that_are_given() -> None:
     sizes = Sizes()
     image, kernel, made = nodes_of(sizes, 32, 16, 3)
-    old = Numbers(size=32, window=16, result=3, window_dilation=2, high=1)
+    old = CountedWindow(size=32, width=16, result=3, window_dilation=2, high=1)
     windowed = Windowed(source=image, window=kernel, target=made, old=old, reason=WHY)
     sizes.keep([made], WHY)
     new = solved(sizes, [windowed], {image: 20, kernel: 10}, lambda size: size)

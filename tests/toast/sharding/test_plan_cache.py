@@ -6,7 +6,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from examples import forms, mlp
@@ -14,7 +16,10 @@ from toast.pipeline.plan_module import make_plan
 from toast.plans.result import PlanResult
 from toast.request.settings import make_request
 from toast.sharding import plan_cache
+from toast.sharding.calls import take_apart
+from toast.sharding.functions import describe_function
 from toast.sharding.plan_cache import plan_key, plans_folder, read_plan, write_plan
+from toast.sharding.tracing import trace
 
 REQUEST = make_request(mesh="data=2", device="cpu", rollouts=10, threads=1)
 
@@ -73,6 +78,18 @@ def test_where_nothing_can_be_written_nothing_is_kept(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     write_plan("key", result())
     assert read_plan("key") is None
+
+
+def test_values_that_a_function_closes_over_make_another_key() -> None:
+    def key(values: Any) -> bytes:
+        function = describe_function(lambda x: x + values)
+        return trace(take_apart(function, (values,), {}), None, "cpu").identity()
+
+    one = np.arange(100_000, dtype=np.float32).reshape(1000, 100)
+    other = one.copy()
+    other[500, 50] = -1.0
+    assert key(one) == key(one.copy())
+    assert key(one) != key(other), "in the midst of a large array too"
 
 
 def test_a_device_file_that_changes_makes_another_key(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from toast.plans.plan import Spec
 class Placed:
     """An op as `handle`; `shapes` and `made` are those of its operands and results, whole.
 
-    `operands` and `results` are their layouts, `reduced` the axes over which results are partial.
+    `operands` and `results` are their layouts, `reduced` the axes over which it makes partial
+    results, `passed` those over which its operands are partial, and so its results.
     """
 
     handle: Any
@@ -23,6 +24,7 @@ class Placed:
     operands: tuple[Spec, ...]
     results: tuple[Spec, ...]
     reduced: tuple[str, ...]
+    passed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

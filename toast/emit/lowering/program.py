@@ -22,12 +22,15 @@ from toast.analysis.load import Source
 from toast.analysis.manual import ManualRegion
 from toast.analysis.program import ARGUMENT, BRANCH_END, CASE_END, CONSTRAINT, LOOP_BEGIN, RETURN
 from toast.costmodel.resolved import ResolvedPlan
+from toast.emit.lowering.loop_sums import find_loop_sums
+from toast.emit.lowering.narrow import NarrowMoves
 from toast.emit.lowering.ops import undone
 from toast.emit.lowering.placed import Placed
-from toast.emit.lowering.reductions import ADD, combiner
-from toast.emit.lowering.steps import steps
+from toast.emit.lowering.reductions import ADD, combiner, is_full_of
 from toast.emit.lowering.sums import PartialSum, PlannedSums
 from toast.emit.lowering.target import LocalTarget, LoweringTarget
+from toast.emit.lowering.trades import steps_along
+from toast.emit.lowering.ways import PlannedWays
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
 
@@ -59,7 +62,12 @@ class Lowering:
         self._source, self._specs, self._target = source, specs, target
         self._program, self._layouts = source.program, resolved.evaluator.layouts
         self._sums = PlannedSums(source, resolved, specs)
+        self._in_loops = find_loop_sums(source, resolved, specs, self._sums)
+        self._ways = PlannedWays(resolved, specs)
+        self._constants = resolved.carried_constants()
+        self._narrow = NarrowMoves(source.program, resolved, specs)
         self._held: dict[int, Any] = {}
+        self._beside: dict[int, list[Any]] = {}
         self._scopes: list[dict[tuple[int, str], Any]] = [{}]
         self._op = 0
         self._reader = -1
@@ -106,6 +114,8 @@ class Lowering:
             self._transfer(number, number)
         elif op.name == BARRIER:
             self._barrier(number, op)
+        elif self._sums.is_beside(number):
+            self._add_beside(number)
         else:
             self._compute(number, op)
 
@@ -114,9 +124,7 @@ class Lowering:
         program = self._program
         pairs = zip(program.uses_of(uses_of), program.values_of(values_of), strict=True)
         for use, value in pairs:
-            self._held[value] = self._moved(
-                self._use(use), self._specs.use(use), self._specs.value(value)
-            )
+            self._held[value] = self._brought(use, self._specs.value(value))
 
     def _barrier(self, number: int, op: Any) -> None:
         program, code = self._program, self._target.code
@@ -133,10 +141,11 @@ class Lowering:
 
     # Ops
 
-    def _compute(self, number: int, op: Any) -> None:
+    def _placed(self, number: int, op: Any) -> Placed:
+        """An op as it is planned."""
         program, specs = self._program, self._specs
         uses, values = program.uses_of(number), program.values_of(number)
-        whole = Placed(
+        planned = Placed(
             handle=op,
             devices=self._target.code.devices,
             shapes=tuple(program.shape(program.sources[use]) for use in uses),
@@ -144,10 +153,17 @@ class Lowering:
             operands=tuple(specs.use(use) for use in uses),
             results=tuple(specs.tensor(int(self._layouts.result_tensor[v])) for v in values),
             reduced=self._sums.reduced(number),
+            passed=self._in_loops.axes(values.start) if values else (),
         )
-        partial = self._sums.layouts(number)
-        if partial is not None:
-            whole = replace(whole, operands=(partial[0],) * len(uses), results=(partial[1],))
+        partial = self._sums.passed_on(number)
+        if partial is None:
+            return planned
+        operands, results = (partial.given,) * len(uses), (partial.made,)
+        return replace(planned, operands=operands, results=results, passed=partial.axes)
+
+    def _compute(self, number: int, op: Any) -> None:
+        uses, values = self._program.uses_of(number), self._program.values_of(number)
+        whole = self._placed(number, op)
         axes = undone(whole)
         placed = whole.without(axes)
         if axes & whole.axes:
@@ -166,6 +182,30 @@ class Lowering:
             sum_of = self._sums.of(number, place, placed.reduced)
             self._keep(value, made, here, there, sum_of, combiner(placed) or ADD)
 
+    def _add_beside(self, number: int) -> None:
+        """An addition to partial sums of what is whole, and waits until they are summed."""
+        program, target = self._program, self._target
+        (value,), partial, whole = program.values_of(number), list[Any](), list[Any]()
+        passed, kept = self._sums.passed_on(number), self._specs.value(value)
+        assert passed is not None
+        for use in program.uses_of(number):
+            source = program.sources[use]
+            if self._sums.is_later(source):
+                partial.append(self._held[source])
+                whole += self._beside.pop(source, [])
+            else:
+                whole.append(self._use(use))
+        if len(partial) > 1:
+            partial = [target.added(partial[0], partial[1], passed.made, passed.axes)]
+        if len(whole) > 1:
+            whole = [target.added(whole[0], whole[1], kept)]
+        (made,) = partial
+        if self._sums.is_later(value):
+            self._held[value], self._beside[value] = made, whole
+            return
+        self._keep(value, made, passed.made, passed.made, self._sums.of(number, 0, ()), ADD)
+        self._held[value] = target.added(self._held[value], whole[0], kept)
+
     def _operand(self, use: int, want: Spec) -> Any:
         value = self._program.sources[use]
         if self._sums.is_later(value):
@@ -180,7 +220,7 @@ class Lowering:
             self._held[value] = made
             return
         kept = self._specs.value(value)
-        if sum_of is not None:
+        if sum_of is not None and not self._in_loops.axes(value):
             made, here = self._summed(made, here, kept, sum_of, body)
         elif here != there:
             made, here = self._moved(made, here, there), there
@@ -191,9 +231,9 @@ class Lowering:
     ) -> tuple[Any, Spec]:
         """A partial result put together, scattered where the plan says so."""
         axes = list(sum_of.axes)
-        for dim, (one, wanted) in enumerate(zip(here, kept, strict=True)):
+        for dim, wanted in enumerate(kept):
             taken = [axis for axis in wanted if axis in sum_of.scattered and axis in axes]
-            if taken and wanted[: len(one) + len(taken)] == one + taken:
+            if taken:
                 left = [axis for axis in axes if axis not in taken]
                 made = self._target.scattered(made, here, dim, taken, left, body)
                 here = [[*on, *taken] if n == dim else on for n, on in enumerate(here)]
@@ -209,8 +249,15 @@ class Lowering:
     def _use(self, use: int) -> Any:
         return self._value(self._program.sources[use], self._specs.use(use))
 
+    def _brought(self, use: int, spec: Spec) -> Any:
+        """What is used, as what takes it on is kept; a constant is made so."""
+        if self._program.constant[self._program.sources[use]]:
+            return self._value(self._program.sources[use], spec)
+        return self._moved(self._use(use), self._specs.use(use), spec)
+
     def _value(self, value: int, want: Spec) -> Any:
         """A value in the layout that is wanted, moved there once for all of a block."""
+        value = self._constants.get(value, value)
         key = value, str(want)
         for scope in reversed(self._scopes):
             if key in scope:
@@ -218,12 +265,23 @@ class Lowering:
         if self._program.constant[value]:
             found = self._constant(value, want)
         else:
-            found = self._moved(self._held[value], self._specs.value(value), want)
+            found = self._sent_to(value, want)
         self._scopes[-1][key] = found
         return found
 
+    def _sent_to(self, value: int, want: Spec) -> Any:
+        """A value in another layout, sent in 16 bits where it is priced so."""
+        held, have = self._held[value], self._specs.value(value)
+        narrow = self._narrow.of(value, want) if have != want else None
+        if narrow is None:
+            return self._moved(held, have, want)
+        target, own = self._target, self._program.dtype(value)
+        return target.converted(
+            self._moved(target.converted(held, narrow, have), have, want), own, want
+        )
+
     def _moved(self, value: Any, have: Spec, want: Spec) -> Any:
-        for step in steps(have, want):
+        for step in steps_along(self._ways.of(have, want), have, want, self._target.code.devices):
             value = self._target.take(value, step)
         self._collect()
         return value
@@ -284,14 +342,17 @@ class Lowering:
         inner = list(program.values_of(begin))
         half = len(inner) // 2
         carried = [specs.value(value) for value in inner[half:]]
+        partial = [self._in_loops.carried.get(value, ()) for value in inner[half:]]
         initial = [
-            self._moved(self._use(use), specs.use(use), spec)
-            for use, spec in zip(program.uses_of(begin), carried, strict=True)
+            self._target.zeros(old.type, spec, axes) if axes else self._brought(use, spec)
+            for use, spec, axes, old in zip(
+                program.uses_of(begin), carried, partial, op.operands, strict=True
+            )
         ]
         self._op += 1
         code.location = location
         made = code.operation(LOOP, initial, [value.type for value in initial], regions=2)
-        self._target.annotate(made, carried)
+        self._target.annotate(made, carried, partial)
         for region, values in ((0, inner[:half]), (1, inner[half:])):
             old = op.regions[region].blocks[0]
             locations = [argument.location for argument in old.arguments]
@@ -304,10 +365,31 @@ class Lowering:
                 self._block(old, "stablehlo.return")
                 results = self._predicate(old) if not region else self._yielded(carried)
                 code.op("stablehlo.return", results, [])
+        code.location = location
+        self._behind_loop(begin, made.results, carried, partial)
+
+    def _behind_loop(
+        self, begin: int, results: Any, carried: list[Spec], partial: list[tuple[str, ...]]
+    ) -> None:
+        """Hold the results of a loop, once those are summed that it carried partial sums of."""
+        program = self._program
         end = self._reader = self._op
         self._op += 1
-        for value, result, spec in zip(program.values_of(end), made.results, carried, strict=True):
-            self._held[value] = self._moved(result, spec, specs.value(value))
+        rows = zip(program.values_of(end), results, carried, partial, strict=True)
+        for place, (value, result, spec, axes) in enumerate(rows):
+            found = result
+            if axes:
+                found = self._target.summed(result, spec, axes, ADD)
+                found = self._begun_with(program.uses_of(begin)[place], found, spec)
+            self._held[value] = self._moved(found, spec, self._specs.value(value))
+
+    def _begun_with(self, use: int, total: Any, spec: Spec) -> Any:
+        """What a loop added up, and what it began with."""
+        source = self._program.sources[use]
+        maker = self._program.makers[source]
+        if self._program.constant[source] and is_full_of(self._source.handles[maker].results[0], 0):
+            return total
+        return self._target.added(total, self._brought(use, spec), spec)
 
     def _predicate(self, block: Any) -> list[Any]:
         """What the condition of a loop comes to, whole."""
@@ -318,10 +400,7 @@ class Lowering:
     def _yielded(self, carried: list[Spec]) -> list[Any]:
         self._reader = self._op
         uses = self._program.uses_of(self._op)
-        return [
-            self._moved(self._use(use), self._specs.use(use), spec)
-            for use, spec in zip(uses, carried, strict=True)
-        ]
+        return [self._brought(use, spec) for use, spec in zip(uses, carried, strict=True)]
 
     def _numbered(self, value: Any) -> int:
         if not self._numbers:
@@ -347,10 +426,7 @@ class Lowering:
                 self._block(old.blocks[0], "stablehlo.return")
                 self._reader = self._op
                 uses = program.uses_of(self._op)
-                results = [
-                    self._moved(self._use(use), specs.use(use), spec)
-                    for use, spec in zip(uses, kept, strict=True)
-                ]
+                results = [self._brought(use, spec) for use, spec in zip(uses, kept, strict=True)]
                 code.op("stablehlo.return", results, [])
             self._op += 1
         assert self._op == ends

@@ -77,11 +77,15 @@ def _identity(body: str | None) -> int | None:
 
 def _is_identity(placed: Placed, operand: int, body: str | None) -> bool:
     """Whether an operand is the constant that leaves every other as it is."""
-    value = placed.handle.operands[operand]
+    return is_full_of(placed.handle.operands[operand], _identity(body))
+
+
+def is_full_of(value: Any, number: int | None) -> bool:
+    """Whether a value is a constant that is this number everywhere."""
     while isinstance(value.owner, ir.Operation | ir.OpView):
         op = value.owner.operation
         if op.name == "stablehlo.constant":
-            return _has(op.attributes["value"], _identity(body))
+            return _has(op.attributes["value"], number)
         if op.name not in ("stablehlo.broadcast_in_dim", "stablehlo.convert"):
             return False
         value = op.operands[0]

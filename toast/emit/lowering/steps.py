@@ -28,7 +28,7 @@ class Step:
     """One step from the layout `before` to `after`.
 
     `axes` are by dimension those that a slice adds or a gather removes; `moves` the (axes, from,
-    to) of an exchange.
+    to) of an exchange; `traded` the axes of dimensions that a permute gives others.
     """
 
     kind: StepKind
@@ -36,10 +36,13 @@ class Step:
     after: Spec
     axes: list[list[str]]
     moves: tuple[tuple[tuple[str, ...], int, int], ...] = ()
+    traded: tuple[str, ...] = ()
 
     @property
     def over(self) -> tuple[str, ...]:
         """All axes that the step is over."""
+        if self.traded:
+            return self.traded
         if self.kind is StepKind.PERMUTE:
             pairs = zip(self.before, self.after, strict=True)
             return tuple(axis for one, other in pairs if one != other for axis in one)
@@ -57,6 +60,13 @@ def steps(have: Spec, want: Spec) -> list[Step]:
             found.append(step)
             here = step.after
     return found
+
+
+def made_whole(here: Spec, whole: frozenset[str]) -> Step:
+    """The gather of all dimensions that some of these axes are on."""
+    axes = [list(on) if whole.intersection(on) else [] for on in here]
+    after = [[] if gone else list(on) for on, gone in zip(here, axes, strict=True)]
+    return Step(kind=StepKind.GATHER, before=here, after=after, axes=axes)
 
 
 def _reordered(here: Spec, want: Spec) -> Step | None:

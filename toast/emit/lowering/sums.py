@@ -26,6 +26,15 @@ class PartialSum:
     scattered: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOn:
+    """The layouts of what an op is `given` and has `made`, which are partial over `axes`."""
+
+    given: Spec
+    made: Spec
+    axes: tuple[str, ...]
+
+
 class PlannedSums:
     """The partial sums of a plan, as it decides about them."""
 
@@ -35,7 +44,10 @@ class PlannedSums:
         self._layouts = resolved.evaluator.layouts
         self._names = [axis.name for axis in resolved.evaluator.mesh.axes]
         self._once = np.bincount(self._program.use_value, minlength=self._program.values) == 1
-        self._moved_in: dict[int, tuple[Spec, Spec]] = {}
+        self._moved_in: dict[int, PassedOn] = {}
+        self._beside: set[int] = set()
+        self._partials: dict[int, _Partial] = {}
+        self._ended: set[int] = set()
         self._later, self._carried = self._find_later()
 
     def reduced(self, op: int) -> tuple[str, ...]:
@@ -63,25 +75,36 @@ class PlannedSums:
         """Whether a value stays partial, as what it is added to is."""
         return value in self._later
 
-    def layouts(self, op: int) -> tuple[Spec, Spec] | None:
-        """The layouts of the operands and of the result of an op on what is partial, else None."""
+    def passed_on(self, op: int) -> PassedOn | None:
+        """How an op on what is partial is computed; None of all other ops."""
         return self._moved_in.get(op)
+
+    def is_beside(self, op: int) -> bool:
+        """Whether an op adds to partial sums what is whole, or what was added to such."""
+        return op in self._beside
 
     def _find_later(self) -> tuple[frozenset[int], dict[int, PartialSum]]:
         """Values that are summed once they are added to others, and the ops that then make sums."""
-        partial: dict[int, _Partial] = {}
+        partial = self._partials
         program, carried = self._program, dict[int, PartialSum]()
         for op in range(program.ops):
             made = self._partial(op, partial)
             if made is not None:
                 partial[program.values_of(op).start] = made
+            elif self._ends(op):
+                self._ended.add(program.values_of(op).start)
         later = frozenset[int]().union(*(one.before for one in partial.values() if one.joined))
         for value, one in partial.items():
             if one.before & later:
                 op = program.makers[value]
                 carried[op] = one.sum
-                given = partial[program.sources[program.uses_of(op).start]]
-                self._moved_in[op] = given.layout, one.layout
+                sources = [program.sources[use] for use in program.uses_of(op)]
+                given = next(partial[source] for source in sources if source in one.before)
+                self._moved_in[op] = PassedOn(
+                    given=given.layout, made=one.layout, axes=one.sum.axes
+                )
+                if one.beside:
+                    self._beside.add(op)
         return later, carried
 
     def _partial(self, op: int, partial: dict[int, _Partial]) -> _Partial | None:
@@ -92,32 +115,76 @@ class PlannedSums:
             return None
         if self.reduced(op):
             return self._begun(op)
-        given = [partial.get(program.sources[use]) for use in uses]
-        known = [one for one in given if one is not None]
-        if not known or len(known) < len(given) or not all(map(self._is_alone, uses)):
+        here = [use for use in uses if program.sources[use] in partial]
+        known = [partial[program.sources[use]] for use in here]
+        if not known or not all(map(self._is_alone, here)):
             return None
         first, kind = known[0], program.kind(op)
-        added, layout = any(one.added for one in known), None
-        if all(self._is_kept(use, first.layout) for use in uses):
-            if kind in _PASSED:
+        layout, alone = None, len(here) < len(uses)
+        if all(self._is_kept(use, first.layout) for use in here):
+            if kind in _PASSED and not first.beside:
                 layout = self._passed(op, first.layout)
-            elif kind == _ADD and added and all(map(first.is_like, known)):
+            elif kind == _ADD and (self._is_beside(op, here) if alone else _are_joined(known)):
                 layout = first.layout
         if layout is None:
             return None
         scattered = frozenset[str]().union(*(one.sum.scattered for one in known))
-        before = frozenset(program.sources[use] for use in uses)
+        before = frozenset(program.sources[use] for use in here)
         return _Partial(
             sum=PartialSum(axes=first.sum.axes, scattered=scattered),
             layout=layout,
             before=before.union(*(one.before for one in known)),
-            added=added,
-            joined=kind == _ADD,
+            added=any(one.added for one in known),
+            joined=any(one.joined for one in known) or (kind == _ADD and not alone),
+            beside=alone or any(one.beside for one in known),
+        )
+
+    def _is_beside(self, op: int, partial: list[int]) -> bool:
+        """Whether partial sums may wait for others beside what is added to them.
+
+        The price lets scatters wait, and products where other products were added before. What is
+        added is laid out as the result is kept, all the way to the sum.
+        """
+        program, (value,) = self._program, self._program.values_of(op)
+        kept, starts = self._specs.value(value), self._program.readers
+        whole = [use for use in program.uses_of(op) if use not in partial]
+        later = starts[1][starts[0][value] : starts[0][value + 1]].tolist()
+        following = [one for use in later for one in program.values_of(program.user(use))]
+        return (
+            all(self._specs.use(use) == kept for use in (*whole, *later))
+            and all(self._specs.value(one) == kept for one in following)
+            and (
+                all(program.sources[use] in self._ended and self._is_alone(use) for use in whole)
+                or all(self._scatters(program.sources[use]) for use in partial)
+            )
+        )
+
+    def _ends(self, op: int) -> bool:
+        """Whether an op adds to sums that are complete, or passes one on."""
+        program, uses = self._program, self._program.uses_of(op)
+        known = [
+            use
+            for use in uses
+            if program.sources[use] in self._ended or program.sources[use] in self._partials
+        ]
+        if program.kind(op) in _PASSED:
+            return bool(known) and all(map(self._is_alone, known))
+        return program.kind(op) == _ADD and any(map(self._is_alone, known))
+
+    def _scatters(self, value: int) -> bool:
+        """Whether a partial value is made of scatters alone."""
+        program, op = self._program, self._program.makers[value]
+        if program.kind(op) == "stablehlo.scatter":
+            return True
+        return program.kind(op) == _ADD and all(
+            self._scatters(program.sources[use])
+            for use in program.uses_of(op)
+            if program.sources[use] in self._partials
         )
 
     def _begun(self, op: int) -> _Partial | None:
         """The partial results of an op, if they may be summed elsewhere."""
-        if not self._is_sum(op):
+        if not self.is_sum(op):
             return None
         return _Partial(
             sum=PartialSum(axes=self.reduced(op), scattered=self._scattered(op, 0)),
@@ -125,9 +192,15 @@ class PlannedSums:
             before=frozenset(),
             added=self._resolved.is_added(op),
             joined=False,
+            beside=False,
         )
 
-    def _is_sum(self, op: int) -> bool:
+    def is_kept(self, op: int) -> bool:
+        """Whether the one result of an op is kept as it is made, but for the sum."""
+        value = self._program.values_of(op).start
+        return self._made(value) == self._specs.value(value)
+
+    def is_sum(self, op: int) -> bool:
         """Whether an op adds up, and is always computed over all axes as planned."""
         handle = self._source.handles[op]
         match self._program.kind(op):
@@ -168,7 +241,8 @@ class _Partial:
     """A value that is partial, in this `layout`.
 
     Those `before` it are so too, where it is summed in their place. `added` where the price sums
-    one of them with others, `joined` where that happens here.
+    one of them with others, `joined` where that happened on the way, `beside` where something whole
+    was added.
     """
 
     sum: PartialSum
@@ -176,7 +250,12 @@ class _Partial:
     before: frozenset[int]
     added: bool
     joined: bool
+    beside: bool
 
     def is_like(self, other: _Partial) -> bool:
         """Whether two may be added up before they are summed."""
         return self.layout == other.layout and self.sum.axes == other.sum.axes
+
+
+def _are_joined(known: list[_Partial]) -> bool:
+    return any(one.added for one in known) and all(map(known[0].is_like, known))

@@ -53,8 +53,19 @@ class LoweringTarget(Protocol):
     def cut(self, value: Any, spec: Spec) -> Any:
         """The parts of a whole value."""
 
-    def annotate(self, op: Any, specs: list[Spec]) -> None:
-        """Have an op with regions say the layouts of its results."""
+    def annotate(
+        self, op: Any, specs: list[Spec], partial: Sequence[Sequence[str]] | None = None
+    ) -> None:
+        """Have an op say the layouts of its results, and over what they are partial."""
+
+    def zeros(self, whole: Any, spec: Spec, partial: Sequence[str]) -> Any:
+        """Partial sums of nothing, of a tensor that is whole of this type."""
+
+    def added(self, left: Any, right: Any, spec: Spec, partial: Sequence[str] = ()) -> Any:
+        """The sum of two values in one layout."""
+
+    def converted(self, value: Any, like: str, spec: Spec) -> Any:
+        """A value in this layout with elements of the type of this name."""
 
 
 class LocalTarget:
@@ -128,8 +139,23 @@ class LocalTarget:
         """The device's part of a whole value."""
         return cut(self.code, value, spec) if any(spec) else value
 
-    def annotate(self, op: Any, specs: list[Spec]) -> None:
+    def annotate(
+        self, op: Any, specs: list[Spec], partial: Sequence[Sequence[str]] | None = None
+    ) -> None:
         """A device knows of no layouts."""
+
+    def zeros(self, whole: Any, spec: Spec, partial: Sequence[str]) -> Any:  # noqa: ARG002
+        """Zeros of the shape that a device holds."""
+        kind = self.kind(whole, spec)
+        return self.code.splat(kind.shape, kind, 0)
+
+    def added(self, left: Any, right: Any, spec: Spec, partial: Sequence[str] = ()) -> Any:  # noqa: ARG002
+        """The sum of what a device holds of two values."""
+        return self.code.binary("add", left, right)
+
+    def converted(self, value: Any, like: str, spec: Spec) -> Any:  # noqa: ARG002
+        """What a device holds of a value, with elements of another type."""
+        return self.code.convert(value, like)
 
 
 class GlobalTarget:
@@ -200,7 +226,7 @@ class GlobalTarget:
 
     def compute(self, placed: Placed, operands: list[Any]) -> list[Any]:
         """The results of an op."""
-        partial = placed.reduced if combiner(placed) == ADD else ()
+        partial = placed.reduced if combiner(placed) == ADD else placed.passed
         if not ops.is_plain(placed):
             return self.island(
                 operands,
@@ -232,11 +258,32 @@ class GlobalTarget:
         given = {"slicing_axes": _axes_by_dim(spec)}
         return self._collective("all_slice", value, spec, (), given)
 
-    def annotate(self, op: Any, specs: list[Spec]) -> None:
-        """Have an op say the layouts of its results."""
+    def annotate(
+        self, op: Any, specs: list[Spec], partial: Sequence[Sequence[str]] | None = None
+    ) -> None:
+        """Have an op say the layouts of its results, and over what they are partial."""
         if specs:
-            found = [self._attributes.of(spec) for spec in specs]
-            op.attributes[SDY] = sdy.TensorShardingPerValueAttr.get(found)
+            op.attributes[SDY] = self._per_value(
+                list(zip(specs, partial or [()] * len(specs), strict=True))
+            )
+
+    def zeros(self, whole: Any, spec: Spec, partial: Sequence[str]) -> Any:
+        """Zeros that are partial sums of nothing."""
+        made = self.code.splat(whole.shape, whole, 0)
+        self.annotate(made.owner, [spec], [partial])
+        return made
+
+    def added(self, left: Any, right: Any, spec: Spec, partial: Sequence[str] = ()) -> Any:
+        """The sum of two values, partial where both are."""
+        made = self.code.binary("add", left, right)
+        self.annotate(made.owner, [spec], [partial])
+        return made
+
+    def converted(self, value: Any, like: str, spec: Spec) -> Any:
+        """A value with elements of another type."""
+        made = self.code.convert(value, like)
+        self.annotate(made.owner, [spec])
+        return made
 
     def _collective(
         self, name: str, value: Any, spec: Spec, left: Sequence[str], given: dict[str, Any]

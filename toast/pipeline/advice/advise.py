@@ -13,7 +13,7 @@ from toast.costmodel.network.auto_mesh import is_auto
 from toast.costmodel.resolved import ResolvedPlan
 from toast.labels.labels import Labels
 from toast.pipeline.advice.batches import BatchSizes, batch_of, largest_batch
-from toast.pipeline.advice.microbatches import fewest_microbatches, gradient_bytes
+from toast.pipeline.advice.microbatches import Gradients, fewest_microbatches
 from toast.pipeline.advice.recompute import Recomputation
 from toast.pipeline.advice.slices import SliceSearch
 from toast.pipeline.mesh_search import MeshSearch, Searched
@@ -96,7 +96,7 @@ class Adviser:
         if sizes.why_not:
             self.left_out.append(f"batch: {sizes.why_not}")
             return None, None
-        gradients = gradient_bytes(evaluator.analysis.program, batch, misfit.terms)
+        gradients = Gradients(evaluator.analysis.program, batch)
         if not gradients or not update:
             return largest, None
 
@@ -122,10 +122,10 @@ class Adviser:
         devices = [
             one
             for one in catalogue().values()
-            if one.platform != "cpu" and one.plannable_bytes > memory and one.name != own.name
+            if one.platform != "cpu" and self._room(one) > memory and one.name != own.name
         ]
         peak = misfit.best.cost.peak  # what the plan takes here it takes there, more or less
-        devices.sort(key=lambda one: (one.plannable_bytes < peak, one.plannable_bytes))
+        devices.sort(key=lambda one: (self._room(one) < peak, one.plannable_bytes))
         for number, device in enumerate(devices):
             if control.stop_reason() is not None:
                 names = ", ".join(one.name for one in devices[number:])
@@ -135,8 +135,14 @@ class Adviser:
             found.append(self._on_other(device, part))
         return found
 
+    def _room(self, device: Device) -> int:
+        """What a plan may take on another chip: of its memory the part that the request gives."""
+        given, own = self.misfit.job.request.memory, self.misfit.job.device
+        share = 1.0 if given is None else min(1.0, given / own.plannable_bytes)
+        return int(device.plannable_bytes * share)
+
     def _on_other(self, device: Device, control: Control) -> Slice:
-        search, best = self._slices(device, None), self.misfit.best
+        search, best = self._slices(device, self._room(device)), self.misfit.best
         if is_auto(self.misfit.job.request.mesh):
             return search.best(best.mesh.devices, control, first_fit=True)
         return search.on_mesh(best.mesh, control)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from toast.analysis.analyse import Analysis, analyse
@@ -10,7 +11,7 @@ from toast.analysis.errors import ToastError
 from toast.analysis.forms import decode
 from toast.analysis.load import Source, load
 from toast.analysis.program import Program
-from toast.costmodel.evaluator import Action, Cost, Evaluator
+from toast.costmodel.evaluator import Action, Cost, Evaluator, State
 from toast.pipeline.mesh_search import MeshSearch, Searched
 from toast.pipeline.stages import Stages
 from toast.pipeline.user_constraints import demands
@@ -89,6 +90,28 @@ def _groups(analysis: Analysis, value: int) -> list[int]:
     return [int(analysis.groups.of_colour[one]) if one >= 0 else -1 for one in found]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedPlan:
+    """A plan of the program at some batch, and what it costs."""
+
+    problem: Problem
+    state: State
+    cost: Cost
+
+    @classmethod
+    def of(cls, problem: Problem, state: State) -> PricedPlan:
+        """Price a plan."""
+        return cls(problem=problem, state=state, cost=problem.evaluator.cost(state))
+
+
+Beside = Callable[[PricedPlan], float]
+"""Bytes on each chip that the price of a plan leaves out."""
+
+
+def _nothing(_: PricedPlan) -> float:
+    return 0.0
+
+
 @dataclass(slots=True, kw_only=True)
 class BatchSizes:
     """Prices a program at other batches, each of them once, by the plan that was found for its own.
@@ -102,49 +125,50 @@ class BatchSizes:
     best: Searched
     batch: Batch
     _problems: dict[int, Problem | None]
-    _costs: dict[tuple[int, int], Cost | None]
+    _plans: dict[tuple[int, int], PricedPlan | None]
     why_not: str = ""
     """Why a size could not be had."""
 
     @classmethod
     def of(cls, module: bytes, job: MeshSearch, best: Searched, batch: Batch) -> BatchSizes:
         """Sizes of the batch of a program that is planned."""
-        return cls(module=module, job=job, best=best, batch=batch, _problems={}, _costs={})
+        return cls(module=module, job=job, best=best, batch=batch, _problems={}, _plans={})
 
     @property
     def memory(self) -> int:
         """What there is on each chip."""
         return int(self.best.problem.reward.memory)
 
-    def cost(self, size: int, memory: int, control: Control) -> Cost | None:
-        """The cost at a batch of a plan that fits the memory, or comes closest; None for none."""
+    def closest(self, size: int, memory: int, control: Control) -> PricedPlan | None:
+        """A plan at a batch that fits the memory, or comes closest; None for none."""
         key = (size, memory)
-        if key not in self._costs:
+        if key not in self._plans:
             problem = self._within(size, memory)
-            self._costs[key] = None if problem is None else self._closest(problem, control)
-        return self._costs[key]
+            self._plans[key] = None if problem is None else self._closest(problem, control)
+        return self._plans[key]
 
-    def searched(self, size: int, memory: int, control: Control) -> Cost | None:
-        """The same, after a search for a faster plan."""
-        known, problem = self.cost(size, memory, control), self._within(size, memory)
+    def fastest(
+        self, size: int, memory: int, control: Control, beside: Beside = _nothing
+    ) -> PricedPlan | None:
+        """The same, or a faster plan that a search finds; `beside` is what else takes memory."""
+        known, problem = self.closest(size, memory, control), self._within(size, memory)
         if known is None or problem is None:
             return None
         settings = self.job.settings(rollouts=_ROLLOUTS)
-        found = PLANNERS["mcts"](problem, settings, control)
-        other = problem.evaluator.cost(found.state)
+        found = PricedPlan.of(problem, PLANNERS["mcts"](problem, settings, control).state)
         return min(
-            (cost for cost in (known, other) if cost.peak <= memory),
-            key=lambda cost: cost.seconds,
+            (plan for plan in (known, found) if plan.cost.peak + beside(plan) <= self.memory),
+            key=lambda plan: plan.cost.seconds,
             default=known,
         )
 
-    def _closest(self, problem: Problem, control: Control) -> Cost:
+    def _closest(self, problem: Problem, control: Control) -> PricedPlan:
         state = self.best.found.state
         if not _speaks_of(problem.evaluator, state):
             state = ()
         value, _ = problem.cost(state)
         found = Found.after(state, value, 1, "given")
-        return problem.evaluator.cost(closest_to_fitting(problem, found, control).state)
+        return PricedPlan.of(problem, closest_to_fitting(problem, found, control).state)
 
     def _within(self, size: int, memory: int) -> Problem | None:
         if size not in self._problems:
@@ -188,20 +212,20 @@ def largest_batch(sizes: BatchSizes, held: float, control: Control) -> LargestBa
     low, high = 0, batch.size
     while high - low > batch.step and control.stop_reason() is None:
         size = _guess(peaks, held, memory, low, high, batch.step)
-        cost = sizes.cost(size, memory, control.share(0.5))
-        if cost is None:
+        plan = sizes.closest(size, memory, control.share(0.5))
+        if plan is None:
             return None
-        peaks[size] = cost.peak
-        low, high = (size, high) if cost.peak <= memory else (low, size)
-    cost = sizes.searched(low, memory, control.share(0.5)) if low else None
+        peaks[size] = plan.cost.peak
+        low, high = (size, high) if plan.cost.peak <= memory else (low, size)
+    plan = sizes.fastest(low, memory, control.share(0.5)) if low else None
     return LargestBatch(
         argument=batch.argument,
         size=batch.size,
         step=batch.step,
         fits=low or None,
         too_large=high,
-        step_seconds=None if cost is None else cost.seconds,
-        peak_bytes=None if cost is None else round(cost.peak),
+        step_seconds=None if plan is None else plan.cost.seconds,
+        peak_bytes=None if plan is None else round(plan.cost.peak),
     )
 
 

@@ -8,7 +8,7 @@ are not there from their last use in the forward pass until then; all else stays
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,19 @@ class _Outcome:
     again: Bools
 
 
+def local_bytes(resolved: ResolvedPlan) -> Callable[[int], float]:
+    """The bytes of a value on one device, by a plan."""
+    program, layouts = resolved.evaluator.analysis.program, resolved.evaluator.layouts
+    shards = resolved.scratch.units.shards.tolist()
+
+    def size(value: int) -> float:
+        _, dims = layouts.tensors[layouts.value_tensor[value]]
+        local = (-(-n // shards[item]) if item >= 0 else n for n, item in dims)
+        return math.prod(local) * itemsize(program.dtype(value))
+
+    return size
+
+
 class Recomputation:
     """What recomputing would do to the peak of one plan."""
 
@@ -49,8 +62,7 @@ class Recomputation:
     ) -> None:
         evaluator = resolved.evaluator
         self._program: Program = evaluator.analysis.program
-        self._layouts = evaluator.layouts
-        self._shards = resolved.scratch.units.shards
+        self._bytes = local_bytes(resolved)
         self._terms, self._memory, self._say = terms, memory, say
         self.passes = Passes.of(self._program, evaluator.fusion.position, say)
 
@@ -106,12 +118,6 @@ class Recomputation:
             mine = sum(runs for _, needing, runs in sent.sources if ops[needing[0]])
             found += sent.seconds * mine / max(whole, 1e-30)
         return found
-
-    def _bytes(self, value: int) -> float:
-        """The bytes of a value on one device."""
-        _, dims = self._layouts.tensors[self._layouts.value_tensor[value]]
-        local = (-(-n // int(self._shards[item])) if item >= 0 else n for n, item in dims)
-        return math.prod(local) * itemsize(self._program.dtype(value))
 
     def _unrolled(self, blocks: Blocks) -> _Outcome:
         """Blocks one after the other in the program."""

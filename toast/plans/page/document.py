@@ -25,6 +25,7 @@ from toast.plans.report import (
     decision_subject,
     local_shape,
     partition_spec,
+    proof_sentence,
     shape_text,
 )
 
@@ -75,6 +76,7 @@ def report_html(plan: Plan, title: str = "Sharding plan") -> str:
         most=MAX_ROWS,
         decision_subject=decision_subject,
         partition_spec=partition_spec,
+        proof=proof_sentence(plan),
         advice_rows=advice_rows,
         after_decision=after_decision,
         signed_seconds=signed_seconds,
@@ -97,7 +99,7 @@ def _layout(plan: Plan, group: Group, sizes: dict[str, int]) -> LayoutRow:
     local = local_shape(group.shape, group.spec, sizes)
     each = itemsize(group.dtype) * len(group.arguments)
     return LayoutRow(
-        name=group.name,
+        name=words.path(group.name),
         members=list(islice(_names(plan, group), MAX_NAMES)),
         count=len(group.arguments),
         shape=shape_text(group.shape),

@@ -10,6 +10,7 @@ from toast.analysis.calls import functions_of
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.lowering.devices import Devices
 from toast.plans.plan import Plan, Spec
+from toast.verify.reference.blocks import run_block
 from toast.verify.reference.collectives import COLLECTIVES
 from toast.verify.reference.cutting import assemble, cut
 from toast.verify.reference.local import LocalMachine
@@ -58,10 +59,10 @@ def _run(
     block: Any = functions_of(module)["main"].regions[0].blocks[0]
     single = SingleOps()
     if not any(view.operation.name == "sdy.mesh" for view in module.body.operations):
-        return LocalMachine(devices.count, single).block(block, held)
+        return run_block(LocalMachine(devices.count, single), block, held)
     machine = WholeMachine(devices, single)
     machine.layouts.update(zip(block.arguments, arguments, strict=True))
-    return machine.block(block, held)
+    return run_block(machine, block, held)
 
 
 def collectives_in(module: ir.Module) -> dict[str, int]:

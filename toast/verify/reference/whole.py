@@ -6,7 +6,6 @@ What a device holds of a value follows from the shardings in the module, for eve
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -18,19 +17,10 @@ from toast.emit.lowering.devices import Devices
 from toast.emit.lowering.ops import compute
 from toast.emit.lowering.placed import Placed
 from toast.plans.plan import Spec
+from toast.verify.reference.blocks import LOOP, WITH_BLOCKS, Held, run_block, run_blocks_of
 from toast.verify.reference.collectives import combined
 from toast.verify.reference.cutting import assemble, cut
-from toast.verify.reference.local import (
-    CASE,
-    ENDS,
-    IF,
-    LOOP,
-    Held,
-    LocalMachine,
-    branch,
-    by_value,
-    loop,
-)
+from toast.verify.reference.local import LocalMachine, by_value
 from toast.verify.reference.single import Array, SingleOps
 
 _MOVES = frozenset({"all_gather", "all_slice", "all_to_all", "collective_permute"})
@@ -49,17 +39,6 @@ class WholeMachine:
         self.layouts: dict[Any, Spec] = {}
         self._single = single
 
-    def block(self, block: Any, arguments: Sequence[list[Array]]) -> list[list[Array]]:
-        """What the last op of a block is given, for these arguments."""
-        self.held.update(zip(block.arguments, arguments, strict=True))
-        for view in block.operations:
-            op = view.operation
-            if op.name in ENDS:
-                return [self.held[value] for value in op.operands]
-            self._layout(op)
-            self.held.update(zip(op.results, self._run(op), strict=True))
-        raise AssertionError("a block without an end")
-
     def _layout(self, op: Any) -> None:
         if "out_sharding" in op.attributes:
             self.layouts[op.results[0]] = spec_of(op.attributes["out_sharding"])
@@ -75,17 +54,17 @@ class WholeMachine:
             for region in op.regions:
                 self.layouts.update(zip(region.blocks[0].arguments, specs, strict=True))
 
-    def _run(self, op: Any) -> list[list[Array]]:
+    def run(self, op: Any) -> list[list[Array]]:
+        """What each device has of the results of an op."""
+        self._layout(op)
         dialect, _, name = op.name.partition(".")
         if op.name == "sdy.manual_computation":
             local = LocalMachine(self.devices.count, self._single)
-            return local.block(op.regions[0].blocks[0], [self.held[v] for v in op.operands])
+            return run_block(local, op.regions[0].blocks[0], [self.held[v] for v in op.operands])
         if dialect == "sdy":
             return [self._collective(op, name)]
-        if op.name == LOOP:
-            return loop(self, op)
-        if op.name in (CASE, IF):
-            return branch(self, op)
+        if op.name in WITH_BLOCKS:
+            return run_blocks_of(self, op)
         if op.name in _IN_PARTS:
             return [self._made_in_parts(op)]
         return self._computed(op)

@@ -1,0 +1,116 @@
+"""What a compiler that runs out of memory computes again instead of keeping it.
+
+XLA's HloRematerialization lets go of a value that is read much later, and computes it again right
+before that. What it is computed of has to be there: arguments are, other values until they are read
+for the last time. Products and what follows another order of work (loops, updates) are not computed
+again. A copy in another layout is made again of the value, wherever that is still there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toast.analysis.jit import entry
+from toast.analysis.program import Ints, Program
+from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.program.arrays import ints
+from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.program.op_traits import Role
+
+FUSIBLE, REDUCE = (int(role) for role in (Role.FUSIBLE, Role.REDUCE))
+ALWAYS = 1 << 62
+"""A position behind every program."""
+
+
+class Gaps(NamedTuple):
+    """Where a value is not needed though it is read later: positions from `first` to `last`."""
+
+    value: Ints
+    first: Ints
+    last: Ints
+
+
+class Availability(NamedTuple):
+    """Up to which position each value can be had without keeping more than is kept anyway.
+
+    `again` is up to which it can be computed anew, -1 for what cannot; `until` the later of that
+    and of where it is read for the last time.
+    """
+
+    again: Ints
+    until: Ints
+
+
+@entry
+def _find_again(
+    f: Any, ops: Ints, starts: Ints, reads: Ints, dots: Ints, again: Ints, until: Ints
+) -> None:
+    """What each fusion makes can be made again while all that it reads can be had."""
+    for number in range(len(ops)):
+        op = ops[number]
+        if f.role[op] != FUSIBLE and f.role[op] != REDUCE:
+            continue
+        if dots[number + 1] > dots[number]:
+            continue
+        least = ALWAYS
+        for k in range(starts[number], starts[number + 1]):
+            least = min(least, until[f.source[reads[k]]])
+        for value in range(f.values[op], f.values[op + 1]):
+            again[value] = least
+            until[value] = max(until[value], least)
+
+
+def availability(program: Program, fusion: Fusion, last: Ints) -> Availability:
+    """Of each value, of which `last` is the position where it is read for the last time."""
+    roots, until = fusion.roots, last.copy()
+    until[program.constant] = ALWAYS
+    until[ints([argument.value for argument in program.arguments])] = ALWAYS
+    again = np.full(program.values, -1)
+    _find_again(
+        fusion.flow, roots.ops, roots.read_start, roots.reads, roots.dot_start, again, until
+    )
+    return Availability(again=again, until=until)
+
+
+def gaps_between(value: Ints, at: Ints, available: Ints, least: int) -> Gaps:
+    """The gaps of at least so many positions between the uses `at` positions of each `value`.
+
+    Those behind which the value is still `available`, by value.
+    """
+    order = np.lexsort((at, value))
+    value, at = value[order], at[order]
+    follows = value[1:] == value[:-1]
+    wide = at[1:] - at[:-1] > least
+    there = available[value[1:]] >= at[1:]
+    found = np.flatnonzero(follows & wide & there)
+    return Gaps(value=value[found], first=at[found] + 1, last=at[found + 1] - 1)
+
+
+def widest(gaps: Gaps, last: Ints) -> tuple[Ints, Ints]:
+    """The widest gap of each value: its first and last position.
+
+    Where there is none, an empty one behind the `last` position of the value.
+    """
+    order = np.argsort(gaps.last - gaps.first, kind="stable")
+    begins, ends = last + 1, last.copy()
+    begins[gaps.value[order]], ends[gaps.value[order]] = gaps.first[order], gaps.last[order]
+    return begins, ends
+
+
+def recomputed_gaps(
+    program: Program, fusion: Fusion, first: Ints, kept: Bools, again: Ints
+) -> Gaps:
+    """The gaps of the `kept` values, made at `first`, that can be computed `again` behind them."""
+    roots = fusion.roots
+    read = program.use_value[roots.reads]
+    at = fusion.position[roots.ops][roots.rows(roots.read_start)]
+    made = np.flatnonzero(kept)
+    chosen = kept[read]
+    return gaps_between(
+        np.concatenate([made, read[chosen]]),
+        np.concatenate([first[made], at[chosen]]),
+        again,
+        fusion.profile.rematerialization.least_gap,
+    )
