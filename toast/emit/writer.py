@@ -131,9 +131,13 @@ def _release(main: ir.Operation, arguments: list[Spec], results: list[Spec]) -> 
     rows = []
     for row, spec in zip(ir.ArrayAttr(main.attributes["arg_attrs"]), arguments, strict=True):
         moved = _ALIAS in row and results[ir.IntegerAttr(row[_ALIAS]).value] != spec
-        pairs = {key: row[key] for key in keys(row) if not moved or key != _ALIAS}
-        rows.append(ir.DictAttr.get(pairs | ({_DONOR: ir.BoolAttr.get(True)} if moved else {})))
+        rows.append(_lending(row) if moved else row)
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(rows)
+
+
+def _lending(row: Any) -> ir.DictAttr:
+    pairs = {key: row[key] for key in keys(row) if key != _ALIAS}
+    return ir.DictAttr.get(pairs | {_DONOR: ir.BoolAttr.get(True)})
 
 
 def _constrain(source: Source, constraint: LayoutConstraint, attributes: Shardings) -> None:
