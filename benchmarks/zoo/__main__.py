@@ -14,7 +14,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import get_args
 
@@ -23,7 +25,7 @@ from benchmarks.command import new_parser, print_paths
 from benchmarks.zoo.cases import TARGETS, V5E
 from benchmarks.zoo.environment import rerun
 from benchmarks.zoo.split import Half
-from toast.analysis.errors import ToastError
+from toast.analysis.errors import InvalidRequest, ToastError
 
 DATA = Path(__file__).parent / "data"
 
@@ -57,6 +59,16 @@ def _split(options: argparse.Namespace) -> int:
     return 0
 
 
+def _chosen(text: str, known: Collection[str], what: str) -> list[str]:
+    """The names between commas; raises InvalidRequest for one that is not known."""
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3) or sorted(known)[:5]
+            raise InvalidRequest(f"{name!r} is no {what}.", f"Known are: {', '.join(near)}.")
+    return names
+
+
 def _lower(options: argparse.Namespace) -> int:
     import jax
 
@@ -68,9 +80,9 @@ def _lower(options: argparse.Namespace) -> int:
         "jax_hlo_source_file_canonicalization_regex", r".*/(?:site-packages/|(?=benchmarks/))"
     )
     jax.config.update("jax_include_full_tracebacks_in_locations", False)
-    wanted = options.only.split(",") if options.only else None
-    rows = [row for name, row in architectures().items() if wanted is None or name in wanted]
-    lowered, failed = lower_all(rows)
+    rows = architectures()
+    names = _chosen(options.only, rows, "architecture") if options.only else list(rows)
+    lowered, failed = lower_all(rows[name] for name in names)
     print(f"{lowered} programs lowered, {failed} failed", file=sys.stderr)
     return 0
 
@@ -83,11 +95,15 @@ def _compile(options: argparse.Namespace) -> int:
 
     facts = [row for row in read_records(PROGRAMS) if options.half in (None, row["half"])]
     names = [name for name in in_turn(facts) if path_of(name).exists()]
+    if not names:
+        raise InvalidRequest("No program is lowered here.", "Run `lower` first.")
     if options.only:
-        wanted = options.only.split(",")
-        names = [name for name in names if name in wanted or name.split("/")[0] in wanted]
+        owners = {name.partition("/")[0] for name in names}
+        wanted = _chosen(options.only, {*names, *owners}, "lowered program")
+        names = [one for one in names if one in wanted or one.partition("/")[0] in wanted]
+    targets = _chosen(options.target or V5E, TARGETS, "target")
     count = compile_all(
-        all_cases(names, (options.target or V5E).split(","), memory_only=options.memory_only),
+        all_cases(names, targets, memory_only=options.memory_only),
         options.data,
         memory_only=options.memory_only,
         limit=options.limit,
@@ -111,7 +127,7 @@ def _reprice(options: argparse.Namespace) -> int:
 
 
 def _halves(options: argparse.Namespace) -> dict[str, list[Record]]:
-    targets = options.target.split(",") if options.target else TARGETS
+    targets = _chosen(options.target, TARGETS, "target") if options.target else TARGETS
     halves = {"tuning": tuning(options.data), "held-out": held_out(options.data)}
     return {
         half: [row for row in rows if row.get("target") in targets] for half, rows in halves.items()
