@@ -54,6 +54,7 @@ def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
     """The rows as columns, between events."""
     schedule = listing.schedule
     first, last = schedule.event_at(live.first), schedule.event_at(live.last)
+    first = np.where(live.again, schedule.event_from(live.first), first)
     return LiveRangeColumns(
         tensor=live.tensor,
         first=first,
@@ -99,7 +100,7 @@ def _bound(bounds: Bounds) -> None:
     What waits is left out: several units decide on it.
     """
     ranges = bounds.tables.live_ranges
-    for row in np.flatnonzero(ranges.deferred < 0).tolist():
+    for row in np.flatnonzero((ranges.deferred < 0) & (ranges.first <= ranges.last)).tolist():
         tensor, size = int(ranges.tensor[row]), float(ranges.width[row])
         size = -size if ranges.stay[row] == AGAIN else size
         first, end = int(ranges.first[row]), int(ranges.last[row]) + 1
@@ -117,6 +118,6 @@ LIVE_RANGES = Term(
     entries=lambda ranges: len(ranges.tensor) + 1,
     fused={Entry.RECOMPUTED: _again},
     stored={Entry.LIVE: _stored},
-    begins=lambda ranges: ranges.first,
+    begins=lambda ranges: ranges.first[~ranges.again],
     bound=_bound,
 )

@@ -137,7 +137,7 @@ def copy_columns(copies: Copies, listing: Listing) -> CopyColumns:
         last=last,
         begin=schedule.position[first],
         end=schedule.position[last + 1],
-        gap_first=schedule.event_at(copies.gap_first),
+        gap_first=schedule.event_from(copies.gap_first),
         gap_last=schedule.event_at(copies.gap_last),
         narrow=copies.width,
     )
@@ -186,5 +186,5 @@ COPIES = Term(
     scratch=copy_scratch,
     entries=lambda copies: len(copies.tensor),
     stored={Entry.COPY: _stored},
-    begins=lambda copies: np.concatenate([copies.first, copies.gap_first]),
+    begins=lambda copies: copies.first,
 )

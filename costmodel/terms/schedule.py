@@ -25,6 +25,10 @@ class Schedule(NamedTuple):
         found = np.searchsorted(self.position[:-1], positions, side="right") - 1
         return np.asarray(found, dtype=np.int64)
 
+    def event_from(self, positions: Ints) -> Ints:
+        """The first event at or behind each position: from there on something is let go of."""
+        return np.searchsorted(self.position[:-1], positions).astype(np.int64)
+
     def stay(self, first: Ints, last: Ints) -> Ints:
         """How what is there from one event to another may be on the chip."""
         short = self.position[last + 1] - self.position[first] <= self.brief
