@@ -17,6 +17,7 @@ from benchmarks.accuracy.records import Record, append_record, read_records
 from benchmarks.accuracy.running import judged, summary_line
 from benchmarks.zoo.cases import AMPLE, Case
 from benchmarks.zoo.lowering import module_of
+from benchmarks.zoo.prices import predict
 from benchmarks.zoo.sizing import resized
 from benchmarks.zoo.split import half_by_name
 from toast.analysis.errors import InvalidRequest, ToastError
@@ -65,7 +66,7 @@ class Work:
             **batch,
             "state": plain(state),
             "module": digest(module),
-            "predicted": bench.predict(state),
+            "predicted": predict(bench, state),
             "versions": {name: metadata.version(name) for name in ("jax", "jaxlib")},
         } | self._judged(case, bench, module)
 

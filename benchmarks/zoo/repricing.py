@@ -10,6 +10,7 @@ from benchmarks.accuracy.cases import Bench, digest, state_of
 from benchmarks.accuracy.records import Record, read_records, write_records
 from benchmarks.zoo.cases import AMPLE
 from benchmarks.zoo.lowering import MODULES, module_of, path_of
+from benchmarks.zoo.prices import predict
 from benchmarks.zoo.sizing import module_at
 from toast.analysis.errors import ToastError
 
@@ -65,7 +66,7 @@ def _repriced(record: Record, bench: Bench | None, *, check: bool) -> Record:
     try:
         if check and digest(bench.write(state)) != record["module"]:
             return record | {"stale": True}
-        predicted = bench.predict(state)
+        predicted = predict(bench, state)
     except (IndexError, ToastError):  # the state speaks of another analysis
         return record | {"stale": True}
     fresh = {"stale": False} if check else {}

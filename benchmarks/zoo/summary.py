@@ -10,7 +10,6 @@ import numpy as np
 
 from benchmarks.accuracy.records import Record
 from benchmarks.accuracy.statistics import (
-    memory_error,
     needed_bytes,
     step_seconds,
     wire_error,
@@ -66,7 +65,7 @@ class Summary:
         given = [row for row in records if "compiled" in row and not row.get("stale")]
         own = [row for row in given if "predicted" in row and "batch" not in row]
         ranks, roomy = ranks_of(own), [row for row in own if is_roomy(row) and not is_tiny(row)]
-        rooms = known(roomy, memory_error)
+        rooms = known(roomy, room_error)
         needed = {row["key"]: needed_bytes(row) for row in own}
         shares = [least / (needed[key] or least) for key, least in least_bytes(given).items()]
         return cls(
@@ -99,7 +98,13 @@ def is_roomy(record: Record) -> bool:
 
 def is_tiny(record: Record) -> bool:
     """Whether a program is too small to say anything of memory."""
-    return max(needed_bytes(record) or 0, record["predicted"]["peak_bytes"]) < TINY
+    return max(needed_bytes(record) or 0, record["predicted"]["room_bytes"]) < TINY
+
+
+def room_error(record: Record) -> float | None:
+    """(predicted - compiled) / compiled bytes with room."""
+    needed, predicted = needed_bytes(record), record["predicted"]
+    return None if not needed else float(predicted["room_bytes"]) / needed - 1.0
 
 
 def time_error(record: Record) -> float | None:

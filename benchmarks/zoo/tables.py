@@ -101,7 +101,7 @@ def curve_table(records: Sequence[Record]) -> Table:
         found = [rows.get(replace(case, level=level).key) for level in (0.0, *levels[:-1])]
         memory = row["compiled"]["memory"]
         held = memory["argument"] + memory["output"] - memory["alias"]
-        figures = (held, row["predicted"]["peak_bytes"], *map(_laid_out, found))
+        figures = (held, row["predicted"]["room_bytes"], *map(_laid_out, found))
         table.add_row(key, *("" if one is None else f"{one / 2**20:,.0f}" for one in figures))
     return table
 

@@ -12,6 +12,7 @@ from benchmarks.accuracy.cases import Bench
 from benchmarks.accuracy.records import Record, append_record, read_records
 from benchmarks.zoo.cases import AMPLE, V5E
 from benchmarks.zoo.lowering import path_of
+from benchmarks.zoo.prices import predict
 from benchmarks.zoo.repricing import reprice
 from benchmarks.zoo.sizing import module_at, resized
 from examples import mlp
@@ -52,7 +53,7 @@ def test_prices_are_those_of_the_model_at_hand(modules: Path, tmp_path: Path) ->
     append_record(path, {"key": "x", "model": PROGRAM, "error": "late"})
     assert reprice(path, modules=modules, check=False) == (1, 0)
     fresh, failed = read_records(path)
-    assert fresh["predicted"] == bench.predict(bench.state("data_parallel"))
+    assert fresh["predicted"] == predict(bench, bench.state("data_parallel"))
     assert failed["error"] == "late"
 
 
@@ -80,7 +81,7 @@ def test_a_batch_of_twice_the_memory_is_twice_as_large(modules: Path, tmp_path: 
     append_record(path, row | about)
     reprice(path, modules=modules)
     (fresh,) = read_records(path)
-    assert fresh["predicted"] == larger.predict(larger.state("data_parallel"))
+    assert fresh["predicted"] == predict(larger, larger.state("data_parallel"))
     assert module == module_at(bench.module, tuple(about["dimension"]), 128)
 
 
@@ -90,3 +91,15 @@ def test_there_is_no_batch_that_needs_less_than_what_is_held(modules: Path) -> N
     row["compiled"]["memory"]["argument"] = 11 * GIB
     with pytest.raises(InvalidRequest, match="No other batch"):
         resized(bench, row, 0.5)
+
+
+def test_what_is_laid_out_is_between_pressed_and_with_room(modules: Path) -> None:
+    bench = bench_of(modules)
+    found = predict(bench, bench.state("data_parallel"))
+    assert 0 < found["pressed_bytes"] <= found["peak_bytes"] <= found["room_bytes"]
+    assert found["fits"]
+
+
+def test_fitting_is_about_the_chip_and_not_about_what_the_plan_was_made_for(modules: Path) -> None:
+    large = Bench.of(module_at(bench_of(modules).module, (4, 0), 2**28), MESH, V5E, room=AMPLE)
+    assert not predict(large, large.state("data_parallel"))["fits"]
