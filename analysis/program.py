@@ -48,6 +48,18 @@ PSEUDO = frozenset({ARGUMENT, RETURN, LOOP_BEGIN, LOOP_END, BRANCH_END, CASE_END
 CONSTRAINT = "sdy.sharding_constraint"
 TRANSFERS = PSEUDO | {"stablehlo.optimization_barrier", CONSTRAINT}
 """Ops that pass each tensor on by itself: factors of different tensors never meet in them."""
+PASSING = frozenset(
+    {
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.convert",
+        "stablehlo.dynamic_slice",
+        "stablehlo.optimization_barrier",
+        "stablehlo.reshape",
+        "stablehlo.slice",
+        "stablehlo.transpose",
+    }
+)
+"""Ops whose results hold what their operands hold, at most in part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from toast.costmodel.kernels.combiner import spared
 from toast.costmodel.kernels.compute import price_fusions
 from toast.costmodel.kernels.evaluate import reset
 from toast.costmodel.kernels.incremental import mark_changes
-from toast.costmodel.kernels.memory import peak_bytes
+from toast.costmodel.kernels.memory import find_peaks
 from toast.costmodel.kernels.reshard import (
     price_halos,
     price_partial_sums,
@@ -157,7 +157,8 @@ def _repeated(kernel: Callable[..., Any]) -> Callable[..., None]:
 
 @inner
 def _memory(t: Any, s: Any) -> float:
-    return float(peak_bytes(t, s, 1.0))
+    find_peaks(t, s, 1.0)
+    return float(s.schedule.peaks[0])
 
 
 KERNELS = {

@@ -144,7 +144,12 @@ def measure(tables: Tables, scratch: Scratch, *columns: Ints) -> Measured:
     """Price one state by its `columns`, as `evaluate_many` takes them."""
     costs, keys = np.empty((1, FIGURES)), np.empty(1, dtype=np.int64)
     evaluate_many(by_address(tables), by_address(scratch), *columns, costs, keys)
-    return Measured(*costs[0].tolist(), int(keys[0]))
+    return _measured(costs[0].tolist(), int(keys[0]))
+
+
+def _measured(figures: Sequence[float], key: int) -> Measured:
+    compute, communication, peak, room = figures
+    return Measured(compute, communication, peak, room, key)
 
 
 class Evaluator:
@@ -271,7 +276,7 @@ class Evaluator:
         for thread in others:
             thread.join()
         return [
-            self._cost(Measured(*row, key))
+            self._cost(_measured(row, key))
             for row, key in zip(costs.tolist(), keys.tolist(), strict=True)
         ]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from benchmarks.accuracy.models import module_of
 from benchmarks.accuracy.plans import state_for
+from toast.analysis import forms
 from toast.analysis.analyse import analyse
 from toast.analysis.forms import decode
 from toast.analysis.load import load
@@ -96,10 +96,7 @@ class Bench:
 
 def digest(module: bytes) -> str:
     """The hash of a module less its locations; a later run knows by it that it is the same."""
-    decoded = decode(module).module
-    with decoded.context:
-        text: str = decoded.operation.get_asm(enable_debug_info=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return forms.digest(decode(module).module)
 
 
 def plain(state: State) -> list[list[int]]:

@@ -16,6 +16,7 @@ from tests.laws.states import every_action
 from tests.modules import evaluator_of
 from toast.analysis.program import Ints
 from toast.costmodel.evaluator import Action, Evaluator, State, measure
+from toast.costmodel.kernels.evaluate import Measured
 from toast.costmodel.peak_pruning import fold, halfway, peak_events
 from toast.costmodel.tables import Tables, new_scratch
 from toast.costmodel.terms.deferred_filter_gradients import DeferredColumns
@@ -46,7 +47,7 @@ def state_of(device: str, picks: tuple[int, ...]) -> State:
     return tuple(actions[pick % len(actions)] for pick in picks)
 
 
-def priced(tables: Tables, state: State) -> tuple[float, float, float, int]:
+def priced(tables: Tables, state: State) -> Measured:
     """Seconds, bytes and the key of a state by tables, folded or not."""
     return measure(tables, new_scratch(tables), *columns_of(state))
 

@@ -10,7 +10,8 @@ some collectives otherwise:
   once for each of its axes.
 - Which devices a permute is between, and which of several new axes are gathered before it or behind
   it, goes by the numbers of devices. Where a price has a permute to other axes the axes are left
-  out: a permute counts once, and other collectives by the number of their axes.
+  out: a permute counts once, and other collectives by the number of their axes. A gather over an
+  axis of four may then be two, as of an axis that XLA has split between two dimensions.
 - Sums that are ready together are one message of several tensors. Each tensor counts; a price to
   compare with is made without the pass `all_reduce_combiner`. Of an all-to-all the tensors are
   pieces of one.
@@ -18,6 +19,7 @@ some collectives otherwise:
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -52,6 +54,16 @@ def sent_by_price(resolved: ResolvedPlan, with_axes: bool = True) -> Sent:
         names = tuple(mesh.axes[axis].name for axis in one.axes)
         for axis in _axes(one.kind.name, names, with_axes):
             found[_counted(one.kind.name), axis] += round(one.count)
+    return found
+
+
+def split_gathers(resolved: ResolvedPlan) -> Sent:
+    """How many more gathers there may be, without their axes, than a plan is priced to send."""
+    found, axes = Sent(), resolved.evaluator.mesh.axes
+    for one in resolved.collectives:
+        if one.kind is Kind.ALL_GATHER:
+            halvings = sum(round(math.log2(axes[axis].size)) for axis in one.axes)
+            found[one.kind.name, ""] += round(one.count) * (halvings - len(one.axes))
     return found
 
 

@@ -13,7 +13,7 @@ from toast.analysis.forms import bytecode
 from toast.analysis.load import load
 from toast.analysis.program import Program
 from toast.labels.colours import colour_names
-from toast.labels.value_flow import CONTRACTIONS, PASSING, ValueFlow
+from toast.labels.value_flow import CONTRACTIONS, FLOWING, ValueFlow
 from toast.request.patterns import starred
 
 FORWARD_STEPS = 8
@@ -100,7 +100,7 @@ def assert_feeding_is_found_by_walking(program: Program) -> None:
                 return True
             place = use - operands.start
             cut = program.kind(op) == "stablehlo.dynamic_slice" and place > 0
-            if program.kind(op) in PASSING and steps > 0 and not cut:
+            if program.kind(op) in FLOWING and steps > 0 and not cut:
                 passed = program.values_of(op)[place :: len(operands)]
                 if any(feeds(following, steps - 1) for following in passed):
                     return True

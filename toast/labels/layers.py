@@ -16,7 +16,7 @@ import numpy as np
 
 from toast.analysis.owners import owners
 from toast.analysis.program import Ints, Program
-from toast.labels.value_flow import PASSING, ValueFlow
+from toast.labels.value_flow import FLOWING, ValueFlow
 from toast.request.patterns import layer_patterns, path
 
 NO_GROUP = "(none)"
@@ -37,7 +37,7 @@ class Layers:
         self._names = group_names(program)
         state = np.zeros(len(program.arguments), dtype=np.bool_)
         state[list(state_arguments(program))] = True
-        self._owner, self._held = owners(program, state, PASSING, _ELEMENTWISE)
+        self._owner, self._held = owners(program, state, FLOWING, _ELEMENTWISE)
         known: dict[str, int] = {}
         numbers = [known.setdefault(name, len(known)) for name in (*self._names, NO_GROUP)]
         self._numbers = np.array(numbers, dtype=np.int64)  # that of none, -1, is the last

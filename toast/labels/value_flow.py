@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from toast.analysis.program import ARGUMENT, LOOP_BEGIN, Ints, Program
+from toast.analysis.program import ARGUMENT, LOOP_BEGIN, PASSING, Ints, Program
 from toast.costmodel.program_facts import Bools, named
 
 CONTRACTIONS = frozenset(
@@ -18,18 +18,8 @@ CONTRACTIONS = frozenset(
         "stablehlo.gather",
     }
 )
-PASSING = frozenset(
-    {
-        LOOP_BEGIN,
-        "stablehlo.broadcast_in_dim",
-        "stablehlo.convert",
-        "stablehlo.dynamic_slice",
-        "stablehlo.optimization_barrier",
-        "stablehlo.reshape",
-        "stablehlo.slice",
-        "stablehlo.transpose",
-    }
-)
+FLOWING = PASSING | {LOOP_BEGIN}
+"""Ops through which a value is followed, into loops too."""
 _CUT = frozenset({"stablehlo.dynamic_slice"})
 """Of these only the first operand is passed on."""
 FORWARD_STEPS = 8
@@ -71,7 +61,7 @@ class ValueFlow:
         program = self._program
         place = np.arange(len(program.use_value)) - program.op_uses[program.use_op]
         cut = named(program, _CUT)[program.use_op] & (place > 0)
-        use = np.flatnonzero(named(program, PASSING)[program.use_op] & ~cut)
+        use = np.flatnonzero(named(program, FLOWING)[program.use_op] & ~cut)
         op = program.use_op[use]
         value, operands = program.op_values[op] + place[use], np.diff(program.op_uses)[op]
         pairs = [(use[:0], use[:0])]

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from toast.analysis.program import ARGUMENT, Program
 from toast.labels.layers import Layers
-from toast.labels.value_flow import CONTRACTIONS, PASSING
+from toast.labels.value_flow import CONTRACTIONS, FLOWING
 from toast.request.patterns import unnumbered
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -78,10 +78,10 @@ class Weights:
             kind = program.kind(op)
             if kind in _PRODUCTS:
                 return self._read(op)
-            if kind == ARGUMENT or kind not in PASSING | _ELEMENTWISE:
+            if kind == ARGUMENT or kind not in FLOWING | _ELEMENTWISE:
                 return -1
             sources = [s for s in operands(program, op) if self._layers.argument_of(s) < 0]
-            if len(sources) != 1 and kind not in PASSING:
+            if len(sources) != 1 and kind not in FLOWING:
                 return -1
             if not sources:
                 return -1

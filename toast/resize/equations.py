@@ -174,7 +174,23 @@ class Equations:
             if self.sizes.of(part, old) == self.sizes.of(whole, old):
                 self.sizes.join([part], [whole], reason)
             else:
-                self.relations.append(Within(inner=part, outer=whole, stride=stride, reason=reason))
+                self._take(part, whole, reason, stride)
+
+    def _take(self, part: Node, whole: Node, reason: Reason, stride: int = 1) -> None:
+        """So many elements of `part` are taken from `whole`, `stride` apart.
+
+        A pad that cuts more off than it adds takes its result from its operand.
+        """
+        few, many = (self.sizes.of(node, self.sizes.size.__getitem__) for node in (part, whole))
+        rest = many - (few - 1) * stride - 1
+        if rest < 0 and stride > 1:
+            self.sizes.keep([part, whole], reason)
+            return
+        if rest < 0:
+            part, whole, rest = whole, part, -rest
+        self.relations.append(
+            Within(inner=part, outer=whole, rest=rest, stride=stride, reason=reason)
+        )
 
     def _carried(self, op: Any, part: Nodes, whole: Nodes) -> None:
         """A dimension that the loop around the op goes through: it runs as often as before."""
@@ -189,9 +205,7 @@ class Equations:
         self._ruled(op, operands, results)
         reason = Reason(text="it takes a part", op=op)
         for dim, offset in gathered(op):
-            self.relations.append(
-                Within(inner=results[0][offset], outer=operands[0][dim], reason=reason)
-            )
+            self._take(results[0][offset], operands[0][dim], reason)
 
     def _convolution(self, op: Any, operands: list[Nodes], results: list[Nodes]) -> None:
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
@@ -280,7 +294,7 @@ class Equations:
         for made in results:
             self.together([made[:-1]], [operands[0][:-1]], reason)
             self.sizes.keep(made[-1:], reason)
-            self.relations.append(Within(inner=made[-1], outer=operands[0][-1], reason=reason))
+            self._take(made[-1], operands[0][-1], reason)
 
     def _while(self, op: Any, operands: list[Nodes], results: list[Nodes]) -> None:
         reason = Reason(text="a loop carries it", op=op)

@@ -78,20 +78,41 @@ class JoinedSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within:
-    """So many elements, `stride` apart, are taken from a dimension (a slice, a gather)."""
+    """So many elements, `stride` apart, are taken from a dimension (a slice, a gather).
+
+    `rest` are the elements of the dimension beyond those.
+    """
 
     inner: Node
     outer: Node
+    rest: int
     reason: Reason
     stride: int = 1
 
+    @property
+    def target(self) -> Node:
+        """What may be derived: the dimension that is taken from."""
+        return self.outer
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        """What the target may be derived from."""
+        return (self.inner,)
+
+    def derive(self, size: SizeOf) -> int:
+        """As many more as before (the border that a pad puts around a picture)."""
+        return self._span(size) + self.rest
+
     def holds(self, size: SizeOf) -> bool:
         """Whether they fit."""
-        return (size(self.inner) - 1) * self.stride + 1 <= size(self.outer)
+        return self._span(size) <= size(self.outer)
 
     def repair(self, sizes: Sizes) -> None:
         """Keep both."""
         sizes.keep((self.inner, self.outer), self.reason)
+
+    def _span(self, size: SizeOf) -> int:
+        return (size(self.inner) - 1) * self.stride + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +212,7 @@ class Windowed:
 
 
 Relation = JoinedSize | Within | Divides | Windowed
-Deriving = JoinedSize | Windowed
+Deriving = JoinedSize | Windowed | Within
 
 
 def _old(sizes: Sizes, node: Node) -> int:

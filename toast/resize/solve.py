@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from toast.resize.relations import Deriving, JoinedSize, Relation, Windowed
+from toast.resize.relations import Deriving, JoinedSize, Relation, Windowed, Within
 from toast.resize.sizes import Node, Sizes
 
 
@@ -43,12 +43,17 @@ class Solver:
     _new: dict[Node, int] = field(default_factory=dict)
     _open: set[Node] = field(default_factory=set)
     _derived: dict[Node, Deriving] = field(default_factory=dict)
+    _tied: list[Within] = field(default_factory=list)
+    """Dimensions that parts did not fit into: what they are taken from follows them."""
 
     def run(self) -> NewSizes:
         """The new sizes; what was read stays as it is."""
         self.sizes = self.sizes.copy()
         while (broken := self._attempt()) is not None:
-            broken.repair(self.sizes)
+            if isinstance(broken, Within) and broken not in self._tied:
+                self._tied.append(broken)
+            else:
+                broken.repair(self.sizes)
         for node in range(len(self.sizes.size)):
             for leaf in self.sizes.leaves(node):
                 self._leaf(leaf)
@@ -60,9 +65,9 @@ class Solver:
         self._ask()
         self._derived = {}
         fixed = {leaf for node in self.arguments for leaf in self.sizes.leaves(node)}
-        for relation in self.relations:
-            if isinstance(relation, JoinedSize | Windowed):
-                self._may_derive(relation, fixed)
+        found = [one for one in self.relations if isinstance(one, JoinedSize | Windowed)]
+        for relation in (*found, *self._tied):
+            self._may_derive(relation, fixed)
         return next((one for one in self.relations if not one.holds(self._size)), None)
 
     def _ask(self) -> None:
@@ -80,7 +85,8 @@ class Solver:
         leaves = self.sizes.leaves(relation.target)
         taken = self._new.keys() | self._derived.keys() | self.sizes.kept.keys()
         free = [leaf for leaf in leaves if leaf not in taken]
-        if not free or (isinstance(relation, Windowed) and (free[-1] in fixed or relation.spans)):
+        argued = not isinstance(relation, JoinedSize) and bool(free) and free[-1] in fixed
+        if not free or argued or (isinstance(relation, Windowed) and relation.spans):
             return
         behind = {one for node in relation.sources for one in self.sizes.leaves(node)}
         if free[-1] not in behind:

@@ -8,19 +8,9 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-_PASSING = frozenset(
-    f"stablehlo.{name}"
-    for name in (
-        "bitcast_convert",
-        "broadcast_in_dim",
-        "convert",
-        "dynamic_slice",
-        "optimization_barrier",
-        "reshape",
-        "slice",
-        "transpose",
-    )
-)
+from toast.analysis.program import PASSING
+
+_FOLLOWED = PASSING | {"stablehlo.bitcast_convert"}
 """Ops whose results hold what their operands hold, one for one."""
 
 
@@ -48,7 +38,7 @@ class _Tracer:
 
     def _op(self, op: Any) -> None:
         name = op.name
-        if name in _PASSING or name == "stablehlo.while":
+        if name in _FOLLOWED or name == "stablehlo.while":
             self._pass(op.operands, op.results)
         if name == "stablehlo.while":
             for region in op.regions:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
+from toast.analysis.operations import operations_within
 from toast.verify.fan_in import fan_ins
 
 DEVIATION = 0.05
@@ -175,7 +175,7 @@ def _states(main: Any) -> set[int]:
 def _positive_arguments(main: Any) -> set[int]:
     """Arguments that reach a root, a logarithm or a power through elementwise ops."""
     found: set[int] = set()
-    for op in _all_operations(main):
+    for op in operations_within(main):
         if op.name in ROOTS:
             found |= _arguments_behind(op.operands[0])
     return found
@@ -240,14 +240,6 @@ def _bound_of_twin(main: Any, bounds: list[int | None], index: int) -> int | Non
         return None
     twins = (b for b, v in zip(bounds, main.arguments, strict=True) if b and v.type == kind)
     return next(twins, None)
-
-
-def _all_operations(op: Any) -> Iterator[Any]:
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                yield inner.operation
-                yield from _all_operations(inner.operation)
 
 
 def _symbol(op: Any) -> str:

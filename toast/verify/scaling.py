@@ -10,13 +10,18 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from toast.analysis.errors import InvalidRequest
 from toast.plans.plan import Plan, Spec, Tensor
 from toast.resize.relations import Divides, Reason
-from toast.resize.resize import Resized, Resizer
+from toast.resize.resize import Dimension, Resized, Resizer
 from toast.verify.verification import ScaledSize
 
 LEAST = 16
 """Sizes up to this stay as they are."""
+ALIKE = 8
+"""Sizes keep their remainder by so many parts too: plans for few devices are scaled alike."""
+SMALLEST = 1
+"""A budget that asks for the smallest sizes there are."""
 STEPS = tuple(2**power for power in range(1, 21))
 """By how much dimensions shrink, in turn, until the programs fit."""
 
@@ -56,9 +61,10 @@ def scale_down(resizer: Resizer, plan: Plan, needed: int, budget: int) -> Scaled
     """
     parts = _parts(plan)
     divides = list(_divides(resizer, plan))
+    wanted = _of_pictures(resizer, parts, divides)
     found: Resized | None = None
-    for factor in STEPS:
-        smaller = resizer.solve(default=shrinking(parts, factor), divides=divides)
+    for factor in STEPS[-1:] if budget <= SMALLEST else STEPS:
+        smaller = resizer.solve(wanted, shrinking(parts, factor), divides)
         stuck = found is not None and smaller.elements[1] == found.elements[1]
         found = smaller
         if stuck or _bytes(found, needed) <= budget:
@@ -72,6 +78,37 @@ def scale_down(resizer: Resizer, plan: Plan, needed: int, budget: int) -> Scaled
     )
 
 
+def _of_pictures(resizer: Resizer, parts: int, divides: list[Divides]) -> dict[Dimension, int]:
+    """Sizes for dimensions that the usual ones leave as they are: the smallest of some that fit.
+
+    Windows that slide over a picture again and again, each time half as often, fit few sizes of it;
+    and one that is doubled again and again is a product of small sizes.
+    """
+    usual = shrinking(parts, STEPS[-1])
+    stuck: dict[int, list[Dimension]] = {}
+    for change in resizer.solve(default=usual, divides=divides).changes:
+        if change.old == change.new > LEAST:
+            stuck.setdefault(change.old, []).extend(change.dimensions)
+    wanted: dict[Dimension, int] = {}
+    for size, dimensions in stuck.items():
+        for smaller in _candidates(size, parts):
+            trial = wanted | dict.fromkeys(dimensions, smaller)
+            try:
+                resizer.solve(trial, usual, divides)
+            except InvalidRequest:
+                continue
+            wanted = trial
+            break
+    return wanted
+
+
+def _candidates(size: int, parts: int) -> list[int]:
+    """Sizes below a half of `size` with its remainder by `parts`, the smallest first."""
+    counts = [one << power for power in range(20) for one in (2, 3)]
+    found = [parts * count + size % parts for count in counts]
+    return [one for one in found if LEAST <= one <= size // 2]
+
+
 def _bytes(found: Resized, needed: int) -> int:
     before, after = found.elements
     return math.ceil(needed * after / max(before, 1))
@@ -79,7 +116,7 @@ def _bytes(found: Resized, needed: int) -> int:
 
 def _parts(plan: Plan) -> int:
     """A number of parts that every sharded dimension is of, or of a divisor."""
-    return math.lcm(*[parts for spec in _specs(plan) for parts in _counts(plan, spec)], 1)
+    return math.lcm(*[parts for spec in _specs(plan) for parts in _counts(plan, spec)], ALIKE)
 
 
 def _specs(plan: Plan) -> Iterable[Spec]:

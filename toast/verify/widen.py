@@ -6,20 +6,20 @@ are converted; so is what is made of the bits of a float, or into them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from jaxlib.mlir import ir
 
 from toast.analysis.calls import resolve_calls
 from toast.analysis.errors import UnsupportedModule
+from toast.analysis.facts import SDY
 from toast.analysis.flatten import flatten_calls
+from toast.analysis.operations import operations_within
 
 _CONSTANTS = frozenset({"stablehlo.constant", "sdy.constant", "chlo.constant"})
 _BITS = "stablehlo.bitcast_convert"
 _OPAQUE = frozenset(
     {
-        "sdy.manual_computation",
         "stablehlo.reduce_precision",
         "stablehlo.uniform_dequantize",
         "stablehlo.uniform_quantize",
@@ -36,7 +36,7 @@ def widen(module: ir.Module) -> None:
     with module.context, ir.Location.unknown():
         main = flatten_calls(resolve_calls(module))
         wide = _Wide()
-        ops = list(_operations(main))
+        ops = operations_within(main)
         for op in ops:
             _check(op)
         for op in ops:
@@ -53,14 +53,6 @@ def widen(module: ir.Module) -> None:
         except ir.MLIRError as error:
             said = str(error).strip().splitlines()[-1]
             raise _refusal(said[:200]) from None
-
-
-def _operations(op: Any) -> Iterator[Any]:
-    for region in op.regions:
-        for block in region.blocks:
-            for view in block.operations:
-                yield view.operation
-                yield from _operations(view.operation)
 
 
 def _check(op: Any) -> None:
@@ -129,7 +121,7 @@ class _Wide:
             return
         users = [(use.owner, use.operand_number) for use in value.uses]
         with ir.InsertionPoint.after(op):
-            made = self._converted(value, self._wide(value.type))
+            made = self._converted(value, self._wide(value.type), op)
         for user, number in users:
             user.operands[number] = made
 
@@ -142,10 +134,12 @@ class _Wide:
             raise _refusal(f"{op.name} looks at {bits} bits of a float")
         kind = ir.RankedTensorType.get(list(ir.RankedTensorType(value.type).shape), narrow.get())
         with ir.InsertionPoint(op):
-            op.operands[0] = self._converted(value, kind)
+            op.operands[0] = self._converted(value, kind, op)
 
     @staticmethod
-    def _converted(value: Any, kind: Any) -> Any:
+    def _converted(value: Any, kind: Any, op: Any) -> Any:
+        """The value in another type; it is laid out as `op` says that its own result is."""
+        stated = {SDY: op.attributes[SDY]} if SDY in op.attributes else {}
         return ir.Operation.create(
-            "stablehlo.convert", results=[kind], operands=[value]
-        ).results[0]  # fmt: skip
+            "stablehlo.convert", results=[kind], operands=[value], attributes=stated
+        ).results[0]

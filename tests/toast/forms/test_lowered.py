@@ -18,8 +18,8 @@ from toast.analysis.forms import decode
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.lowering.devices import Devices
 from toast.pipeline.plan_module import make_plan
-from toast.verify.child import compare
 from toast.verify.compare import deviation
+from toast.verify.comparison import compare
 from toast.verify.conditioning import find_baseline
 from toast.verify.execution import compile_module, run_original
 from toast.verify.inputs import describe_arguments

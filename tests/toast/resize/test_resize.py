@@ -150,6 +150,23 @@ func.func @main(%a: tensor<32xf32>, %b: tensor<4x8xf32>) -> tensor<4x8xf32> {
         resize(decode(module.encode()).module, {(0, 0): 50})
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("interior", "size", "made"), [(0, 6, 4), (1, 6, 6)])
+def test_a_pad_that_cuts_off(interior: int, size: int, made: int) -> None:
+    module = f"""
+func.func @main(%a: tensor<8xf32>) -> tensor<{size}xf32> {{
+  %0 = stablehlo.constant dense<0.0> : tensor<f32>
+  %1 = stablehlo.pad %a, %0, low = [-1], high = [{size - 7 - 7 * interior}], interior = [{interior}]
+    : (tensor<8xf32>, tensor<f32>) -> tensor<{size}xf32>
+  return %1 : tensor<{size}xf32>
+}}
+"""
+    resizer = Resizer(decode(module.encode()).module)
+    found = resizer.solve(default={8: 5, 6: 4}.__getitem__)
+    resizer.write(found)
+    assert found.sizes.shape(resizer.results[0]) == (made,)
+
+
 def run(module: bytes, *arguments: Any) -> list[Any]:
     """What XLA makes of a module."""
     from toast.verify.execution import compile_module, run_original

@@ -121,9 +121,17 @@ def test_a_sum_that_cannot_follow_becomes_blocks() -> None:
 def test_parts_stay_within_the_whole() -> None:
     sizes = Sizes()
     inner, outer = nodes_of(sizes, 10, 40)
-    part = Within(inner=inner, outer=outer, stride=2, reason=WHY)
+    part = Within(inner=inner, outer=outer, rest=21, stride=2, reason=WHY)
     assert solved(sizes, [part], {outer: 20}, lambda size: size).of(outer) == 20
     assert solved(sizes, [part], {outer: 18}, lambda size: size).of(outer) == 40
+
+
+def test_what_parts_do_not_fit_into_follows_them() -> None:
+    sizes = Sizes()
+    inner, outer = nodes_of(sizes, 112, 113)
+    border = Within(inner=inner, outer=outer, rest=1, reason=WHY)
+    new = solved(sizes, [border], {inner: 32}, lambda size: min(size, 17))
+    assert new.shape([inner, outer]) == (32, 33)
 
 
 def test_windows_make_as_many_results_as_fit() -> None:

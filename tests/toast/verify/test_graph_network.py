@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from benchmarks.proof.cases import write_plan
 from examples.forms import Step, serialize
-from tests.toast.verify.plans import planned
 from toast.verify.verification import verify
 
 STEPS, NODES, EDGES, WIDTH = 16, 16, 512, 64
@@ -41,7 +41,7 @@ def graph_network() -> bytes:
 
 
 def test_a_graph_network_of_many_steps_is_equal(tmp_path: Path) -> None:
-    result = planned(graph_network(), tmp_path, "data=2,model=4", memory=3 << 20)
+    result = write_plan(graph_network(), tmp_path, "data=2,model=4", memory=3 << 20)
     assert any(axes for one in result.plan.arguments for axes in one.spec)
     found = verify(tmp_path)
     assert found.collectives

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +10,18 @@ import pytest
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from benchmarks.proof.cases import write_plan
 from tests.toast.samples import SHARDED, write_plan_directory
-from tests.toast.verify.plans import module_of, planned
+from tests.toast.verify.plans import module_of
 from toast.analysis.errors import InvalidRequest, UnsupportedModule
 from toast.analysis.forms import Form, decode, encode
+from toast.analysis.operations import operations_within
 from toast.verify.verification import verify
 
 MESH = "data=2,model=2"
 SMALL = 20 << 10
 """Memory in which the perceptron only fits sharded."""
 Mutation = Callable[[ir.Module], None]
-
-
-def ops_of(op: Any) -> Iterator[Any]:
-    for region in op.regions:
-        for block in region.blocks:
-            for view in block.operations:
-                yield view.operation
-                yield from ops_of(view.operation)
 
 
 def shape_of(value: Any) -> list[int]:
@@ -45,7 +39,7 @@ def part(value: Any, dim: int, start: int, stop: int) -> Any:
 def products(module: ir.Module) -> list[tuple[Any, int, int]]:
     """The products, each with its longest dimension that is added up, on both sides."""
     found = []
-    for op in ops_of(module.operation):
+    for op in operations_within(module.operation):
         if op.name == "stablehlo.dot_general":
             numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
             shape = shape_of(op.operands[0])
@@ -73,7 +67,7 @@ def leave_a_partial_sum_out(module: ir.Module) -> None:
 
 def leave_a_sum_out(module: ir.Module) -> None:
     """The last reduction that adds up adds half of it."""
-    for op in reversed(list(ops_of(module.operation))):
+    for op in reversed(list(operations_within(module.operation))):
         body = [view.operation.name for r in op.regions for b in r.blocks for view in b.operations]
         if op.name == "stablehlo.reduce" and body[0] == "stablehlo.add" and len(op.results) == 1:
             shape = shape_of(op.operands[0])
@@ -112,7 +106,7 @@ MODELS = ["t2b", "gns", "itx", "gpt", "gat", "wideresnet"]
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_module_that_computes_something_else_is_found(mutation: Mutation, tmp_path: Path) -> None:
-    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL)
+    write_plan(module_of("mlp"), tmp_path, MESH, memory=SMALL)
     assert verify(mutated(tmp_path, mutation)).verdict == "differs"
 
 
@@ -130,34 +124,34 @@ def test_a_module_with_another_layout_than_its_plan_is_found(tmp_path: Path, lay
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_it_is_found_in_every_model(name: str, mutation: Mutation, tmp_path: Path) -> None:
-    planned(module_of(name), tmp_path, MESH)
+    write_plan(module_of(name), tmp_path, MESH)
     found = verify(mutated(tmp_path, mutation), scale=True, deadline_s=None)
     assert found.verdict == "differs"
 
 
 def leave_an_all_reduce_out(module: ir.Module) -> None:
     """What goes into the first all-reduce is taken for what comes out."""
-    op = next(op for op in ops_of(module.operation) if op.name.endswith(".all_reduce"))
+    op = next(op for op in operations_within(module.operation) if op.name.endswith(".all_reduce"))
     op.results[0].replace_all_uses_with(op.operands[0])
     op.erase()
 
 
 @pytest.mark.parametrize("form", ["collectives", "local"])
 def test_a_collective_that_is_left_out_is_found(form: str, tmp_path: Path) -> None:
-    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL, form=form)
+    write_plan(module_of("mlp"), tmp_path, MESH, memory=SMALL, form=form)
     assert verify(tmp_path).verdict == "equal"
     with pytest.raises(UnsupportedModule, match="should hold the same"):
         verify(mutated(tmp_path, leave_an_all_reduce_out))
 
 
 def test_explicit_collectives_are_scaled_down_too(tmp_path: Path) -> None:
-    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL, form="collectives")
+    write_plan(module_of("mlp"), tmp_path, MESH, memory=SMALL, form="collectives")
     found = verify(tmp_path, scale=True)
     assert found.verdict == "equal"
     assert found.scaled
 
 
 def test_the_program_of_one_device_is_not_scaled_down(tmp_path: Path) -> None:
-    planned(module_of("mlp"), tmp_path, MESH, memory=SMALL, form="local")
+    write_plan(module_of("mlp"), tmp_path, MESH, memory=SMALL, form="local")
     with pytest.raises(InvalidRequest, match="local cannot be scaled down"):
         verify(tmp_path, scale=True)

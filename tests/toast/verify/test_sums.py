@@ -11,6 +11,7 @@ import pytest
 from jaxlib.mlir import ir
 
 from examples.forms import Step, serialize
+from tests.toast.forms.programs import REGION
 from toast.analysis.errors import UnsupportedModule
 from toast.analysis.forms import decode
 from toast.verify.execution import compile_module, run_original
@@ -118,3 +119,10 @@ def test_an_op_that_wants_its_floats_is_named() -> None:
     module = lowered(lambda x: jax.lax.reduce_precision(x, 8, 7), floats(4))
     with pytest.raises(UnsupportedModule, match="reduce_precision wants the floats"):
         widen(module)
+
+
+def test_what_stands_in_a_region_of_its_own_is_widened_too() -> None:
+    module = decode(REGION).module
+    widen(module)
+    assert "sdy.manual_computation" in str(module)
+    assert "f32" not in str(module)

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from toast.analysis.program import LOOP_BEGIN, Ints, Program
+from toast.analysis.program import PASSING, Ints, Program
 from toast.costmodel.program_facts import Bools
 from toast.labels.labels import Labels
-from toast.labels.value_flow import PASSING, ValueFlow
+from toast.labels.value_flow import ValueFlow
 from toast.request.patterns import path
 
 _DIGITS = re.compile(r"\d+")
-_PASSED = PASSING - {LOOP_BEGIN}
 Bytes = Callable[[int], float]
 """The bytes of a value on one device."""
 
@@ -120,7 +119,7 @@ def _reads(program: Program, passes: Passes) -> list[list[int]]:
         while stack:
             for use in flow.uses(stack.pop()):
                 op = program.user(use)
-                if program.kind(op) in _PASSED:
+                if program.kind(op) in PASSING:
                     stack += program.values_of(op)
                 elif passes.forward[op]:
                     positions.append(int(passes.position[op]))
