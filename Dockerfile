@@ -11,20 +11,26 @@
 # Behind a package mirror or a private certificate authority, pass pip's settings as secrets; they
 # are seen by that one step and are not kept in the image (`make image` does this by itself):
 #   docker build --secret id=pip_conf,src=pip.conf --secret id=ca_bundle,src=ca.pem .
+#
+# With the compilers inside, which `confirm` of a request asks, it is larger and has a tag of its own:
+#   docker build --build-arg EXTRAS="aot aot-cuda" -t toast-planner:aot .
 
 FROM docker.io/library/python:3.11-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_CACHE_DIR=1
 RUN python3 -m venv /opt/toast
 WORKDIR /src
+# Extras of pyproject.toml to install too: `aot` has the compiler of TPUs, `aot-cuda` that of GPUs.
+ARG EXTRAS=""
 
 # The dependencies have a layer of their own: a change of the sources does not fetch them again.
 COPY constraints.txt pyproject.toml ./
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=secret,id=ca_bundle,target=/run/secrets/ca_bundle \
-    python3 -c "import tomllib; \
+    python3 -c "import os, tomllib; \
 project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-print(*project['dependencies'], sep='\n')" > requirements.txt \
+extras = [project['optional-dependencies'][name] for name in os.environ.get('EXTRAS', '').split()]; \
+print(*sum(extras, project['dependencies']), sep='\n')" > requirements.txt \
     && /opt/toast/bin/pip install -c constraints.txt -r requirements.txt
 
 COPY README.md LICENSE ./

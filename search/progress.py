@@ -16,6 +16,7 @@ class Progress:
 
     `best_cost` is C(s), relative to the unsharded program, `best_bytes` its peak per device and
     `best_seconds` its step; 0 before anything is priced.
+    `detail` says more of a stage that takes long, such as which plans are compiled.
     """
 
     stage: str
@@ -27,6 +28,7 @@ class Progress:
     best_bytes: int = 0
     best_seconds: float = 0.0
     seconds: float = 0.0
+    detail: str = ""
 
 
 def _never() -> bool:

@@ -205,7 +205,7 @@ def _summary(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     stopped = outcome.status == "deadline"
     advice = None if plan.shortfall is None else plan.shortfall.advice
     return {
-        "fits": plan.predicted.fits,
+        "fits": plan.fits,
         "step_seconds": plan.predicted.step_seconds,
         "unsharded_step_seconds": plan.unsharded.step_seconds,
         "peak_bytes": plan.predicted.peak_bytes,

@@ -39,12 +39,13 @@ MAX_DECISIONS = 64
 
 
 class PlanFields(PlanRequest):
-    """`PlanRequest` as people write it: `memory` may be `"16GiB"`, `budget` `"10s"`."""
+    """`PlanRequest` as people write it: `memory` may be `"16GiB"`, times `"10s"`."""
 
     mesh: str = Field(max_length=256, examples=["data=2,model=4"])
     device: str = Field(default="tpu-v5e", max_length=64)
     memory: Bytes | None = Field(default=None, examples=["16GiB"])
     budget: Seconds | None = Field(default=None, examples=["10s"])
+    confirm_time: Seconds | None = Field(default=None, examples=["10min"])
     planner: str = Field(default="mcts", max_length=64)
     pins: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS_IN_QUERY)
     forbid: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS_IN_QUERY)
@@ -53,10 +54,15 @@ class PlanFields(PlanRequest):
     def to_request(self) -> PlanRequest:
         """The request for the engine; raises the `ToastError` that it would raise itself."""
         # Known names only: the path of a file would be read on the server.
-        meshes(self.mesh, devices.known(self.device))
+        device = devices.known(self.device)
+        candidates = meshes(self.mesh, device)
         if self.planner not in PLANNERS:
             names = ", ".join(PLANNERS)
             raise InvalidRequest(f"There is no planner {self.planner!r}.", f"Known: {names}.")
+        if self.confirm is not None:
+            from toast.aot.installed import installed_target  # few jobs need it
+
+            installed_target(device, max(mesh.devices for mesh in candidates))
         fields = self.model_dump(include=set(PlanRequest.model_fields))
         return agreeing(PlanRequest.model_validate(fields))
 

@@ -43,6 +43,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     decisions: Sequence[str] | None = None,
     refine: bool = False,
     advice: bool = True,
+    confirm: int | bool | None = None,
+    confirm_time: float | str | None = None,
     form: str | None = None,
     target_version: str | None = None,
     on_progress: Callable[[Event], None] | None = None,
@@ -68,6 +70,9 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         decisions: of one of a plan's `choices`: the plan that they make, without a search.
         refine: lay single values and ops out otherwise than their colours; not with `prove`.
         advice: where nothing fits, look some seconds longer for what would.
+        confirm: how many plans to compile with the compiler of the chips, of which the best is then
+            taken (docs/confirm.md); True is 4. It has to be installed: `toast-planner[aot]`.
+        confirm_time: seconds that compiling may take, or such as `"10min"`.
         form: `flat`, `annotated`, `closed`, `collectives` or `local` (docs/forms.md).
         target_version: of StableHLO, for a portable or a `jax.export` artifact; None is the newest.
         on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
@@ -89,6 +94,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         prove=prove,
         refine=refine,
         advice=advice,
+        confirm=confirm,
+        confirm_time=confirm_time,
         form=form,
         target_version=target_version,
         **_tuples(pins=pins, forbid=forbid, decisions=decisions),

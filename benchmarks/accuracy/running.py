@@ -136,12 +136,14 @@ def judged(
     hlo: Path | None = None,
     deadline_s: float = 900.0,
     memory_only: bool = False,
+    reserved_bytes: int = 0,
 ) -> Record:
     """What the compiler makes of a module, as `compiled`, or why it made nothing, as `error`.
 
     The last word of `key` is the target; `hlo` keeps the text as `run_cases` does. With
-    `memory_only` a TPU's compiler is ended once it has laid memory out. Raises InvalidRequest where
-    the compiler for the target is not there: it is not for the next case.
+    `memory_only` a TPU's compiler is ended once it has laid memory out; `reserved_bytes` of the
+    memory are taken. Raises InvalidRequest where the compiler for the target is not there: it is
+    not for the next case.
     """
     target = Target.parse(key.rpartition(" ")[2])
     with tempfile.TemporaryDirectory(prefix="toast-accuracy-") as name:
@@ -152,6 +154,7 @@ def judged(
                 target,
                 mesh,
                 memory_only=memory_only and target.chip.platform == "tpu",
+                reserved_bytes=reserved_bytes,
                 deadline_s=deadline_s,
                 keep_hlo=text,
             )

@@ -6,17 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.accuracy.records import Record
-from toast.aot import CompiledCollective, Target, Verdict
-from toast.costmodel.hardware.devices import Device, find
-from toast.costmodel.network.collectives import Kind, collective_tables
+from toast.aot import Target, Verdict
+from toast.aot.collective_time import collective_seconds
+from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 
 Numbers = NDArray[np.float64]
 QUIET = 65536
 """Bytes on the wire below which two figures are taken to be the same."""
 CLOSE = 0.3
-MANY = 8
-"""Between so many devices or more a compiler sends permutes both ways round at once."""
 
 
 def needed_bytes(record: Record) -> int | None:
@@ -73,28 +71,6 @@ def compiled_seconds(record: Record) -> float | None:
     device = find(Target.parse(record["target"]).chip.device)
     moving = collective_seconds(verdict.collectives, Mesh.parse(record["mesh"]), device)
     return verdict.compute_seconds + moving
-
-
-def collective_seconds(rows: tuple[CompiledCollective, ...], mesh: Mesh, device: Device) -> float:
-    """Seconds of compiled collectives by the tables that predictions use.
-
-    Groups that are no product of mesh axes cost what the slowest axes that make as many devices do.
-    Of many permutes between many devices one half goes each way round, at the same time.
-    """
-    tables = collective_tables(mesh, device)
-    names = [axis.name for axis in mesh.axes]
-    total = 0.0
-    for row in rows:
-        if row.axes is None:
-            sets = np.flatnonzero(tables.shards == row.group_size).tolist()
-            sets = sets or [len(tables.shards) - 1]
-        else:
-            sets = [sum(1 << names.index(axis) for axis in row.axes)]
-        kind, size = Kind[row.kind.upper()], row.result_bytes / max(row.count, 1e-9)
-        many = kind is Kind.COLLECTIVE_PERMUTE and max(tables.shards[sets]) >= MANY
-        count = row.count / 2 if many and row.count >= 2 else row.count
-        total += count * max(tables.seconds(kind, axes, size) for axes in sets)
-    return total
 
 
 def spearman(pairs: list[tuple[float, float]]) -> float:

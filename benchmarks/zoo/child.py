@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -28,7 +25,6 @@ TINY = 64 * 2**20
 """Temporaries of so few bytes are not pressed."""
 NO_COMPILER = 3
 """The exit code where the compiler for the target is not installed."""
-FLAG = "--xla_tpu_user_reserved_hbm_bytes"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,8 +75,7 @@ class Work:
             return {"skipped": "it has hardly any temporaries, or does not fit with room"}
         bench, _ = self._bench(case)
         module = bench.write(state_of(room["state"]))
-        with reserving(reserved):
-            return {"reserved_bytes": reserved} | self._judged(case, bench, module)
+        return {"reserved_bytes": reserved} | self._judged(case, bench, module, reserved)
 
     def _bench(self, case: Case) -> tuple[Bench, Record]:
         about: Record = {}
@@ -100,7 +95,7 @@ class Work:
         rows = (row for row in self.known.values() if "batch" in row and "compiled" in row)
         return [row for row in rows if Case.parse(row["key"]).room == case.room]
 
-    def _judged(self, case: Case, bench: Bench, module: bytes) -> Record:
+    def _judged(self, case: Case, bench: Bench, module: bytes, reserved: int = 0) -> Record:
         held = half_by_name(case.program.partition("/")[0]) == "held-out"
         try:
             return judged(
@@ -110,6 +105,7 @@ class Work:
                 hlo=None if held else self.hlo,
                 deadline_s=self.seconds_each,
                 memory_only=self.memory_only,
+                reserved_bytes=reserved,
             )
         except InvalidRequest as error:  # it is not there for the next case either
             print(f"{error.message} {error.hint}", file=sys.stderr)
@@ -126,20 +122,6 @@ def reserved_bytes(memory: Memory, target: str, level: float) -> int | None:
         return None
     usable = find(Target.parse(target).chip.device).usable_bytes
     return max(int(usable - held - level * temporaries), 0) or None
-
-
-@contextmanager
-def reserving(count: int) -> Iterator[None]:
-    """Let the compilers that are started here take so many bytes for used."""
-    earlier = os.environ.get("LIBTPU_INIT_ARGS")
-    os.environ["LIBTPU_INIT_ARGS"] = f"{earlier or ''} {FLAG}={count}".strip()
-    try:
-        yield
-    finally:
-        if earlier is None:
-            del os.environ["LIBTPU_INIT_ARGS"]
-        else:
-            os.environ["LIBTPU_INIT_ARGS"] = earlier
 
 
 def main(job: dict[str, Any]) -> int:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from benchmarks.accuracy.statistics import (
     CLOSE,
     close_pairs,
-    collective_seconds,
     memory_error,
     needed_bytes,
     quantile,
@@ -23,6 +22,7 @@ from benchmarks.accuracy.statistics import (
 )
 from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
 from toast.aot import CompiledCollective
+from toast.aot.collective_time import collective_seconds
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.collectives import Kind, collective_tables
 from toast.costmodel.network.mesh import Mesh

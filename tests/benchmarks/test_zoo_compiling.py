@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import pytest
 
 from benchmarks.accuracy.records import append_record
 from benchmarks.zoo.cases import V5E, Case
-from benchmarks.zoo.child import FLAG, reserved_bytes, reserving
+from benchmarks.zoo.child import reserved_bytes
 from benchmarks.zoo.compiling import compile_all, is_done, records_of
 from benchmarks.zoo.sizing import size_for
 from toast.analysis.errors import InvalidRequest
@@ -121,13 +120,6 @@ def test_the_rest_of_the_chip_is_taken() -> None:
 def test_few_temporaries_are_not_pressed() -> None:
     memory = Memory(argument=3 * GIB, output=0, temp=0, alias=0, main=3 * GIB + 1000)
     assert reserved_bytes(memory, V5E, 0.1) is None
-
-
-def test_a_reservation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIBTPU_INIT_ARGS", "--other=1")
-    with reserving(7):
-        assert os.environ["LIBTPU_INIT_ARGS"] == f"--other=1 {FLAG}=7"
-    assert os.environ["LIBTPU_INIT_ARGS"] == "--other=1"
 
 
 @pytest.mark.parametrize(

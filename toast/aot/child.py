@@ -5,9 +5,7 @@ DIR holds `job.json` and `module`; the final HLO goes to DIR/compiled.hlo.
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import re
 import signal
 import sys
@@ -25,6 +23,7 @@ from jax.experimental import topologies
 from toast.analysis.errors import InvalidModule, InvalidRequest
 from toast.analysis.forms import decode
 from toast.aot.dump import DUMP, Report, memory_report
+from toast.aot.installed import check_installed
 from toast.aot.target import Target
 from toast.aot.verdict import Memory, Refusal
 from toast.process.messages import Emitter, complete, leave
@@ -39,35 +38,22 @@ _NO_TILES = re.compile(r"tile sizes|triton", re.I)
 _MEMORY = re.compile(r"RESOURCE_EXHAUSTED|Ran out of memory|out of memory", re.I)
 
 
-def topology_devices(target: Target) -> list[Any]:
-    """The devices of a topology that is not there; raises where the compiler is not installed."""
+def topology_devices(target: Target, reserved_bytes: int = 0) -> list[Any]:
+    """The devices of a topology that is not there; raises where the compiler is not installed.
+
+    GPUs have so much less memory as is reserved; a TPU's compiler has a flag for it.
+    """
+    check_installed(target)
     if target.chip.platform == "tpu":
-        if not os.environ.get("TPU_LIBRARY_PATH") and not importlib.util.find_spec("libtpu"):
-            raise InvalidRequest(
-                f"Compiling for {target} needs libtpu, which is not installed.",
-                "Install it with: pip install 'toast-planner[aot]'.",
-            )
         topology = topologies.get_topology_desc(platform="tpu", topology_name=target.topology)
     else:
-        if not _has_cuda_plugin():
-            raise InvalidRequest(
-                f"Compiling for {target} needs jax's CUDA plugin, which is not installed.",
-                "Install it with: pip install 'toast-planner[aot-cuda]'.",
-            )
         topology = topologies.get_topology_desc(
             platform="cuda",
             topology_name="",
-            target_config=target.gpu_config,
+            target_config=target.gpu_config(reserved_bytes),
             topology=f"1x{target.devices}x1",
         )
     return list(topology.devices)
-
-
-def _has_cuda_plugin() -> bool:
-    try:
-        return importlib.util.find_spec("jax_plugins.xla_cuda12") is not None
-    except ModuleNotFoundError:  # no plugin of any kind
-        return False
 
 
 def compile_options(ids: list[int], flags: dict[str, str]) -> Any:
@@ -84,7 +70,7 @@ def compile_options(ids: list[int], flags: dict[str, str]) -> Any:
     return options
 
 
-def flags_to_try(target: Target, dump: Path) -> tuple[dict[str, str], ...]:
+def flags_to_try(target: Target, dump: Path, reserved_bytes: int = 0) -> tuple[dict[str, str], ...]:
     """The compiler's flags, and others for where it fails with those.
 
     The memory statistics of a TPU's compiler mix its memories, so it writes its own report of each
@@ -92,7 +78,8 @@ def flags_to_try(target: Target, dump: Path) -> tuple[dict[str, str], ...]:
     work, and fails where the one that it takes does not; cuBLAS has no tiles to choose.
     """
     if target.chip.platform == "tpu":
-        return ({"xla_dump_to": str(dump)},)
+        taken = {"xla_tpu_user_reserved_hbm_bytes": str(reserved_bytes)} if reserved_bytes else {}
+        return ({"xla_dump_to": str(dump), **taken},)
     plain = {"xla_gpu_autotune_level": "0"}
     return plain, {**plain, "xla_gpu_enable_triton_gemm": "False"}
 
@@ -101,7 +88,8 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
     """Compile DIR/module and report what came out, or why nothing did."""
     job = json.loads((directory / "job.json").read_text())
     target, count = Target.parse(job["target"]), int(job["devices"])
-    devices = topology_devices(target)[:count]
+    reserved = int(job["reserved_bytes"])
+    devices = topology_devices(target, reserved)[:count]
     # The TPU's library catches it, and acts only when it has compiled.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if len(devices) < count:
@@ -112,7 +100,8 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
     dump = directory / DUMP
     started = time.perf_counter()
     try:
-        executable = first_executable((directory / "module").read_bytes(), target, devices, dump)
+        flags = flags_to_try(target, dump, reserved)
+        executable = first_executable((directory / "module").read_bytes(), devices, flags)
     except jax.errors.JaxRuntimeError as error:
         _refused(str(error), time.perf_counter() - started, emitter)
         return
@@ -122,9 +111,9 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
     emitter.emit("compiled", memory=_plain(memory), seconds=seconds)
 
 
-def first_executable(module: bytes, target: Target, devices: list[Any], dump: Path) -> Any:
+def first_executable(module: bytes, devices: list[Any], to_try: tuple[dict[str, str], ...]) -> Any:
     """The executable by the first flags that work; raises the compiler's error."""
-    *first, last = flags_to_try(target, dump)
+    *first, last = to_try
     for flags in first:
         try:
             return executable_of(module, devices, flags)

@@ -75,15 +75,20 @@ def _kind(instruction: Instruction) -> Kind | None:
     return _KINDS.get(instruction.opcode.removesuffix("-start"))
 
 
+def collective_of(run: Run, instruction: Instruction, mesh: Mesh) -> FoundCollective | None:
+    """The collective that an instruction of a run is; None where it is none, or sends nothing."""
+    kind = _kind(instruction)
+    if kind is None or _is_later_piece(instruction):
+        return None
+    if kind == "all_reduce" and _is_scattered(run.computation, instruction):
+        kind = "reduce_scatter"
+    found = _found(run, instruction, kind, mesh)
+    return found if found.group_size > 1 else None
+
+
 def _in_run(run: Run, mesh: Mesh) -> Iterator[FoundCollective]:
     for instruction in run.computation.instructions:
-        kind = _kind(instruction)
-        if kind is None or _is_later_piece(instruction):
-            continue
-        if kind == "all_reduce" and _is_scattered(run.computation, instruction):
-            kind = "reduce_scatter"
-        found = _found(run, instruction, kind, mesh)
-        if found.group_size > 1:
+        if (found := collective_of(run, instruction, mesh)) is not None:
             yield found
 
 

@@ -119,4 +119,14 @@ def _time(plan: Plan, verdict: Verdict) -> Text:
     if verdict.compute_seconds is None:
         return Text(f"Computation: {predicted} predicted; this compiler gives no estimate.")
     compiled = format_seconds(verdict.compute_seconds)
-    return Text(f"Computation: {predicted} predicted, {compiled} by the compiler's own estimate.")
+    text = f"Computation: {predicted} predicted, {compiled} by the compiler's own estimate."
+    if verdict.step_seconds is None or verdict.makespan_seconds is None:
+        return Text(text)
+    meant = "computation and communication overlapping" if plan.search.overlap else "their sum"
+    return Text(
+        f"{text}\n"
+        f"Step: {format_seconds(plan.predicted.step_seconds)} predicted ({meant}); compiled "
+        f"{format_seconds(verdict.step_seconds)} one after the other, and "
+        f"{format_seconds(verdict.makespan_seconds)} with its asynchronous collectives beside "
+        "computation."
+    )

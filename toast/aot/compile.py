@@ -9,15 +9,17 @@ import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from toast.analysis.errors import InvalidRequest
+from toast.aot.collective_time import CollectiveClock
 from toast.aot.collectives import FoundCollective, find_collectives
-from toast.aot.cycles import cycles_by_category
+from toast.aot.cycles import cycles_by_category, rematerialized
 from toast.aot.dump import DUMP, assigned, is_assigned
 from toast.aot.hlo import HloModule, parse
+from toast.aot.makespan import makespan
 from toast.aot.target import Target
 from toast.aot.verdict import CompiledCollective, Memory, Refusal, Verdict
 from toast.costmodel.hardware.devices import find
@@ -44,15 +46,18 @@ def judge(
     mesh: Mesh,
     *,
     memory_only: bool = False,
+    reserved_bytes: int = 0,
     deadline_s: float | None = 1800.0,
     cancelled: Callable[[], bool] | None = None,
     keep_hlo: Path | None = None,
 ) -> Verdict:
     """Compile `module`, sharded over `mesh`, for `target`; the final HLO may be kept in a file.
 
-    With `memory_only` the compiler, a TPU's, is ended once it has laid memory out. A program that
-    does not fit the chip is a verdict with a refusal. Raises ToastError when the compiler is not
-    installed, refuses for another reason, aborts, or is late.
+    With `memory_only` the compiler, a TPU's, is ended once it has laid memory out. With
+    `reserved_bytes` it is told that so much of the memory is taken, and saves memory until the rest
+    is enough; it refuses only what does not fit the whole. A program that does not fit the chip is
+    a verdict with a refusal. Raises ToastError when the compiler is not installed, refuses for
+    another reason, aborts, or is late.
     """
     if mesh.devices > target.devices:
         raise InvalidRequest(
@@ -64,18 +69,18 @@ def judge(
             f"The compiler for {target} tells nothing of memory before it is done.",
             "Let it compile to the end, without --memory-only.",
         )
+    job = {"target": str(target), "devices": mesh.devices, "reserved_bytes": reserved_bytes}
     answer, text = _compile(
-        module, target, mesh, memory_only=memory_only, deadline_s=deadline_s, cancelled=cancelled
+        module, job, memory_only=memory_only, deadline_s=deadline_s, cancelled=cancelled
     )
     if keep_hlo is not None and text:
         keep_hlo.write_text(text)
-    return _verdict(answer, text, target, mesh)
+    return replace(_verdict(answer, text, target, mesh), reserved_bytes=reserved_bytes)
 
 
 def _compile(
     module: bytes,
-    target: Target,
-    mesh: Mesh,
+    job: dict[str, Any],
     *,
     memory_only: bool,
     deadline_s: float | None,
@@ -89,9 +94,7 @@ def _compile(
     with tempfile.TemporaryDirectory(prefix="toast-judge-") as name:
         directory = Path(name)
         dump = directory / DUMP
-
         (directory / "module").write_bytes(module)
-        job = {"target": str(target), "devices": mesh.devices}
         (directory / "job.json").write_text(json.dumps(job))
         outcome = run(
             directory,
@@ -122,19 +125,32 @@ def _verdict(answer: dict[str, Any], text: str, target: Target, mesh: Mesh) -> V
             target=str(target), devices=mesh.devices, refusal=refusal, compile_seconds=seconds
         )
     module = parse(text)
-    cycles = cycles_by_category(module)
-    clock = target.chip.clock
     memory = Memory(**answer["memory"])
-    return Verdict(
+    verdict = Verdict(
         target=str(target),
         devices=mesh.devices,
         memory=memory,
         refusal=_too_large(memory, target),
         collectives=totals(find_collectives(module, mesh)),
-        cycles=cycles,
-        compute_seconds=sum(cycles.values()) / clock if clock and cycles else None,
+        cycles=cycles_by_category(module),
         compile_seconds=seconds,
         memory_only=answer["event"] == ASSIGNED,
+        rematerialized=rematerialized(module),
+    )
+    return _timed(verdict, module, target, mesh)
+
+
+def _timed(verdict: Verdict, module: HloModule, target: Target, mesh: Mesh) -> Verdict:
+    """The verdict with its times: of collectives always, of the rest where there are cycles."""
+    network = CollectiveClock.of(mesh, find(target.chip.device))
+    rows, clock = verdict.collectives, target.chip.clock
+    verdict = replace(verdict, communication_seconds=sum(map(network.seconds, rows)))
+    if not clock or not verdict.cycles:
+        return verdict
+    return replace(
+        verdict,
+        compute_seconds=sum(verdict.cycles.values()) / clock,
+        makespan_seconds=makespan(module, mesh, network, clock, rows),
     )
 
 

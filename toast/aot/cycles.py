@@ -10,6 +10,7 @@ from toast.aot.hlo import HloModule, Instruction
 from toast.aot.run_counts import runs
 
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_AGAIN = re.compile(r"\.remat\d*(\.|$)")
 _BY_OPCODE = (
     ("contraction", {"convolution", "dot"}),
     ("scatter", {"scatter"}),
@@ -20,6 +21,7 @@ _BY_OPCODE = (
 )
 # What the compiler writes where it does not know is the largest 64-bit number.
 _UNKNOWN = 2**62
+_FREE = frozenset({"parameter", "bitcast", "tuple", "get-tuple-element"})
 _COPIES = frozenset({"copy", "copy-start", "transpose", "slice", "slice-start", "concatenate"})
 
 
@@ -34,10 +36,25 @@ def cycles_by_category(module: HloModule) -> dict[str, float]:
         if run.fused:
             continue
         for instruction in run.computation.instructions:
-            match = _CYCLES.search(instruction.tail)
-            if match is not None and int(match[1]) < _UNKNOWN:
-                total[category(module, instruction)] += run.trips * int(match[1])
+            if cycles := estimated_cycles(instruction):
+                total[category(module, instruction)] += run.trips * cycles
     return dict(total)
+
+
+def estimated_cycles(instruction: Instruction) -> int:
+    """The compiler's estimate for one instruction; 0 where it has none."""
+    match = _CYCLES.search(instruction.tail)
+    return int(match[1]) if match is not None and int(match[1]) < _UNKNOWN else 0
+
+
+def rematerialized(module: HloModule) -> int:
+    """How many instructions of a schedule are computed again to save memory, fused ones as one."""
+    return sum(
+        _AGAIN.search(instruction.name) is not None and instruction.opcode not in _FREE
+        for run in runs(module)
+        if not run.fused
+        for instruction in run.computation.instructions
+    )
 
 
 def category(module: HloModule, instruction: Instruction) -> str:
@@ -48,7 +65,7 @@ def category(module: HloModule, instruction: Instruction) -> str:
             return name
     if collective:
         return "collective"
-    if opcodes - {"parameter", "bitcast", "tuple", "get-tuple-element"} <= _COPIES:
+    if opcodes - _FREE <= _COPIES:
         return "copy"
     return "loop"
 

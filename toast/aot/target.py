@@ -9,8 +9,10 @@ from importlib import resources
 from typing import Literal
 
 from toast.analysis.errors import InvalidRequest
+from toast.costmodel.hardware.devices import Device
 
 _NAME = re.compile(r"([a-z0-9\-]+):(\d+(?:x\d+)*)")
+_MEMORY = re.compile(r"(device_memory_size: )(\d+)")
 _HINT = "Write it as tpu-v5e:2x4, tpu-v3:2x2, tpu-v5p:2x2x1 or a100:8."
 
 
@@ -19,7 +21,8 @@ class Chip:
     """A chip that can be compiled for. `clock` is cycles per second, None where none are given.
 
     `cores` is how many devices one chip of a topology counts as; `name` the compiler's name for
-    the topology; `device` the entry of the catalogue that it is compared with.
+    the topology and `smallest` the least that it knows; `device` the entry of the catalogue that it
+    is compared with.
     """
 
     name: str
@@ -27,6 +30,7 @@ class Chip:
     device: str
     clock: float | None
     cores: int = 1
+    smallest: tuple[int, ...] = (2, 2)
 
 
 # A clock is peak bf16 FLOP/s of the catalogue's entry over (matrix units x 128 x 128 x 2): one
@@ -34,18 +38,31 @@ class Chip:
 # architecture pages of the Cloud TPU documentation: v3 2 per core, v4 4 per core, v5e 4, v5p 8
 # (2 cores of 4), v6e 16 (4 times 256 x 256 is 16 times 128 x 128). For v7x no number is published:
 # the compiler counts 13 x 128 x 128 multiply-adds a cycle in large products on a chiplet: 16 busy.
+_CUBE = (2, 2, 1)
 CHIPS = {
     "tpu-v3": Chip(
         name="v3", platform="tpu", device="tpu-v3", clock=61.5e12 / (2 * 32768), cores=2
     ),
     "tpu-v4": Chip(
-        name="v4", platform="tpu", device="tpu-v4", clock=137.5e12 / (4 * 32768), cores=2
+        name="v4",
+        platform="tpu",
+        device="tpu-v4",
+        clock=137.5e12 / (4 * 32768),
+        cores=2,
+        smallest=_CUBE,
     ),
     "tpu-v5e": Chip(name="v5e", platform="tpu", device="tpu-v5e", clock=197e12 / (4 * 32768)),
-    "tpu-v5p": Chip(name="v5p", platform="tpu", device="tpu-v5p", clock=459e12 / (8 * 32768)),
+    "tpu-v5p": Chip(
+        name="v5p", platform="tpu", device="tpu-v5p", clock=459e12 / (8 * 32768), smallest=_CUBE
+    ),
     "tpu-v6e": Chip(name="v6e", platform="tpu", device="tpu-v6e", clock=918e12 / (16 * 32768)),
     "tpu-v7x": Chip(
-        name="tpu7x", platform="tpu", device="tpu-v7x", clock=1153.5e12 / (16 * 32768), cores=2
+        name="tpu7x",
+        platform="tpu",
+        device="tpu-v7x",
+        clock=1153.5e12 / (16 * 32768),
+        cores=2,
+        smallest=_CUBE,
     ),
     "a100": Chip(name="a100", platform="cuda", device="a100-40gb", clock=None),
 }
@@ -75,6 +92,23 @@ class Target:
             raise InvalidRequest(f"{text!r} has no devices.", _HINT)
         return cls(chip=chip, shape=shape)
 
+    @classmethod
+    def for_device(cls, device: Device, count: int) -> Target:
+        """The smallest topology with so many of a device; raises `InvalidRequest` for others."""
+        chip = next((chip for chip in CHIPS.values() if chip.device == device.generation), None)
+        if chip is None:
+            known = ", ".join(sorted(chip.device for chip in CHIPS.values()))
+            raise InvalidRequest(
+                f"There is no compiler to ask about {device.name}.",
+                f"Plan without confirming, or for one of {known}.",
+            )
+        if chip.platform == "cuda":
+            return cls(chip=chip, shape=(count,))
+        shape = list(chip.smallest)
+        while math.prod(shape) * chip.cores < count:
+            shape[shape.index(min(shape))] *= 2
+        return cls(chip=chip, shape=tuple(sorted(shape, key=lambda size: (size == 1, size))))
+
     def __str__(self) -> str:
         name = next(key for key, chip in CHIPS.items() if chip is self.chip)
         return f"{name}:{'x'.join(map(str, self.shape))}"
@@ -89,8 +123,11 @@ class Target:
         """The name that the compiler knows the topology by."""
         return f"{self.chip.name}:{'x'.join(map(str, self.shape))}"
 
-    @property
-    def gpu_config(self) -> str:
-        """The description of the GPU that its compiler reads, a `GpuTargetConfigProto` text."""
+    def gpu_config(self, reserved_bytes: int = 0) -> str:
+        """The description of the GPU that its compiler reads, a `GpuTargetConfigProto` text.
+
+        `reserved_bytes` are missing from its memory.
+        """
         folder = resources.files("toast.aot").joinpath("data")
-        return folder.joinpath(f"{self.chip.name}.txtpb").read_text()
+        text = folder.joinpath(f"{self.chip.name}.txtpb").read_text()
+        return _MEMORY.sub(lambda found: f"{found[1]}{int(found[2]) - reserved_bytes}", text)

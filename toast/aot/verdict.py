@@ -65,8 +65,13 @@ class Verdict:
     """A compiled module: `memory`, or `refusal` where it does not fit (on GPUs both).
 
     `cycles` is the compiler's estimate by category (empty where it gives none) and
-    `compute_seconds` their sum at the chip's clock; `compile_seconds` how long the compiler took.
+    `compute_seconds` their sum at the chip's clock. `communication_seconds` are the collectives by
+    the tables of predictions, one after the other, and `makespan_seconds` a step in which the
+    asynchronous ones run beside computation. `compile_seconds` is how long the compiler took.
     With `memory_only` it was ended once memory was laid out, before it estimated anything.
+
+    `reserved_bytes` were taken from the memory before it compiled, and `rematerialized` counts the
+    instructions that it computes again to save memory.
     """
 
     target: str
@@ -78,6 +83,17 @@ class Verdict:
     compute_seconds: float | None = None
     compile_seconds: float = 0.0
     memory_only: bool = False
+    communication_seconds: float | None = None
+    makespan_seconds: float | None = None
+    reserved_bytes: int = 0
+    rematerialized: int = 0
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Computation and then collectives, nothing at the same time; None without an estimate."""
+        if self.compute_seconds is None or self.communication_seconds is None:
+            return None
+        return self.compute_seconds + self.communication_seconds
 
     @property
     def needed_bytes(self) -> int | None:
@@ -89,6 +105,13 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON values."""
         return asdict(self)
+
+    def figures(self) -> dict[str, Any]:
+        """The record as JSON values, with the figures that are computed from them."""
+        return self.to_dict() | {
+            "needed_bytes": self.needed_bytes,
+            "step_seconds": self.step_seconds,
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Verdict:

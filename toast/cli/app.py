@@ -16,7 +16,7 @@ import typer
 from toast.analysis.errors import InvalidModule, InvalidRequest
 from toast.api import read_module
 from toast.cli import options
-from toast.cli.request_flags import with_settings
+from toast.cli.request_flags import SettingsCommand, with_settings
 from toast.cli.terminal import (
     EXIT_DIFFERENT,
     EXIT_DOES_NOT_FIT,
@@ -62,7 +62,7 @@ def options_of_all(
     """Find how to lay out a training step on a mesh of accelerators."""
 
 
-@app.command("plan")
+@app.command("plan", cls=SettingsCommand)
 @with_settings
 def plan_command(
     module: options.ModuleFile,
@@ -163,7 +163,7 @@ def show_and_exit(plan: Plan, output: Path, answer: Answer, *, explain: bool = F
     if explain and plan.explanation is not None:
         answer.tables("", render_explanation(plan, plan.explanation))
     answer.written(output, f"\nWritten to {output}/: plan.json and the sharded module.")
-    if not plan.predicted.fits:
+    if not plan.fits:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 
 
@@ -319,7 +319,7 @@ def diff_command(
 
 
 @app.command("verify")
-def verify_command(
+def verify_command(  # noqa: PLR0913 - one parameter for each flag
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="What `toast plan -o DIR` wrote.")
     ],
@@ -349,6 +349,14 @@ def verify_command(
             help="With --compile: end the compiler, a TPU's, once it has laid memory out.",
         ),
     ] = False,
+    pressed: Annotated[
+        bool,
+        typer.Option(
+            "--pressed",
+            help="With --compile: compile with less and less memory too, and print what is laid "
+            "out and what a step takes then.",
+        ),
+    ] = False,
     scale: Annotated[
         bool,
         typer.Option(
@@ -362,17 +370,17 @@ def verify_command(
     ] = False,
 ) -> None:
     """Run the sharded module against the original on virtual devices and compare the results."""
-    if target is not None:
-        _compile_and_compare(directory, target, memory_only=memory_only)
-        return
+    from toast.cli.compile import check_flags, compile_and_compare, compile_pressed
     from toast.verify.report import render_verification
     from toast.verify.verification import verify
 
+    with user_errors():
+        check_flags(target, memory_only=memory_only, pressed=pressed)
+    if target is not None:
+        compiled = compile_pressed if pressed else compile_and_compare
+        compiled(directory, target, Answer(as_json=as_json), memory_only=memory_only)
+        return
     with user_errors(), ProgressBar() as bar:
-        if memory_only:
-            raise InvalidRequest(
-                "--memory-only goes with --compile.", "Name the chips: --compile tpu-v5e:2x4."
-            )
         verification = verify(
             directory, seed=seed, executor=executor, scale=scale, on_stage=bar.stage
         )
@@ -381,25 +389,6 @@ def verify_command(
     else:
         make_console().print(render_verification(verification, rows=rows))
     raise typer.Exit(EXIT_OF_VERDICT[verification.verdict])
-
-
-def _compile_and_compare(directory: Path, name: str, *, memory_only: bool) -> None:
-    """Compile the sharded module ahead of time; exit with 3 when the chip's compiler refuses."""
-    from toast.aot import Target, judge
-    from toast.aot.comparison import render_comparison
-    from toast.costmodel.network.mesh import Axis, Mesh
-    from toast.verify.verification import check_partitionable, find_module, read_plan
-
-    with user_errors(), ProgressBar() as bar:
-        target, plan = Target.parse(name), read_plan(directory)
-        check_partitionable(plan)
-        module = find_module(directory, "sharded").read_bytes()
-        mesh = Mesh(axes=tuple(Axis(name=axis.name, size=axis.size) for axis in plan.mesh.axes))
-        bar.stage(f"compiling for {target}")
-        verdict = judge(module, target, mesh, memory_only=memory_only)
-    make_console().print(render_comparison(plan, verdict))
-    if verdict.refusal is not None:
-        raise typer.Exit(EXIT_DOES_NOT_FIT)
 
 
 @app.command("warm")
@@ -440,7 +429,7 @@ def serve_command(
     os.execve(command[0], command, package_environment())
 
 
-@app.command("submit")
+@app.command("submit", cls=SettingsCommand)
 @with_settings
 def submit_command(
     module: options.ModuleFile,

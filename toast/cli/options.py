@@ -94,6 +94,23 @@ Advice = Annotated[
         "chips, a smaller batch, recomputation.",
     ),
 ]
+Confirm = Annotated[
+    int | None,
+    typer.Option(
+        "--confirm",
+        metavar="[N]",
+        help="Compile the N most promising plans (4 if absent) with the compiler of the chips, and "
+        "take the best of what it makes of them; needs the aot extra.",
+    ),
+]
+ConfirmTime = Annotated[
+    str | None,
+    typer.Option(
+        "--confirm-time",
+        metavar="TIME",
+        help="With --confirm: how long compiling may take, such as 90s; 30min if absent.",
+    ),
+]
 Without = Annotated[
     str | None,
     typer.Option(

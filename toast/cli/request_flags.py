@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from typer.core import TyperCommand
+
 from toast.cli import options
 from toast.cli.terminal import user_errors
-from toast.request.request import PlanRequest
+from toast.request.request import CONFIRM_PLANS, PlanRequest
 from toast.request.settings import make_request
 
 REQUEST = "request"
+CONFIRM = "--confirm"
+_NUMBER = re.compile(r"[+-]?\d+")
 
 
 def request_of(  # noqa: PLR0913 - one parameter for each flag
@@ -32,6 +37,8 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
     prove: options.Prove = False,
     refine: options.Refine = False,
     advice: options.Advice = True,
+    confirm: options.Confirm = None,
+    confirm_time: options.ConfirmTime = None,
     without: options.Without = None,
     form: options.FormName = None,
     target_version: options.TargetVersion = None,
@@ -53,10 +60,27 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
         prove=prove,
         refine=refine,
         advice=advice,
+        confirm=confirm,
+        confirm_time=confirm_time,
         without=None if without is None else tuple(without.split(",")),
         form=form,
         target_version=target_version,
     )
+
+
+class SettingsCommand(TyperCommand):
+    """A command whose `--confirm` may be given without a number, which is then the usual one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write the usual number behind a `--confirm` that is followed by none."""
+        following = [*args[1:], ""]
+        pairs = zip(args, following, strict=True)
+        usual = f"{CONFIRM}={CONFIRM_PLANS}"
+        complete = [
+            usual if one == CONFIRM and not _NUMBER.fullmatch(after) else one
+            for one, after in pairs
+        ]
+        return super().parse_args(ctx, complete)
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:

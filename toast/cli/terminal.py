@@ -127,14 +127,15 @@ def stop_on_interrupt(*, quiet: bool = False) -> Iterator[Interrupt]:
 class ProgressBar:
     """A bar on stderr fed by progress events.
 
-    Where stderr is no terminal it says only that kernels are compiled, which nobody expects; quiet,
-    not even that.
+    Where stderr is no terminal it says only that kernels are compiled, which nobody expects, and
+    which plans are; quiet, not even that.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
         console = make_console(stderr=True)
         self._silent = quiet or not console.is_terminal
         self._speaks = not quiet
+        self._quiet, self._detail = quiet, ""
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -161,12 +162,20 @@ class ProgressBar:
         if self._silent and self._speaks and event.get("stage") == COMPILING:
             self._speaks = False
             self._progress.console.print(f"{COMPILING.capitalize()}.")
+        detail = str(event.get("detail") or "")
+        self._tell_detail(detail)
         self._progress.update(
             self._task,
             completed=float(event.get("fraction") or 0.0),
             description=str(event.get("stage", "working")),
-            best=best_so_far(event),
+            best=detail or best_so_far(event),
         )
+
+    def _tell_detail(self, detail: str) -> None:
+        """A line for each detail, which takes long, where no bar shows it; each once."""
+        if detail and self._silent and not self._quiet and detail != self._detail:
+            self._progress.console.print(f"{detail[:1].upper()}{detail[1:]}.", soft_wrap=True)
+        self._detail = detail
 
     def stage(self, name: str) -> None:
         """Show a stage of work that has no fraction."""

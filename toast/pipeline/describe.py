@@ -27,6 +27,7 @@ from toast.plans import plan as planfile
 from toast.plans.alternatives import PlanColour
 from toast.plans.baselines import data_parallel
 from toast.plans.conflicts import ResolvedConflicts
+from toast.plans.costs import PredictedCost
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.plan import (
     Baseline,
@@ -39,7 +40,6 @@ from toast.plans.plan import (
     MeshTried,
     ModuleInfo,
     Plan,
-    PredictedCost,
     SearchInfo,
     Spec,
     Tensor,
@@ -108,8 +108,8 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         groups=_groups(arguments),
         constraints=_constraints(planned),
         pins=pins,
-        predicted=_cost(planned.resolved.cost, memory),
-        unsharded=_cost(problem.evaluator.cost(()), memory),
+        predicted=predicted_cost(planned.resolved.cost, memory),
+        unsharded=predicted_cost(problem.evaluator.cost(()), memory),
         baselines=_baselines(problem, memory),
         collectives=_collectives(planned.resolved),
         decisions=[
@@ -261,7 +261,8 @@ def _constraints(planned: Planned) -> list[Constraint]:
     return found
 
 
-def _cost(priced: Cost, memory: int) -> PredictedCost:
+def predicted_cost(priced: Cost, memory: int) -> PredictedCost:
+    """A price as the record has it; a plan fits that needs at most `memory` bytes."""
     return PredictedCost(
         step_seconds=priced.seconds,
         compute_seconds=priced.compute,
@@ -277,7 +278,7 @@ def _baselines(problem: Problem, memory: int) -> list[Baseline]:
     state = data_parallel(problem.evaluator)
     if not state:
         return []
-    cost = _cost(problem.evaluator.cost(state), memory)
+    cost = predicted_cost(problem.evaluator.cost(state), memory)
     return [Baseline(name="data_parallel", **cost.model_dump())]
 
 
@@ -301,7 +302,7 @@ def _choices(planned: Planned, names: Sequence[str]) -> list[Choice]:
     memory = int(problem.reward.memory)
     return [
         Choice(
-            **_cost(problem.evaluator.cost(point.state), memory).model_dump(),
+            **predicted_cost(problem.evaluator.cost(point.state), memory).model_dump(),
             decisions=[
                 decision_text(names[a.group], axes[a.axis].name, resolution(problem, a))
                 for a in point.state
@@ -323,7 +324,7 @@ def _meshes(planned: Planned, memory: int) -> list[MeshTried]:
         found.append(
             MeshTried(
                 mesh=str(tried.mesh),
-                predicted=None if cost is None else _cost(cost, memory),
+                predicted=None if cost is None else predicted_cost(cost, memory),
                 reason=tried.reason,
                 chosen=chosen,
             )

@@ -89,7 +89,7 @@ def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bo
     emitter.emit(
         "done",
         suffix=result.suffix,
-        fits=result.plan.predicted.fits,
+        fits=result.plan.fits,
         termination=result.plan.search.termination,
     )
 

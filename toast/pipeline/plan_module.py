@@ -24,11 +24,13 @@ from toast.labels.decisions import decision_names
 from toast.labels.labels import Labels
 from toast.pipeline.advice.advise import SECONDS, Misfit, advise
 from toast.pipeline.alternatives import plan_colours
+from toast.pipeline.confirm import confirmer_for, with_confirmation
 from toast.pipeline.describe import Planned, describe
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
 from toast.plans.alternatives import PlanColour
+from toast.plans.confirmation import Confirmation
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
@@ -64,6 +66,7 @@ def make_plan(
     if request.planner not in PLANNERS:
         names = ", ".join(sorted(PLANNERS))
         raise InvalidRequest(f"There is no planner {request.planner!r}.", f"Known: {names}.")
+    confirmer = confirmer_for(request, device, candidates)
     stages = Stages(on_progress)
     stages.enter("kernels", 0.01)
     warm_kernels(stages.compiling)
@@ -80,7 +83,10 @@ def make_plan(
         stages=stages,
         cancelled=cancelled,
     )
-    return _result(module, job, job.run(candidates), on_plan)
+    answer, confirmed = job.run(candidates), None
+    if confirmer is not None:
+        answer, confirmed = confirmer.confirm(module, job, answer)
+    return _result(module, job, answer, confirmed, on_plan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +105,14 @@ def _result(
     module: bytes,
     job: MeshSearch,
     answer: MeshAnswer,
+    confirmed: Confirmation | None,
     on_plan: Callable[[PlanResult], None] | None,
 ) -> PlanResult:
     """The best of what was found, with what would fit where it does not."""
-    account = _account(job, answer)
+    account = _account(job, answer, known_to_fit=confirmed is not None and confirmed.fits is True)
     result = _written(module, job, answer, account)
+    if confirmed is not None:
+        result = replace(result, plan=with_confirmation(result.plan, confirmed))
     if account.shortfall is None or not _wants_advice(job):
         return result
     if on_plan is not None:
@@ -158,15 +167,20 @@ def _written(module: bytes, job: MeshSearch, answer: MeshAnswer, account: Accoun
     return PlanResult(plan=plan, module=written.data, suffix=source.loaded.form.suffix)
 
 
-def _account(job: MeshSearch, answer: MeshAnswer) -> Account:
-    """Explain the best plan; the terms of its price, many for a large program, end here."""
+def _account(job: MeshSearch, answer: MeshAnswer, *, known_to_fit: bool = False) -> Account:
+    """Explain the best plan; the terms of its price, many for a large program, end here.
+
+    What is `known_to_fit`, whatever its price says, lacks nothing.
+    """
     stages, best = job.stages, answer.best
     stages.enter("explain", END)
     resolved = resolve(best.problem.evaluator, best.found.decisions)
     explainer = Explainer(job.source, best.problem.evaluator)
     terms = explain(resolved)
     explanation = explainer.explanation(terms)
-    missing = shortfall(explainer, terms, best.problem, resolved, best.demands)
+    missing = None
+    if not known_to_fit:
+        missing = shortfall(explainer, terms, best.problem, resolved, best.demands)
     names = decision_names(best.problem.evaluator.analysis)
     stages.enter("alternatives", ALTERNATIVES)
     wanted = explainer.colours(explanation)

@@ -31,7 +31,7 @@ class Stages:
         self._seconds = self._spent(now)
         self._stage, self._from, self._entered = stage, fraction, now
         self._to = fraction if to is None else to
-        self._tell(replace(self._last, stage=stage, fraction=fraction))
+        self._tell(replace(self._last, stage=stage, fraction=fraction, detail=""))
 
     def compiling(self, share: float) -> None:
         """Report how much of the kernels is compiled, which takes longer than many a job.

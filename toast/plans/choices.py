@@ -24,6 +24,8 @@ def request_of(plan: Plan, number: int) -> PlanRequest:
         "decisions": tuple(plan.choices[number - 1].decisions),
         "budget": None,
         "prove": False,
+        "confirm": None,
+        "confirm_time": None,
     }
     return plan.request.model_copy(update=changes)
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from toast.plans.alternatives import PlanColour
+from toast.plans.confirmation import Confirmation
 from toast.plans.conflicts import ResolvedConflicts
+from toast.plans.costs import PredictedCost
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.migration import migrated
 from toast.plans.record import Record
@@ -89,24 +91,6 @@ class Pin(Record):
     source: Literal["request", "module"]
     required: bool
     kept: bool
-
-
-class PredictedCost(Record):
-    """What one step is predicted to take on one device.
-
-    A step takes its computation and its communication less what of the two overlaps. `peak_bytes`
-    is the memory that the compiler is predicted to lay out, `room_bytes` what it would with all the
-    memory that it wants; where the device has less it computes again what it does not keep, and
-    the computation includes that. Plans of before have no `room_bytes`.
-    """
-
-    step_seconds: float
-    compute_seconds: float
-    communication_seconds: float
-    overlapped_seconds: float = 0.0
-    peak_bytes: int
-    room_bytes: int | None = None
-    fits: bool
 
 
 class Baseline(PredictedCost):
@@ -208,7 +192,8 @@ class Plan(Record):
 
     `choices` are up to ten plans on the front of time against memory, by rising peak; `meshes`
     those that were tried where the mesh was to be chosen; `request` is what was asked. `colours`
-    are the named dimensions, with what each would cost otherwise.
+    are the named dimensions, with what each would cost otherwise. `confirmed` is what the compiler
+    said, where it was asked.
     """
 
     schema_: Literal[2] = Field(default=2, alias="schema")
@@ -241,6 +226,7 @@ class Plan(Record):
     conflicts: ResolvedConflicts | None = None
     explanation: Explanation | None = None
     shortfall: Shortfall | None = None
+    confirmed: Confirmation | None = None
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -248,6 +234,12 @@ class Plan(Record):
     @classmethod
     def _take_older_schemas(cls, fields: Any) -> Any:
         return migrated(fields) if isinstance(fields, dict) else fields
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits the memory: by the compiler where it was asked, else as predicted."""
+        said = None if self.confirmed is None else self.confirmed.fits
+        return self.predicted.fits if said is None else said
 
     def __str__(self) -> str:
         """The tables that `toast plan` prints."""

@@ -12,7 +12,10 @@ from rich.text import Text
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.plans.advice_report import render_advice
 from toast.plans.argument_groups import merge_argument_groups
-from toast.plans.plan import Decision, MeshAxis, Plan, PredictedCost, Spec
+from toast.plans.confirmation_report import render_confirmation
+from toast.plans.confirmation_report import sentence as confirmation_sentence
+from toast.plans.costs import PredictedCost
+from toast.plans.plan import Decision, MeshAxis, Plan, Spec
 from toast.plans.tables import Name, plain_table
 from toast.plans.words import path
 
@@ -33,6 +36,7 @@ def render(plan: Plan) -> Group:
     parts: list[RenderableType] = [headline(plan), "", layouts(plan), "", costs(plan)]
     optional = (
         advice(plan),
+        confirmation(plan),
         collectives(plan),
         meshes(plan),
         choices(plan),
@@ -57,7 +61,7 @@ def as_text(plan: Plan) -> str:
 
 
 def headline(plan: Plan) -> Text:
-    """What was planned, for what, and whether it fits, in two lines."""
+    """What was planned, for what, and whether it fits; what the compiler said has its own line."""
     mesh = " x ".join(map(_axis, plan.mesh.axes))
     search = plan.search
     first = (
@@ -70,7 +74,8 @@ def headline(plan: Plan) -> Text:
         f"Predicted: {format_seconds(plan.predicted.step_seconds)} a step, {faster:.2f} times as "
         f"fast as one device; {fit_sentence(plan)}"
     )
-    return Text(first + second, style="bold" if plan.predicted.fits else "bold red")
+    third = "" if plan.confirmed is None else f"\n{confirmation_sentence(plan.confirmed)}"
+    return Text(first + second + third, style="bold" if plan.fits else "bold red")
 
 
 def _axis(axis: MeshAxis) -> str:
@@ -111,8 +116,9 @@ def costs(plan: Plan) -> Table:
         ("unsharded", plan.unsharded),
     ]
     rows += [(baseline.name.replace("_", " "), baseline) for baseline in plan.baselines]
-    table = plain_table("Predicted cost of one step", "layout", *_COSTS)
     overlaps = any(cost.overlapped_seconds for _, cost in rows)
+    meant = "both overlapping" if overlaps else "computation, then communication"
+    table = plain_table(f"Predicted cost of one step: {meant}", "layout", *_COSTS)
     if overlaps:
         table.add_column("overlapped", justify="right")
     for name, cost in rows:
@@ -126,6 +132,11 @@ def advice(plan: Plan) -> Group | None:
     if plan.shortfall is None or plan.shortfall.advice is None:
         return None
     return render_advice(plan.shortfall.advice)
+
+
+def confirmation(plan: Plan) -> Group | None:
+    """What the compiler said, where it was asked."""
+    return None if plan.confirmed is None else render_confirmation(plan.confirmed)
 
 
 def meshes(plan: Plan) -> Table | None:

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 FormName = Literal["flat", "annotated", "closed", "collectives", "local"]
 """How a plan is written into its module (docs/forms.md)."""
 
+CONFIRM_PLANS, CONFIRM_SECONDS = 4, 1800.0
+"""How many plans are compiled, and how long that may take, where nobody says otherwise."""
+
 
 class PlanRequest(BaseModel):
     """The settings of one planning job; the module travels beside it as bytes.
@@ -30,6 +33,10 @@ class PlanRequest(BaseModel):
     `form` is that of the sharded module: if absent flat, or annotated where a program has so many
     ops that inlined calls would fill the memory; `target_version` the version of StableHLO that a
     portable artifact or a `jax.export` artifact is written for, the newest when absent.
+
+    `confirm` asks for so many plans to be compiled with the compiler of the chips, which has to be
+    installed, and for the best of those and of the controls to be taken; `confirm_time` is how many
+    seconds compiling may take, `CONFIRM_SECONDS` when absent.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,3 +60,5 @@ class PlanRequest(BaseModel):
     without: tuple[str, ...] = Field(default=(), max_length=32)
     form: FormName | None = None
     target_version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}\.\d{1,4}$")
+    confirm: int | None = Field(default=None, ge=1, le=32)
+    confirm_time: float | None = Field(default=None, gt=0, le=86_400)

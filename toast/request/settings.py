@@ -15,7 +15,7 @@ from toast.costmodel.hardware.devices import find, is_file
 from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
 from toast.costmodel.network.auto_mesh import meshes
 from toast.request.devices import AUTO, device_for
-from toast.request.request import PlanRequest
+from toast.request.request import CONFIRM_PLANS, PlanRequest
 
 SMALLEST_BARE = 1 << 20
 """Bytes of memory that a bare number may mean: nobody has less, and `16` means 16GiB."""
@@ -27,6 +27,8 @@ def make_request(
     device: str = AUTO,
     memory: int | str | None = None,
     budget: float | str | None = None,
+    confirm: int | bool | None = None,
+    confirm_time: float | str | None = None,
     **settings: Any,
 ) -> PlanRequest:
     """A request whose every setting is in range; or a ToastError that says what is wrong.
@@ -34,7 +36,8 @@ def make_request(
     `mesh` is `data=2,model=4`, `auto:8`, a mapping of sizes by name, or a `jax.sharding.Mesh`;
     `device` a name of the catalogue, the path of a device file, or `auto` for that of the mesh;
     `memory` is bytes per device or a size such as `16GiB`; `budget` is seconds of search or such as
-    `10s`.
+    `10s`, and `confirm_time` those of compiling; `confirm` is how many plans to compile, and True
+    the usual number.
     """
     text, device = mesh_text(mesh), device_text(device_for(mesh, device))
     meshes(text, find(device))
@@ -45,6 +48,8 @@ def make_request(
             device=device,
             memory=None if memory is None else memory_bytes(memory),
             budget=None if budget is None else parse_seconds(budget),
+            confirm=plans_to_confirm(confirm),
+            confirm_time=None if confirm_time is None else parse_seconds(confirm_time),
             **fields,
         )
     except ValidationError as error:
@@ -63,6 +68,13 @@ def memory_bytes(memory: int | str) -> int:
     return size
 
 
+def plans_to_confirm(confirm: int | bool | None) -> int | None:
+    """How many plans to compile: None for none, which False says too."""
+    if isinstance(confirm, bool):
+        return CONFIRM_PLANS if confirm else None
+    return confirm
+
+
 def agreeing(request: PlanRequest) -> PlanRequest:
     """The request, whose settings go together and name what there is; raises InvalidRequest."""
     if request.prove and request.refine:
@@ -70,6 +82,10 @@ def agreeing(request: PlanRequest) -> PlanRequest:
             "The settings 'prove' and 'refine' do not go together: a lower bound is one of whole "
             "colours, and does not hold for a refined plan.",
             "Ask for one of the two.",
+        )
+    if request.confirm_time is not None and request.confirm is None:
+        raise InvalidRequest(
+            "The setting 'confirm_time' goes with 'confirm'.", "Ask for plans to be compiled too."
         )
     known_passes(request.without)
     return request

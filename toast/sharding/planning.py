@@ -38,11 +38,13 @@ def warn_of(plan: Plan) -> None:
     """Python warnings for what a table would have shown."""
     for text in plan.warnings:
         notify(text)
-    cost = plan.predicted
-    if not cost.fits:
+    if not plan.fits:
+        said = None if plan.confirmed is None else plan.confirmed.chosen
+        compiled = None if said is None or said.compiled is None else said.compiled.peak_bytes
+        peak = plan.predicted.peak_bytes if compiled is None else compiled
         mesh = ",".join(f"{axis.name}={axis.size}" for axis in plan.mesh.axes)
         notify(
-            f"No plan fits: the best takes {format_bytes(cost.peak_bytes)} on each {plan.device} "
+            f"No plan fits: the best takes {format_bytes(peak)} on each {plan.device} "
             f"of the mesh {mesh}, which has {format_bytes(plan.memory_bytes)} for it "
             f"({format_bytes(plan.unsharded.peak_bytes)} unsharded). {_what_would(plan)}",
             DoesNotFit,

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.accuracy.statistics import collective_seconds
 from benchmarks.planners.layouts import Choice, named
 from examples.forms import Step
 from examples.models import gns, itx
@@ -21,6 +20,7 @@ from tests.search.known_layouts.planned import plan_step
 from tests.search.known_layouts.steps import attention_forward, mlp_training, module_of
 from toast.analysis.load import load
 from toast.aot import Target, judge
+from toast.aot.collective_time import collective_seconds
 from toast.costmodel.evaluator import State
 from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs

@@ -17,7 +17,7 @@ from toast.pipeline.advice.batches import Batch, BatchSizes, PricedPlan, batch_o
 from toast.pipeline.advice.microbatches import Gradients, fewest_microbatches, plan_of_a_part
 from toast.pipeline.plan_module import make_plan
 from toast.plans.baselines import data_parallel
-from toast.plans.plan import PredictedCost
+from toast.plans.costs import PredictedCost
 from toast.search.problem import Found
 from toast.search.progress import Control
 

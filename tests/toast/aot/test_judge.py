@@ -147,10 +147,10 @@ def test_only_a_product_without_tiles_is_tried_again(
         raise jax.errors.JaxRuntimeError(message)
 
     monkeypatch.setattr(child, "executable_of", failing)
-    target = Target.parse("a100:8")
+    flags = flags_to_try(Target.parse("a100:8"), tmp_path)
     with pytest.raises(jax.errors.JaxRuntimeError, match=message.partition(" ")[0]):
-        child.first_executable(b"", target, [], tmp_path)
-    assert tuple(seen) == flags_to_try(target, tmp_path)[:tries]
+        child.first_executable(b"", [], flags)
+    assert tuple(seen) == flags[:tries]
 
 
 @pytest.mark.skipif(HAS_LIBTPU, reason="libtpu is installed here")

@@ -45,4 +45,11 @@ def test_every_chip_is_in_the_catalogue_with_the_clock_of_its_peak(name: str) ->
 
 
 def test_the_description_of_the_gpu_comes_with_the_package() -> None:
-    assert "core_count: 108" in Target.parse("a100:8").gpu_config
+    assert "core_count: 108" in Target.parse("a100:8").gpu_config()
+
+
+def test_reserved_memory_is_missing_from_the_gpu() -> None:
+    whole, less = Target.parse("a100:8").gpu_config(), Target.parse("a100:8").gpu_config(2**30)
+    changed = [(a, b) for a, b in zip(whole.splitlines(), less.splitlines(), strict=True) if a != b]
+    [(before, after)] = changed
+    assert int(before.split()[1]) - int(after.split()[1]) == 2**30

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from toast.emit.lowering.devices import Devices
 from toast.emit.lowering.steps import Step, StepKind, made_whole, steps
-from toast.emit.lowering.ways import Way
+from toast.emit.lowering.ways import PlannedWay
 from toast.plans.plan import Spec
 
 
-def steps_along(way: Way, have: Spec, want: Spec, devices: Devices) -> list[Step]:
+def steps_along(way: PlannedWay, have: Spec, want: Spec, devices: Devices) -> list[Step]:
     """What leads from a layout to another on the way that is priced."""
     first = [made_whole(have, way.whole)] if way.whole else []
     here = first[0].after if first else have
@@ -26,7 +26,7 @@ def steps_along(way: Way, have: Spec, want: Spec, devices: Devices) -> list[Step
 class _Trade:
     """The steps of a move that trades axes; None where whole axes do not make such parts."""
 
-    def __init__(self, have: Spec, want: Spec, way: Way, devices: Devices) -> None:
+    def __init__(self, have: Spec, want: Spec, way: PlannedWay, devices: Devices) -> None:
         self._have, self._want, self._way, self._devices = have, want, way, devices
 
     def steps(self) -> list[Step] | None:

@@ -14,7 +14,7 @@ from toast.plans.plan import Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class PlannedWay:
     """The axes that are gathered `whole` before all else, and those that dimensions have `traded`.
 
     Where they have, `exchanged` and `gathered` are the axes of what is sent besides the permute.
@@ -26,7 +26,7 @@ class Way:
     gathered: frozenset[str] = frozenset()
 
 
-STRAIGHT = Way()
+STRAIGHT = PlannedWay()
 """The way of most moves, where axes only come, go, or pass to another dimension."""
 
 
@@ -40,7 +40,7 @@ class PlannedWays:
             return frozenset(names[axis] for axis in axes)
 
         self._ways = {
-            (str(specs.tensor(move.source)), str(specs.tensor(move.target))): Way(
+            (str(specs.tensor(move.source)), str(specs.tensor(move.target))): PlannedWay(
                 whole=named(move.whole),
                 traded=named(move.traded),
                 exchanged=named(move.exchanged),
@@ -49,6 +49,6 @@ class PlannedWays:
             for move in resolved.moves()
         }
 
-    def of(self, have: Spec, want: Spec) -> Way:
+    def of(self, have: Spec, want: Spec) -> PlannedWay:
         """The way from one layout to another."""
         return self._ways.get((str(have), str(want)), STRAIGHT)

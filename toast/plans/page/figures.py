@@ -9,8 +9,9 @@ from markupsafe import Markup
 
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.page.plots import BAR, FIRST, LINE, OVER, PAPER, SECOND, SOFT, Size, plain, plot
+from toast.plans.costs import PredictedCost
 from toast.plans.explanation import Explanation
-from toast.plans.plan import Plan, PredictedCost
+from toast.plans.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toast.page.rendering import render_template
-from toast.plans.plan import Plan, PredictedCost
+from toast.plans.costs import PredictedCost
+from toast.plans.plan import Plan
 from toast.plans.report import headline
 
 
@@ -37,7 +38,7 @@ def make_head(plan: Plan) -> Head:
         costs=[("this plan", plan.predicted), ("unsharded", plan.unsharded), *compared],
         notices=notices,
         memory_bytes=max(plan.memory_bytes, 1),
-        fits=plan.predicted.fits,
+        fits=plan.fits,
     )
 
 

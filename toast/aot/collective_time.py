@@ -1,0 +1,66 @@
+"""What compiled collectives take, by the tables that predictions use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from toast.aot.verdict import CompiledCollective
+from toast.costmodel.hardware.devices import Device
+from toast.costmodel.network.collectives import CollectiveTables, Kind, collective_tables
+from toast.costmodel.network.mesh import Mesh
+
+BOTH_WAYS = 8
+"""Between so many devices or more a compiler sends permutes both ways round at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveClock:
+    """Times collectives over the axes of one mesh of one kind of device."""
+
+    tables: CollectiveTables
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, mesh: Mesh, device: Device) -> Self:
+        """The clock of a mesh."""
+        names = tuple(axis.name for axis in mesh.axes)
+        return cls(tables=collective_tables(mesh, device), names=names)
+
+    def one(self, kind: str, axes: Sequence[str] | None, group_size: int, size: float) -> float:
+        """Seconds of one collective whose larger side has `size` bytes on a device.
+
+        Groups that are no product of mesh axes (None) cost what the slowest axes that make as many
+        devices do.
+        """
+        number = Kind[kind.upper()]
+        return max(self.tables.seconds(number, axes, size) for axes in self._sets(axes, group_size))
+
+    def share(self, row: CompiledCollective) -> float:
+        """The part of its time that each collective of a row has the links to itself.
+
+        Of many permutes between many devices one half goes each way round, at the same time.
+        """
+        devices = max(self.tables.shards[self._sets(row.axes, row.group_size)])
+        many = row.kind == "collective_permute" and devices >= BOTH_WAYS and row.count >= 2
+        return 0.5 if many else 1.0
+
+    def seconds(self, row: CompiledCollective) -> float:
+        """Seconds of all collectives of a row, one after the other."""
+        each = self.one(row.kind, row.axes, row.group_size, row.result_bytes / max(row.count, 1e-9))
+        return row.count * self.share(row) * each
+
+    def _sets(self, axes: Sequence[str] | None, group_size: int) -> list[int]:
+        if axes is not None:
+            return [sum(1 << self.names.index(axis) for axis in axes)]
+        found: list[int] = np.flatnonzero(self.tables.shards == group_size).tolist()
+        return found or [len(self.tables.shards) - 1]
+
+
+def collective_seconds(rows: Sequence[CompiledCollective], mesh: Mesh, device: Device) -> float:
+    """Seconds of compiled collectives, one after the other, by the tables of predictions."""
+    clock = CollectiveClock.of(mesh, device)
+    return sum(map(clock.seconds, rows))
