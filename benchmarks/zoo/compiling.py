@@ -35,6 +35,7 @@ def compile_all(
     Nothing is started after `limit` cases, or after `seconds`; one that takes longer than
     `seconds_each` is given up. `hlo` keeps the compiled texts of the tuning half.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     started, count = time.monotonic(), 0
     known = records_of(folder)
     done = partial(is_done, memory_only=memory_only, seconds_each=seconds_each)

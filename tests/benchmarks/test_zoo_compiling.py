@@ -58,9 +58,10 @@ def compiled(_: str, memory_only: bool) -> dict[str, Any]:
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = stand_in(monkeypatch, compiled)
     groups = [[case("mcts"), case("mcts", 0.1)], [case("data_parallel")]]
-    assert compile_all(groups, tmp_path, memory_only=True, limit=2) == 2
-    assert compile_all(groups, tmp_path, memory_only=True) == 1
-    assert compile_all(groups, tmp_path, memory_only=True) == 0
+    folder = tmp_path / "not" / "there"
+    assert compile_all(groups, folder, memory_only=True, limit=2) == 2
+    assert compile_all(groups, folder, memory_only=True) == 1
+    assert compile_all(groups, folder, memory_only=True) == 0
     assert [key for keys in started for key in keys] == [one.key for g in groups for one in g]
 
 
