@@ -98,6 +98,10 @@ nightly: libraries ## The long tests, then every benchmark
 accuracy: setup ## Predicted against compiled: install the compilers, compile, write the page
 	$(BIN)/python -m benchmarks.accuracy all
 
+.PHONY: zoo
+zoo: setup ## Programs of public libraries, half of them held out: lower, compile for an hour, write the page
+	$(BIN)/python -m benchmarks.zoo all --memory-only --time-limit 3600
+
 .PHONY: probes
 probes: setup ## What the compilers do, asked again with small programs: install them, compile, compare
 	$(BIN)/python -m benchmarks.probes run
@@ -116,6 +120,6 @@ image-test: setup ## Build the image, start it, ask it for a plan, stop it
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated
-	rm -rf $(VENV) .venv-aot .venv-peer $(LIBRARIES) build dist demo-out toast-out *.egg-info .pytest_cache .mypy_cache \
+	rm -rf $(VENV) .venv-aot .venv-peer .venv-zoo $(LIBRARIES) build dist demo-out toast-out *.egg-info .pytest_cache .mypy_cache \
 	  .ruff_cache .hypothesis .import_linter_cache .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -40,15 +40,22 @@ class Bench:
         return cls.of(module_of(model), mesh, target, left_out)
 
     @classmethod
-    def of(cls, module: bytes, mesh: str, target: str, left_out: Sequence[str] = ()) -> Self:
-        """Load and analyse a module."""
+    def of(
+        cls,
+        module: bytes,
+        mesh: str,
+        target: str,
+        left_out: Sequence[str] = (),
+        room: float = 1.0,
+    ) -> Self:
+        """Load and analyse a module; plans are for chips of `room` times their memory."""
         device = find(Target.parse(target).chip.device)
         profile = without(profile_of(device), left_out)
         program = analyse(load(module).program)
         evaluator = Evaluator(program, Mesh.parse(mesh), device, profile=profile)
         problem = Problem(
             evaluator=evaluator,
-            reward=evaluator.reward(float(device.plannable_bytes)),
+            reward=evaluator.reward(room * device.plannable_bytes),
             actions=action_space(evaluator),
         )
         return cls(module=module, evaluator=evaluator, problem=problem)

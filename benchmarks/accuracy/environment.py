@@ -39,6 +39,11 @@ def made(place: Path, wanted: str, install: list[str]) -> Path:
 
 def rerun(arguments: list[str], place: Path = PLACE, program: str = "benchmarks.accuracy") -> int:
     """Run a program with these arguments in the environment; returns its exit code."""
+    return run_in(ensure(place), arguments, program)
+
+
+def run_in(python: Path, arguments: list[str], program: str) -> int:
+    """Run a program of this tree with an interpreter; returns its exit code."""
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
-    command = [str(ensure(place)), "-m", program, *arguments]
+    command = [str(python), "-m", program, *arguments]
     return subprocess.run(command, check=False, env=environment).returncode

@@ -4,6 +4,7 @@
 | --- | --- |
 | `unsharded` | no action |
 | `data_parallel` | the batch over all axes |
+| `model_parallel` | over all axes what shards most work and is not the batch |
 | `mcts`, `greedy` | what the planner of that name finds |
 | `random-N` | some actions that each change the layout, drawn with seed N |
 | `near-N` | the N-th of states priced within 30 % of the searched one, spread over that range |
@@ -14,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from toast.costmodel.evaluator import State
-from toast.plans.baselines import data_parallel
+from toast.plans.baselines import batch_groups, data_parallel, over_all_axes
 from toast.search.planners import PLANNERS
 from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
@@ -32,6 +33,8 @@ def state_for(problem: Problem, plan: str) -> State:
         return ()
     if plan == "data_parallel":
         return data_parallel(problem.evaluator)
+    if plan == "model_parallel":
+        return model_parallel(problem)
     kind, _, number = plan.partition("-")
     if kind == "random":
         return random_state(problem, int(number))
@@ -39,6 +42,14 @@ def state_for(problem: Problem, plan: str) -> State:
         return near_state(problem, int(number))
     settings = SearchSettings(seed=0, threads=1)
     return PLANNERS[plan](problem, settings, Control(budget=SEARCH_SECONDS)).state
+
+
+def model_parallel(problem: Problem) -> State:
+    """Of all colours but the batch the one that shards the most work, over every axis."""
+    groups = {action.group for action in problem.actions}
+    return over_all_axes(
+        problem.evaluator, sorted(groups - set(batch_groups(problem.evaluator.analysis)))
+    )
 
 
 def random_state(problem: Problem, seed: int) -> State:

@@ -69,7 +69,7 @@ def run_new(
         record = run(case)
         append_record(folder / case.file, record)
         count += "same_as" not in record
-        print(f"{count:3d} {case.key}: {_line(record)}", file=sys.stderr, flush=True)
+        print(f"{count:3d} {case.key}: {summary_line(record)}", file=sys.stderr, flush=True)
     return count
 
 
@@ -136,12 +136,14 @@ def judged(
     hlo: Path | None = None,
     deadline_s: float = 900.0,
     memory_only: bool = False,
+    reserved_bytes: int = 0,
 ) -> Record:
     """What the compiler makes of a module, as `compiled`, or why it made nothing, as `error`.
 
     The last word of `key` is the target; `hlo` keeps the text as `run_cases` does. With
-    `memory_only` a TPU's compiler is ended once it has laid memory out. Raises InvalidRequest where
-    the compiler for the target is not there: it is not for the next case.
+    `memory_only` a TPU's compiler is ended once it has laid memory out; `reserved_bytes` of the
+    memory are taken. Raises InvalidRequest where the compiler for the target is not there: it is
+    not for the next case.
     """
     target = Target.parse(key.rpartition(" ")[2])
     with tempfile.TemporaryDirectory(prefix="toast-accuracy-") as name:
@@ -152,6 +154,7 @@ def judged(
                 target,
                 mesh,
                 memory_only=memory_only and target.chip.platform == "tpu",
+                reserved_bytes=reserved_bytes,
                 deadline_s=deadline_s,
                 keep_hlo=text,
             )
@@ -164,7 +167,8 @@ def judged(
     return {"compiled": verdict.to_dict()}
 
 
-def _line(record: Record) -> str:
+def summary_line(record: Record) -> str:
+    """What became of a case, in a line."""
     if "error" in record:
         return str(record["error"])
     if "same_as" in record:

@@ -72,6 +72,13 @@ RUNS = {
         program="accuracy", arguments=("write", "--docs", "PATH"), writes="accuracy.md"
     ),
     "accuracy reprice": Smoke(program="accuracy", arguments=("reprice", "--data", "PATH")),
+    "zoo report": Smoke(
+        program="zoo",
+        arguments=("report", "--verbose", "--by", "kind"),
+        prints="Memory with room and pressed",
+    ),
+    "zoo write": Smoke(program="zoo", arguments=("write", "--docs", "PATH"), writes="zoo.md"),
+    "zoo reprice": Smoke(program="zoo", arguments=("reprice", "--data", "PATH")),
     "planners report": Smoke(program="planners", arguments=("report",), prints="| "),
     "planners write": Smoke(
         program="planners", arguments=("write", "--docs", "PATH"), writes="planners.md"

@@ -19,6 +19,7 @@ from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
+from toast.emit.writer import write
 from toast.pipeline.plan_module import make_plan
 from toast.pipeline.user_constraints import demands
 from toast.plans.result import PlanResult
@@ -247,3 +248,51 @@ def test_a_pin_that_does_not_divide_is_refused() -> None:
     mesh = Mesh.parse("data=2,model=512")
     with pytest.raises(InvalidRequest, match="not divisible by 512"):
         demands(gemma_source(), mesh, ("params/embedding=model,None",), ())
+
+
+OWN = b"""module {
+  sdy.mesh @one = <["a"=1]>
+  func.func @main(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+    %0 = stablehlo.add %x, %x : tensor<8x16xf32>
+    %1 = sdy.sharding_constraint %0 <@one, [{?}, {}]> : tensor<8x16xf32>
+    return %1 : tensor<8x16xf32>
+  }
+}
+"""
+
+
+def test_a_result_may_be_a_constraint_that_is_not_kept() -> None:
+    evaluator = Evaluator(analyse(load(OWN).program), MESH, find("cpu"))
+    specs = Specs(resolve(evaluator, (Action(group=0, axis=0),)))
+    written = write(load(OWN), MESH, specs, specs.constraints()).decode()
+    assert "sdy.sharding_constraint" not in written
+    assert '-> (tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>})' in written
+
+
+FED_BACK = b"""module {
+  func.func @main(%old: tensor<8x16xf32> {tf.aliasing_output = 0 : i32},
+                  %kept: tensor<8x16xf32> {tf.aliasing_output = 1 : i32},
+                  %x: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+    %0 = stablehlo.add %x, %x : tensor<8x16xf32>
+    %1 = stablehlo.negate %kept : tensor<8x16xf32>
+    return %0, %1 : tensor<8x16xf32>, tensor<8x16xf32>
+  }
+}
+"""
+
+
+def test_a_donated_argument_of_another_layout_than_its_result_lends_its_buffer_to_any() -> None:
+    source = load(FED_BACK)
+    evaluator = Evaluator(analyse(source.program), MESH, find("cpu"))
+    x = source.program.arguments[2]
+    colour = int(evaluator.analysis.colours.colour[source.program.def_names(x.value)[0]])
+    group = int(evaluator.analysis.groups.of_colour[colour])
+    specs = Specs(resolve(evaluator, (Action(group=group, axis=0),)))
+    old, kept, _ = (specs.value(argument.value) for argument in source.program.arguments)
+    results = [specs.use(result.use) for result in source.program.results]
+    assert (old != results[0], kept == results[1]) == (True, True)
+    written = write(load(FED_BACK), MESH, specs, specs.constraints()).decode()
+    first, second, _ = written.partition("func.func")[2].split("tensor<8x16xf32> {")[1:4]
+    assert "jax.buffer_donor = true" in first
+    assert "aliasing_output" not in first
+    assert "tf.aliasing_output = 1" in second

@@ -7,6 +7,7 @@ then it generates the code, which takes most of the time. What does not fit neve
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ DUMP = "dump"
 
 _SPACE = re.compile(r"^Memory Space: (\w+) \(color=\d+\)\nTotal bytes: (\d+)", re.M)
 _ALLOCATION = re.compile(r"^allocation \d+: size (\d+), (?!color )(.*)$", re.M)
+_NUMBER = re.compile(r"^module_\d+\.")
 _GIVEN = ".before_optimizations.txt"
 _ASSIGNED = ".after_optimizations_after_buffer_assignment.txt"
 _REPORT = "-memory-usage-report.txt"
@@ -38,9 +40,18 @@ def memory_report(dump: Path) -> Report:
 
 
 def is_assigned(dump: Path) -> bool:
-    """Whether memory is laid out for each module that the compiler took up, and they fit."""
-    given = [path.name.removesuffix(_GIVEN) for path in dump.glob(f"*{_GIVEN}")]
-    return bool(given) and all((dump / f"{name}{_ASSIGNED}").exists() for name in given)
+    """Whether memory is laid out for each module that the compiler took up, and they fit.
+
+    It may go on with a copy of a module, of another number.
+    """
+    given = _named(dump, _GIVEN)
+    return bool(given) and given <= _named(dump, _ASSIGNED)
+
+
+def _named(dump: Path, suffix: str) -> Counter[str]:
+    """How many modules of each name there is a file of a kind of."""
+    names = (path.name.removesuffix(suffix) for path in dump.glob(f"*{suffix}"))
+    return Counter(_NUMBER.sub("", name) for name in names)
 
 
 def assigned(dump: Path) -> tuple[Memory, str]:

@@ -22,6 +22,8 @@ from toast.emit.shardy import Shardings, add_mesh, verify
 from toast.emit.specs import LayoutConstraint, Specs
 from toast.plans.plan import Spec
 
+_ALIAS, _DONOR = "tf.aliasing_output", "jax.buffer_donor"
+
 
 def write(
     source: Source,
@@ -54,12 +56,14 @@ def annotate(
     with module.context, ir.Location.unknown():
         annotate_function(source.main, "arg_attrs", arguments, attributes)
         annotate_function(source.main, "res_attrs", results, attributes)
+        _release(source.main, arguments, results)
         for one in constraints:
             _constrain(source, one, attributes)
+        # The values of constraints that are not kept are given layouts too, and go after this.
+        _verify(source, mesh, specs, constraints, attributes)
         _settle_constraints(source, specs, kept, attributes)
         add_mesh(module, mesh)
         tell_devices(module, mesh)
-        _verify(source, mesh, specs, constraints, attributes)
         source.regions.restore(source.main)  # from here on handles of their stand-ins are dead
 
 
@@ -115,6 +119,25 @@ def annotate_function(
             names |= dict.fromkeys(pairs)
         dictionaries.append(ir.DictAttr.get(pairs | {"sdy.sharding": attributes.of(spec)}))
     main.attributes[name] = ir.ArrayAttr.get(dictionaries)
+
+
+def _release(main: ir.Operation, arguments: list[Spec], results: list[Spec]) -> None:
+    """Have donated arguments lend their buffers to any result where their own has another layout.
+
+    Compilers refuse a result in the buffer of an argument that is not as large on a device.
+    """
+    if "arg_attrs" not in main.attributes:
+        return
+    rows = []
+    for row, spec in zip(ir.ArrayAttr(main.attributes["arg_attrs"]), arguments, strict=True):
+        moved = _ALIAS in row and results[ir.IntegerAttr(row[_ALIAS]).value] != spec
+        rows.append(_lending(row) if moved else row)
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get(rows)
+
+
+def _lending(row: Any) -> ir.DictAttr:
+    pairs = {key: row[key] for key in keys(row) if key != _ALIAS}
+    return ir.DictAttr.get(pairs | {_DONOR: ir.BoolAttr.get(True)})
 
 
 def _constrain(source: Source, constraint: LayoutConstraint, attributes: Shardings) -> None:

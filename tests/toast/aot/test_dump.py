@@ -84,6 +84,16 @@ def test_all_that_was_taken_up_has_to_be_laid_out(tmp_path: Path) -> None:
     assert is_assigned(tmp_path)
 
 
+def test_a_copy_of_a_module_is_laid_out_in_its_place(tmp_path: Path) -> None:
+    dumped(tmp_path, assigned=False)
+    dumped(tmp_path, "module_0001.helper", assigned=False)
+    for name in ("module_0003.two_layers", "module_0004.helper"):
+        assert not is_assigned(tmp_path)
+        dumped(tmp_path, name)
+        (tmp_path / f"{name}.before_optimizations.txt").unlink()
+    assert is_assigned(tmp_path)
+
+
 def compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str) -> None:
     """Let the judge start this instead; `DIR` is its directory."""
     script = folder / "compiler.py"

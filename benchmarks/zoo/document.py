@@ -1,0 +1,95 @@
+"""The page `docs/zoo.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.accuracy.records import Record, read_records
+from benchmarks.accuracy.summary import by
+from benchmarks.accuracy.tables import table
+from benchmarks.zoo.cases import AMPLE, LEVELS
+from benchmarks.zoo.lowering import PROGRAMS
+from benchmarks.zoo.split import HELD_OUT_PERCENT
+from benchmarks.zoo.summary import ROOMY, TINY, by_word, kind_of
+from benchmarks.zoo.tables import brief_table, page_table
+
+PAGE = f"""\
+# Programs of public libraries
+
+Made by `python -m benchmarks.zoo write`. The programs are models of public libraries as their users
+write them, lowered without weights: training steps with the optimizers of optax, inference, prompts
+and single tokens against a cache, in f32 and bf16. Most have one to three layers at published
+widths; those named `deep` have all layers.
+
+**Half of it nobody looks at.** A hash of its name assigns each architecture to the tuning half or,
+{HELD_OUT_PERCENT} in 100, to the held-out half. No rule and no constant of the cost model is chosen
+by a held-out program. Both halves are printed side by side, and a gap between them says how much of
+the accuracy is practice.
+
+How a case is made:
+
+- A case is a program on a mesh under a plan for a target. Plans are good (the tree search, as if a
+  chip had {AMPLE:.0f} times its memory, so that no speed is given up for it), bad (data parallelism
+  and nothing else, one other dimension over all axes) and drawn by lot.
+- **With room** counts cases that need at most {ROOMY:.0%} of the chip, and by one of the two
+  figures at least {TINY // 2**20} MiB: what is smaller stays in a TPU's vector memory.
+- **Pressed** is the least that the compiler comes down to when it is told that most of the memory
+  is taken, leaving {", ".join(f"{level:.0%}" for level in LEVELS)} of what its temporaries took.
+- **Verdicts** are of programs that need half to twice the memory of a chip, most of them at batches
+  chosen for that: fitting or not, against whether the compiler refuses.
+- Wire, step time and ranks are as in [accuracy.md](accuracy.md).
+"""
+
+
+def write_page(halves: Mapping[str, Sequence[Record]], docs: Path) -> list[Path]:
+    """Write the page into `docs`; returns the files."""
+    parts = [PAGE, f"## Both halves\n\n{page_table(halves)}\n"]
+    parts.append(f"## By target\n\n{brief_table(grouped(halves, 'target'))}\n")
+    parts.append(f"## By what a program does\n\n{brief_table(worded(halves, kind_of))}\n")
+    parts.append(f"## By library\n\n{brief_table(worded(halves, library_of()))}\n")
+    parts.append(f"## The programs\n\n{program_table()}\n")
+    page = docs / "zoo.md"
+    page.write_text("\n".join(parts))
+    return [page]
+
+
+def grouped(
+    halves: Mapping[str, Sequence[Record]], field: str
+) -> dict[str, dict[str, list[Record]]]:
+    """Cases by a field, and in it by half."""
+    return _turned({half: by(list(rows), field) for half, rows in halves.items()})
+
+
+def worded(
+    halves: Mapping[str, Sequence[Record]], word: Callable[[str], str]
+) -> dict[str, dict[str, list[Record]]]:
+    """Cases by a word of their program, and in it by half."""
+    return _turned({half: by_word(rows, word) for half, rows in halves.items()})
+
+
+def _turned(
+    found: Mapping[str, Mapping[str, list[Record]]],
+) -> dict[str, dict[str, list[Record]]]:
+    names = dict.fromkeys(name for groups in found.values() for name in groups)
+    return {name: {half: groups.get(name, []) for half, groups in found.items()} for name in names}
+
+
+def library_of(programs: Path = PROGRAMS) -> Callable[[str], str]:
+    """The library of a program by its name."""
+    known = {row["key"]: row["library"] for row in read_records(programs)}
+    return lambda program: known.get(program, "unknown")
+
+
+def program_table(programs: Path = PROGRAMS) -> str:
+    """The architectures with their halves and programs, then the programs that did not lower."""
+    rows = []
+    records = read_records(programs)
+    for name, some in by(records, "architecture").items():
+        done = [row["key"].partition("/")[2] for row in some if "digest" in row]
+        version = f"{some[0]['library']} {some[0]['version']}"
+        rows.append([name, version, some[0]["half"], ", ".join(done)])
+    parts = [table(("architecture", "library", "half", "programs"), sorted(rows))]
+    failed = [f"- {row['key']}: {row['error']}" for row in records if "error" in row]
+    parts += ["\n".join(["Not lowered:", "", *failed])] if failed else []
+    return "\n\n".join(parts)
