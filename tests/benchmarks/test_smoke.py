@@ -60,6 +60,13 @@ RUNS = {
     "bench_plan": Smoke(
         program="bench_plan", arguments=("--repeats", "1", MLP), prints="Seconds by stage"
     ),
+    "bench_second_call": Smoke(
+        program="bench_second_call",
+        arguments=("--runs", "1", str(BENCHMARKS.parent / "examples/training/jax_step.py")),
+        prints="Seconds of the first call",
+    ),
+    "proof report": Smoke(program="proof", arguments=("report",), prints=" cases: "),
+    "proof write": Smoke(program="proof", arguments=("write", "--docs", "PATH"), writes="proof.md"),
     "bench_threads": Smoke(
         program="bench_threads",
         arguments=("--seeds", "1", "--threads", "2", MLP),
