@@ -150,6 +150,8 @@ class _Explainer:
         self._cost, self._scratch = resolved.cost, resolved.scratch
         self._journal = resolved.journal
         self._shapes: dict[int, tuple[int, ...]] = {}
+        most, cost = self._tables.chip.deferral_budget_bytes, resolved.cost
+        self._budget = min(most, cost.peak) if cost.peak < cost.room else most
         self._sources = Sources(evaluator.listing, evaluator.tables)
 
     def run(self) -> PriceBreakdown:
@@ -178,8 +180,7 @@ class _Explainer:
         self, position: int, there: Sequence[HeldMemory], on_chip: float
     ) -> tuple[HeldMemory, ...]:
         """What is in main memory at a position, largest first."""
-        most = self._tables.chip.deferral_budget_bytes
-        found = _with_room(_in_main_memory(there, on_chip), most)
+        found = _with_room(_in_main_memory(there, on_chip), self._budget)
         over = sum(one.bytes for one in found) - self._cost.peak
         if self._cost.peak < self._cost.room and over > 0.0:
             found = _spared(found, self._let_go_at(position), over)
@@ -212,7 +213,7 @@ class _Explainer:
 
     def _on_chip(self, short: Any, lasting: Any) -> Any:
         """How many bytes are on the chip of what is small and short-lived, and of what else is."""
-        share = self._scratch.schedule.peaks[2]
+        share = self._scratch.schedule.peaks[3]
         return np.minimum(short + share * lasting, self._tables.chip.on_chip_buffers)
 
     def _of(self, tables: tuple[int, ...]) -> Floats:
@@ -286,16 +287,14 @@ class _Explainer:
         late = memory[:, STAY] == LATE
         short, lasting = (self._alive(memory[memory[:, STAY] == stay]) for stay in (BRIEF, LASTING))
         there = self._alive(memory[~late]) - self._on_chip(short, lasting)
-        full: Floats = np.minimum(
-            there + self._alive(memory[late]), self._tables.chip.deferral_budget_bytes
-        )
+        full: Floats = np.minimum(there + self._alive(memory[late]), self._budget)
         found: Floats = np.maximum(there, full)
         if self._cost.peak == self._cost.room:
             return found
         again = np.cumsum(self._scratch.schedule.delta[:, AGAIN])
         position = self._tables.schedule.position
         event = np.searchsorted(position[:-1], np.arange(len(found)), side="right") - 1
-        return np.minimum(found, np.maximum(found - again[event], self._cost.peak))
+        return np.minimum(found, np.maximum(there - again[event], self._cost.peak))
 
     def _alive(self, memory: Floats) -> Floats:
         """Bytes of these entries of the journal at each position."""

@@ -308,7 +308,7 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
     _add_sums(t, s)
     share = lasting_share(t.chip.on_chip_seconds, compute)
     peak, alive, late, brief, lasting = base, base, 0.0, 0.0, 0.0
-    pressed, again = base, 0.0
+    pressed, again, kept = base, 0.0, base
     for event in range(len(s.schedule.delta)):
         alive += s.schedule.delta[event, 0]
         late += s.schedule.delta[event, LATE]
@@ -318,19 +318,22 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
         there = alive - min(brief + share * lasting, t.chip.on_chip_buffers)
         peak = max(peak, there, min(there + late, t.chip.deferral_budget_bytes))
         pressed = max(pressed, there - again)
-    s.schedule.peaks[0], s.schedule.peaks[1], s.schedule.peaks[2] = peak, pressed, share
+        kept = max(kept, there)
+    s.schedule.peaks[0], s.schedule.peaks[1] = peak, pressed
+    s.schedule.peaks[2], s.schedule.peaks[3] = kept, share
 
 
 @inner
 def squeeze(t: Tables, s: Scratch) -> tuple[float, float]:
     """Bytes that the compiler lays out, and the seconds that it takes to do with no more.
 
-    What has room is left as it is. Where the device has less memory than that, the compiler spares
-    what is missing, as far as it can, and computes it again.
+    What has room is left as it is. Where the device has less memory than that, what waits only
+    where there is memory does not wait. Of the rest the compiler spares what is missing, as far as
+    it can, and computes it again.
     """
-    room, pressed = s.schedule.peaks[0], s.schedule.peaks[1]
+    room, pressed, kept = s.schedule.peaks[0], s.schedule.peaks[1], s.schedule.peaks[2]
     laid_out = min(room, max(pressed, t.chip.memory))
-    spared = room - laid_out
+    spared = max(kept - laid_out, 0.0)
     spent = spared * t.chip.again_seconds
     if spared > 0.0:
         note(s.journal, RECOMPUTED, 0, 0, BYTES, 0, 1.0, spared, spent)

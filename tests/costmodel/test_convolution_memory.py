@@ -169,7 +169,7 @@ def test_gradients_that_are_scattered_wait_as_long_as_there_is_memory() -> None:
     for chip, does in ((v5e, at_once), (v5e, profile), (small, profile)):
         evaluator = Evaluator(analysis, mesh, chip, profile=does)
         state = scattered(evaluator)
-        peaks.append(evaluator.cost(state).peak)
+        peaks.append(evaluator.cost(state).room)
         assert_adds_up(evaluator, state)
     assert peaks[0] < peaks[2] == 3 * 2**29 < peaks[1]
 
