@@ -75,14 +75,21 @@ def _lower(options: argparse.Namespace) -> int:
     from benchmarks.zoo.lowering import lower_all
     from benchmarks.zoo.registry import architectures
 
-    # Paths in locations start at the package, so that modules do not depend on the machine.
-    jax.config.update(
-        "jax_hlo_source_file_canonicalization_regex", r".*/(?:site-packages/|(?=benchmarks/))"
-    )
-    jax.config.update("jax_include_full_tracebacks_in_locations", False)
     rows = architectures()
     names = _chosen(options.only, rows, "architecture") if options.only else list(rows)
-    lowered, failed = lower_all(rows[name] for name in names)
+    # Paths in locations start at the package, so that modules do not depend on the machine.
+    settings = {
+        "jax_hlo_source_file_canonicalization_regex": r".*/(?:site-packages/|(?=benchmarks/))",
+        "jax_include_full_tracebacks_in_locations": False,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    try:
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        lowered, failed = lower_all(rows[name] for name in names)
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
     print(f"{lowered} programs lowered, {failed} failed", file=sys.stderr)
     return 0
 

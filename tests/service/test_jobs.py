@@ -71,6 +71,7 @@ def test_people_may_write_units(server: Server) -> None:
         "mesh": "data=2", "device": "tpu-v5e", "memory": 16 << 30, "seed": 3,
         "rollouts": None, "budget": 0.5, "threads": 1, "planner": "mcts",
         "pins": [], "forbid": [], "penalty": None, "overlap": 0.0,
+        "confirm": None, "confirm_time": None,
         "decisions": None, "prove": False, "refine": False, "without": [],
         "advice": True, "form": None, "target_version": None,
     }  # fmt: skip

@@ -46,7 +46,7 @@ engine.main(["--inspect", "module"])
 COMPILER = """
 import ctypes, signal, sys
 from toast.aot import child
-def topology_devices(target):
+def topology_devices(target, reserved_bytes):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a compiler's library may
     return [None] * target.devices
 def compiled(*_):
@@ -87,7 +87,9 @@ def test_a_child_does_not_outlive_a_killed_parent(child: str) -> None:
 
 
 def test_a_compiler_is_terminated_whatever_its_library_does(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text('{"target": "tpu-v5e:2x4", "devices": 8}')
+    (tmp_path / "job.json").write_text(
+        '{"target": "tpu-v5e:2x4", "devices": 8, "reserved_bytes": 0}'
+    )
     (tmp_path / "module").write_bytes(b"")
     child = Child([sys.executable, "-c", COMPILER, str(tmp_path)], engine_environment())
     try:

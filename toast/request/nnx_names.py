@@ -11,8 +11,6 @@ import re
 import sys
 from typing import Any
 
-import jax
-
 _FLAT = re.compile(r"\.states\[\d+\]")
 _LOCATION = re.compile(r'loc\("([^"]+)"')
 _BOX = re.compile(r"\.(raw_)?value$")
@@ -43,6 +41,8 @@ def with_names(wrapped: Any, module: Any) -> Any:
 
 def _names(wrapped: Any) -> dict[str, str]:
     """The path of each array in its module, by the name that jax gives it."""
+    import jax  # which is there if flax is; the client starts without it
+
     extract = sys.modules["flax.nnx"].extract
     tree = wrapped.lowered.in_tree
     numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
@@ -60,6 +60,8 @@ def _names(wrapped: Any) -> dict[str, str]:
 
 def _name(path: Any, parameters: list[str]) -> str:
     """The name of a leaf of `(args, kwargs)`."""
+    import jax
+
     first = path[1]
     name = first.key if isinstance(first, jax.tree_util.DictKey) else parameters[first.idx]
     return f"{name}{jax.tree_util.keystr(path[2:])}"
