@@ -33,7 +33,7 @@ Words = NDArray[np.uint64]
 """Projections [number, 2]; sums wrap around, which keeps equations between them true."""
 
 _SEEDS = np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], dtype=np.uint64)
-_LIVE, _SUM, _SUMMED, _COPY, _PHASE = range(5)
+_LIVE, _SUM, _SUMMED, _COPY, _PHASE, _WAITING = range(6)
 PRIME = 1_000_003
 WINDOWS = 7
 """Two events are alike where the last 1, 2, 4, and so on changes before them are the same."""
@@ -62,7 +62,8 @@ def peak_events(t: Tables) -> Ints:
     live, gap = t.live_ranges.last[~let_go], t.live_ranges.first[let_go]
     read = t.copies.gap_first  # what is read no more can be let go of
     before = np.concatenate([gap, read]) - 1
-    for column in (live, t.sums.first, summed, t.copies.last, before[before >= 0]):
+    lasting = (t.sums.first, t.sums.wait_last, summed, t.copies.last)
+    for column in (live, *lasting, before[before >= 0]):
         ends[column] = True
     ends[-1] = True  # what nothing ends at holds no more than what follows
     last = np.flatnonzero(ends)
@@ -109,6 +110,8 @@ def _alive(t: Tables, events: int) -> Words:
     )
     _hold(change, t.live_ranges.first, t.live_ranges.last, live)
     _hold(change, t.sums.first, t.sums.first, _mixed(t.sums.row, _SUM, t.sums.tensor))
+    waiting = _mixed(t.sums.row, _WAITING, t.sums.tensor, t.sums.mate)
+    _hold(change, t.sums.wait_first, t.sums.wait_last, waiting)
     summed = t.sums.stored == 0
     words = _mixed(t.sums.row, _SUMMED, t.sums.stay)[summed]
     _hold(change, t.sums.first[summed], t.sums.until[summed], words)
@@ -231,17 +234,23 @@ def _live(t: Tables, kept: Ints) -> LiveRangeColumns:
 
 
 def _sums(t: Tables, kept: Ints) -> SumColumns:
-    """Partial sums of one row at an event that is kept, or whose total is there at one."""
-    low, last = _between(kept, t.sums.first, t.sums.first)
-    _, high = _between(kept, t.sums.first, np.where(t.sums.stored == 0, t.sums.until, t.sums.first))
-    columns = (t.sums.row, t.sums.tensor, low, last, high, t.sums.stored, t.sums.stay)
-    (row, tensor, first, ends, to, *_), at, count = _counted(columns, low <= high)
+    """Partial sums of one row that are there at an event that is kept, or whose total is."""
+    sums = t.sums
+    low, last = _between(kept, sums.first, sums.first)
+    _, high = _between(kept, sums.first, np.where(sums.stored == 0, sums.until, sums.first))
+    waits = _between(kept, sums.wait_first, sums.wait_last)
+    columns = (sums.row, sums.mate, sums.tensor, low, last, high, *waits, sums.stored, sums.stay)
+    some = (low <= high) | (waits[0] <= waits[1])
+    (row, mate, tensor, first, ends, to, *waits, _, _), at, count = _counted(columns, some)
     return SumColumns(
         row=row,
+        mate=mate,
         tensor=tensor,
         first=first,
         last=ends,
         until=to,
+        wait_first=waits[0],
+        wait_last=waits[1],
         stored=t.sums.stored[at],
         stay=t.sums.stay[at],
         times=count,

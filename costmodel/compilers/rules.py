@@ -16,11 +16,13 @@ class FusionRules:
 
     `fuses`: anything at all. `fuses_into_dot`: products compute what feeds them and what is made of
     them; if not they read and write memory. `fuses_into_update`: a product whose only reader is an
-    elementwise fusion is computed inside that, and never stored. `repeats_costly`: costly
+    elementwise fusion is computed inside that, and never stored. `fuses_into_reduction`: so is one
+    whose only reader is a reduction, with what is computed of it in between. `repeats_costly`: costly
     elementwise ops are computed again in each of several users. `stores_reduced`: a reduction
     stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`: the chain
     behind a product is stored where it is narrowest, not as the product makes it. `stores_padded`:
-    what is computed and then padded is stored before. A fusion reads at most `max_sources` values.
+    what is computed and then padded is stored before. `stores_looked_up`: a lookup of rows runs by
+    itself, between a stored table and stored rows. A fusion reads at most `max_sources` values.
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it,
     `epilogue_cost` what handling an element costs that a product has just made, over loading it as
@@ -30,11 +32,13 @@ class FusionRules:
     fuses: bool
     fuses_into_dot: bool
     fuses_into_update: bool
+    fuses_into_reduction: bool
     repeats_costly: bool
     stores_reduced: bool
     reduced_readers: int
     stores_narrowest: bool
     stores_padded: bool
+    stores_looked_up: bool
     max_sources: int
     operand_cost: float
     epilogue_cost: float

@@ -85,9 +85,10 @@ def _measure(t: Tables, s: Scratch, tensor: int) -> None:
         else:
             size *= t.tensors.dim_size[d]
     s.tensors.local[tensor] = size
-    s.tensors.given[tensor] = _as_given(t, s, tensor, size) if t.tensors.given[tensor] else size
+    tiled = _as_given(t, s, tensor, size)
+    s.tensors.given[tensor] = tiled
     s.tensors.stored[tensor] = (
-        size if t.tensors.image[tensor, 0] < 0 else _in_tiles(t, s, tensor, size)
+        tiled if t.tensors.image[tensor, 0] < 0 else _in_tiles(t, s, tensor, size)
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats
 from toast.costmodel.kernels.journal import note
-from toast.costmodel.kernels.reshard import is_narrow, same
+from toast.costmodel.kernels.reshard import is_added, is_narrow, same
 from toast.costmodel.terms.journal import (
     AGAIN,
     BASE,
@@ -214,11 +214,31 @@ def _sent(t: Tables, piece: float) -> float:
 
 
 @inner
+def _is_waiting(t: Tables, s: Scratch, k: int) -> bool:
+    """Whether partial sums are added to others, or others to them, before they are summed."""
+    mate = t.sums.mate[k]
+    return bool(is_added(t, s, t.sums.row[k]) or (mate >= 0 and is_added(t, s, mate)))
+
+
+@inner
+def _hold_sum(t: Tables, s: Scratch, k: int, size: float, piece: float) -> None:
+    """Count partial sums while they are there, instead of those that are held."""
+    first, last = t.sums.first[k], t.sums.last[k]
+    if size > 0.0 and _is_waiting(t, s, k):
+        first, last = t.sums.wait_first[k], t.sums.wait_last[k]
+    for stay in (0, BRIEF):
+        _count(s, s.sums.held, k, stay, s.sums.held_first[k], s.sums.held_last[k], 0.0)
+    s.sums.held_first[k], s.sums.held_last[k] = first, last
+    _hold(t, s, s.sums.held, SUM, k, first, last, size, piece, BRIEF)
+
+
+@inner
 def _add_sums(t: Tables, s: Scratch) -> None:
     """Partial sums that are scattered live beside the result; others are summed in place.
 
     A result that would have been fused away is stored to be summed, until something is computed
-    of it. What is summed behind a loop is not.
+    of it. What is summed behind a loop is not. What is added to other partial sums first stays as
+    it is until then.
     """
     for k in range(len(t.sums.row)):
         if not s.sums.stale[k]:
@@ -230,7 +250,7 @@ def _add_sums(t: Tables, s: Scratch) -> None:
             size = whole if left < whole else 0.0
             summed = 0.0 if t.sums.stored[k] or s.partial_sums.behind_loop[row] else left
         at, to, count = t.sums.first[k], t.sums.until[k], t.sums.times[k]
-        _hold(t, s, s.sums.held, SUM, k, at, t.sums.last[k], count * size, _sent(t, whole), BRIEF)
+        _hold_sum(t, s, k, count * size, _sent(t, whole))
         piece, stay = _sent(t, summed), t.sums.stay[k]
         _hold(t, s, s.sums.summed_held, SUMMED, k, at, to, count * summed, piece, stay)
 

@@ -203,7 +203,7 @@ def reshard(
 
 
 @inner
-def _is_added(t: Tables, s: Scratch, row: int) -> bool:
+def is_added(t: Tables, s: Scratch, row: int) -> bool:
     """Whether a row's partial sums are added to those of an earlier row, and summed there.
 
     Sums of a product join those of a scatter only where the sum is scattered over devices; sums of
@@ -273,7 +273,7 @@ def _price_result(t: Tables, s: Scratch, row: int, k: int) -> float:
     s.axis_order.seconds[k], s.reduce_scatters.axes[k] = 0.0, 0
     s.combiner.axes[k, 0], s.combiner.axes[k, 1] = 0, 0
     s.reduce_scatters.reason[k] = UNWANTED
-    if reduced and _is_added(t, s, row):
+    if reduced and is_added(t, s, row):
         s.reduce_scatters.reason[k] = ADDED
         return 0.0
     if not reduced and same(t, s, computed, defined):

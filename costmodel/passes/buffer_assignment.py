@@ -179,6 +179,7 @@ def handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> In
         roots.reads[spans(roots.read_start[some], counts)],
         fusion.position,
         flags(program.values, [argument.value for argument in program.arguments]),
+        fusion.narrow,
         first,
         last,
         ends,

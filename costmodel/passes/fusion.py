@@ -31,9 +31,11 @@ from toast.costmodel.passes.scatter_expander import expand_scatters
 from toast.costmodel.program.contractions import BATCH, Sides, product_sides
 from toast.costmodel.program.dataflow import Flow, flow_of, named
 from toast.costmodel.program.launches import LaunchedFusions
+from toast.costmodel.program.lookups import looked_up
 from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role
 
 PADS = frozenset({"stablehlo.pad"})
+REDUCES = frozenset({"stablehlo.reduce"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,8 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
     flow = flow_of(program)
     if profile.scatter_expander.expands:
         flow = expand_scatters(program, flow)
+    if profile.fusion.stores_looked_up:
+        flow = flow._replace(role=np.where(looked_up(program), int(Role.OPAQUE), flow.role))
     needs = _needs(program, flow, profile.fusion)
     roots = _roots(needs)
     launched = merge_roots(flow, roots, profile.multi_output_fusion)
@@ -92,16 +96,18 @@ def batch_dims(sides: Sides) -> int:
     return sum(side == BATCH and size > 1 for side, size in sides) if sides else -1
 
 
-def chain_ends(flow: Flow, rules: FusionRules) -> Bools:
+def chain_ends(program: Program, flow: Flow, rules: FusionRules) -> Bools:
     """For each value whether it is where the chain behind a contraction is stored.
 
     What a reduction and something else reads is written by the reduction, as it reads it; on a
-    GPU only where two others read it too. Otherwise a GPU stores what the contraction itself
-    made, a TPU the last of the narrowest.
+    GPU only where two others read it too. A TPU stores nothing where one reduction is all that
+    reads it. Otherwise a GPU stores what the contraction itself made, a TPU the last of the
+    narrowest.
     """
     taken, stored = (np.zeros(len(flow.maker), dtype=np.bool_) for _ in range(2))
     fewest = rules.reduced_readers if rules.stores_reduced else NEVER
-    store_chains(flow, fewest, rules.stores_narrowest, taken, stored)
+    reduces = named(program, REDUCES) & rules.fuses_into_reduction
+    store_chains(flow, fewest, rules.stores_narrowest, reduces, taken, stored)
     return stored
 
 
@@ -114,7 +120,7 @@ def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
         reads_stored=named(program, PADS) & rules.stores_padded,
         single=_single(program),
-        stored=chain_ends(flow, rules) if rules.fuses else np.ones(program.values, dtype=np.bool_),
+        stored=chain_ends(program, flow, rules) if rules.fuses else np.ones(program.values, dtype=np.bool_),
         fuses_into_dot=rules.fuses_into_dot,
         repeats_costly=rules.repeats_costly,
         max_sources=rules.max_sources,

@@ -44,12 +44,22 @@ def _is_reduced(f: Any, value: int, fewest: int) -> bool:
     return bool(reduces and users >= fewest)
 
 
+@inner
+def _is_summed_up(f: Any, value: int, reduces: Bools) -> bool:
+    """Whether one reduction is all that reads a value."""
+    first, end = f.reader_start[value], f.reader_start[value + 1]
+    op = f.user[f.reader[first]] if first < end else -1
+    return bool(op >= 0 and reduces[op] and f.user[f.reader[end - 1]] == op)
+
+
 @entry
-def store_chains(f: Any, fewest: int, narrow: bool, taken: Bools, stored: Bools) -> None:
+def store_chains(
+    f: Any, fewest: int, narrow: bool, reduces: Bools, taken: Bools, stored: Bools
+) -> None:
     """Mark where the chain behind each contraction is `stored`; `taken` is a working array.
 
     As a reduction reads it where at least the `fewest` read it, else where it is narrowest if
-    `narrow`, or as the contraction makes it.
+    `narrow`, or as the contraction makes it. Nowhere if one op that `reduces` is all that reads it.
     """
     for op in range(len(f.role)):
         if f.role[op] != CONTRACTION:
@@ -65,6 +75,8 @@ def store_chains(f: Any, fewest: int, narrow: bool, taken: Bools, stored: Bools)
             light &= f.layout[f.maker[last]]
             if f.bytes[last] <= f.bytes[narrowest]:
                 narrowest = last
+        if _is_summed_up(f, last, reduces):
+            continue
         if not light and _is_reduced(f, last, fewest):
             stored[last] = True
         else:
@@ -118,12 +130,13 @@ def run_early(
 
 @entry
 def hand_over(
-    f: Any, ops: Ints, starts: Ints, reads: Ints, position: Ints, kept: Bools, first: Ints,
-    last: Ints, ends: Ints, stamp: Ints,
+    f: Any, ops: Ints, starts: Ints, reads: Ints, position: Ints, kept: Bools, narrow: Bools,
+    first: Ints, last: Ints, ends: Ints, stamp: Ints,
 ) -> None:  # fmt: skip
     """Let results take buffers of what is read last at `ops`, one each: these end a moment before.
 
-    Not of what is `kept`. `stamp` by value (-1) is a working array.
+    Not of what is `kept`, or `narrow` where the other is not. `stamp` by value (-1) is a working
+    array.
     """
     for number in range(len(ops)):
         op = ops[number]
@@ -136,6 +149,7 @@ def hand_over(
                     continue
                 dies = first[source] < last[source] and last[source] == at
                 same = f.shape[source] == f.shape[value] and f.dtype[source] == f.dtype[value]
+                same &= narrow[source] == narrow[value]
                 if dies and same:
                     found = source
             if found >= 0:

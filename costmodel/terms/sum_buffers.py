@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.passes.buffer_assignment import stored_inside, written_over
+from toast.costmodel.passes.buffer_assignment import stored_inside, value_spans, written_over
+from toast.costmodel.program.arrays import ints
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import PLACES, Entry
-from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, items_of
+from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, Partials, items_of
 from toast.costmodel.terms.sources import Sources, Stored
 from toast.costmodel.terms.term import Term
 
@@ -25,14 +26,18 @@ if TYPE_CHECKING:
 class Sums:
     """Partial sums by op: the row of it, the tensor as computed, the position `at` which they are.
 
-    What they add up to is read until `to`; `stored` tells whether that is stored in any case.
+    What they add up to is read until `to`; `stored` tells whether that is stored in any case. Where
+    they are added to others before they are summed, they are there over `waits`; `mate` is the row
+    of one that is added to them, or -1.
     """
 
     op: Ints
     row: Ints
+    mate: Ints
     tensor: Ints
     at: Ints
     to: Ints
+    waits: tuple[Ints, Ints]
     stored: Bools
 
 
@@ -40,14 +45,18 @@ class SumColumns(NamedTuple):
     """Rows of `times` equal sums, of one `row` of partial sums and of one tensor.
 
     The sums are there over the events [first, last], what they add up to over [first, until] unless
-    it is `stored` anyway; that may be on the chip as `stay` tells.
+    it is `stored` anyway; that may be on the chip as `stay` tells. If they or those of a row `mate`
+    are added to others before they are summed, they are there over [wait_first, wait_last] instead.
     """
 
     row: Ints
+    mate: Ints
     tensor: Ints
     first: Ints
     last: Ints
     until: Ints
+    wait_first: Ints
+    wait_last: Ints
     times: Floats
     stay: Ints
     stored: Ints
@@ -56,11 +65,14 @@ class SumColumns(NamedTuple):
 class SumScratch(NamedTuple):
     """`stale` rows are to be priced again.
 
-    By row and place the bytes that are counted of the sums (`held`) and of what they add up to.
+    By row and place the bytes that are counted of the sums (`held`) and of what they add up to;
+    the first are held over the events from `held_first` to `held_last`.
     """
 
     stale: Bools
     held: Floats
+    held_first: Ints
+    held_last: Ints
     summed_held: Floats
 
 
@@ -79,14 +91,29 @@ def sum_buffers(listing: Listing) -> Sums:
     stored = fusion.written[value] & ~inside[value]
     at = np.where(stored, position, np.minimum(position, latest[op]))
     end = latest[op] - written_over(program, fusion, listing.reused)[op]
+    _, read = value_spans(program, fusion)
+    mate, before = _mates(partials)[row], ints([one.before for one in partials.rows])[row]
+    joined = (mate >= 0) | (before >= 0)
+    begin = np.where(joined & ~stored, np.maximum(at, end), at)
     return Sums(
         op=op,
         row=row,
+        mate=mate,
         tensor=layouts.result_tensor[value],
         at=at,
         to=np.maximum(at, end),
+        waits=(begin, np.where(joined & stored, np.maximum(at, read[value]), begin)),
         stored=stored | (end < at),
     )
+
+
+def _mates(partials: Partials) -> Ints:
+    """By row one that is added to it, or -1."""
+    found = np.full(len(partials.rows), -1)
+    for number, row in enumerate(partials.rows):
+        if row.before >= 0:
+            found[row.before] = number
+    return found
 
 
 def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
@@ -95,10 +122,13 @@ def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
     at, to = schedule.event_at(sums.at), schedule.event_at(sums.to)
     return SumColumns(
         row=sums.row,
+        mate=sums.mate,
         tensor=sums.tensor,
         first=at,
         last=at,
         until=to,
+        wait_first=schedule.event_at(sums.waits[0]),
+        wait_last=schedule.event_at(sums.waits[1]),
         times=np.ones(len(at)),
         stay=schedule.stay(at, to),
         stored=sums.stored.astype(np.int64),
@@ -108,13 +138,20 @@ def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
 def sum_scratch(sums: SumColumns, stale: Bools) -> SumScratch:
     """Working arrays for these rows."""
     shape = len(sums.row), PLACES
-    return SumScratch(stale=stale, held=np.zeros(shape), summed_held=np.zeros(shape))
+    return SumScratch(
+        stale=stale,
+        held=np.zeros(shape),
+        held_first=sums.first.copy(),
+        held_last=sums.last.copy(),
+        summed_held=np.zeros(shape),
+    )
 
 
 def sum_dependencies(sums: SumColumns, owners: OwningUnits) -> Pairs:
     """Memory of sums depends on their tensor and on all that their row of partial sums does."""
     own = paired((np.arange(len(sums.row)), owners.tensor[sums.tensor]))
-    return np.concatenate([own, through(sums.row, owners.terms["partial_sums"])])
+    rows = owners.terms["partial_sums"]
+    return np.concatenate([own, through(sums.row, rows), through(sums.mate, rows)])
 
 
 def _stored(sources: Sources, row: int) -> Stored:

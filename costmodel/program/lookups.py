@@ -1,0 +1,22 @@
+"""Lookups of rows: gathers by several indices, and scatters that add rows up by several."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from toast.analysis.program import Program
+from toast.costmodel.program.dataflow import Bools
+
+GATHER = "stablehlo.gather"
+
+
+def looked_up(program: Program) -> Bools:
+    """For each op whether it is a gather of several rows.
+
+    One row is a slice at a place that is computed: compilers make it that.
+    """
+    found = np.zeros(program.ops, dtype=np.bool_)
+    for op in program.ops_named(GATHER):
+        table, indices = (program.shape(program.sources[use]) for use in program.uses_of(op)[:2])
+        found[op] = int(np.prod(indices)) > len(table)
+    return found
