@@ -67,12 +67,11 @@ def build_tables(analysis: Analysis, mesh: Mesh, device: Device, listing: Listin
 
 def _parts(analysis: Analysis, mesh: Mesh, device: Device, listing: Listing) -> Tables:
     layouts, profile = listing.layouts, listing.fusion.profile
-    arguments = np.array(list(listing.of(ARGUMENTS).times), dtype=np.int64)
     none = np.zeros(0, dtype=np.int64)
     return Tables(
         **{term.name: term.columns(listing.of(term), listing) for term in TERMS},
         units=unit_columns(layouts, analysis, item_shards(mesh, fixed_axes(layouts))),
-        tensors=tensor_columns(analysis.program, layouts, arguments, profile.layout_assignment),
+        tensors=tensor_columns(analysis.program, layouts, profile.layout_assignment),
         mesh=mesh_columns(mesh, device, profile),
         chip=chip_columns(device, profile),
         schedule=listing.schedule,

@@ -180,7 +180,7 @@ class LayoutAssignmentRules:
     a convolution. `copies_all`: all such arguments and the results back, when the product is made;
     else one, from the start, in no time. `copy_rate` is how fast that is, over streaming.
 
-    `pads_arguments`: arguments fill whole tiles. `pads_images`: what convolutions read and make
+    `pads_values`: all values fill whole tiles. `pads_images`: what convolutions read and make
     does. `copies_images`: arguments that are convolved are copied to their tiles.
     `places_gathers`: what is gathered along two dimensions at once is put in place by
     `placing_copies`, at `placing_rate` of how fast elements are handled.
@@ -190,7 +190,7 @@ class LayoutAssignmentRules:
     copied_for: Literal["transposed_dots", "convolutions"]
     copies_all: bool
     copy_rate: float
-    pads_arguments: bool
+    pads_values: bool
     pads_images: bool
     copies_images: bool
     places_gathers: bool
@@ -294,12 +294,13 @@ class RematerializationRules:
     """What is computed again where a program needs more memory than the device has.
 
     `recomputes`: elementwise values, reductions and copies in another layout, that are not read for
-    more than `least_gap` positions of the schedule. Each byte that is spared takes as long as main
-    memory takes for `passes` bytes.
+    more than `least_gap` positions of the schedule; and the part `products` of products and of what
+    is made of them. Each byte that is spared takes as long as main memory takes for `passes` bytes.
     """
 
     recomputes: bool
     least_gap: int
+    products: float
     passes: float
 
 

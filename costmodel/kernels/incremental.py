@@ -85,11 +85,12 @@ def _measure(t: Tables, s: Scratch, tensor: int) -> None:
         else:
             size *= t.tensors.dim_size[d]
     s.tensors.local[tensor] = size
-    tiled = _as_given(t, s, tensor, size)
-    s.tensors.given[tensor] = tiled
-    s.tensors.stored[tensor] = (
-        tiled if t.tensors.image[tensor, 0] < 0 else _in_tiles(t, s, tensor, size)
-    )
+    tiled = t.chip.fills_tiles and size > 0.0
+    s.tensors.given[tensor] = _as_given(t, s, tensor, size) if tiled else size
+    s.tensors.by_row[tensor] = _by_row(t, s, tensor, size) if tiled else size
+    s.tensors.stored[tensor] = s.tensors.given[tensor]
+    if t.tensors.image[tensor, 0] >= 0:
+        s.tensors.stored[tensor] = s.tensors.by_row[tensor] = _in_tiles(t, s, tensor, size)
 
 
 @inner
@@ -117,10 +118,8 @@ def _rows(number: int, most: int) -> int:
 
 @inner
 def _as_given(t: Tables, s: Scratch, tensor: int, size: float) -> float:
-    """The bytes of an argument in tiles, of the two dimensions that fill them best."""
+    """The bytes of a value in tiles, of the two dimensions that fill them best."""
     dims = t.tensors.start[tensor + 1] - t.tensors.start[tensor]
-    if size == 0.0:
-        return size
     if dims < 2:
         only = side(t, s, tensor, 0) if dims > 0 else 1
         return size * _up(only, t.chip.tile_columns) / only
@@ -135,6 +134,16 @@ def _as_given(t: Tables, s: Scratch, tensor: int, size: float) -> float:
                     best, size * (tall * _up(columns, t.chip.tile_columns)) / (rows * columns)
                 )
     return np.ceil(best)
+
+
+@inner
+def _by_row(t: Tables, s: Scratch, tensor: int, size: float) -> float:
+    """The bytes of a value in tiles of its last two dimensions."""
+    dims = t.tensors.start[tensor + 1] - t.tensors.start[tensor]
+    columns = side(t, s, tensor, dims - 1) if dims > 0 else 1
+    rows = side(t, s, tensor, dims - 2) if dims > 1 else 1
+    tall, wide = _rows(rows, t.chip.tile_rows), _up(columns, t.chip.tile_columns)
+    return np.ceil(size * (tall * wide) / (rows * columns))
 
 
 @inner

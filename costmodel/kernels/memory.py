@@ -312,7 +312,9 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
     for row in range(len(t.live_ranges.tensor)):
         if not s.live_ranges.stale[row]:
             continue
-        size = s.tensors.stored[t.live_ranges.tensor[row]] * t.live_ranges.width[row]
+        tensor = t.live_ranges.tensor[row]
+        size = s.tensors.by_row[tensor] if t.live_ranges.by_row[row] else s.tensors.stored[tensor]
+        size *= t.live_ranges.width[row]
         if t.live_ranges.deferred[row] >= 0:
             _wait(t, s, row, size * t.live_ranges.times[row])
             continue

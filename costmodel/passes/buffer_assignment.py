@@ -12,7 +12,7 @@ from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.fusion import Fusion, fused_into_update
 from toast.costmodel.passes.fusion_chains import hand_over
 from toast.costmodel.passes.fusion_kernel import spread_spans
-from toast.costmodel.passes.layout_assignment import OtherLayouts, copied_beside
+from toast.costmodel.passes.layout_assignment import OtherLayouts, copied_beside, stored_by_row
 from toast.costmodel.passes.rematerialization import Gaps, availability, recomputed_gaps
 from toast.costmodel.passes.space_to_batch import filter_gradients
 from toast.costmodel.program.arrays import floats, ints, spans
@@ -28,7 +28,7 @@ class LiveRanges:
     """What is in memory besides arguments, over the positions [first, last].
 
     By the `value` that stands for each, with its tensor. `width` is the part of its bytes that is
-    stored; `inner` tells that it is no result of the program. `deferred` is -1, or numbers a
+    stored, `by_row` tells that they are stored row by row; `inner` tells that it is no result of the program. `deferred` is -1, or numbers a
     deferred gradient: twice where it stays itself, and one more where what it is made of does.
     `again` tells that a row is no memory, but a span over which another row's can be let go of.
     """
@@ -38,6 +38,7 @@ class LiveRanges:
     first: Ints
     last: Ints
     width: Floats
+    by_row: Bools
     inner: Bools
     deferred: Ints
     again: Bools
@@ -77,12 +78,14 @@ def buffer_ranges(
     begins, ends = (ints([span[side] for _, span, _ in copied]) for side in (0, 1))
     both = np.concatenate([values, beside])
     width = np.where(fusion.narrow[values], 0.5, 1.0)
+    by_row = stored_by_row(program, fusion)
     buffers = LiveRanges(
         value=both,
         tensor=layouts.value_tensor[both],
         first=np.concatenate([first, begins]),
         last=np.concatenate([last, ends]),
         width=np.concatenate([width, floats([width for _, _, width in copied])]),
+        by_row=by_row[both],
         inner=np.concatenate([last != program.ops, np.ones(len(beside), dtype=np.bool_)]),
         deferred=np.full(len(both), -1),
         again=np.zeros(len(both), dtype=np.bool_),
@@ -92,19 +95,20 @@ def buffer_ranges(
     had = availability(program, fusion, read)
     if fusion.profile.rematerialization.recomputes:
         kept = flags(program.values, values[alone])
-        gaps = recomputed_gaps(program, fusion, begun, kept, had.again)
-        buffers = joined(buffers, _let_go(layouts, fusion, gaps))
+        gaps = recomputed_gaps(program, fusion, begun, kept, had)
+        buffers = joined(buffers, _let_go(layouts, fusion, by_row, gaps))
     return Buffered(ranges=buffers, owner=owner, ends=ends, until=had.until)
 
 
-def _let_go(layouts: Layouts, fusion: Fusion, gaps: Gaps) -> LiveRanges:
+def _let_go(layouts: Layouts, fusion: Fusion, by_row: Bools, gaps: Gaps) -> LiveRanges:
     """Rows for the gaps over which buffers can be let go of."""
     return LiveRanges(
         value=gaps.value,
         tensor=layouts.value_tensor[gaps.value],
         first=gaps.first,
         last=gaps.last,
-        width=np.where(fusion.narrow[gaps.value], 0.5, 1.0),
+        width=gaps.part * np.where(fusion.narrow[gaps.value], 0.5, 1.0),
+        by_row=by_row[gaps.value],
         inner=np.zeros(len(gaps.value), dtype=np.bool_),
         deferred=np.full(len(gaps.value), -1),
         again=np.ones(len(gaps.value), dtype=np.bool_),

@@ -27,7 +27,7 @@ from toast.costmodel.passes.fusion_chains import NEVER, narrow_values, run_early
 from toast.costmodel.passes.fusion_kernel import Bools, FusionGraph, Needs, fuse_values
 from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
 from toast.costmodel.passes.reduction_fusion import merge_reductions
-from toast.costmodel.passes.scatter_expander import expand_scatters
+from toast.costmodel.passes.scatter_expander import SCATTER, expand_scatters
 from toast.costmodel.program.contractions import BATCH, Sides, product_sides
 from toast.costmodel.program.dataflow import Flow, flow_of, named
 from toast.costmodel.program.launches import LaunchedFusions
@@ -35,6 +35,7 @@ from toast.costmodel.program.lookups import looked_up
 from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role
 
 PADS = frozenset({"stablehlo.pad"})
+SCATTERS = frozenset({SCATTER})
 REDUCES = frozenset({"stablehlo.reduce"})
 
 
@@ -118,7 +119,7 @@ def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
         costly=named(program, EXPENSIVE),
         cheap=named(program, CHEAP | LAYOUT),
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
-        reads_stored=named(program, PADS) & rules.stores_padded,
+        reads_stored=_read_stored(program, flow, rules),
         single=_single(program),
         stored=chain_ends(program, flow, rules) if rules.fuses else np.ones(program.values, dtype=np.bool_),
         fuses_into_dot=rules.fuses_into_dot,
@@ -129,6 +130,13 @@ def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
     while not fuse_values(graph, found := new_needs(program, room)):
         room *= 2
     return found
+
+
+def _read_stored(program: Program, flow: Flow, rules: FusionRules) -> Ints:
+    """How many operands of each op are stored before it runs: all that a scatter adds up."""
+    adding = (flow.role == Role.UPDATE) & named(program, SCATTERS) & rules.stores_looked_up
+    padding = named(program, PADS) & rules.stores_padded
+    return np.where(adding, np.diff(program.op_uses), padding.astype(np.int64))
 
 
 def _single(program: Program) -> Bools:

@@ -158,26 +158,34 @@ def hand_over(
 
 
 @inner
+def _alone(leaf: int, after: Ints, scatters: Bools) -> bool:
+    """Whether all sums of a list are scatters."""
+    while leaf >= 0 and scatters[leaf]:
+        leaf = after[leaf]
+    return leaf < 0
+
+
+@inner
 def _join(
     f: Any, op: int, whole: bool, scatters: Bools, once: Bools, head: Ints, after: Ints
 ) -> int:
-    """Take the sums of an op's operands, scatters alone where not `whole`; the first, or -1."""
+    """Take the sums of an op's operands, lists of scatters alone where not `whole`.
+
+    The first of them, or -1.
+    """
     found = -1
     for use in range(f.uses[op], f.uses[op + 1]):
         if not _is_joined(f, op, use, once, head):
             continue
         maker = f.maker[f.source[use]]
-        leaf, rest = head[maker], -1
+        if not (whole or _alone(head[maker], after, scatters)):
+            continue
+        leaf = head[maker]
         while leaf >= 0:
             following = after[leaf]
-            if whole or scatters[leaf]:
-                after[leaf] = found
-                found = leaf
-            else:
-                after[leaf] = rest
-                rest = leaf
-            leaf = following
-        head[maker] = rest
+            after[leaf] = found
+            found, leaf = leaf, following
+        head[maker] = -1
     return found
 
 

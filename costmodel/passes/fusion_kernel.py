@@ -27,16 +27,16 @@ NOTHING, FUSIBLE, CONTRACTION, UPDATE, OPAQUE = (
 class FusionGraph(NamedTuple):
     """A program as the kernel reads it: its `flow`, and what fusing asks besides.
 
-    By op `costly` and `cheap` (see `roles`), if it is a `matrix` product, if it computes nothing of
-    its first operand inside itself (`reads_stored`); by value if it is of `single` precision, if it
-    is `stored` behind a contraction. The rest is as in `FusionRules`.
+    By op `costly` and `cheap` (see `roles`), if it is a `matrix` product, how many of its operands
+    it reads as they are stored (`reads_stored`), from the first on; by value if it is of `single`
+    precision, if it is `stored` behind a contraction. The rest is as in `FusionRules`.
     """
 
     flow: Flow
     costly: Bools
     cheap: Bools
     matrix: Bools
-    reads_stored: Bools
+    reads_stored: Ints
     single: Bools
     stored: Bools
     fuses_into_dot: bool
@@ -161,7 +161,7 @@ def _absorbs(g: Any, n: Any, value: int, use: int) -> bool:
     kind = g.flow.role[op]
     if kind in (NOTHING, OPAQUE) or g.flow.trips[op] != g.flow.trips[home]:
         return False
-    if g.reads_stored[op] and use == g.flow.uses[op] and not n.light[home]:
+    if use - g.flow.uses[op] < g.reads_stored[op] and not n.light[home]:
         return False
     if kind == CONTRACTION and not g.fuses_into_dot and not n.light[home]:
         return bool(g.matrix[op] and _is_repeated(g, n, value))

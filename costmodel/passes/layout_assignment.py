@@ -12,11 +12,14 @@ import numpy as np
 
 from toast.analysis.program import ARGUMENT, Program
 from toast.analysis.types import itemsize
-from toast.costmodel.passes.fusion import Fusion, batch_dims, elementwise
+from toast.costmodel.passes.fusion import SCATTERS, Fusion, batch_dims, elementwise
 from toast.costmodel.passes.select_and_scatter_expander import Beside, kept_for_pooling
 from toast.costmodel.passes.space_to_batch import given_images
 from toast.costmodel.program.arrays import spans
+from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.launches import LaunchedFusion
+from toast.costmodel.program.lookups import looked_up
+from toast.costmodel.program.op_traits import Role
 
 OtherLayouts = dict[int, int]
 """Fusions that work on what a product leaves in another memory layout, and its position."""
@@ -80,6 +83,21 @@ def copied_values(program: Program, fusion: Fusion, others: OtherLayouts) -> dic
         one = fusion.launched[number]
         made = {value for op in one.ops for value in program.values_of(op)}
         found[number] = _given(program, one) + sorted(made & returned)
+    return found
+
+
+def stored_by_row(program: Program, fusion: Fusion) -> Bools:
+    """For each value whether its elements lie row by row: those that are looked up or added up.
+
+    A TPU looks up whole rows, and adds up whole rows, whatever else fills its tiles better.
+    """
+    found = np.zeros(program.values, dtype=np.bool_)
+    if not fusion.profile.fusion.stores_looked_up:
+        return found
+    found[program.op_values[:-1][looked_up(program)]] = True
+    adding = (fusion.flow.role == Role.UPDATE) & named(program, SCATTERS)
+    for op in np.flatnonzero(adding).tolist():
+        found[program.sources[program.uses_of(op)[-1]]] = True
     return found
 
 

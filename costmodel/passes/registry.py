@@ -102,7 +102,7 @@ PASSES: Mapping[str, Pass] = {
             models="Values fill tiles in memory, and are copied where layouts differ.",
             off={
                 "copies_arguments": False,
-                "pads_arguments": False,
+                "pads_values": False,
                 "pads_images": False,
                 "copies_images": False,
                 "places_gathers": False,

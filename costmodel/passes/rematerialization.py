@@ -2,8 +2,10 @@
 
 XLA's HloRematerialization lets go of a value that is read much later, and computes it again right
 before that. What it is computed of has to be there: arguments are, other values until they are read
-for the last time. Products and what follows another order of work (loops, updates) are not computed
-again. A copy in another layout is made again of the value, wherever that is still there.
+for the last time. What follows another order of work (loops, updates) is not computed again. Of
+products, whose operands have to be kept, and of what is made of them it frees a part: it stops
+where it finds no order of work that needs less. A copy in another layout is made again of the
+value, wherever that is still there.
 """
 
 from __future__ import annotations
@@ -13,50 +15,62 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toast.analysis.jit import entry
-from toast.analysis.program import Ints, Program
+from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.program.arrays import ints
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.op_traits import Role
 
-FUSIBLE, REDUCE = (int(role) for role in (Role.FUSIBLE, Role.REDUCE))
+FUSIBLE, REDUCE, CONTRACTION = (
+    int(role) for role in (Role.FUSIBLE, Role.REDUCE, Role.CONTRACTION)
+)
 ALWAYS = 1 << 62
 """A position behind every program."""
 
 
 class Gaps(NamedTuple):
-    """Where a value is not needed though it is read later: positions from `first` to `last`."""
+    """Where a value is not needed though it is read later: positions from `first` to `last`.
+
+    `part` of it is free over them.
+    """
 
     value: Ints
     first: Ints
     last: Ints
+    part: Floats
 
 
 class Availability(NamedTuple):
     """Up to which position each value can be had without keeping more than is kept anyway.
 
-    `again` is up to which it can be computed anew, -1 for what cannot; `until` the later of that
-    and of where it is read for the last time.
+    `again` is up to which it can be computed anew, -1 for what cannot, `multiplied` the same where
+    products may be; `until` the later of the first and of where it is read for the last time.
     """
 
     again: Ints
+    multiplied: Ints
     until: Ints
 
 
 @entry
 def _find_again(
-    f: Any, ops: Ints, starts: Ints, reads: Ints, dots: Ints, again: Ints, until: Ints
-) -> None:
-    """What each fusion makes can be made again while all that it reads can be had."""
+    f: Any, ops: Ints, starts: Ints, reads: Ints, dots: Ints, products: bool, kept: Ints,
+    again: Ints, until: Ints,
+) -> None:  # fmt: skip
+    """What each fusion makes can be made again while all that it reads can be had.
+
+    `products` only while what they read is `kept`.
+    """
     for number in range(len(ops)):
         op = ops[number]
-        if f.role[op] != FUSIBLE and f.role[op] != REDUCE:
-            continue
-        if dots[number + 1] > dots[number]:
+        multiplies = dots[number + 1] > dots[number]
+        again_here = f.role[op] == FUSIBLE or f.role[op] == REDUCE or f.role[op] == CONTRACTION
+        if not again_here or (multiplies and not products):
             continue
         least = ALWAYS
         for k in range(starts[number], starts[number + 1]):
-            least = min(least, until[f.source[reads[k]]])
+            source = f.source[reads[k]]
+            least = min(least, kept[source] if multiplies else until[source])
         for value in range(f.values[op], f.values[op + 1]):
             again[value] = least
             until[value] = max(until[value], least)
@@ -64,14 +78,15 @@ def _find_again(
 
 def availability(program: Program, fusion: Fusion, last: Ints) -> Availability:
     """Of each value, of which `last` is the position where it is read for the last time."""
-    roots, until = fusion.roots, last.copy()
-    until[program.constant] = ALWAYS
-    until[ints([argument.value for argument in program.arguments])] = ALWAYS
-    again = np.full(program.values, -1)
-    _find_again(
-        fusion.flow, roots.ops, roots.read_start, roots.reads, roots.dot_start, again, until
-    )
-    return Availability(again=again, until=until)
+    roots, kept = fusion.roots, last.copy()
+    kept[program.constant] = ALWAYS
+    kept[ints([argument.value for argument in program.arguments])] = ALWAYS
+    given = fusion.flow, roots.ops, roots.read_start, roots.reads, roots.dot_start
+    again, multiplied = np.full(program.values, -1), np.full(program.values, -1)
+    until = kept.copy()
+    _find_again(*given, False, kept, again, until)
+    _find_again(*given, True, kept, multiplied, kept.copy())
+    return Availability(again=again, multiplied=multiplied, until=until)
 
 
 def gaps_between(value: Ints, at: Ints, available: Ints, least: int) -> Gaps:
@@ -85,7 +100,8 @@ def gaps_between(value: Ints, at: Ints, available: Ints, least: int) -> Gaps:
     wide = at[1:] - at[:-1] > least
     there = available[value[1:]] >= at[1:]
     found = np.flatnonzero(follows & wide & there)
-    return Gaps(value=value[found], first=at[found] + 1, last=at[found + 1] - 1)
+    first, last = at[found] + 1, at[found + 1] - 1
+    return Gaps(value=value[found], first=first, last=last, part=np.ones(len(found)))
 
 
 def widest(gaps: Gaps, last: Ints) -> tuple[Ints, Ints]:
@@ -100,17 +116,19 @@ def widest(gaps: Gaps, last: Ints) -> tuple[Ints, Ints]:
 
 
 def recomputed_gaps(
-    program: Program, fusion: Fusion, first: Ints, kept: Bools, again: Ints
+    program: Program, fusion: Fusion, first: Ints, kept: Bools, had: Availability
 ) -> Gaps:
-    """The gaps of the `kept` values, made at `first`, that can be computed `again` behind them."""
-    roots = fusion.roots
+    """The gaps of the `kept` values, made at `first`, behind which they can be computed again."""
+    roots, rules = fusion.roots, fusion.profile.rematerialization
     read = program.use_value[roots.reads]
     at = fusion.position[roots.ops][roots.rows(roots.read_start)]
     made = np.flatnonzero(kept)
     chosen = kept[read]
-    return gaps_between(
+    found = gaps_between(
         np.concatenate([made, read[chosen]]),
         np.concatenate([first[made], at[chosen]]),
-        again,
-        fusion.profile.rematerialization.least_gap,
+        np.maximum(had.again, had.multiplied),
+        rules.least_gap,
     )
+    light = had.again[found.value] > found.last
+    return found._replace(part=np.where(light, 1.0, rules.products))

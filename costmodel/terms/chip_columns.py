@@ -40,6 +40,7 @@ class ChipColumns(NamedTuple):
 
     tile_rows: int
     tile_columns: int
+    fills_tiles: bool
     undilated_images: int
     in_blocks: float
     deferral_budget_bytes: float
@@ -82,6 +83,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     return ChipColumns(
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
+        fills_tiles=layout.pads_values,
         undilated_images=profile.convolution_tiling.undilated_tiles * device.tile[0],
         in_blocks=blocks.stored_copies if blocks.convolves_in_blocks else 0.0,
         deferral_budget_bytes=float(device.usable_bytes) if fills_memory else 0.0,

@@ -122,6 +122,7 @@ def manual_ranges(listing: Listing) -> LiveRanges:
         first=at,
         last=at,
         width=floats([width for _, width in kept]),
+        by_row=np.zeros(len(kept), dtype=np.bool_),
         inner=np.zeros(len(kept), dtype=np.bool_),
         deferred=np.full(len(kept), -1, dtype=np.int64),
         again=np.zeros(len(kept), dtype=np.bool_),

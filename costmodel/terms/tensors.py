@@ -10,15 +10,14 @@ from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.compilers.rules import LayoutAssignmentRules
 from toast.costmodel.passes.space_to_batch import image_rows, images
 from toast.costmodel.program.arrays import flat, floats, starts
-from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.sharding_units import Layouts
 
 
 class Tensors(NamedTuple):
-    """By tensor: bytes of an element, its dimensions from `start[n]` on, its image and if `given`.
+    """By tensor: bytes of an element, its dimensions from `start[n]` on, and its image.
 
     By dimension: the size and the item that says which axes it has, or -1. `image` [tensors, 6] is
-    as `space_to_batch.Image.row`; `given` are tensors that arguments have, which fill tiles.
+    as `space_to_batch.Image.row`.
     """
 
     itemsize: Floats
@@ -26,38 +25,34 @@ class Tensors(NamedTuple):
     dim_size: Ints
     dim_item: Ints
     image: Ints
-    given: Bools
 
 
 class TensorScratch(NamedTuple):
     """Bytes of each tensor on one device.
 
-    `local` as they are sent, `stored` with what pads them in memory, `given` of an argument.
+    `local` as they are sent, `stored` with what pads them in memory, `given` of an argument,
+    `by_row` of what lies in memory row by row.
     """
 
     local: Floats
     stored: Floats
     given: Floats
+    by_row: Floats
 
 
-def tensor_columns(
-    program: Program, layouts: Layouts, arguments: Ints, rules: LayoutAssignmentRules
-) -> Tensors:
-    """The columns of all tensors; `arguments` are those of arguments."""
+def tensor_columns(program: Program, layouts: Layouts, rules: LayoutAssignmentRules) -> Tensors:
+    """The columns of all tensors."""
     dims = [dims for _, dims in layouts.tensors]
-    given = np.zeros(len(layouts.tensors), dtype=np.bool_)
-    given[arguments] = rules.pads_arguments
     return Tensors(
         itemsize=floats([size for size, _ in layouts.tensors]),
         start=starts(dims),
         dim_size=flat([[size for size, _ in row] for row in dims]),
         dim_item=flat([[item for _, item in row] for row in dims]),
         image=image_rows(layouts, images(program, rules)),
-        given=given,
     )
 
 
 def tensor_scratch(tensors: Tensors) -> TensorScratch:
     """Working arrays for sizes."""
-    local, stored, given = (np.zeros(len(tensors.itemsize)) for _ in range(3))
-    return TensorScratch(local=local, stored=stored, given=given)
+    local, stored, given, by_row = (np.zeros(len(tensors.itemsize)) for _ in range(4))
+    return TensorScratch(local=local, stored=stored, given=given, by_row=by_row)
