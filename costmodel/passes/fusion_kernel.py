@@ -170,13 +170,17 @@ def _absorbs(g: Any, n: Any, value: int, use: int) -> bool:
 
 @inner
 def _cheaper_again(g: Any, n: Any, value: int, users: int) -> bool:
-    """Whether reading the inputs once for each user moves no more than storing the value."""
+    """Whether reading the inputs once for each user moves no more than storing the value.
+
+    Of an input with more elements it reads as many as it has.
+    """
     op, own, read = g.flow.maker[value], g.flow.bytes[value], 0.0
     for k in range(n.use_start[op], n.use_end[op]):
         source = g.flow.source[n.use[k]]
         if n.value_stamp[source] != value:
             n.value_stamp[source] = value
-            read += min(g.flow.bytes[source], own)
+            elements = min(g.flow.elements[source], g.flow.elements[value])
+            read += elements * g.flow.width[source]
     return bool(users * read <= read + (users + 1) * own)
 
 
