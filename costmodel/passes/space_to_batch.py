@@ -20,6 +20,9 @@ from toast.costmodel.program.sharding_units import Layouts
 CONVOLUTION = "stablehlo.convolution"
 REDUCE = "stablehlo.reduce"
 POOLING = "stablehlo.select_and_scatter"
+TRANSPOSE = "stablehlo.transpose"
+TURNING = frozenset({TRANSPOSE, "stablehlo.convert"})
+"""What brings an argument to the order of dimensions and the type in which it is convolved."""
 Shape = tuple[int, ...]
 Row = tuple[int, int, int, int, int, int]
 
@@ -64,9 +67,10 @@ def images(program: Program, rules: LayoutAssignmentRules) -> dict[Shape, Image]
     found: dict[Shape, Image] = {}
     for op in program.ops_named(CONVOLUTION):
         if _pixels(program, op) >= 0:
-            for shape, image in _images_of(program, op):
-                halo = max(image.halo, found[shape].halo if shape in found else 0)
-                found[shape] = replace(image, halo=halo)
+            for value, image in _images_of(program, op):
+                for shape, lies in _turned(program, value, image):
+                    halo = max(lies.halo, found[shape].halo if shape in found else 0)
+                    found[shape] = replace(lies, halo=halo)
     for shape in _normed(program, found):
         found[shape] = replace(found[shape], normed=True)
     for op in program.ops_named(POOLING):
@@ -83,6 +87,8 @@ def given_images(program: Program) -> dict[int, tuple[int, int]]:
     found: dict[int, tuple[int, int]] = {}
     for op in program.ops_named(CONVOLUTION):
         value = program.sources[program.uses_of(op)[0]]
+        while program.kind(program.makers[value]) in TURNING:
+            value = program.sources[program.uses_of(program.makers[value])[0]]
         if value in arguments:
             found[value] = (found.get(value, (op, op))[0], op)
     return found
@@ -93,13 +99,12 @@ def image_rows(layouts: Layouts, found: dict[Shape, Image]) -> Ints:
 
     Channels may be in groups: `[b, h, w, c]` is an image as `[b, h, w, g, c / g]` too.
     """
-    grouped = {(s[:-1], s[-1]): image for s, image in found.items() if image.end == len(s)}
     rows = [NO_IMAGE] * len(layouts.tensors)
     known: dict[Shape, Image | None] = {}
     for number, (_, dims) in enumerate(layouts.tensors if found else ()):
         shape = tuple(size for size, _ in dims)
         if shape not in known:
-            known[shape] = found.get(shape) or _in_groups(shape, grouped)
+            known[shape] = found.get(shape) or _in_groups(shape, found)
         image = known[shape]
         rows[number] = image.row if image else NO_IMAGE
     return np.array(rows, dtype=np.int64).reshape(-1, len(NO_IMAGE))
@@ -124,9 +129,14 @@ def _pooled(image_shape: Shape, shape: Shape, image: Image) -> bool:
     return alike and all(shape[dim] == image_shape[dim] for dim in kept)
 
 
-def _in_groups(shape: Shape, grouped: dict[tuple[Shape, int], Image]) -> Image | None:
-    image = grouped.get((shape[:-2], math.prod(shape[-2:])))
-    return replace(image, end=len(shape)) if image else None
+def _in_groups(shape: Shape, found: dict[Shape, Image]) -> Image | None:
+    """The image whose channels two neighbouring dimensions of a shape are, if there is one."""
+    for dim in range(len(shape) - 1):
+        image = found.get((*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :]))
+        if image and image.first == dim and image.end == dim + 1:
+            batch, pixel = (place + (place > dim) for place in (image.batch, image.pixel))
+            return replace(image, batch=batch, pixel=pixel, end=dim + 2)
+    return None
 
 
 def _pixels(program: Program, op: int) -> int:
@@ -142,7 +152,26 @@ def _moves(program: Program, name: int) -> bool:
     return name >= 0 and program.factor_kind[name] in kinds
 
 
-def _images_of(program: Program, op: int) -> Iterator[tuple[Shape, Image]]:
+def _turned(program: Program, value: int, image: Image) -> Iterator[tuple[Shape, Image]]:
+    """The shapes in which an image lies so: its own, and that of what it was transposed of."""
+    yield program.shape(value), image
+    while program.kind(maker := program.makers[value]) in TURNING:
+        use = program.uses_of(maker)[0]
+        if program.kind(maker) == TRANSPOSE:
+            names = program.use_names(use).tolist()
+            place = [names.index(name) for name in program.def_names(value).tolist()]
+            image = replace(
+                image,
+                batch=place[image.batch],
+                pixel=place[image.pixel],
+                first=place[image.first],
+                end=place[image.first] + 1,
+            )
+            yield program.shape(program.sources[use]), image
+        value = program.sources[use]
+
+
+def _images_of(program: Program, op: int) -> Iterator[tuple[int, Image]]:
     """What a convolution reads and what it makes."""
     source, filter_use = program.uses_of(op)
     value, shape = program.values_of(op)[0], program.shape(program.sources[filter_use])
@@ -157,7 +186,7 @@ def _images_of(program: Program, op: int) -> Iterator[tuple[Shape, Image]]:
         batch = [dim for dim in range(len(names)) if dim not in pixels and dim not in channels]
         if len(pixels) > 0 and len(channels) == 1 and len(batch) == 1:
             yield (
-                program.shape(of),
+                of,
                 Image(
                     batch=batch[0],
                     pixel=pixels[-1],
