@@ -105,7 +105,7 @@ def _alive(t: Tables, events: int) -> Words:
         t.live_ranges.tensor,
         _LIVE,
         _bits(t.live_ranges.width),
-        t.live_ranges.by_row,
+        t.live_ranges.lies,
         t.live_ranges.stay,
         t.live_ranges.deferred,
     )
@@ -219,7 +219,7 @@ def _live(t: Tables, kept: Ints) -> LiveRangeColumns:
         low,
         high,
         _bits(t.live_ranges.width),
-        t.live_ranges.by_row,
+        t.live_ranges.lies,
         t.live_ranges.stay,
         t.live_ranges.deferred,
     )
@@ -229,7 +229,7 @@ def _live(t: Tables, kept: Ints) -> LiveRangeColumns:
         first=first,
         last=last,
         width=t.live_ranges.width[at],
-        by_row=t.live_ranges.by_row[at],
+        lies=t.live_ranges.lies[at],
         stay=t.live_ranges.stay[at],
         deferred=t.live_ranges.deferred[at],
         times=count,

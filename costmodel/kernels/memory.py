@@ -21,6 +21,7 @@ from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
+from toast.costmodel.program.lookups import BY_ROW, TILED
 from toast.costmodel.terms.journal import (
     AGAIN,
     BASE,
@@ -298,6 +299,16 @@ def _wait(t: Tables, s: Scratch, row: int, size: float) -> None:
 
 
 @inner
+def _lying(t: Tables, s: Scratch, row: int) -> float:
+    """The bytes of the tensor of a row, as it lies in memory."""
+    tensor, lies = t.live_ranges.tensor[row], t.live_ranges.lies[row]
+    if lies == TILED:
+        return float(s.tensors.stored[tensor])
+    size = float(s.tensors.by_row[tensor])
+    return size if lies == BY_ROW or size > s.tensors.stored[tensor] else 0.0
+
+
+@inner
 def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
     """The most bytes that main memory holds at once on one device, in a step of so many seconds.
 
@@ -312,9 +323,7 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
     for row in range(len(t.live_ranges.tensor)):
         if not s.live_ranges.stale[row]:
             continue
-        tensor = t.live_ranges.tensor[row]
-        size = s.tensors.by_row[tensor] if t.live_ranges.by_row[row] else s.tensors.stored[tensor]
-        size *= t.live_ranges.width[row]
+        size = _lying(t, s, row) * t.live_ranges.width[row]
         if t.live_ranges.deferred[row] >= 0:
             _wait(t, s, row, size * t.live_ranges.times[row])
             continue

@@ -12,13 +12,19 @@ from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.fusion import Fusion, fused_into_update
 from toast.costmodel.passes.fusion_chains import hand_over
 from toast.costmodel.passes.fusion_kernel import spread_spans
-from toast.costmodel.passes.layout_assignment import OtherLayouts, copied_beside, stored_by_row
+from toast.costmodel.passes.layout_assignment import (
+    OtherLayouts,
+    copied_beside,
+    lies,
+    turned_tables,
+)
 from toast.costmodel.passes.rematerialization import Gaps, availability, recomputed_gaps
 from toast.costmodel.passes.space_to_batch import filter_gradients
 from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.distinct import distinct_rows
+from toast.costmodel.program.lookups import TURNED
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
 
@@ -28,7 +34,7 @@ class LiveRanges:
     """What is in memory besides arguments, over the positions [first, last].
 
     By the `value` that stands for each, with its tensor. `width` is the part of its bytes that is
-    stored, `by_row` tells that they are stored row by row; `inner` tells that it is no result of the program. `deferred` is -1, or numbers a
+    stored, `lies` how in memory (see `lookups`); `inner` tells that it is no result of the program. `deferred` is -1, or numbers a
     deferred gradient: twice where it stays itself, and one more where what it is made of does.
     `again` tells that a row is no memory, but a span over which another row's can be let go of.
     """
@@ -38,7 +44,7 @@ class LiveRanges:
     first: Ints
     last: Ints
     width: Floats
-    by_row: Bools
+    lies: Ints
     inner: Bools
     deferred: Ints
     again: Bools
@@ -78,29 +84,30 @@ def buffer_ranges(
     begins, ends = (ints([span[side] for _, span, _ in copied]) for side in (0, 1))
     both = np.concatenate([values, beside])
     width = np.where(fusion.narrow[values], 0.5, 1.0)
-    by_row = stored_by_row(program, fusion)
+    lying = lies(program, fusion)
     buffers = LiveRanges(
         value=both,
         tensor=layouts.value_tensor[both],
         first=np.concatenate([first, begins]),
         last=np.concatenate([last, ends]),
         width=np.concatenate([width, floats([width for _, _, width in copied])]),
-        by_row=by_row[both],
+        lies=lying[both],
         inner=np.concatenate([last != program.ops, np.ones(len(beside), dtype=np.bool_)]),
         deferred=np.full(len(both), -1),
         again=np.zeros(len(both), dtype=np.bool_),
     )
+    buffers = joined(buffers, _turned(layouts, turned_tables(program, fusion)))
     ends = np.full(program.values, -1)
     ends[values] = last
     had = availability(program, fusion, read)
     if fusion.profile.rematerialization.recomputes:
         kept = flags(program.values, values[alone])
         gaps = recomputed_gaps(program, fusion, begun, kept, had)
-        buffers = joined(buffers, _let_go(layouts, fusion, by_row, gaps))
+        buffers = joined(buffers, _let_go(layouts, fusion, lying, gaps))
     return Buffered(ranges=buffers, owner=owner, ends=ends, until=had.until)
 
 
-def _let_go(layouts: Layouts, fusion: Fusion, by_row: Bools, gaps: Gaps) -> LiveRanges:
+def _let_go(layouts: Layouts, fusion: Fusion, lying: Ints, gaps: Gaps) -> LiveRanges:
     """Rows for the gaps over which buffers can be let go of."""
     return LiveRanges(
         value=gaps.value,
@@ -108,10 +115,26 @@ def _let_go(layouts: Layouts, fusion: Fusion, by_row: Bools, gaps: Gaps) -> Live
         first=gaps.first,
         last=gaps.last,
         width=gaps.part * np.where(fusion.narrow[gaps.value], 0.5, 1.0),
-        by_row=by_row[gaps.value],
+        lies=lying[gaps.value],
         inner=np.zeros(len(gaps.value), dtype=np.bool_),
         deferred=np.full(len(gaps.value), -1),
         again=np.ones(len(gaps.value), dtype=np.bool_),
+    )
+
+
+def _turned(layouts: Layouts, tables: list[tuple[int, int]]) -> LiveRanges:
+    """Rows for copies of tables while rows are looked up in them."""
+    value, at = (ints([row[side] for row in tables]) for side in (0, 1))
+    return LiveRanges(
+        value=value,
+        tensor=layouts.value_tensor[value],
+        first=at,
+        last=at,
+        width=np.ones(len(value)),
+        lies=np.full(len(value), TURNED),
+        inner=np.ones(len(value), dtype=np.bool_),
+        deferred=np.full(len(value), -1),
+        again=np.zeros(len(value), dtype=np.bool_),
     )
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from toast.analysis.program import ARGUMENT, Program
+from toast.analysis.program import ARGUMENT, Ints, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.passes.fusion import SCATTERS, Fusion, batch_dims, elementwise
 from toast.costmodel.passes.select_and_scatter_expander import Beside, kept_for_pooling
 from toast.costmodel.passes.space_to_batch import given_images
 from toast.costmodel.program.arrays import spans
-from toast.costmodel.program.dataflow import Bools, named
+from toast.costmodel.program.dataflow import named
 from toast.costmodel.program.launches import LaunchedFusion
-from toast.costmodel.program.lookups import looked_up
+from toast.costmodel.program.lookups import BY_ROW, TILED, looked_up
 from toast.costmodel.program.op_traits import Role
 
 OtherLayouts = dict[int, int]
@@ -86,19 +86,29 @@ def copied_values(program: Program, fusion: Fusion, others: OtherLayouts) -> dic
     return found
 
 
-def stored_by_row(program: Program, fusion: Fusion) -> Bools:
-    """For each value whether its elements lie row by row: those that are looked up or added up.
+def lies(program: Program, fusion: Fusion) -> Ints:
+    """How each value lies in memory: what is looked up or added up lies row by row.
 
     A TPU looks up whole rows, and adds up whole rows, whatever else fills its tiles better.
     """
-    found = np.zeros(program.values, dtype=np.bool_)
+    found = np.full(program.values, TILED)
     if not fusion.profile.fusion.stores_looked_up:
         return found
-    found[program.op_values[:-1][looked_up(program)]] = True
+    found[program.op_values[:-1][looked_up(program)]] = BY_ROW
     adding = (fusion.flow.role == Role.UPDATE) & named(program, SCATTERS)
     for op in np.flatnonzero(adding).tolist():
-        found[program.sources[program.uses_of(op)[-1]]] = True
+        found[program.sources[program.uses_of(op)[-1]]] = BY_ROW
     return found
+
+
+def turned_tables(program: Program, fusion: Fusion) -> list[tuple[int, int]]:
+    """Arguments in which rows are looked up, each with the position: copied there, row by row."""
+    if not fusion.profile.fusion.stores_looked_up:
+        return []
+    given = {argument.value for argument in program.arguments}
+    ops = np.flatnonzero(looked_up(program)).tolist()
+    tables = ((program.sources[program.uses_of(op)[0]], int(fusion.position[op])) for op in ops)
+    return [(table, at) for table, at in tables if table in given]
 
 
 def assign_layouts(program: Program, fusion: Fusion) -> OtherLayouts:

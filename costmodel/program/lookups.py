@@ -8,6 +8,8 @@ from toast.analysis.program import Program
 from toast.costmodel.program.dataflow import Bools
 
 GATHER = "stablehlo.gather"
+TILED, BY_ROW, TURNED = range(3)
+"""How a value lies in memory: as fills tiles best, row by row, or so only where that differs."""
 
 
 def looked_up(program: Program) -> Bools:

@@ -11,6 +11,7 @@ from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.buffer_assignment import LiveRanges
 from toast.costmodel.passes.deferred_filter_gradients import Wait, waiting_gradients
 from toast.costmodel.program.arrays import floats, ints, starts
+from toast.costmodel.program.lookups import TILED
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of, through
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
 from toast.costmodel.terms.term import Term
@@ -87,7 +88,7 @@ def deferred_ranges(program: Program, deferred: Deferred) -> LiveRanges:
         first=ints([row[2] for row in rows]),
         last=ints([row[3] for row in rows]),
         width=floats([row[4] for row in rows]),
-        by_row=np.zeros(len(rows), dtype=np.bool_),
+        lies=np.full(len(rows), TILED),
         inner=np.zeros(len(rows), dtype=np.bool_),
         deferred=ints([row[5] for row in rows]),
         again=np.zeros(len(rows), dtype=np.bool_),

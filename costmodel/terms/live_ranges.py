@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class LiveRangeColumns(NamedTuple):
     """Rows of `times` equal buffers, each alive from event `first` to event `last`.
 
-    `width` is the part of the tensor's bytes that is stored, `by_row` if row by row, `stay` how they may be on the chip, or
+    `width` is the part of the tensor's bytes that is stored, `lies` how (see `lookups`), `stay` how they may be on the chip, or
     `AGAIN` where the row is no memory, but can be let go of; and `deferred` as in `LiveRanges`.
     """
 
@@ -32,7 +32,7 @@ class LiveRangeColumns(NamedTuple):
     first: Ints
     last: Ints
     width: Floats
-    by_row: Bools
+    lies: Ints
     stay: Ints
     times: Floats
     deferred: Ints
@@ -61,7 +61,7 @@ def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
         first=first,
         last=last,
         width=live.width,
-        by_row=live.by_row,
+        lies=live.lies,
         times=np.ones(len(first)),
         stay=np.where(live.again, AGAIN, schedule.stay(first, last) * live.inner),
         deferred=live.deferred,

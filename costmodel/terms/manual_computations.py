@@ -15,6 +15,7 @@ from toast.analysis.rules import REGION
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.passes.buffer_assignment import LiveRanges
 from toast.costmodel.program.arrays import floats, ints, starts
+from toast.costmodel.program.lookups import TILED
 from toast.costmodel.terms.journal import Bound, Entry
 from toast.costmodel.terms.sources import Runs, Sent, Sources
 from toast.costmodel.terms.term import Term
@@ -122,7 +123,7 @@ def manual_ranges(listing: Listing) -> LiveRanges:
         first=at,
         last=at,
         width=floats([width for _, width in kept]),
-        by_row=np.zeros(len(kept), dtype=np.bool_),
+        lies=np.full(len(kept), TILED),
         inner=np.zeros(len(kept), dtype=np.bool_),
         deferred=np.full(len(kept), -1, dtype=np.int64),
         again=np.zeros(len(kept), dtype=np.bool_),
