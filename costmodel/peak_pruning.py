@@ -111,7 +111,9 @@ def _alive(t: Tables, events: int) -> Words:
     )
     _hold(change, t.live_ranges.first, t.live_ranges.last, live)
     _hold(change, t.sums.first, t.sums.first, _mixed(t.sums.row, _SUM, t.sums.tensor))
-    waiting = _mixed(t.sums.row, _WAITING, t.sums.tensor, t.sums.mate)
+    waiting = _mixed(
+        t.sums.row, _WAITING, t.sums.tensor, t.sums.mate, t.sums.wait_stay
+    )
     _hold(change, t.sums.wait_first, t.sums.wait_last, waiting)
     summed = t.sums.stored == 0
     words = _mixed(t.sums.row, _SUMMED, t.sums.stay)[summed]
@@ -242,9 +244,10 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
     low, last = _between(kept, sums.first, sums.first)
     _, high = _between(kept, sums.first, np.where(sums.stored == 0, sums.until, sums.first))
     waits = _between(kept, sums.wait_first, sums.wait_last)
-    columns = (sums.row, sums.mate, sums.tensor, low, last, high, *waits, sums.stored, sums.stay)
+    stays = sums.stored, sums.stay, sums.wait_stay
+    columns = (sums.row, sums.mate, sums.tensor, low, last, high, *waits, *stays)
     some = (low <= high) | (waits[0] <= waits[1])
-    (row, mate, tensor, first, ends, to, *waits, _, _), at, count = _counted(columns, some)
+    (row, mate, tensor, first, ends, to, *waited), at, count = _counted(columns, some)
     return SumColumns(
         row=row,
         mate=mate,
@@ -252,8 +255,9 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
         first=first,
         last=ends,
         until=to,
-        wait_first=waits[0],
-        wait_last=waits[1],
+        wait_first=waited[0],
+        wait_last=waited[1],
+        wait_stay=sums.wait_stay[at],
         stored=t.sums.stored[at],
         stay=t.sums.stay[at],
         times=count,

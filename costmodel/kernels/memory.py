@@ -224,13 +224,13 @@ def _is_waiting(t: Tables, s: Scratch, k: int) -> bool:
 @inner
 def _hold_sum(t: Tables, s: Scratch, k: int, size: float, piece: float) -> None:
     """Count partial sums while they are there, instead of those that are held."""
-    first, last = t.sums.first[k], t.sums.last[k]
+    first, last, there = t.sums.first[k], t.sums.last[k], BRIEF
     if size > 0.0 and _is_waiting(t, s, k):
-        first, last = t.sums.wait_first[k], t.sums.wait_last[k]
-    for stay in (0, BRIEF):
+        first, last, there = t.sums.wait_first[k], t.sums.wait_last[k], t.sums.wait_stay[k]
+    for stay in (0, BRIEF, LASTING):
         _count(s, s.sums.held, k, stay, s.sums.held_first[k], s.sums.held_last[k], 0.0)
     s.sums.held_first[k], s.sums.held_last[k] = first, last
-    _hold(t, s, s.sums.held, SUM, k, first, last, size, piece, BRIEF)
+    _hold(t, s, s.sums.held, SUM, k, first, last, size, piece, there)
 
 
 @inner

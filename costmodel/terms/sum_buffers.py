@@ -46,7 +46,8 @@ class SumColumns(NamedTuple):
 
     The sums are there over the events [first, last], what they add up to over [first, until] unless
     it is `stored` anyway; that may be on the chip as `stay` tells. If they or those of a row `mate`
-    are added to others before they are summed, they are there over [wait_first, wait_last] instead.
+    are added to others before they are summed, they are there over [wait_first, wait_last] instead,
+    maybe on the chip (`wait_stay`).
     """
 
     row: Ints
@@ -57,6 +58,7 @@ class SumColumns(NamedTuple):
     until: Ints
     wait_first: Ints
     wait_last: Ints
+    wait_stay: Ints
     times: Floats
     stay: Ints
     stored: Ints
@@ -120,6 +122,7 @@ def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
     """The rows as columns, between events."""
     schedule = listing.schedule
     at, to = schedule.event_at(sums.at), schedule.event_at(sums.to)
+    first, last = (schedule.event_at(position) for position in sums.waits)
     return SumColumns(
         row=sums.row,
         mate=sums.mate,
@@ -127,8 +130,9 @@ def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
         first=at,
         last=at,
         until=to,
-        wait_first=schedule.event_at(sums.waits[0]),
-        wait_last=schedule.event_at(sums.waits[1]),
+        wait_first=first,
+        wait_last=last,
+        wait_stay=schedule.stay(first, last),
         times=np.ones(len(at)),
         stay=schedule.stay(at, to),
         stored=sums.stored.astype(np.int64),

@@ -12,7 +12,12 @@ V3 = profile_of(find("tpu-v3"))
 GPU = profile_of(find("a100-40gb"))
 
 
-def holding(device: str, buffers: int, **others: Any) -> CompilerProfile:
-    """What the compiler for a device does where it has so many bytes on the chip for buffers."""
-    keys = {"buffer_bytes": buffers, **others}
-    return profile_of(find(device)).changed({"memory_space_assignment": keys})
+def holding(device: str, buffers: int, tiled: bool = False, **others: Any) -> CompilerProfile:
+    """What the compiler for a device does where it has so many bytes on the chip for buffers.
+
+    Values take the bytes of their elements, where they are not `tiled`.
+    """
+    given = profile_of(find(device))
+    if not tiled:
+        given = given.changed({"layout_assignment": {"pads_values": False}})
+    return given.changed({"memory_space_assignment": {"buffer_bytes": buffers, **others}})

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from examples import gemma
 from tests.costmodel.profiles import GPU, TPU, V3
+from tests.costmodel.walks import role_of
 from tests.laws.chains import Text
 from tests.laws.programs import programs
 from tests.modules import analysed
@@ -59,11 +60,14 @@ class BySets:
             self.add(op)
 
     def role(self, op: int) -> Role:
-        return role(self.program.kind(op))
+        return role_of(self.program, op, self.policy)
 
     def bytes(self, value: int) -> float:
         size = itemsize(self.program.dtype(value))
         return float(np.prod(self.program.shape(value), dtype=np.float64) * size)
+
+    def elements(self, value: int) -> float:
+        return float(np.prod(self.program.shape(value), dtype=np.float64))
 
     def add(self, op: int) -> None:
         program, name = self.program, self.program.kind(op)
@@ -107,7 +111,8 @@ class BySets:
             return False
         own, count = self.bytes(value), len({program.user(use) for use in users})
         sources = {program.sources[use] for use in needs.uses}
-        read = sum(min(self.bytes(source), own) for source in sources)
+        part = {n: min(1.0, self.elements(value) / self.elements(n)) for n in sources}
+        read = sum(part[source] * self.bytes(source) for source in sources)
         return count * read <= read + (count + 1) * own
 
     def repeated(self, value: int, needs: Needs) -> bool:
@@ -126,6 +131,9 @@ class BySets:
         first, padding = use == program.uses_of(op).start, program.kind(op) == "stablehlo.pad"
         if self.policy.fusion.stores_padded and padding and first and not needs.light:
             return False
+        adding = program.kind(op) == "stablehlo.scatter" and kind is Role.UPDATE
+        if self.policy.fusion.stores_looked_up and adding and not needs.light:
+            return False
         if kind is Role.CONTRACTION and not self.policy.fusion.fuses_into_dot and not needs.light:
             return program.kind(op) == "stablehlo.dot_general" and self.repeated(value, needs)
         return kind is not Role.UPDATE or use != program.uses_of(op).start
@@ -133,7 +141,8 @@ class BySets:
 
 def assert_fused_by_the_rules(program: Program, policy: CompilerProfile) -> None:
     found = fuse(program, policy)
-    stored = set(np.flatnonzero(fusing.chain_ends(flow_of(program), policy.fusion)).tolist())
+    ends = fusing.chain_ends(program, flow_of(program), policy.fusion)
+    stored = set(np.flatnonzero(ends).tolist())
     expected = BySets(program, policy, stored)
     assert set(np.flatnonzero(found.written).tolist()) == expected.written
     assert [(r.op, r.reads, r.contractions) for r in found.roots] == expected.roots

@@ -172,6 +172,7 @@ def repeated(
         first=held[1].copy(),
         last=held[2].copy(),
         width=np.where(held[0] % 3 == 0, 0.5, 1.0),
+        lies=held[0] % 3,
         stay=np.array([0, BRIEF, LASTING, AGAIN])[held[0] % 4],
         times=np.ones(len(held[0])),
         deferred=np.where((held[0] % 5 == 3) & (held[0] % 4 != 3), held[0] % 4, -1),
@@ -208,10 +209,14 @@ def summed(t: Tables, rows: Ints, at: Ints, end: int) -> SumColumns:
     """Partial sums of these rows of partials, made at these events."""
     return SumColumns(
         row=rows.copy(),
+        mate=np.where(rows % 3 == 0, (rows + 1) % len(t.partial_sums.weight), -1),
         tensor=t.partial_sums.computed[t.partial_sums.result_start[rows]],
         first=at.copy(),
         last=at.copy(),
         until=np.minimum(at + rows % 5, end),
+        wait_first=np.minimum(at + rows % 2, end),
+        wait_last=np.minimum(at + rows % 2 + rows % 7, end),
+        wait_stay=np.array([LASTING, BRIEF, 0])[rows % 3],
         stay=np.array([BRIEF, LASTING])[rows % 2],
         times=np.ones(len(rows)),
         stored=rows % 2,

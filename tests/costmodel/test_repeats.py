@@ -35,7 +35,6 @@ from toast.costmodel.passes.fusion import chain_ends, fuse
 from toast.costmodel.program import sharding_units as layouts_room
 from toast.costmodel.program.dataflow import flow_of
 from toast.costmodel.program.distinct import distinct, distinct_rows
-from toast.costmodel.program.op_traits import role
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms import fusions as rows_room
 from toast.costmodel.terms.fusions import FUSIONS, LaunchedRow
@@ -168,9 +167,9 @@ def test_layers_share_their_rows() -> None:
 def assert_fused_as_by_walking(program: Program, policy: CompilerProfile) -> None:
     found, flow = fuse(program, policy), flow_of(program)
     chains = walks.Chains(program, policy)
-    assert set(np.flatnonzero(chain_ends(flow, policy.fusion)).tolist()) == chains.ends()
+    assert set(np.flatnonzero(chain_ends(program, flow, policy.fusion)).tolist()) == chains.ends()
     assert np.array_equal(found.narrow, chains.narrow_values(found.written))
-    roles = [role(name) for name in program.names]
+    roles = [walks.role_of(program, op, policy) for op in range(program.ops)]
     fusions = walks.Merger(program, found.roots, roles).run()
     if policy.reduction_fusion.merges:
         fusions = walks.Reductions(program, fusions).run()

@@ -71,10 +71,19 @@ class Priced:
     """An evaluator of a module, with states given by dimensions of arguments.
 
     The chip itself holds `buffers` bytes: as many as a TPU has would hold all of a small module.
+    Values take the bytes of their elements, where they are not `tiled`.
     """
 
-    def __init__(self, module: bytes, mesh: str, device: str = "cpu", buffers: int = 0) -> None:
-        profile = holding(device, buffers)
+    def __init__(
+        self,
+        module: bytes,
+        mesh: str,
+        device: str = "cpu",
+        buffers: int = 0,
+        *,
+        tiled: bool = False,
+    ) -> None:
+        profile = holding(device, buffers, tiled)
         self.evaluator = Evaluator(
             analysed(module), Mesh.parse(mesh), find(device), profile=profile
         )

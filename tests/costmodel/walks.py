@@ -48,8 +48,16 @@ class Chains:
                     break
                 chain.append(following)
                 taken.add(following)
-            stored.add(self._place_to_store(chain))
+            if not self._summed_up(chain[-1]):
+                stored.add(self._place_to_store(chain))
         return stored
+
+    def _summed_up(self, value: int) -> bool:
+        """Whether a TPU takes sums or maxima of a product alone, and never stores it."""
+        users = {self._program.kind(self._op_of_use[use]) for use in self._users[value]}
+        ops = {self._op_of_use[use] for use in self._users[value]}
+        tpu = self._policy.fusion.fuses_into_reduction
+        return tpu and len(ops) == 1 and users == {"stablehlo.reduce"}
 
     def _place_to_store(self, chain: list[int]) -> int:
         """Where a chain behind a contraction is stored.
@@ -138,7 +146,7 @@ class Merger:
         self._group: dict[int, int] = {}
         self._members: dict[int, list[LaunchedFusion]] = {}
         for root in roots:
-            loop = roles[program.op_name[root.op]] is Role.FUSIBLE and not root.contractions
+            loop = roles[root.op] is Role.FUSIBLE and not root.contractions
             if loop:
                 self._group[root.op] = root.op
             self._members[root.op] = [root]
@@ -304,6 +312,15 @@ def schedule(program: Program, roots: Sequence[LaunchedFusion]) -> Ints:
     return position
 
 
+def role_of(program: Program, op: int, policy: CompilerProfile) -> Role:
+    """The role of an op; a TPU looks rows up in fusions of their own."""
+    name = program.kind(op)
+    if name == "stablehlo.gather" and policy.fusion.stores_looked_up:
+        table, indices = (program.shape(program.sources[use]) for use in program.uses_of(op)[:2])
+        return Role.OPAQUE if np.prod(indices) > len(table) else Role.FUSIBLE
+    return role(name)
+
+
 def added_up(program: Program) -> dict[int, int]:
     """Contraction or scatter -> an earlier one whose result is only added to its own.
 
@@ -332,9 +349,8 @@ def added_up(program: Program) -> dict[int, int]:
         whole = len(joined) == len(values)
         leaves[op] = []
         for maker in joined:
-            joining = [n for n in leaves[maker] if whole or n in scatters]
-            leaves[op] += joining
-            leaves[maker] = [n for n in leaves[maker] if n not in joining]
+            if whole or scatters.issuperset(leaves[maker]):
+                leaves[op] += leaves.pop(maker)
     return {leaf: min(found) for found in leaves.values() for leaf in found if leaf != min(found)}
 
 
@@ -352,14 +368,16 @@ def handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
     first, ends = fusion.position[program.value_op], last.copy()
     arguments = {argument.value for argument in program.arguments}
     for root in fusion.roots:
-        kinds = {role(program.kind(root.op))} | ({Role.CONTRACTION} if root.contractions else set())
+        kinds = {role_of(program, root.op, fusion.profile)} | ({Role.CONTRACTION} if root.contractions else set())
         if kinds != {Role.FUSIBLE}:
             continue
         free = {program.sources[use] for use in root.reads} - arguments
         at = fusion.position[root.op]
         for value in program.values_of(root.op):
             for source in sorted(free):
-                if first[source] < last[source] == at and alike(program, source, value):
+                same = fusion.narrow[source] == fusion.narrow[value]
+                same &= alike(program, source, value)
+                if first[source] < last[source] == at and same:
                     ends[source] = at - 1
                     free.remove(source)
                     break
