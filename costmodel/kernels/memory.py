@@ -119,8 +119,9 @@ def _add_copies(t: Tables, s: Scratch) -> None:
         first, last = t.copies.start[group], t.copies.start[group + 1]
         kind = t.copies.kind_start[t.copies.kind[group]]
         for row in range(first, last):
-            place = row - first
             _forget_reads(s, row)
+        for row in range(first, last):
+            place = row - first
             if s.copies.held[row, 0] > 0.0:
                 _forget_copy(s, row)
             if s.copies.leader[kind + place] != place:
