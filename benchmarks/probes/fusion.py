@@ -14,7 +14,7 @@ from benchmarks.probes.probe import Case, Compiled, Probe
 from benchmarks.probes.programs import lowered
 
 SIDE = 1024
-TOLD = ("tanh", "exponential", "sqrt", "select", "reduce", "subtract", "copy")
+TOLD = ("tanh", "exponential", "sqrt", "select", "reduce", "subtract", "gather", "copy")
 """Of what is inside a launch that is no product, what its programs are written to show."""
 
 
@@ -69,6 +69,16 @@ def padded_alone(x: Any) -> Any:
     return jnp.tanh(jnp.pad(jnp.exp(x)[1:], ((0, 1), (0, 0))))
 
 
+def looked_up(x: Any, i: Any) -> Any:
+    """Rows of a scaled table, and what is computed of them."""
+    return jnp.tanh(jnp.exp(x).at[i[0].astype(jnp.int32)].get(mode="clip"))
+
+
+def greatest(x: Any, w: Any) -> Any:
+    """The maximum of each row of a product, and nothing else of it."""
+    return jnp.tanh(x @ w).max(axis=1)
+
+
 def summed(*given: Any) -> Any:
     """One sum of many arrays."""
     total = given[0]
@@ -102,6 +112,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "narrowed behind a product": (narrowed, 3),
     "padded for a product": (padded, 2),
     "padded for another op": (padded_alone, 1),
+    "rows of a scaled table": (looked_up, 2),
+    "maximum of a product": (greatest, 2),
     "scores of a softmax": (scores, 4),
     "scores of a softmax and another op": (scores_kept, 4),
 }

@@ -187,6 +187,16 @@ def state_of(picks: list[int]) -> State:
     return tuple(actions[pick % len(actions)] for pick in picks)
 
 
+@given(st.lists(PICKS, min_size=2, max_size=12))
+@settings(deadline=None, max_examples=40)
+def test_a_peak_does_not_depend_on_what_was_priced_before(states: list[list[int]]) -> None:
+    evaluator = small_step()
+    used = evaluator.new_scratch()
+    for picks in states:
+        state = state_of(picks)
+        assert evaluator.cost(state, used) == evaluator.cost(state, evaluator.new_scratch())
+
+
 @given(PICKS)
 @settings(deadline=None, max_examples=40)
 def test_the_explained_memory_adds_up(picks: list[int]) -> None:

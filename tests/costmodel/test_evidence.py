@@ -89,6 +89,11 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         lambda d: "".join(launches("costly op of two products")(d)).count("tanh") == 2,
     ),
     "fusion.stores_padded": (ALL, lambda d: len(launches("padded for another op")(d)) > 1),
+    "fusion.stores_looked_up": (
+        ALL,
+        lambda d: "gather -> f32[1024, 1024]" in launches("rows of a scaled table")(d),
+    ),
+    "fusion.fuses_into_reduction": (ALL, lambda d: len(launches("maximum of a product")(d)) == 1),
     "fusion.stores_narrowest": (
         TPUS,
         lambda d: any(
