@@ -111,9 +111,7 @@ def _alive(t: Tables, events: int) -> Words:
     )
     _hold(change, t.live_ranges.first, t.live_ranges.last, live)
     _hold(change, t.sums.first, t.sums.first, _mixed(t.sums.row, _SUM, t.sums.tensor))
-    waiting = _mixed(
-        t.sums.row, _WAITING, t.sums.tensor, t.sums.mate, t.sums.wait_stay
-    )
+    waiting = _mixed(t.sums.row, _WAITING, t.sums.tensor, t.sums.mate, t.sums.wait_stay)
     _hold(change, t.sums.wait_first, t.sums.wait_last, waiting)
     summed = t.sums.stored == 0
     words = _mixed(t.sums.row, _SUMMED, t.sums.stay)[summed]

@@ -14,7 +14,6 @@ from toast.costmodel.hardware.devices import Device
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.program.sharding_units import Layouts
-from toast.costmodel.terms.arguments import ARGUMENTS
 from toast.costmodel.terms.bounds import Sum
 from toast.costmodel.terms.chip_columns import chip_columns
 from toast.costmodel.terms.dependents import Dependents

@@ -17,9 +17,9 @@ class FusionRules:
     `fuses`: anything at all. `fuses_into_dot`: products compute what feeds them and what is made of
     them; if not they read and write memory. `fuses_into_update`: a product whose only reader is an
     elementwise fusion is computed inside that, and never stored. `fuses_into_reduction`: so is one
-    whose only reader is a reduction, with what is computed of it in between. `repeats_costly`: costly
-    elementwise ops are computed again in each of several users. `stores_reduced`: a reduction
-    stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`: the chain
+    whose only reader is a reduction, with what is computed of it in between. `repeats_costly`:
+    costly elementwise ops are computed again in each of several users. `stores_reduced`: a
+    reduction stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`: the chain
     behind a product is stored where it is narrowest, not as the product makes it. `stores_padded`:
     what is computed and then padded is stored before. `stores_looked_up`: a lookup of rows runs by
     itself, between a stored table and stored rows. A fusion reads at most `max_sources` values.

@@ -34,9 +34,10 @@ class LiveRanges:
     """What is in memory besides arguments, over the positions [first, last].
 
     By the `value` that stands for each, with its tensor. `width` is the part of its bytes that is
-    stored, `lies` how in memory (see `lookups`); `inner` tells that it is no result of the program. `deferred` is -1, or numbers a
-    deferred gradient: twice where it stays itself, and one more where what it is made of does.
-    `again` tells that a row is no memory, but a span over which another row's can be let go of.
+    stored, `lies` how in memory (see `lookups`); `inner` tells that it is no result of the program.
+    `deferred` is -1, or numbers a deferred gradient: twice where it stays itself, and one more
+    where what it is made of does. `again` tells that a row is no memory, but a span over which
+    another row's can be let go of.
     """
 
     value: Ints

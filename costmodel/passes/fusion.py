@@ -105,6 +105,8 @@ def chain_ends(program: Program, flow: Flow, rules: FusionRules) -> Bools:
     reads it. Otherwise a GPU stores what the contraction itself made, a TPU the last of the
     narrowest.
     """
+    if not rules.fuses:
+        return np.ones(program.values, dtype=np.bool_)
     taken, stored = (np.zeros(len(flow.maker), dtype=np.bool_) for _ in range(2))
     fewest = rules.reduced_readers if rules.stores_reduced else NEVER
     reduces = named(program, REDUCES) & rules.fuses_into_reduction
@@ -121,7 +123,7 @@ def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
         reads_stored=_read_stored(program, flow, rules),
         single=_single(program),
-        stored=chain_ends(program, flow, rules) if rules.fuses else np.ones(program.values, dtype=np.bool_),
+        stored=chain_ends(program, flow, rules),
         fuses_into_dot=rules.fuses_into_dot,
         repeats_costly=rules.repeats_costly,
         max_sources=rules.max_sources,

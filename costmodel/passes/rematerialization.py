@@ -16,16 +16,25 @@ import numpy as np
 
 from toast.analysis.jit import entry
 from toast.analysis.program import Floats, Ints, Program
+from toast.analysis.records import record
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.program.arrays import ints
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.op_traits import Role
 
-FUSIBLE, REDUCE, CONTRACTION = (
-    int(role) for role in (Role.FUSIBLE, Role.REDUCE, Role.CONTRACTION)
-)
+FUSIBLE, REDUCE, CONTRACTION = (int(role) for role in (Role.FUSIBLE, Role.REDUCE, Role.CONTRACTION))
 ALWAYS = 1 << 62
 """A position behind every program."""
+
+
+@record
+class Reading(NamedTuple):
+    """What each root reads, uses from `read_start` on, and where its contractions start."""
+
+    op: Ints
+    read_start: Ints
+    reads: Ints
+    dot_start: Ints
 
 
 class Gaps(NamedTuple):
@@ -53,23 +62,20 @@ class Availability(NamedTuple):
 
 
 @entry
-def _find_again(
-    f: Any, ops: Ints, starts: Ints, reads: Ints, dots: Ints, products: bool, kept: Ints,
-    again: Ints, until: Ints,
-) -> None:  # fmt: skip
+def _find_again(f: Any, roots: Any, products: bool, kept: Ints, again: Ints, until: Ints) -> None:
     """What each fusion makes can be made again while all that it reads can be had.
 
     `products` only while what they read is `kept`.
     """
-    for number in range(len(ops)):
-        op = ops[number]
-        multiplies = dots[number + 1] > dots[number]
-        again_here = f.role[op] == FUSIBLE or f.role[op] == REDUCE or f.role[op] == CONTRACTION
-        if not again_here or (multiplies and not products):
+    for number in range(len(roots.op)):
+        op = roots.op[number]
+        multiplies = roots.dot_start[number + 1] > roots.dot_start[number]
+        repeated = f.role[op] == FUSIBLE or f.role[op] == REDUCE or f.role[op] == CONTRACTION
+        if not repeated or (multiplies and not products):
             continue
         least = ALWAYS
-        for k in range(starts[number], starts[number + 1]):
-            source = f.source[reads[k]]
+        for k in range(roots.read_start[number], roots.read_start[number + 1]):
+            source = f.source[roots.reads[k]]
             least = min(least, kept[source] if multiplies else until[source])
         for value in range(f.values[op], f.values[op + 1]):
             again[value] = least
@@ -81,11 +87,11 @@ def availability(program: Program, fusion: Fusion, last: Ints) -> Availability:
     roots, kept = fusion.roots, last.copy()
     kept[program.constant] = ALWAYS
     kept[ints([argument.value for argument in program.arguments])] = ALWAYS
-    given = fusion.flow, roots.ops, roots.read_start, roots.reads, roots.dot_start
+    read = Reading(roots.ops, roots.read_start, roots.reads, roots.dot_start)
     again, multiplied = np.full(program.values, -1), np.full(program.values, -1)
     until = kept.copy()
-    _find_again(*given, False, kept, again, until)
-    _find_again(*given, True, kept, multiplied, kept.copy())
+    _find_again(fusion.flow, read, False, kept, again, until)
+    _find_again(fusion.flow, read, True, kept, multiplied, kept.copy())
     return Availability(again=again, multiplied=multiplied, until=until)
 
 

@@ -368,7 +368,8 @@ def handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
     first, ends = fusion.position[program.value_op], last.copy()
     arguments = {argument.value for argument in program.arguments}
     for root in fusion.roots:
-        kinds = {role_of(program, root.op, fusion.profile)} | ({Role.CONTRACTION} if root.contractions else set())
+        kinds = {role_of(program, root.op, fusion.profile)}
+        kinds |= {Role.CONTRACTION} if root.contractions else set()
         if kinds != {Role.FUSIBLE}:
             continue
         free = {program.sources[use] for use in root.reads} - arguments
