@@ -19,9 +19,9 @@ class FusionRules:
     elementwise fusion is computed inside that, and never stored. `fuses_into_reduction`: so is one
     whose only reader is a reduction, with what is computed of it in between. `repeats_costly`:
     costly elementwise ops are computed again in each of several users. `stores_reduced`: a
-    reduction stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`: the chain
-    behind a product is stored where it is narrowest, not as the product makes it. `stores_padded`:
-    what is computed and then padded is stored before. `stores_looked_up`: a lookup of rows runs by
+    reduction stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`:
+    the chain behind a product is stored where it is narrowest, not as the product makes it.
+    `stores_padded`: what is computed and then padded is stored before. `stores_looked_up`: a lookup of rows runs by
     itself, between a stored table and stored rows. A fusion reads at most `max_sources` values.
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it,

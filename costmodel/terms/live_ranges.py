@@ -25,7 +25,8 @@ class LiveRangeColumns(NamedTuple):
     """Rows of `times` equal buffers, each alive from event `first` to event `last`.
 
     `width` is the part of the tensor's bytes that is stored, `lies` how (see `lookups`), `stay` how
-    they may be on the chip, or `AGAIN` where the row is no memory, but can be let go of; and `deferred` as in `LiveRanges`.
+    they may be on the chip, or `AGAIN` where the row is no memory, but can be let go of; and
+    `deferred` as in `LiveRanges`.
     """
 
     tensor: Ints
