@@ -21,8 +21,9 @@ class FusionRules:
     costly elementwise ops are computed again in each of several users. `stores_reduced`: a
     reduction stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`:
     the chain behind a product is stored where it is narrowest, not as the product makes it.
-    `stores_padded`: what is computed and then padded is stored before. `stores_looked_up`: a lookup of rows runs by
-    itself, between a stored table and stored rows. A fusion reads at most `max_sources` values.
+    `stores_padded`: what is computed and then padded is stored before. `stores_looked_up`: a lookup
+    of rows runs by itself, between a stored table and stored rows. A fusion reads at most
+    `max_sources` values.
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it,
     `epilogue_cost` what handling an element costs that a product has just made, over loading it as

@@ -87,10 +87,9 @@ def _measure(t: Tables, s: Scratch, tensor: int) -> None:
     s.tensors.local[tensor] = size
     tiled = t.chip.fills_tiles and size > 0.0
     s.tensors.given[tensor] = _as_given(t, s, tensor, size) if tiled else size
-    s.tensors.by_row[tensor] = _by_row(t, s, tensor, size) if tiled else size
     s.tensors.stored[tensor] = s.tensors.given[tensor]
     if t.tensors.image[tensor, 0] >= 0:
-        s.tensors.stored[tensor] = s.tensors.by_row[tensor] = _in_tiles(t, s, tensor, size)
+        s.tensors.stored[tensor] = _in_tiles(t, s, tensor, size)
 
 
 @inner
@@ -121,23 +120,33 @@ def _as_given(t: Tables, s: Scratch, tensor: int, size: float) -> float:
     """The bytes of a value in tiles, of the two dimensions that fill them best."""
     dims = t.tensors.start[tensor + 1] - t.tensors.start[tensor]
     if dims < 2:
-        only = side(t, s, tensor, 0) if dims > 0 else 1
-        return size * _up(only, t.chip.tile_columns) / only
-    best = np.inf
-    for row in range(dims):
-        rows = side(t, s, tensor, row)
-        tall = _rows(rows, t.chip.tile_rows)
-        for column in range(dims):
-            columns = side(t, s, tensor, column)
-            if column != row and best > size:
-                best = min(
-                    best, size * (tall * _up(columns, t.chip.tile_columns)) / (rows * columns)
-                )
-    return np.ceil(best)
+        return by_row(t, s, tensor, size)
+    first, second = _best_columns(t, s, tensor, dims)
+    least = np.inf
+    for dim in range(dims):
+        rows = side(t, s, tensor, dim)
+        columns = side(t, s, tensor, second if dim == first else first)
+        part = _rows(rows, t.chip.tile_rows) * _up(columns, t.chip.tile_columns) / (rows * columns)
+        least = min(least, part)
+    return np.ceil(size * least)
 
 
 @inner
-def _by_row(t: Tables, s: Scratch, tensor: int, size: float) -> float:
+def _best_columns(t: Tables, s: Scratch, tensor: int, dims: int) -> tuple[int, int]:
+    """The two of several dimensions that fill the columns of tiles best, the better one first."""
+    first, second, best, next_best = 0, 1, np.inf, np.inf
+    for dim in range(dims):
+        columns = side(t, s, tensor, dim)
+        part = _up(columns, t.chip.tile_columns) / columns
+        if part < best:
+            first, second, best, next_best = dim, first, part, best
+        elif part < next_best:
+            second, next_best = dim, part
+    return first, second
+
+
+@inner
+def by_row(t: Tables, s: Scratch, tensor: int, size: float) -> float:
     """The bytes of a value in tiles of its last two dimensions."""
     dims = t.tensors.start[tensor + 1] - t.tensors.start[tensor]
     columns = side(t, s, tensor, dims - 1) if dims > 0 else 1

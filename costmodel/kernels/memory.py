@@ -19,6 +19,7 @@ import numpy as np
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats
+from toast.costmodel.kernels.incremental import by_row
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
 from toast.costmodel.program.lookups import BY_ROW, TILED
@@ -303,10 +304,18 @@ def _wait(t: Tables, s: Scratch, row: int, size: float) -> None:
 def _lying(t: Tables, s: Scratch, row: int) -> float:
     """The bytes of the tensor of a row, as it lies in memory."""
     tensor, lies = t.live_ranges.tensor[row], t.live_ranges.lies[row]
+    size = float(s.tensors.stored[tensor])
     if lies == TILED:
-        return float(s.tensors.stored[tensor])
-    size = float(s.tensors.by_row[tensor])
-    return size if lies == BY_ROW or size > s.tensors.stored[tensor] else 0.0
+        return size
+    rows = by_row(t, s, tensor, s.tensors.local[tensor]) if _in_rows(t, s, tensor) else size
+    return rows if lies == BY_ROW or rows > size else 0.0
+
+
+@inner
+def _in_rows(t: Tables, s: Scratch, tensor: int) -> bool:
+    """Whether rows of a tensor fill tiles: those of images do not lie together."""
+    image = t.tensors.image[tensor, 0] >= 0
+    return bool(t.chip.fills_tiles and not image and s.tensors.local[tensor] > 0.0)
 
 
 @inner

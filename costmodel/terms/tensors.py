@@ -30,14 +30,12 @@ class Tensors(NamedTuple):
 class TensorScratch(NamedTuple):
     """Bytes of each tensor on one device.
 
-    `local` as they are sent, `stored` with what pads them in memory, `given` of an argument,
-    `by_row` of what lies in memory row by row.
+    `local` as they are sent, `stored` with what pads them in memory, `given` of an argument.
     """
 
     local: Floats
     stored: Floats
     given: Floats
-    by_row: Floats
 
 
 def tensor_columns(program: Program, layouts: Layouts, rules: LayoutAssignmentRules) -> Tensors:
@@ -54,5 +52,5 @@ def tensor_columns(program: Program, layouts: Layouts, rules: LayoutAssignmentRu
 
 def tensor_scratch(tensors: Tensors) -> TensorScratch:
     """Working arrays for sizes."""
-    local, stored, given, by_row = (np.zeros(len(tensors.itemsize)) for _ in range(4))
-    return TensorScratch(local=local, stored=stored, given=given, by_row=by_row)
+    local, stored, given = (np.zeros(len(tensors.itemsize)) for _ in range(3))
+    return TensorScratch(local=local, stored=stored, given=given)
