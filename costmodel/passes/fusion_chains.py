@@ -144,49 +144,44 @@ def hand_over(
 
 
 @inner
-def _join(
-    f: Any, op: int, whole: bool, scatters: Bools, once: Bools, head: Ints, after: Ints
-) -> int:
-    """Take the sums of an op's operands, scatters alone where not `whole`; the first, or -1."""
+def _join(f: Any, op: int, once: Bools, head: Ints, after: Ints) -> int:
+    """Make one list of the sums of an op's operands; the first of it."""
     found = -1
     for use in range(f.uses[op], f.uses[op + 1]):
         if not _is_joined(f, op, use, once, head):
             continue
         maker = f.maker[f.source[use]]
-        leaf, rest = head[maker], -1
+        leaf = head[maker]
         while leaf >= 0:
             following = after[leaf]
-            if whole or scatters[leaf]:
-                after[leaf] = found
-                found = leaf
-            else:
-                after[leaf] = rest
-                rest = leaf
+            after[leaf] = found
+            found = leaf
             leaf = following
-        head[maker] = rest
+        head[maker] = -1
     return found
 
 
-@inner
-def _lead(first: int, after: Ints, leader: Ints) -> None:
-    """Name the least of a list of sums for all others of it."""
-    least, leaf = first, first
-    while leaf >= 0:
-        least = min(least, leaf)
-        leaf = after[leaf]
-    leaf = first
-    while leaf >= 0:
-        if leaf != least:
-            leader[leaf] = least
-        leaf = after[leaf]
+@entry
+def lead(head: Ints, after: Ints, some: Bools, leader: Ints) -> None:
+    """Name the first of `some` in each list of sums for all others of them."""
+    for op in range(len(head)):
+        least, leaf = -1, head[op]
+        while leaf >= 0:
+            if some[leaf] and (least < 0 or leaf < least):
+                least = leaf
+            leaf = after[leaf]
+        leaf = head[op]
+        while leaf >= 0:
+            if some[leaf] and leaf != least:
+                leader[leaf] = least
+            leaf = after[leaf]
 
 
 @entry
 def add_up(
-    f: Any, sums: Bools, adds: Bools, scatters: Bools, once: Bools, head: Ints, after: Ints,
-    leader: Ints,
-) -> None:  # fmt: skip
-    """For each of `sums` the first of those that it is only added to, if that is another.
+    f: Any, sums: Bools, adds: Bools, across: bool, once: Bools, head: Ints, after: Ints
+) -> None:
+    """List those of `sums` that are only added to each other; `across`: whatever is added besides.
 
     `head` by op (-2: none of it) is the first of its list of sums, which go on with `after`.
     """
@@ -199,10 +194,9 @@ def add_up(
         operands, joined = f.uses[op + 1] - f.uses[op], 0
         for use in range(f.uses[op], f.uses[op + 1]):
             joined += _is_joined(f, op, use, once, head)
-        if joined > 0 and not (f.layout[op] and operands != 1):
-            head[op] = _join(f, op, joined == operands, scatters, once, head, after)
-    for op in range(len(f.role)):
-        _lead(head[op], after, leader)
+        alone = joined < operands
+        if joined > 0 and not (alone and (f.layout[op] or not across)):
+            head[op] = _join(f, op, once, head, after)
 
 
 @inner

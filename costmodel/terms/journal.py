@@ -76,7 +76,7 @@ class CollectiveReason(IntEnum):
     BATCH = 4
     """A dimension of a product's batch that is sharded already takes the axes."""
     LOOKUP = 5
-    """A lookup in a table that is sharded over several axes leaves the sums."""
+    """A lookup sums over more axes than the result takes."""
     SLICED = 6
     """Something cuts a slice of the sum as it is kept."""
     SHARDED_ALREADY = 7

@@ -38,8 +38,8 @@ others."""
 class PartialRow(NamedTuple):
     """Results that are summed over devices, or laid out otherwise than they are computed.
 
-    `results` are (computed, defined) tensors, `before` is the row that is summed before, or -1,
-    `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
+    `results` are (computed, defined) tensors, `before` are the rows with which it is summed where
+    the sum is wanted whole, and where it is scattered, or -1; `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
     which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `flattened` the
     dimension of the rows of a product that is made as a matrix, or -1. The sum is sent with others
     in the runs of the loop `combined_in`; by itself where that is -1.
@@ -48,7 +48,7 @@ class PartialRow(NamedTuple):
     items: tuple[int, ...]
     results: tuple[tuple[int, int], ...]
     maker: int
-    before: int
+    before: tuple[int, int]
     batch: int
     behind: Behind
     cut: int
@@ -62,7 +62,8 @@ class PartialSums(NamedTuple):
     By row: `weight`, the items that it sums over, from `item_start` on, and its results, from
     `result_start` on, each a tensor as `computed` and as `defined`; whether it is a `product`, a
     `lookup` or a scatter (`segments`); the tensor that slices of the sum are `cut` of, or -1; the
-    row that it is `added_to` before it is summed, or -1; `passes` over what is made of the sums;
+    row that it is `added_to` before it is summed, or -1, and that where the sum is scattered
+    (`scattered_with`); `passes` over what is made of the sums;
     dimensions of a `batch`; how often the loop runs behind which it may be summed (`loop_trips`),
     and how much wider its elements are there (`loop_width`); the loop in whose runs it is
     `combined_in` one collective with others, or -1; the dimension of the rows of a product that is
@@ -81,6 +82,7 @@ class PartialSums(NamedTuple):
     segments: Ints
     cut: Ints
     added_to: Ints
+    scattered_with: Ints
     passes: Floats
     batch: Ints
     loop_trips: Floats
@@ -149,12 +151,13 @@ def partial_sum_rows(listing: Listing) -> Partials:
         combined_in=combined_in[ops],
         flattened=_flattened(program, fusion)[ops],
     )
-    identity = columns.identity()
     sums = reassociate_sums(program, fusion.flow, fusion.profile.all_reduce_reassociate)
-    leader = _places(program, ops)[sums[ops]]
-    number, first = distinct_rows(identity, np.where(leader >= 0, identity[leader], -1))
-    before = np.where(leader >= 0, number[leader], -1)
-    rows = [columns.row(n, int(before[n]), loops) for n in first.tolist()]
+    leaders = [_places(program, ops)[of[ops]] for of in sums]
+    number, first = columns.identity(), ops
+    for _ in leaders:  # the row of one that leads may be led by another
+        number, first = distinct_rows(number, *(_led(leader, number) for leader in leaders))
+    before = [_led(leader, number).tolist() for leader in leaders]
+    rows = [columns.row(n, (before[0][n], before[1][n]), loops) for n in first.tolist()]
     trips = np.where(_again(program, ops, number, listing.first_op), 0.0, program.op_trips[ops])
     weights = np.bincount(number, weights=trips, minlength=len(rows))
     counted = Counter(dict(zip(rows, weights.tolist(), strict=True)))
@@ -183,7 +186,7 @@ class _Columns(NamedTuple):
             *(self.maker, self.batch, self.behind, self.cut, self.combined_in, self.flattened),
         )[0]
 
-    def row(self, n: int, before: int, loops: Sequence[Behind]) -> PartialRow:
+    def row(self, n: int, before: tuple[int, int], loops: Sequence[Behind]) -> PartialRow:
         """The row of the op at one place."""
         items = self.items[self.item_start[n] : self.item_start[n + 1]]
         results = self.results[self.value_start[n] : self.value_start[n + 1]]
@@ -198,6 +201,11 @@ class _Columns(NamedTuple):
             combined_in=int(self.combined_in[n]),
             flattened=int(self.flattened[n]),
         )
+
+
+def _led(leader: Ints, number: Ints) -> Ints:
+    """The number of what leads each, or -1."""
+    return np.where(leader >= 0, number[leader], -1)
 
 
 def _again(program: Program, ops: Ints, number: Ints, equal: Ints) -> Bools:
@@ -334,7 +342,8 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
         loop_runs=partials.runs,
         combined=np.flatnonzero(loops >= 0),
         combined_loop=loops[loops >= 0],
-        added_to=ints([row.before for row in rows]),
+        added_to=ints([row.before[0] for row in rows]),
+        scattered_with=ints([row.before[1] for row in rows]),
         batch=ints([row.batch for row in rows]),
         loop_trips=floats([row.behind[0] for row in rows]),
         loop_width=floats([row.behind[1] for row in rows]),
@@ -399,7 +408,8 @@ def partial_sum_dependencies(sums: PartialSums, owners: OwningUnits) -> Pairs:
         (results, owners.tensor[sums.computed]),
         (results, owners.tensor[sums.defined]),
     )
-    return np.concatenate([own, through(sums.added_to, own)])
+    added = (through(before, own) for before in (sums.added_to, sums.scattered_with))
+    return np.concatenate([own, *added])
 
 
 def _ops(sources: Sources, row: int) -> list[tuple[int, float]]:
@@ -442,7 +452,7 @@ def _bound(bounds: Bounds) -> None:
             if reduced is None:
                 continue
             seconds = bounds.reshard(source, target, reduced, row=row)
-            if sums.added_to[row] >= 0:
+            if max(sums.added_to[row], sums.scattered_with[row]) >= 0:
                 seconds[reduced > 0] = 0.0
             unfused = sums.passes[row] * bounds.local(target) / bounds.tables.chip.bandwidth
             if sums.loop_trips[row] <= 1.0:
