@@ -100,6 +100,28 @@ def narrow_values(
 
 
 @entry
+def reach_products(f: Any, moving: Bools, carried: Ints, alone: Bools, found: Bools) -> None:
+    """Mark the uses (`found`) of which products alone read what is made, once it was moved.
+
+    By `moving` ops, or by loops: `carried` has by use what it is in the body of a loop that only
+    passes it on, and behind that, or -1. `alone` by value is a working array.
+    """
+    for op in range(len(f.role) - 1, -1, -1):
+        for value in range(f.values[op], f.values[op + 1]):
+            alone[value] = True
+            for k in range(f.reader_start[value], f.reader_start[value + 1]):
+                use = f.reader[k]
+                user, inside = f.user[use], carried[use, 0]
+                if f.role[user] == CONTRACTION:
+                    found[use] = True
+                elif inside >= 0:
+                    found[use] = alone[inside] and alone[carried[use, 1]]
+                elif moving[user] and f.values[user + 1] - f.values[user] == 1:
+                    found[use] = alone[f.values[user]]
+                alone[value] &= found[use]
+
+
+@entry
 def run_early(
     f: Any, ops: Ints, starts: Ints, reads: Ints, returned: Bools, position: Ints
 ) -> None:
