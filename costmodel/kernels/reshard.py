@@ -9,6 +9,7 @@ from toast.costmodel.kernels.axis_order import duration, remember, remember_take
 from toast.costmodel.kernels.combiner import SCATTERED, WHOLE, remember_sum
 from toast.costmodel.kernels.incremental import axes_on, total
 from toast.costmodel.kernels.journal import mark, note, note_collective
+from toast.costmodel.kernels.pieces import has_pieces
 from toast.costmodel.kernels.sum_order import added_to, constrain
 from toast.costmodel.kernels.ways import find_way
 from toast.costmodel.network.collectives import Kind
@@ -30,7 +31,7 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 (
     INTO_SHARDS, UNWANTED, TWO_DIMENSIONS, ALL_DEVICES, BATCH, LOOKUP, SLICED, SHARDED_ALREADY,
     SEGMENTS, _, BEHIND_LOOP, REGATHERED, GATHERED, EXCHANGED, _, NEIGHBOURS, ADDED,
-    LEFT_OUT, _, TRADED, REMATERIALIZED,
+    LEFT_OUT, _, TRADED, REMATERIALIZED, UNEVEN,
 ) = map(int, CollectiveReason)  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def _taken(
     Nothing is scattered by a compiler that makes no reduce-scatters. Nor is anything where two
     dimensions want it, over all axes of chips that do not, and of a sum that a TPU cuts slices of.
     Nor are some axes and not all, where a scatter or a lookup makes the sums or a dimension that is
-    sharded already takes them. A product's batch that is sharded already is
+    sharded already takes them. Nor are matrices that cannot be cut into equal pieces. A product's batch that is sharded already is
     gathered whole, and cut again.
     """
     a, b = t.tensors.start[source], t.tensors.start[target]
@@ -114,6 +115,8 @@ def _taken(
         why = SEGMENTS
     elif scattered != reduced and row >= 0 and t.partial_sums.lookup[row]:
         why = LOOKUP
+    elif not has_pieces(t, s, source, scattered, target):
+        why = UNEVEN
     return scattered if why == INTO_SHARDS else 0, again, why
 
 

@@ -107,6 +107,8 @@ class CollectiveReason(IntEnum):
     """Each dimension has its parts, and they are those of other axes."""
     REMATERIALIZED = 20
     """Parts leave some dimensions and others come: the compiler gathers these dimensions first."""
+    UNEVEN = 21
+    """A matrix that cannot be cut into the equal pieces in which a TPU scatters."""
 
 
 TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)

@@ -37,6 +37,7 @@ SentFor = Literal[
     "in_region",
     "traded",
     "rematerialized",
+    "uneven",
 ]
 Reason = Literal[
     "argument",

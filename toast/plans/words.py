@@ -36,6 +36,7 @@ _REASONS: dict[SentFor, str] = {
     "left_out": "partial sum, whole: scattering is left out",
     "traded": "resharding, to other axes",
     "rematerialized": "resharding, whole: no shorter way",
+    "uneven": "partial sum, whole: no equal pieces",
 }
 """Words for reasons that say more than `why`."""
 
