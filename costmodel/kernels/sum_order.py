@@ -57,8 +57,8 @@ def constrain(t: Tables, s: Scratch, row: int, result: int) -> None:
         grown |= come != 0 and axes_on(t, s, a + d) != 0
     whole = taken == reduced and not grown
     s.reduce_scatters.ordered[result] = whole and reduced & (reduced - 1) != 0
-    s.reduce_scatters.constrained[result] = not grown and (
-        taken == 0 or (whole and not _scatters_rows(t, s, row, result))
+    s.reduce_scatters.constrained[result] = bool(t.partial_sums.segments[row]) or (
+        not grown and (taken == 0 or (whole and not _scatters_rows(t, s, row, result)))
     )
 
 
