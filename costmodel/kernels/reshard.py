@@ -31,7 +31,7 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 (
     INTO_SHARDS, UNWANTED, TWO_DIMENSIONS, ALL_DEVICES, BATCH, LOOKUP, SLICED, SHARDED_ALREADY,
     SEGMENTS, _, BEHIND_LOOP, REGATHERED, GATHERED, EXCHANGED, _, NEIGHBOURS, ADDED,
-    LEFT_OUT, _, TRADED, REMATERIALIZED, UNEVEN,
+    LEFT_OUT, _, TRADED, REMATERIALIZED, UNEVEN, FLATTENED,
 ) = map(int, CollectiveReason)  # fmt: skip
 
 
@@ -82,7 +82,8 @@ def _taken(
     Nothing is scattered by a compiler that makes no reduce-scatters. Nor is anything where two
     dimensions want it, over all axes of chips that do not, and of a sum that a TPU cuts slices of.
     Nor are some axes and not all, where a scatter or a lookup makes the sums or a dimension that is
-    sharded already takes them. Nor are matrices that cannot be cut into equal pieces. A product's batch that is sharded already is
+    sharded already takes them. Nor are matrices that cannot be cut into equal pieces, or the
+    rows of one that a module gives dimensions of 1. A product's batch that is sharded already is
     gathered whole, and cut again.
     """
     a, b = t.tensors.start[source], t.tensors.start[target]
@@ -115,9 +116,20 @@ def _taken(
         why = SEGMENTS
     elif scattered != reduced and row >= 0 and t.partial_sums.lookup[row]:
         why = LOOKUP
+    elif row >= 0 and _by_rows(t, s, target, scattered, row):
+        why = FLATTENED
     elif not has_pieces(t, s, source, scattered, target):
         why = UNEVEN
     return scattered if why == INTO_SHARDS else 0, again, why
+
+
+@inner
+def _by_rows(t: Tables, s: Scratch, target: int, scattered: int, row: int) -> bool:
+    """Whether the rows of a flattened matrix take the axes of a lookup, or several of a product."""
+    rows = t.partial_sums.flattened[row]
+    if rows < 0 or not axes_on(t, s, t.tensors.start[target] + rows) & scattered:
+        return False
+    return bool(t.partial_sums.lookup[row] or scattered & (scattered - 1))
 
 
 @inner

@@ -109,6 +109,8 @@ class CollectiveReason(IntEnum):
     """Parts leave some dimensions and others come: the compiler gathers these dimensions first."""
     UNEVEN = 21
     """A matrix that cannot be cut into the equal pieces in which a TPU scatters."""
+    FLATTENED = 22
+    """The rows of a product or lookup take the axes that is a matrix but for dimensions of 1."""
 
 
 TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)

@@ -66,8 +66,8 @@ class PartialSums(NamedTuple):
     (`scattered_with`); `passes` over what is made of the sums;
     dimensions of a `batch`; how often the loop runs behind which it may be summed (`loop_trips`),
     and how much wider its elements are there (`loop_width`); the loop in whose runs it is
-    `combined_in` one collective with others, or -1; the dimension of the rows of a product that is
-    `flattened` to a matrix, or -1.
+    `combined_in` one collective with others, or -1; the dimension of the rows of a product or lookup
+    that is `flattened` to a matrix, or -1.
     `combined` are the results of which that is so, with their `combined_loop`; `loop_runs` by loop.
     """
 
@@ -242,7 +242,7 @@ def _cut(program: Program, layouts: Layouts, fusion: Fusion) -> Ints:
 
 
 def _flattened(program: Program, fusion: Fusion) -> Ints:
-    """For each product that is a matrix but for dimensions of 1 that of its rows, or -1.
+    """For each product or lookup that is a matrix but for dimensions of 1 that of its rows, or -1.
 
     A TPU multiplies matrices. It puts the dimensions of 1 back where a module constrains what the
     product makes, and then does not scatter its sums by rows.
@@ -251,14 +251,15 @@ def _flattened(program: Program, fusion: Fusion) -> Ints:
     if not fusion.profile.reduce_scatter_creator.flattens_unit_dims:
         return found
     ones = program.of_shapes(lambda shape: 1 in shape, np.bool_)
-    products = np.array(program.ops_named("stablehlo.dot_general"), dtype=np.int64)
-    for op in products[ones[program.op_values[products]]].tolist():
-        result = program.values_of(op)[0]
-        left = set(program.use_names(program.uses_of(op)[0]).tolist())
-        made = zip(program.def_names(result).tolist(), program.shape(result), strict=True)
-        rows = [dim for dim, (name, size) in enumerate(made) if size > 1 and name in left]
-        if len(rows) == 1:
-            found[op] = rows[0]
+    for kind, place in (("stablehlo.dot_general", 0), ("stablehlo.gather", 1)):
+        makers = np.array(program.ops_named(kind), dtype=np.int64)
+        for op in makers[ones[program.op_values[makers]]].tolist():
+            result = program.values_of(op)[0]
+            left = set(program.use_names(program.uses_of(op)[place]).tolist())
+            made = zip(program.def_names(result).tolist(), program.shape(result), strict=True)
+            rows = [dim for dim, (name, size) in enumerate(made) if size > 1 and name in left]
+            if len(rows) == 1:
+                found[op] = rows[0]
     return found
 
 

@@ -71,6 +71,7 @@ _REASON: dict[CollectiveReason, SentFor] = {
     CollectiveReason.TRADED: "traded",
     CollectiveReason.REMATERIALIZED: "rematerialized",
     CollectiveReason.UNEVEN: "uneven",
+    CollectiveReason.FLATTENED: "flattened",
 }
 _Sent = tuple[
     str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool, tuple[int, ...]

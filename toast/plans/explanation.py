@@ -38,6 +38,7 @@ SentFor = Literal[
     "traded",
     "rematerialized",
     "uneven",
+    "flattened",
 ]
 Reason = Literal[
     "argument",

@@ -37,6 +37,7 @@ _REASONS: dict[SentFor, str] = {
     "traded": "resharding, to other axes",
     "rematerialized": "resharding, whole: no shorter way",
     "uneven": "partial sum, whole: no equal pieces",
+    "flattened": "partial sum, whole: dimensions of 1",
 }
 """Words for reasons that say more than `why`."""
 
