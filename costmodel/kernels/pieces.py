@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 LANES, SUBLANES = 128, 8
+ROW_BYTES = LANES * 4
 ACROSS_BYTES = 2 * SUBLANES * LANES * 4
 """Bytes of a step where the part of a device fills no lanes, so that the other dimension does."""
 SMALLEST = 8
@@ -28,27 +29,45 @@ SMALLEST = 8
 def has_pieces(t: Tables, s: Scratch, source: int, scattered: int, target: int) -> bool:
     """Whether partial sums can be cut into the pieces in which they are scattered.
 
-    Only matrices of 32 bits are known; all others can.
+    In 16 bits each device's part of the last dimension fills pairs of rows of lanes, or no row. Of
+    what is no matrix nothing else is known.
     """
-    if t.chip.scattered_piece == 0.0 or t.tensors.itemsize[source] != 4.0:
+    width = t.tensors.itemsize[source]
+    if t.chip.scattered_piece == 0.0 or width not in (2.0, 4.0):
         return True
+    wide, other, dims, last = _sides(t, s, source, scattered, target)
+    if wide == 0:
+        return True
+    lanes = wide % LANES == 0
+    if lanes and last and wide * width % ROW_BYTES:
+        return False
+    limit = t.chip.scattered_piece / (np.log2(t.mesh.shards[scattered]) + 1.0)
+    if dims != 2:
+        return True
+    if lanes:
+        return _divides(limit, SUBLANES * wide * int(width), -(-other // SUBLANES))
+    return _divides(limit, ACROSS_BYTES, -(-other // LANES))
+
+
+@inner
+def _sides(
+    t: Tables, s: Scratch, source: int, scattered: int, target: int
+) -> tuple[int, int, int, bool]:
+    """Of the dimension that is scattered the part of a device, another dimension, how many are not
+    1, and whether the one that is scattered is the last."""
     a, b = t.tensors.start[source], t.tensors.start[target]
-    wide, other, dims = 0, 0, 0
+    wide, other, dims, last = 0, 0, 0, False
     for d in range(t.tensors.start[source + 1] - a):
         if t.tensors.dim_size[a + d] == 1:
             continue
         dims += 1
         part = t.tensors.dim_size[a + d] // t.mesh.shards[axes_on(t, s, a + d)]
-        if scattered & axes_on(t, s, b + d):
+        last = bool(scattered & axes_on(t, s, b + d) != 0)
+        if last:
             wide = part // t.mesh.shards[scattered]
         else:
             other = part
-    if dims != 2 or wide == 0:
-        return True
-    limit = t.chip.scattered_piece / (np.log2(t.mesh.shards[scattered]) + 1.0)
-    if wide % LANES == 0:
-        return _divides(limit, SUBLANES * wide * 4, -(-other // SUBLANES))
-    return _divides(limit, ACROSS_BYTES, -(-other // LANES))
+    return wide, other, dims, last
 
 
 @inner
