@@ -27,9 +27,7 @@ def _columns(rows: int, columns: int, mesh: str, dtype: str = "float32") -> Layo
     """Over the first axis of a mesh the inner dimension, and the columns of what is kept."""
     inner: Choice = ((0, 0), 0)
     kept: Choice = ((1, 1), 0)
-    return Layout(
-        program=partial(product, rows, columns, dtype), mesh=mesh, choices=(inner, kept)
-    )
+    return Layout(program=partial(product, rows, columns, dtype), mesh=mesh, choices=(inner, kept))
 
 
 OVER_ALL = ((50265, 1024), (50257, 1024), (96103, 1024), (58101, 512), (30522, 768), (50257, 768))

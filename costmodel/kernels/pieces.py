@@ -53,8 +53,10 @@ def has_pieces(t: Tables, s: Scratch, source: int, scattered: int, target: int) 
 def _sides(
     t: Tables, s: Scratch, source: int, scattered: int, target: int
 ) -> tuple[int, int, int, bool]:
-    """Of the dimension that is scattered the part of a device, another dimension, how many are not
-    1, and whether the one that is scattered is the last."""
+    """A device's part of the dimension that is scattered, and of another one.
+
+    Also how many dimensions are not 1, and whether the one that is scattered is the last of these.
+    """
     a, b = t.tensors.start[source], t.tensors.start[target]
     wide, other, dims, last = 0, 0, 0, False
     for d in range(t.tensors.start[source + 1] - a):

@@ -38,11 +38,12 @@ others."""
 class PartialRow(NamedTuple):
     """Results that are summed over devices, or laid out otherwise than they are computed.
 
-    `results` are (computed, defined) tensors, `before` are the rows with which it is summed where
-    the sum is wanted whole, and where it is scattered, or -1; `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
-    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `flattened` the
-    dimension of the rows of a product that is made as a matrix, or -1. The sum is sent with others
-    in the runs of the loop `combined_in`; by itself where that is -1.
+    `results` are (computed, defined) tensors. `before` are the rows with which it is summed where
+    the sum is wanted whole, and where it is scattered, or -1. `batch` is how many of the first
+    dimensions of a product are of a batch, `behind` the loop behind which it may be summed, `cut`
+    the tensor that a TPU cuts slices of, or -1, `flattened` the dimension of the rows of a product
+    or lookup that is made as a matrix, or -1. The sum is sent with others in the runs of the loop
+    `combined_in`; by itself where that is -1.
     """
 
     items: tuple[int, ...]
@@ -63,11 +64,10 @@ class PartialSums(NamedTuple):
     `result_start` on, each a tensor as `computed` and as `defined`; whether it is a `product`, a
     `lookup` or a scatter (`segments`); the tensor that slices of the sum are `cut` of, or -1; the
     row that it is `added_to` before it is summed, or -1, and that where the sum is scattered
-    (`scattered_with`); `passes` over what is made of the sums;
-    dimensions of a `batch`; how often the loop runs behind which it may be summed (`loop_trips`),
-    and how much wider its elements are there (`loop_width`); the loop in whose runs it is
-    `combined_in` one collective with others, or -1; the dimension of the rows of a product or lookup
-    that is `flattened` to a matrix, or -1.
+    (`scattered_with`); `passes` over what is made of the sums; dimensions of a `batch`; how often
+    the loop runs behind which it may be summed (`loop_trips`), and how much wider its elements are
+    there (`loop_width`); the loop in whose runs it is `combined_in` one collective with others, or
+    -1; the dimension of the rows of a product or lookup that is `flattened` to a matrix, or -1.
     `combined` are the results of which that is so, with their `combined_loop`; `loop_runs` by loop.
     """
 

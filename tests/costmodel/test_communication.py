@@ -308,6 +308,26 @@ def test_what_is_joined_and_then_narrowed_is_gathered_narrow(
     assert both.sent((X_K, 0)) == {("ALL_GATHER", (0,)): 2 * gathered}
 
 
+@pytest.mark.parametrize(("device", "part"), [(TPU, 0.5), (GPU, 1.0)])
+def test_a_tpu_gathers_in_16_bits_what_is_looked_up_for_products(device: str, part: float) -> None:
+    table, rows, w = "t:16x8xf32", "32x8xf32", "w:8x4xf32"
+    lookup = (
+        '%r = "stablehlo.gather"(%t, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1],'
+        " collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>,"
+        " slice_sizes = array<i64: 1, 8>, indices_are_sorted = false}"
+        f" : (tensor<16x8xf32>, tensor<32x1xi32>) -> tensor<{rows}>"
+    )
+    lines = [lookup, product("y:32x4xf32", f"r:{rows}", w)]
+    batch, vocabulary, whole = (1, 0), (0, 0), 16 * 8 * 4 / 2
+
+    def gathered(*results: str) -> float:
+        priced = Priced(main(f"{table} i:32x1xi32 {w}", lines, " ".join(results)), "a=2", device)
+        return priced.sent((batch, 0), (vocabulary, 0))[("ALL_GATHER", (0,))]
+
+    assert gathered("y:32x4xf32") == part * whole
+    assert gathered("y:32x4xf32", f"r:{rows}") == whole
+
+
 def test_what_two_products_read_is_gathered_once_and_in_16_bits() -> None:
     w = "w:32x16xf32"
     lines = [
