@@ -216,8 +216,8 @@ def add_up(
         operands, joined = f.uses[op + 1] - f.uses[op], 0
         for use in range(f.uses[op], f.uses[op + 1]):
             joined += _is_joined(f, op, use, once, head)
-        alone = joined < operands
-        if joined > 0 and not (alone and (f.layout[op] or not across)):
+        several = f.layout[op] and operands != 1
+        if joined > 0 and not several and (across or joined == operands):
             head[op] = _join(f, op, once, head, after)
 
 
