@@ -111,7 +111,9 @@ def _alive(t: Tables, events: int) -> Words:
     )
     _hold(change, t.live_ranges.first, t.live_ranges.last, live)
     _hold(change, t.sums.first, t.sums.first, _mixed(t.sums.row, _SUM, t.sums.tensor))
-    waiting = _mixed(t.sums.row, _WAITING, t.sums.tensor, t.sums.mate, t.sums.wait_stay)
+    waiting = _mixed(
+        t.sums.row, _WAITING, t.sums.tensor, t.sums.mate, t.sums.scattered_mate, t.sums.wait_stay
+    )
     _hold(change, t.sums.wait_first, t.sums.wait_last, waiting)
     summed = t.sums.stored == 0
     words = _mixed(t.sums.row, _SUMMED, t.sums.stay)[summed]
@@ -243,12 +245,14 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
     _, high = _between(kept, sums.first, np.where(sums.stored == 0, sums.until, sums.first))
     waits = _between(kept, sums.wait_first, sums.wait_last)
     stays = sums.stored, sums.stay, sums.wait_stay
-    columns = (sums.row, sums.mate, sums.tensor, low, last, high, *waits, *stays)
+    mates = sums.mate, sums.scattered_mate
+    columns = (sums.row, *mates, sums.tensor, low, last, high, *waits, *stays)
     some = (low <= high) | (waits[0] <= waits[1])
-    (row, mate, tensor, first, ends, to, *waited), at, count = _counted(columns, some)
+    (row, mate, scattered, tensor, first, ends, to, *waited), at, count = _counted(columns, some)
     return SumColumns(
         row=row,
         mate=mate,
+        scattered_mate=scattered,
         tensor=tensor,
         first=first,
         last=ends,

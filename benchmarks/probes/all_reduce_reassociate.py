@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial, reduce
 from operator import add
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from benchmarks.probes.layouts import Layout, cases_of, megabytes
 from benchmarks.probes.probe import Probe
-from benchmarks.probes.programs import lowered
+from benchmarks.probes.programs import lowered, lowered_of
 
 ROWS, INNER, WIDTH = 2048, 2048, 2048
 
@@ -25,6 +27,29 @@ def products(count: int, *, between: bool = False) -> bytes:
     return lowered(step, (ROWS, INNER), *[(INNER, WIDTH)] * count)
 
 
+def gradients(terms: str) -> bytes:
+    """Gradients of a table that are added up one after the other.
+
+    `s` is that of a lookup, `p` that of a product, `x` something else.
+    """
+
+    def step(table: Any, index: Any, rows: Any, hidden: Any) -> Any:
+        made: dict[str, Callable[[int], Any]] = {
+            "s": lambda place: jnp.zeros_like(table).at[index + place].add(rows),
+            "p": lambda place: jnp.roll(hidden, place, 1).T @ rows,
+            "x": lambda place: table * (place + 0.1),
+        }
+        total = reduce(add, [made[term](place) for place, term in enumerate(terms)])
+        return jnp.sin(total), hidden[:8].sum(), table[:8].sum()
+
+    given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (TABLE, ROWS_OF, HIDDEN)]
+    index = jax.ShapeDtypeStruct((ROWS,), jnp.int32)
+    return lowered_of(step, given[0], index, *given[1:])
+
+
+TABLE, ROWS_OF, HIDDEN = (4096, 1024), (ROWS, 1024), (ROWS, 4096)
+BY_ROWS, BY_COLUMNS = ((2, 0), 0), ((0, 1), 0)
+GRADIENTS = ("ssx", "psx", "pssx", "pspx", "sxs", "psxs")
 SUMMED = (((0, 1), 0),)
 LAYOUTS = {
     "one product": Layout(program=partial(products, 1), mesh="a=8", choices=SUMMED),
@@ -33,6 +58,11 @@ LAYOUTS = {
     "two, arithmetic between": Layout(
         program=partial(products, 2, between=True), mesh="a=8", choices=SUMMED
     ),
+}
+LAYOUTS |= {
+    f"{terms}, {kept}": Layout(program=partial(gradients, terms), mesh="a=8", choices=choices)
+    for terms in GRADIENTS
+    for kept, choices in (("whole", (BY_ROWS,)), ("scattered", (BY_ROWS, BY_COLUMNS)))
 }
 
 PROBE = Probe(

@@ -103,6 +103,24 @@ def segments(reads: Reads, width: int) -> bytes:
     return _traced(step, [(EDGES, width), (ROWS, width)], index=(EDGES,))
 
 
+def lookup(*rows: int) -> bytes:
+    """Rows of a table that are looked up."""
+
+    def step(table: Any, index: Any) -> Any:
+        return jnp.sin(table[index])
+
+    return _traced(step, [(EDGES, 1024)], index=rows)
+
+
+def decoded() -> bytes:
+    """A product that is a matrix but for a dimension of 1."""
+
+    def step(x: Any, w: Any) -> Any:
+        return jnp.sin(jnp.einsum("bok,kn->bon", x, w))
+
+    return _traced(step, [(512, 1, 4096), (4096, WIDTH)])
+
+
 def _traced(
     step: Callable[..., Any],
     shapes: Sequence[tuple[int, ...]],
@@ -140,6 +158,7 @@ EDGES_OVER_THREE: tuple[Choice, ...] = tuple(((0, 0), axis) for axis in range(3)
 ROWS_OVER_ALL: tuple[Choice, ...] = (((0, 2), DATA), ((0, 2), MODEL))
 IN_ORDER: tuple[Choice, ...] = (((0, 0), DATA), ((0, 1), MODEL))
 OUT_OF_ORDER: tuple[Choice, ...] = (((0, 0), MODEL), ((0, 1), DATA))
+TABLE_OVER_ALL: tuple[Choice, ...] = (((0, 0), DATA), ((0, 0), MODEL))
 LAYOUTS = {reads.__name__: _product(reads, OVER_ALL) for reads in READS} | {
     "in_quarters over one axis": _product(in_quarters, ONE_AXIS),
     "elementwise over one axis": _product(elementwise, ONE_AXIS),
@@ -173,6 +192,32 @@ LAYOUTS = {reads.__name__: _product(reads, OVER_ALL) for reads in READS} | {
         elementwise, (*EDGES_OVER_ALL, ((1, 0), DATA), ((1, 0), MODEL))
     ),
     "scatter over one axis": _segments(elementwise, (((0, 0), MODEL), ((1, 0), MODEL))),
+    "scatter, nodes over the other axis too": _segments(
+        elementwise, (((1, 0), MODEL), ((0, 0), DATA), ((1, 0), DATA))
+    ),
+    "lookup over all of its axes": Layout(
+        program=partial(lookup, 8192),
+        mesh=MESH,
+        choices=(*TABLE_OVER_ALL, ((1, 0), DATA), ((1, 0), MODEL)),
+    ),
+    "lookup over one of its axes": Layout(
+        program=partial(lookup, 8192), mesh=MESH, choices=(*TABLE_OVER_ALL, ((1, 0), MODEL))
+    ),
+    "lookup of one row each": Layout(
+        program=partial(lookup, 8192, 1),
+        mesh=MESH,
+        choices=(((0, 0), MODEL), ((1, 0), MODEL)),
+    ),
+    "product of one row each, by rows": Layout(
+        program=decoded,
+        mesh=MESH,
+        choices=(((0, 2), DATA), ((0, 2), MODEL), ((0, 0), DATA), ((0, 0), MODEL)),
+    ),
+    "product of one row each, by columns": Layout(
+        program=decoded,
+        mesh=MESH,
+        choices=(((0, 2), DATA), ((0, 2), MODEL), ((1, 1), DATA), ((1, 1), MODEL)),
+    ),
 }
 """Sums over two axes of eight devices, or three, and what reads them."""
 

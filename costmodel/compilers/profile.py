@@ -31,6 +31,7 @@ _RANGES = Ranges(
             "beside_reduce_scatter",
             "beside_all_to_all",
             "beside_collective_permute",
+            "piece_bytes",
         }
     ),
     shares=frozenset({"piece_share"}),

@@ -219,8 +219,9 @@ def _sent(t: Tables, piece: float) -> float:
 @inner
 def _is_waiting(t: Tables, s: Scratch, k: int) -> bool:
     """Whether partial sums are added to others, or others to them, before they are summed."""
-    mate = t.sums.mate[k]
-    return bool(is_added(t, s, t.sums.row[k]) or (mate >= 0 and is_added(t, s, mate)))
+    mate, scattered = t.sums.mate[k], t.sums.scattered_mate[k]
+    joined = (mate >= 0 and is_added(t, s, mate)) or (scattered >= 0 and is_added(t, s, scattered))
+    return bool(joined or is_added(t, s, t.sums.row[k]))
 
 
 @inner

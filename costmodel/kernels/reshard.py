@@ -9,7 +9,8 @@ from toast.costmodel.kernels.axis_order import duration, remember, remember_take
 from toast.costmodel.kernels.combiner import SCATTERED, WHOLE, remember_sum
 from toast.costmodel.kernels.incremental import axes_on, total
 from toast.costmodel.kernels.journal import mark, note, note_collective
-from toast.costmodel.kernels.sum_order import constrain
+from toast.costmodel.kernels.pieces import has_pieces
+from toast.costmodel.kernels.sum_order import added_to, constrain
 from toast.costmodel.kernels.ways import find_way
 from toast.costmodel.network.collectives import Kind
 from toast.costmodel.terms.journal import (
@@ -30,7 +31,7 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 (
     INTO_SHARDS, UNWANTED, TWO_DIMENSIONS, ALL_DEVICES, BATCH, LOOKUP, SLICED, SHARDED_ALREADY,
     SEGMENTS, _, BEHIND_LOOP, REGATHERED, GATHERED, EXCHANGED, _, NEIGHBOURS, ADDED,
-    LEFT_OUT, _, TRADED, REMATERIALIZED,
+    LEFT_OUT, _, TRADED, REMATERIALIZED, UNEVEN, FLATTENED,
 ) = map(int, CollectiveReason)  # fmt: skip
 
 
@@ -79,9 +80,10 @@ def _taken(
     """Axes of a row's partial sums that are scattered, axes gathered in between, and why.
 
     Nothing is scattered by a compiler that makes no reduce-scatters. Nor is anything where two
-    dimensions want it, over all axes of chips that do not, of a lookup over several axes, and of a
-    sum that a TPU cuts slices of. Nor are some axes and not all, where a scatter makes the sums or
-    a dimension that is sharded already takes them. A product's batch that is sharded already is
+    dimensions want it, over all axes of chips that do not, and of a sum that a TPU cuts slices of.
+    Nor are some axes and not all, where a scatter or a lookup makes the sums or a dimension that is
+    sharded already takes them. Nor are matrices that cannot be cut into equal pieces, or the
+    rows of one that a module gives dimensions of 1. A product's batch that is sharded already is
     gathered whole, and cut again.
     """
     a, b = t.tensors.start[source], t.tensors.start[target]
@@ -106,15 +108,28 @@ def _taken(
         why = ALL_DEVICES
     elif again:
         why = BATCH
-    elif row >= 0 and t.partial_sums.lookup[row] and scattered & (scattered - 1):
-        why = LOOKUP
     elif row >= 0 and t.partial_sums.cut[row] >= 0 and same(t, s, target, t.partial_sums.cut[row]):
         why = SLICED
     elif scattered != reduced and grown:
         why = SHARDED_ALREADY
     elif scattered != reduced and row >= 0 and t.partial_sums.segments[row]:
         why = SEGMENTS
+    elif scattered != reduced and row >= 0 and t.partial_sums.lookup[row]:
+        why = LOOKUP
+    elif row >= 0 and _by_rows(t, s, target, scattered, row):
+        why = FLATTENED
+    elif not has_pieces(t, s, source, scattered, target):
+        why = UNEVEN
     return scattered if why == INTO_SHARDS else 0, again, why
+
+
+@inner
+def _by_rows(t: Tables, s: Scratch, target: int, scattered: int, row: int) -> bool:
+    """Whether the rows of a flattened matrix take the axes of a lookup, or several of a product."""
+    rows = t.partial_sums.flattened[row]
+    if rows < 0 or not axes_on(t, s, t.tensors.start[target] + rows) & scattered:
+        return False
+    return bool(t.partial_sums.lookup[row] or scattered & (scattered - 1))
 
 
 @inner
@@ -206,21 +221,12 @@ def reshard(
 def is_added(t: Tables, s: Scratch, row: int) -> bool:
     """Whether a row's partial sums are added to those of an earlier row, and summed there.
 
-    Sums of a product join those of a scatter only where the sum is scattered over devices; sums of
-    two scatters join only where it is not. Sums over the same axes with as many bytes on a device
-    are taken to have one layout.
+    Sums over the same axes with as many bytes on a device are taken to have one layout.
     """
-    other = t.partial_sums.added_to[row]
+    other = added_to(t, s, row)
     if other < 0 or s.partial_sums.reduced[other] != s.partial_sums.reduced[row]:
         return False
     one, two = t.partial_sums.result_start[row], t.partial_sums.result_start[other]
-    products = t.partial_sums.product[row] + t.partial_sums.product[other]
-    whole = (
-        s.tensors.local[t.partial_sums.defined[one]]
-        == s.tensors.local[t.partial_sums.computed[one]]
-    )
-    if (products == 0 and not whole) or (products == 1 and whole):
-        return False
     alike = (
         s.tensors.local[t.partial_sums.computed[one]]
         == s.tensors.local[t.partial_sums.computed[two]]

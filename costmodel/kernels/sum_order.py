@@ -30,6 +30,16 @@ ADDED = int(CollectiveReason.ADDED)
 
 
 @inner
+def added_to(t: Tables, s: Scratch, row: int) -> int:
+    """The row whose sums those of a row may be added to before they are summed, or -1."""
+    one = t.partial_sums.result_start[row]
+    computed, defined = t.partial_sums.computed[one], t.partial_sums.defined[one]
+    if s.tensors.local[defined] == s.tensors.local[computed]:
+        return int(t.partial_sums.added_to[row])
+    return int(t.partial_sums.scattered_with[row])
+
+
+@inner
 def constrain(t: Tables, s: Scratch, row: int, result: int) -> None:
     """Decide of a result whether the module constrains it, unless the order of axes decides that.
 
@@ -47,8 +57,8 @@ def constrain(t: Tables, s: Scratch, row: int, result: int) -> None:
         grown |= come != 0 and axes_on(t, s, a + d) != 0
     whole = taken == reduced and not grown
     s.reduce_scatters.ordered[result] = whole and reduced & (reduced - 1) != 0
-    s.reduce_scatters.constrained[result] = not grown and (
-        taken == 0 or (whole and not _scatters_rows(t, s, row, result))
+    s.reduce_scatters.constrained[result] = bool(t.partial_sums.segments[row]) or (
+        not grown and (taken == 0 or (whole and not _scatters_rows(t, s, row, result)))
     )
 
 
@@ -63,7 +73,7 @@ def _scatters_rows(t: Tables, s: Scratch, row: int, result: int) -> bool:
         return False
     reason = s.reduce_scatters.reason[result]
     if reason == ADDED:
-        reason = s.reduce_scatters.reason[t.partial_sums.result_start[t.partial_sums.added_to[row]]]
+        reason = s.reduce_scatters.reason[t.partial_sums.result_start[added_to(t, s, row)]]
     kept = t.tensors.start[t.partial_sums.defined[result]] + rows
     return bool(reason == SCATTERED and axes_on(t, s, kept) & reduced)
 

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from toast.analysis.program import Ints, Program
 from toast.costmodel.compilers.rules import AllReduceReassociateRules
-from toast.costmodel.passes.fusion_chains import add_up
-from toast.costmodel.program.dataflow import Flow, named
+from toast.costmodel.passes.fusion_chains import add_up, lead
+from toast.costmodel.program.dataflow import Bools, Flow, named
 from toast.costmodel.program.op_traits import Role
 
 SCATTER = "stablehlo.scatter"
 ADD = "stablehlo.add"
 
 
-def reassociate_sums(program: Program, flow: Flow, rules: AllReduceReassociateRules) -> Ints:
-    """For each contraction or scatter an earlier one whose result is only added to its own, or -1.
+class Leaders(NamedTuple):
+    """For each contraction or scatter an earlier one with which it is summed, or -1.
 
-    As in `a + b + c`, where nothing else uses the three. Of scatters anything else may be added to
-    the sum as well: XLA makes one scatter of them.
+    Where devices want the `whole` sum, and where they want it `scattered`.
     """
-    leader = np.full(program.ops, -1)
+
+    whole: Ints
+    scattered: Ints
+
+
+def reassociate_sums(program: Program, flow: Flow, rules: AllReduceReassociateRules) -> Leaders:
+    """What is only added to each other, as in `a + b + c`, where nothing else uses the three.
+
+    Sums that are scattered over devices are then one, whatever makes them. Of those that are wanted
+    whole the products are one and the scatters another: XLA makes one scatter of these, also where
+    something else is added in between.
+    """
+    found = Leaders(np.full(program.ops, -1), np.full(program.ops, -1))
     if not rules.reassociates:
-        return leader
-    scatters = named(program, frozenset({SCATTER}))
+        return found
+    products, scatters = flow.role == Role.CONTRACTION, named(program, frozenset({SCATTER}))
+    sums = products | scatters
+    head, after = _lists(program, flow, sums, across=False)
+    lead(head, after, sums, found.scattered)
+    lead(head, after, products, found.whole)
+    lead(*_lists(program, flow, scatters, across=True), scatters, found.whole)
+    return found
+
+
+def _lists(program: Program, flow: Flow, sums: Bools, *, across: bool) -> tuple[Ints, Ints]:
+    """The heads of lists of `sums`, and what follows on each; see `add_up`."""
     once = np.bincount(program.use_value, minlength=program.values) == 1
     head, after = np.full(program.ops, -2), np.full(program.ops, -1)
-    sums = (flow.role == Role.CONTRACTION) | scatters
-    add_up(flow, sums, named(program, frozenset({ADD})), scatters, once, head, after, leader)
-    return leader
+    add_up(flow, sums, named(program, frozenset({ADD})), across, once, head, after)
+    return head, after

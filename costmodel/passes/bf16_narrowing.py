@@ -1,19 +1,41 @@
-"""Stacks of f32 that a TPU keeps in 16 bits for the products of a loop that reads them."""
+"""The f32 that a TPU sends, or keeps in stacks, in the 16 bits that products round it to."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from toast.analysis.program import LOOP_BEGIN, LOOP_END, Ints, Program
-from toast.costmodel.passes.fusion_chains import PRODUCT
+from toast.costmodel.passes.fusion_chains import PRODUCT, reach_products
 from toast.costmodel.program.buffers import Slot, loop_slots
-from toast.costmodel.program.dataflow import Bools, Flow
+from toast.costmodel.program.dataflow import Bools, Flow, named
 
 _UPDATE, _SLICE = "stablehlo.dynamic_update_slice", "stablehlo.dynamic_slice"
+_MOVING = frozenset(
+    {"stablehlo.gather", "stablehlo.select", "stablehlo.concatenate", "stablehlo.pad", _SLICE}
+)
+"""What rounds its operands as well as its result, besides ops that only change a layout."""
 Rounded = dict[int, tuple[int, int]]
 """Arguments with the first and the last op of the loops for whose products they are rounded."""
 _Slots = dict[tuple[int, int], list[Slot]]
 """Slots by the loop and what they begin as."""
+
+
+def read_for_products(program: Program, flow: Flow) -> Bools:
+    """For each use whether products alone read what it moves on.
+
+    As a table in which the rows for a product are looked up.
+    """
+    carried, found = np.full((len(program.use_value), 2), -1), np.zeros(flow.source.shape, np.bool_)
+    read = np.diff(program.readers[0]) > 0
+    for slot in loop_slots(program):
+        if slot.yielded == slot.body and not read[slot.condition]:
+            end = program.makers[slot.result]
+            place = slot.result - program.values_of(end).start
+            carried[program.uses_of(slot.begin)[place]] = slot.body, slot.result
+            carried[program.uses_of(end)[place]] = slot.result
+    moving = flow.layout | named(program, _MOVING)
+    reach_products(flow, moving, carried, np.zeros(program.values, dtype=np.bool_), found)
+    return found
 
 
 def narrow_stacks(program: Program, flow: Flow, single: Bools, readers: Ints) -> Bools:

@@ -112,6 +112,28 @@ def narrow_values(
 
 
 @entry
+def reach_products(f: Any, moving: Bools, carried: Ints, alone: Bools, found: Bools) -> None:
+    """Mark the uses (`found`) of which products alone read what is made, once it was moved.
+
+    By `moving` ops, or by loops: `carried` has by use what it is in the body of a loop that only
+    passes it on, and behind that, or -1. `alone` by value is a working array.
+    """
+    for op in range(len(f.role) - 1, -1, -1):
+        for value in range(f.values[op], f.values[op + 1]):
+            alone[value] = True
+            for k in range(f.reader_start[value], f.reader_start[value + 1]):
+                use = f.reader[k]
+                user, inside = f.user[use], carried[use, 0]
+                if f.role[user] == CONTRACTION:
+                    found[use] = True
+                elif inside >= 0:
+                    found[use] = alone[inside] and alone[carried[use, 1]]
+                elif moving[user] and f.values[user + 1] - f.values[user] == 1:
+                    found[use] = alone[f.values[user]]
+                alone[value] &= found[use]
+
+
+@entry
 def run_early(
     f: Any, ops: Ints, starts: Ints, reads: Ints, returned: Bools, position: Ints
 ) -> None:
@@ -158,57 +180,44 @@ def hand_over(
 
 
 @inner
-def _alone(leaf: int, after: Ints, scatters: Bools) -> bool:
-    """Whether all sums of a list are scatters."""
-    while leaf >= 0 and scatters[leaf]:
-        leaf = after[leaf]
-    return leaf < 0
-
-
-@inner
-def _join(
-    f: Any, op: int, whole: bool, scatters: Bools, once: Bools, head: Ints, after: Ints
-) -> int:
-    """Take the sums of an op's operands, lists of scatters alone where not `whole`.
-
-    The first of them, or -1.
-    """
+def _join(f: Any, op: int, once: Bools, head: Ints, after: Ints) -> int:
+    """Make one list of the sums of an op's operands; the first of it."""
     found = -1
     for use in range(f.uses[op], f.uses[op + 1]):
         if not _is_joined(f, op, use, once, head):
             continue
         maker = f.maker[f.source[use]]
-        if not (whole or _alone(head[maker], after, scatters)):
-            continue
         leaf = head[maker]
         while leaf >= 0:
             following = after[leaf]
             after[leaf] = found
-            found, leaf = leaf, following
+            found = leaf
+            leaf = following
         head[maker] = -1
     return found
 
 
-@inner
-def _lead(first: int, after: Ints, leader: Ints) -> None:
-    """Name the least of a list of sums for all others of it."""
-    least, leaf = first, first
-    while leaf >= 0:
-        least = min(least, leaf)
-        leaf = after[leaf]
-    leaf = first
-    while leaf >= 0:
-        if leaf != least:
-            leader[leaf] = least
-        leaf = after[leaf]
+@entry
+def lead(head: Ints, after: Ints, some: Bools, leader: Ints) -> None:
+    """Name the first of `some` in each list of sums for all others of them."""
+    for op in range(len(head)):
+        least, leaf = -1, head[op]
+        while leaf >= 0:
+            if some[leaf] and (least < 0 or leaf < least):
+                least = leaf
+            leaf = after[leaf]
+        leaf = head[op]
+        while leaf >= 0:
+            if some[leaf] and leaf != least:
+                leader[leaf] = least
+            leaf = after[leaf]
 
 
 @entry
 def add_up(
-    f: Any, sums: Bools, adds: Bools, scatters: Bools, once: Bools, head: Ints, after: Ints,
-    leader: Ints,
-) -> None:  # fmt: skip
-    """For each of `sums` the first of those that it is only added to, if that is another.
+    f: Any, sums: Bools, adds: Bools, across: bool, once: Bools, head: Ints, after: Ints
+) -> None:
+    """List those of `sums` that are only added to each other; `across`: whatever is added besides.
 
     `head` by op (-2: none of it) is the first of its list of sums, which go on with `after`.
     """
@@ -221,10 +230,9 @@ def add_up(
         operands, joined = f.uses[op + 1] - f.uses[op], 0
         for use in range(f.uses[op], f.uses[op + 1]):
             joined += _is_joined(f, op, use, once, head)
-        if joined > 0 and not (f.layout[op] and operands != 1):
-            head[op] = _join(f, op, joined == operands, scatters, once, head, after)
-    for op in range(len(f.role)):
-        _lead(head[op], after, leader)
+        several = f.layout[op] and operands != 1
+        if joined > 0 and not several and (across or joined == operands):
+            head[op] = _join(f, op, once, head, after)
 
 
 @inner

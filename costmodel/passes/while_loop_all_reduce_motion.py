@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 
@@ -66,9 +67,19 @@ def _added(program: Program, slot: Slot, once: list[bool]) -> int:
     if slot.body not in operands:
         return -1
     value = operands[1 - operands.index(slot.body)]
-    while once[value] and program.kind(program.makers[value]) in _PASSED:
+    while once[value] and _only_moves(program, program.makers[value]):
         value = program.sources[program.uses_of(program.makers[value])[0]]
     maker = program.makers[value]
     inside = program.op_trips[maker] == program.op_trips[total] and maker > slot.begin
     alone = once[value] and len(program.values_of(maker)) == 1
     return maker if inside and alone else -1
+
+
+def _only_moves(program: Program, op: int) -> bool:
+    """Whether an op keeps the elements of what it reads, as one that sums dimensions of 1."""
+    if program.kind(op) in _PASSED:
+        return True
+    if program.kind(op) != "stablehlo.reduce" or len(program.values_of(op)) != 1:
+        return False
+    source, (made,) = program.sources[program.uses_of(op)[0]], program.values_of(op)
+    return prod(program.shape(source)) == prod(program.shape(made))

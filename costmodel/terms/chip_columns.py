@@ -35,7 +35,8 @@ class ChipColumns(NamedTuple):
     `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
     element costs that a product has just made, over one that is loaded; elements a second of
     `rounding`, `placing` and `blocking`; and `turning`, a part of the bandwidth. A program that
-    needs more than `memory` bytes is squeezed into these, at `again_seconds` a byte.
+    needs more than `memory` bytes is squeezed into these, at `again_seconds` a byte. A matrix is
+    scattered in pieces of which `scattered_piece` gives the bytes (0: of any size).
     """
 
     tile_rows: int
@@ -70,6 +71,7 @@ class ChipColumns(NamedTuple):
     streamed_from: float
     memory: float
     again_seconds: float
+    scattered_piece: float
 
 
 def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
@@ -113,4 +115,5 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         streamed_from=memory.streamed_from,
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
         again_seconds=again.passes / device.bandwidth,
+        scattered_piece=profile.reduce_scatter_creator.piece_bytes,
     )

@@ -76,7 +76,7 @@ class CollectiveReason(IntEnum):
     BATCH = 4
     """A dimension of a product's batch that is sharded already takes the axes."""
     LOOKUP = 5
-    """A lookup in a table that is sharded over several axes leaves the sums."""
+    """A lookup sums over more axes than the result takes."""
     SLICED = 6
     """Something cuts a slice of the sum as it is kept."""
     SHARDED_ALREADY = 7
@@ -107,6 +107,10 @@ class CollectiveReason(IntEnum):
     """Each dimension has its parts, and they are those of other axes."""
     REMATERIALIZED = 20
     """Parts leave some dimensions and others come: the compiler gathers these dimensions first."""
+    UNEVEN = 21
+    """A matrix that cannot be cut into the equal pieces in which a TPU scatters."""
+    FLATTENED = 22
+    """The rows of a product or lookup take the axes that is a matrix but for dimensions of 1."""
 
 
 TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)

@@ -78,7 +78,9 @@ class Listing:
     @cached_property
     def widths(self) -> Widths:
         """In what width values travel to what is wanted."""
-        return Widths(self.program, self.wanted, self.fusion.profile.bf16_narrowing)
+        return Widths(
+            self.program, self.fusion.flow, self.wanted, self.fusion.profile.bf16_narrowing
+        )
 
     @cached_property
     def sent(self) -> Edges:

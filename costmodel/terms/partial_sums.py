@@ -38,17 +38,18 @@ others."""
 class PartialRow(NamedTuple):
     """Results that are summed over devices, or laid out otherwise than they are computed.
 
-    `results` are (computed, defined) tensors, `before` is the row that is summed before, or -1,
-    `batch` how many of the first dimensions of a product are of a batch, `behind` the loop behind
-    which it may be summed, `cut` the tensor that a TPU cuts slices of, or -1, `flattened` the
-    dimension of the rows of a product that is made as a matrix, or -1. The sum is sent with others
-    in the runs of the loop `combined_in`; by itself where that is -1.
+    `results` are (computed, defined) tensors. `before` are the rows with which it is summed where
+    the sum is wanted whole, and where it is scattered, or -1. `batch` is how many of the first
+    dimensions of a product are of a batch, `behind` the loop behind which it may be summed, `cut`
+    the tensor that a TPU cuts slices of, or -1, `flattened` the dimension of the rows of a product
+    or lookup that is made as a matrix, or -1. The sum is sent with others in the runs of the loop
+    `combined_in`; by itself where that is -1.
     """
 
     items: tuple[int, ...]
     results: tuple[tuple[int, int], ...]
     maker: int
-    before: int
+    before: tuple[int, int]
     batch: int
     behind: Behind
     cut: int
@@ -62,11 +63,11 @@ class PartialSums(NamedTuple):
     By row: `weight`, the items that it sums over, from `item_start` on, and its results, from
     `result_start` on, each a tensor as `computed` and as `defined`; whether it is a `product`, a
     `lookup` or a scatter (`segments`); the tensor that slices of the sum are `cut` of, or -1; the
-    row that it is `added_to` before it is summed, or -1; `passes` over what is made of the sums;
-    dimensions of a `batch`; how often the loop runs behind which it may be summed (`loop_trips`),
-    and how much wider its elements are there (`loop_width`); the loop in whose runs it is
-    `combined_in` one collective with others, or -1; the dimension of the rows of a product that is
-    `flattened` to a matrix, or -1.
+    row that it is `added_to` before it is summed, or -1, and that where the sum is scattered
+    (`scattered_with`); `passes` over what is made of the sums; dimensions of a `batch`; how often
+    the loop runs behind which it may be summed (`loop_trips`), and how much wider its elements are
+    there (`loop_width`); the loop in whose runs it is `combined_in` one collective with others, or
+    -1; the dimension of the rows of a product or lookup that is `flattened` to a matrix, or -1.
     `combined` are the results of which that is so, with their `combined_loop`; `loop_runs` by loop.
     """
 
@@ -81,6 +82,7 @@ class PartialSums(NamedTuple):
     segments: Ints
     cut: Ints
     added_to: Ints
+    scattered_with: Ints
     passes: Floats
     batch: Ints
     loop_trips: Floats
@@ -149,12 +151,13 @@ def partial_sum_rows(listing: Listing) -> Partials:
         combined_in=combined_in[ops],
         flattened=_flattened(program, fusion)[ops],
     )
-    identity = columns.identity()
     sums = reassociate_sums(program, fusion.flow, fusion.profile.all_reduce_reassociate)
-    leader = _places(program, ops)[sums[ops]]
-    number, first = distinct_rows(identity, np.where(leader >= 0, identity[leader], -1))
-    before = np.where(leader >= 0, number[leader], -1)
-    rows = [columns.row(n, int(before[n]), loops) for n in first.tolist()]
+    leaders = [_places(program, ops)[of[ops]] for of in sums]
+    number, first = columns.identity(), ops
+    for _ in leaders:  # the row of one that leads may be led by another
+        number, first = distinct_rows(number, *(_led(leader, number) for leader in leaders))
+    before = [_led(leader, number).tolist() for leader in leaders]
+    rows = [columns.row(n, (before[0][n], before[1][n]), loops) for n in first.tolist()]
     trips = np.where(_again(program, ops, number, listing.first_op), 0.0, program.op_trips[ops])
     weights = np.bincount(number, weights=trips, minlength=len(rows))
     counted = Counter(dict(zip(rows, weights.tolist(), strict=True)))
@@ -183,7 +186,7 @@ class _Columns(NamedTuple):
             *(self.maker, self.batch, self.behind, self.cut, self.combined_in, self.flattened),
         )[0]
 
-    def row(self, n: int, before: int, loops: Sequence[Behind]) -> PartialRow:
+    def row(self, n: int, before: tuple[int, int], loops: Sequence[Behind]) -> PartialRow:
         """The row of the op at one place."""
         items = self.items[self.item_start[n] : self.item_start[n + 1]]
         results = self.results[self.value_start[n] : self.value_start[n + 1]]
@@ -198,6 +201,11 @@ class _Columns(NamedTuple):
             combined_in=int(self.combined_in[n]),
             flattened=int(self.flattened[n]),
         )
+
+
+def _led(leader: Ints, number: Ints) -> Ints:
+    """The number of what leads each, or -1."""
+    return np.where(leader >= 0, number[leader], -1)
 
 
 def _again(program: Program, ops: Ints, number: Ints, equal: Ints) -> Bools:
@@ -234,7 +242,7 @@ def _cut(program: Program, layouts: Layouts, fusion: Fusion) -> Ints:
 
 
 def _flattened(program: Program, fusion: Fusion) -> Ints:
-    """For each product that is a matrix but for dimensions of 1 that of its rows, or -1.
+    """For each product or lookup that is a matrix but for dimensions of 1 that of its rows, or -1.
 
     A TPU multiplies matrices. It puts the dimensions of 1 back where a module constrains what the
     product makes, and then does not scatter its sums by rows.
@@ -243,14 +251,15 @@ def _flattened(program: Program, fusion: Fusion) -> Ints:
     if not fusion.profile.reduce_scatter_creator.flattens_unit_dims:
         return found
     ones = program.of_shapes(lambda shape: 1 in shape, np.bool_)
-    products = np.array(program.ops_named("stablehlo.dot_general"), dtype=np.int64)
-    for op in products[ones[program.op_values[products]]].tolist():
-        result = program.values_of(op)[0]
-        left = set(program.use_names(program.uses_of(op)[0]).tolist())
-        made = zip(program.def_names(result).tolist(), program.shape(result), strict=True)
-        rows = [dim for dim, (name, size) in enumerate(made) if size > 1 and name in left]
-        if len(rows) == 1:
-            found[op] = rows[0]
+    for kind, place in (("stablehlo.dot_general", 0), ("stablehlo.gather", 1)):
+        makers = np.array(program.ops_named(kind), dtype=np.int64)
+        for op in makers[ones[program.op_values[makers]]].tolist():
+            result = program.values_of(op)[0]
+            left = set(program.use_names(program.uses_of(op)[place]).tolist())
+            made = zip(program.def_names(result).tolist(), program.shape(result), strict=True)
+            rows = [dim for dim, (name, size) in enumerate(made) if size > 1 and name in left]
+            if len(rows) == 1:
+                found[op] = rows[0]
     return found
 
 
@@ -334,7 +343,8 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
         loop_runs=partials.runs,
         combined=np.flatnonzero(loops >= 0),
         combined_loop=loops[loops >= 0],
-        added_to=ints([row.before for row in rows]),
+        added_to=ints([row.before[0] for row in rows]),
+        scattered_with=ints([row.before[1] for row in rows]),
         batch=ints([row.batch for row in rows]),
         loop_trips=floats([row.behind[0] for row in rows]),
         loop_width=floats([row.behind[1] for row in rows]),
@@ -399,7 +409,8 @@ def partial_sum_dependencies(sums: PartialSums, owners: OwningUnits) -> Pairs:
         (results, owners.tensor[sums.computed]),
         (results, owners.tensor[sums.defined]),
     )
-    return np.concatenate([own, through(sums.added_to, own)])
+    added = (through(before, own) for before in (sums.added_to, sums.scattered_with))
+    return np.concatenate([own, *added])
 
 
 def _ops(sources: Sources, row: int) -> list[tuple[int, float]]:
@@ -442,7 +453,7 @@ def _bound(bounds: Bounds) -> None:
             if reduced is None:
                 continue
             seconds = bounds.reshard(source, target, reduced, row=row)
-            if sums.added_to[row] >= 0:
+            if max(sums.added_to[row], sums.scattered_with[row]) >= 0:
                 seconds[reduced > 0] = 0.0
             unfused = sums.passes[row] * bounds.local(target) / bounds.tables.chip.bandwidth
             if sums.loop_trips[row] <= 1.0:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from toast.analysis.program import Floats, Ints, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.compilers.rules import Bf16NarrowingRules
+from toast.costmodel.passes.bf16_narrowing import read_for_products
 from toast.costmodel.program.arrays import floats, ints, starts
 from toast.costmodel.program.buffers import carried_constants
-from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.program.dataflow import Bools, Flow
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
@@ -164,17 +165,19 @@ def reduced(function: np.ufunc, column: NDArray[Any], starts: Ints) -> NDArray[A
 class Widths:
     """In what width values travel to each of their targets."""
 
-    def __init__(self, program: Program, wanted: Edges, rules: Bf16NarrowingRules) -> None:
+    def __init__(
+        self, program: Program, flow: Flow, wanted: Edges, rules: Bf16NarrowingRules
+    ) -> None:
         wide = np.array([dtype == "f32" for dtype in program.dtypes], dtype=np.bool_)
         single = wide[program.value_type[wanted.value]]
         user = program.use_op[wanted.uses]
-        to_products = reduced(
-            np.logical_and, of_role(program, Role.CONTRACTION)[user], wanted.use_start
-        )
+        for_products = read_for_products(program, flow)[wanted.uses]
+        to_products = reduced(np.logical_and, for_products, wanted.use_start)
         to_narrowed = reduced(np.logical_and, narrowed(program)[user], wanted.use_start)
         to_narrowed = to_narrowed & rules.narrows_concatenations
         self.narrow: Bools = single & to_products & rules.narrows_gathers
-        """Whether all that wants an f32 are products, which a TPU makes of 16 bits."""
+        """Whether all that wants an f32 are products, which a TPU makes of 16 bits, or move it to
+        such."""
         width = np.where(self.narrow, NARROW_TO_PRODUCTS, WIDE)
         self.of: Ints = np.where(single & to_narrowed, NARROW, width)
         """One of `WIDE` and those after it."""
@@ -201,7 +204,8 @@ def reshard_rows(listing: Listing) -> WeightedRows[ReshardRow]:
     Not constants that a loop passes on: these are there in every layout.
     """
     program, layouts, wanted = listing.program, listing.layouts, listing.sent
-    widths = Widths(program, wanted, listing.fusion.profile.bf16_narrowing)
+    fusion = listing.fusion
+    widths = Widths(program, fusion.flow, wanted, fusion.profile.bf16_narrowing)
     given = of_role(program, Role.NOTHING)[program.value_op[wanted.valued]]
     source, row = layouts.value_tensor[wanted.valued], wanted.row
     order = np.lexsort((wanted.tensor, row))

@@ -9,11 +9,10 @@ import numpy as np
 
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.passes.buffer_assignment import stored_inside, value_spans, written_over
-from toast.costmodel.program.arrays import ints
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import PLACES, Entry
-from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, Partials, items_of
+from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, items_of
 from toast.costmodel.terms.sources import Sources, Stored
 from toast.costmodel.terms.term import Term
 
@@ -27,13 +26,15 @@ class Sums:
     """Partial sums by op: the row of it, the tensor as computed, the position `at` which they are.
 
     What they add up to is read until `to`; `stored` tells whether that is stored in any case. Where
-    they are added to others before they are summed, they are there over `waits`; `mate` is the row
-    of one that is added to them, or -1.
+    they are added to others before they are summed, they are there over `waits`; `mate` and
+    `scattered_mate` are the rows of one that is added to them, where the sum is whole and where it
+    is scattered, or -1.
     """
 
     op: Ints
     row: Ints
     mate: Ints
+    scattered_mate: Ints
     tensor: Ints
     at: Ints
     to: Ints
@@ -45,13 +46,14 @@ class SumColumns(NamedTuple):
     """Rows of `times` equal sums, of one `row` of partial sums and of one tensor.
 
     The sums are there over the events [first, last], what they add up to over [first, until] unless
-    it is `stored` anyway; that may be on the chip as `stay` tells. If they or those of a row `mate`
-    are added to others before they are summed, they are there over [wait_first, wait_last] instead,
-    maybe on the chip (`wait_stay`).
+    it is `stored` anyway; that may be on the chip as `stay` tells. If they are added to others
+    before they are summed, or those of a row `mate` or `scattered_mate` are added to them, they are
+    there over [wait_first, wait_last] instead, maybe on the chip (`wait_stay`).
     """
 
     row: Ints
     mate: Ints
+    scattered_mate: Ints
     tensor: Ints
     first: Ints
     last: Ints
@@ -94,13 +96,15 @@ def sum_buffers(listing: Listing) -> Sums:
     at = np.where(stored, position, np.minimum(position, latest[op]))
     end = latest[op] - written_over(program, fusion, listing.reused)[op]
     _, read = value_spans(program, fusion)
-    mate, before = _mates(partials)[row], ints([one.before for one in partials.rows])[row]
-    joined = (mate >= 0) | (before >= 0)
+    before = np.array([one.before for one in partials.rows], dtype=np.int64).reshape(-1, 2)
+    mates = [_mates(column)[row] for column in before.T]
+    joined = (np.stack([*mates, *before[row].T]) >= 0).any(axis=0)
     begin = np.where(joined & ~stored, np.maximum(at, end), at)
     return Sums(
         op=op,
         row=row,
-        mate=mate,
+        mate=mates[0],
+        scattered_mate=mates[1],
         tensor=layouts.result_tensor[value],
         at=at,
         to=np.maximum(at, end),
@@ -109,12 +113,11 @@ def sum_buffers(listing: Listing) -> Sums:
     )
 
 
-def _mates(partials: Partials) -> Ints:
-    """By row one that is added to it, or -1."""
-    found = np.full(len(partials.rows), -1)
-    for number, row in enumerate(partials.rows):
-        if row.before >= 0:
-            found[row.before] = number
+def _mates(before: Ints) -> Ints:
+    """By row one that is added to it, or -1; `before` is the row that each is added to, or -1."""
+    found = np.full(len(before), -1)
+    added = before >= 0
+    found[before[added]] = np.flatnonzero(added)
     return found
 
 
@@ -126,6 +129,7 @@ def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
     return SumColumns(
         row=sums.row,
         mate=sums.mate,
+        scattered_mate=sums.scattered_mate,
         tensor=sums.tensor,
         first=at,
         last=at,
@@ -155,7 +159,8 @@ def sum_dependencies(sums: SumColumns, owners: OwningUnits) -> Pairs:
     """Memory of sums depends on their tensor and on all that their row of partial sums does."""
     own = paired((np.arange(len(sums.row)), owners.tensor[sums.tensor]))
     rows = owners.terms["partial_sums"]
-    return np.concatenate([own, through(sums.row, rows), through(sums.mate, rows)])
+    mates = through(sums.mate, rows), through(sums.scattered_mate, rows)
+    return np.concatenate([own, through(sums.row, rows), *mates])
 
 
 def _stored(sources: Sources, row: int) -> Stored:

@@ -92,8 +92,8 @@ def test_some_tpus_sum_whole_what_would_be_scattered_over_all_devices(device: st
 
 
 @pytest.mark.parametrize("device", [TPU, GPU])
-def test_a_lookup_in_a_table_sharded_over_two_axes_is_summed_whole(device: str) -> None:
-    """XLA masks the rows that are elsewhere and sums; over one axis it scatters where it can."""
+def test_a_lookup_is_scattered_over_all_axes_of_its_table_or_summed_whole(device: str) -> None:
+    """XLA masks the rows that are elsewhere and sums."""
     table, rows = "16x8xf32", "32x8xf32"
     gather = (
         '%r = "stablehlo.gather"(%t, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1],'
@@ -104,11 +104,16 @@ def test_a_lookup_in_a_table_sharded_over_two_axes_is_summed_whole(device: str) 
     lines = [gather, maps("sine", f"s:{rows}", "r")]
     priced = Priced(main(f"t:{table} i:32x1xi32", lines, f"s:{rows}"), "a=2,b=2", device)
     table_rows, batch, whole = (0, 0), (1, 0), 32 * 8 * 4
-    sent = priced.sent((table_rows, 0), (table_rows, 1), (batch, 0), (batch, 1))
-    assert sent[("ALL_REDUCE", (0, 1))] == 2 * whole * 3 / 4
-    assert not any(kind == "REDUCE_SCATTER" for kind, _ in sent)
-    sent = priced.sent((table_rows, 0), (batch, 0))
-    assert sent[("REDUCE_SCATTER", (0,))] == whole / 2
+
+    def sums(*choices: tuple[tuple[int, int], int]) -> dict[tuple[str, tuple[int, ...]], float]:
+        kinds = ("ALL_REDUCE", "REDUCE_SCATTER")
+        return {key: size for key, size in priced.sent(*choices).items() if key[0] in kinds}
+
+    both = ((table_rows, 0), (table_rows, 1))
+    scattered = {("REDUCE_SCATTER", (0, 1)): whole * 3 / 4}
+    assert sums(*both, (batch, 0), (batch, 1)) == scattered
+    assert sums(*both, (batch, 0)) == {("ALL_REDUCE", (0, 1)): 2 * whole * 3 / 4}
+    assert sums((table_rows, 0), (batch, 0)) == {("REDUCE_SCATTER", (0,)): whole / 2}
 
 
 def test_sums_of_a_reduction_have_no_product_to_run_beside() -> None:
@@ -199,12 +204,31 @@ def test_scatters_are_summed_once_whatever_is_added_besides() -> None:
     batch, whole = (2, 0), 16 * 8 * 4
     priced = Priced(main(arguments, lines, f"v:{TABLE}"), "a=2")
     assert priced.sent((batch, 0)) == {("ALL_REDUCE", (0,)): 2 * whole / 2}
-    # not where each of them is scattered over devices
+    # not where each of them is scattered over devices, and something else is added in between
     sent = priced.sent((batch, 0), ((0, 0), 0))
     assert sent[("REDUCE_SCATTER", (0,))] == 2 * whole / 2
     # the first sum is used by itself: what is added later is another
     priced = Priced(main(arguments, lines, f"v:{TABLE} t:{TABLE}"), "a=2")
     assert priced.sent((batch, 0)) == {("ALL_REDUCE", (0,)): 2 * (2 * whole / 2)}
+
+
+def test_what_is_only_added_to_each_other_is_scattered_once() -> None:
+    """The gradient of an embedding that is looked up twice, and is the head: (d + s) + r."""
+    table, whole = TABLE, 16 * 8 * 4
+    lines = [
+        product(f"d:{table}", "h:32x16xf32", f"u:{ROWS}", (0, 0)),
+        scattered("s", "z", "u"),
+        scattered("r", "y", "u"),
+        maps("add", f"p:{table}", "d", "s"),
+        maps("add", f"q:{table}", "p", "r"),
+        maps("add", f"v:{table}", "q", "x"),
+    ]
+    tables = " ".join(f"{name}:{table}" for name in "zyx")
+    priced = Priced(main(f"{tables} i:32x1xi32 u:{ROWS} h:32x16xf32", lines, f"v:{table}"), "a=2")
+    batch, vocabulary = (4, 0), (0, 0)
+    # summed whole, the scatters are one and the product another
+    assert priced.sent((batch, 0)) == {("ALL_REDUCE", (0,)): 2 * (2 * whole / 2)}
+    assert priced.sent((batch, 0), (vocabulary, 0))[("REDUCE_SCATTER", (0,))] == whole / 2
 
 
 def test_products_do_not_join_over_what_is_added_besides() -> None:
@@ -282,6 +306,26 @@ def test_what_is_joined_and_then_narrowed_is_gathered_narrow(
     assert priced.sent((X_K, 0)) == {("ALL_GATHER", (0,)): 2 * width * gathered}
     both = Priced(main(f"x:{half}", lines, f"y:64x64x{dtype} j:{whole}"), "a=2", device)
     assert both.sent((X_K, 0)) == {("ALL_GATHER", (0,)): 2 * gathered}
+
+
+@pytest.mark.parametrize(("device", "part"), [(TPU, 0.5), (GPU, 1.0)])
+def test_a_tpu_gathers_in_16_bits_what_is_looked_up_for_products(device: str, part: float) -> None:
+    table, rows, w = "t:16x8xf32", "32x8xf32", "w:8x4xf32"
+    lookup = (
+        '%r = "stablehlo.gather"(%t, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1],'
+        " collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>,"
+        " slice_sizes = array<i64: 1, 8>, indices_are_sorted = false}"
+        f" : (tensor<16x8xf32>, tensor<32x1xi32>) -> tensor<{rows}>"
+    )
+    lines = [lookup, product("y:32x4xf32", f"r:{rows}", w)]
+    batch, vocabulary, whole = (1, 0), (0, 0), 16 * 8 * 4 / 2
+
+    def gathered(*results: str) -> float:
+        priced = Priced(main(f"{table} i:32x1xi32 {w}", lines, " ".join(results)), "a=2", device)
+        return priced.sent((batch, 0), (vocabulary, 0))[("ALL_GATHER", (0,))]
+
+    assert gathered("y:32x4xf32") == part * whole
+    assert gathered("y:32x4xf32", f"r:{rows}") == whole
 
 
 def test_what_two_products_read_is_gathered_once_and_in_16_bits() -> None:

@@ -214,6 +214,7 @@ def summed(t: Tables, rows: Ints, at: Ints, end: int) -> SumColumns:
         first=at.copy(),
         last=at.copy(),
         until=np.minimum(at + rows % 5, end),
+        scattered_mate=np.where(rows % 4 == 1, rows % len(t.partial_sums.weight), -1),
         wait_first=np.minimum(at + rows % 2, end),
         wait_last=np.minimum(at + rows % 2 + rows % 7, end),
         wait_stay=np.array([LASTING, BRIEF, 0])[rows % 3],

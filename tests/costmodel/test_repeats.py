@@ -175,14 +175,9 @@ def assert_fused_as_by_walking(program: Program, policy: CompilerProfile) -> Non
         fusions = walks.Reductions(program, fusions).run()
     assert list(found.launched) == fusions
     assert found.position.tolist() == walks.schedule(program, found.roots).tolist()
-    leaders = {
-        op: n
-        for op, n in enumerate(
-            reassociate_sums(program, flow, policy.all_reduce_reassociate).tolist()
-        )
-        if n >= 0
-    }
-    assert leaders == walks.added_up(program)
+    leaders = reassociate_sums(program, flow, policy.all_reduce_reassociate)
+    for leader, walked in zip(leaders, walks.added_up(program), strict=True):
+        assert {op: n for op, n in enumerate(leader.tolist()) if n >= 0} == walked
     first, last = value_spans(program, found)
     over = handed_over(program, found, first, last)
     assert over.tolist() == walks.handed_over(program, found, last).tolist()

@@ -72,6 +72,16 @@ def test_every_tpu_sends_once_what_a_loop_only_adds_up(case: str, device: str) -
     assert sent(case, device) == golden(PROBE, case, device)
 
 
+def test_a_sum_over_dimensions_of_one_is_in_no_ones_way() -> None:
+    """As what is made of every row alone, and summed over the rows behind."""
+
+    def twice(carried: Any, x: Any, w: Any) -> tuple[Any, None]:
+        return carried + jnp.sum(reduced(x, w).reshape(1, LEFT, RIGHT), axis=0), None
+
+    priced = Priced(module(twice), "a=2", TPU)
+    assert priced.sent((BATCH, 0)) == {("ALL_REDUCE", (0,)): SUM}
+
+
 def test_sums_leave_one_loop_and_not_the_one_around_it() -> None:
     program = analysed(module(added_up, outer=3)).program
     (op,) = program.ops_named("stablehlo.dot_general")

@@ -321,20 +321,31 @@ def role_of(program: Program, op: int, policy: CompilerProfile) -> Role:
     return role(name)
 
 
-def added_up(program: Program) -> dict[int, int]:
-    """Contraction or scatter -> an earlier one whose result is only added to its own.
+def added_up(program: Program) -> tuple[dict[int, int], dict[int, int]]:
+    """Contraction or scatter -> an earlier one that it is summed with, whole and scattered.
 
-    As in `a + b + c`, where nothing else uses the three. Of scatters anything else may be added to
-    the sum as well: XLA makes one scatter of them.
+    As in `a + b + c`, where nothing else uses the three. Wanted whole, products and scatters are
+    sums of their own, and of scatters anything else may be added as well: XLA makes one of them.
     """
-    sums = {name for name in program.names if role(name) is Role.CONTRACTION or name == SCATTER}
-    made, passed = set(program.ops_named(*sums)), set(program.ops_named(*LAYOUT))
-    scatters, starts = set(program.ops_named(SCATTER)), program.op_uses.tolist()
+    products = {name for name in program.names if role(name) is Role.CONTRACTION}
+    made, scatters = set(program.ops_named(*products)), set(program.ops_named(SCATTER))
+    together = _added(program, made | scatters, across=False)
+    alone = [[leaf for leaf in found if leaf in made] for found in together]
+    return _led(alone + _added(program, scatters, across=True)), _led(together)
+
+
+def _led(groups: list[list[int]]) -> dict[int, int]:
+    return {leaf: min(found) for found in groups for leaf in found if leaf != min(found)}
+
+
+def _added(program: Program, sums: set[int], *, across: bool) -> list[list[int]]:
+    """Those of `sums` that are only added to each other, or `across` whatever is added besides."""
+    passed, starts = set(program.ops_named(*LAYOUT)), program.op_uses.tolist()
     once = (np.bincount(program.use_value, minlength=program.values) == 1).tolist()
     makers, sources, trips = program.makers, program.sources, program.op_trips.tolist()
     leaves: dict[int, list[int]] = {}
-    for op in program.ops_named(ADD, *sums, *LAYOUT):
-        if op in made:
+    for op in sorted({*program.ops_named(ADD, *LAYOUT), *sums}):
+        if op in sums:
             leaves[op] = [op]
             continue
         values = sources[starts[op] : starts[op + 1]]
@@ -346,12 +357,11 @@ def added_up(program: Program) -> dict[int, int]:
         several = op in passed and len(values) != 1
         if not joined or several or len(program.values_of(op)) != 1:
             continue
-        whole = len(joined) == len(values)
-        leaves[op] = []
-        for maker in joined:
-            if whole or scatters.issuperset(leaves[maker]):
-                leaves[op] += leaves.pop(maker)
-    return {leaf: min(found) for found in leaves.values() for leaf in found if leaf != min(found)}
+        if not across and len(joined) < len(values):
+            continue
+        leaves[op] = [leaf for maker in joined for leaf in leaves[maker]]
+        leaves.update({maker: [] for maker in joined})
+    return list(leaves.values())
 
 
 def alike(program: Program, one: int, other: int) -> bool:

@@ -70,6 +70,8 @@ _REASON: dict[CollectiveReason, SentFor] = {
     CollectiveReason.IN_REGION: "in_region",
     CollectiveReason.TRADED: "traded",
     CollectiveReason.REMATERIALIZED: "rematerialized",
+    CollectiveReason.UNEVEN: "uneven",
+    CollectiveReason.FLATTENED: "flattened",
 }
 _Sent = tuple[
     str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool, tuple[int, ...]

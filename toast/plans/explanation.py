@@ -37,6 +37,8 @@ SentFor = Literal[
     "in_region",
     "traded",
     "rematerialized",
+    "uneven",
+    "flattened",
 ]
 Reason = Literal[
     "argument",

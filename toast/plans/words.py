@@ -36,6 +36,8 @@ _REASONS: dict[SentFor, str] = {
     "left_out": "partial sum, whole: scattering is left out",
     "traded": "resharding, to other axes",
     "rematerialized": "resharding, whole: no shorter way",
+    "uneven": "partial sum, whole: no equal pieces",
+    "flattened": "partial sum, whole: dimensions of 1",
 }
 """Words for reasons that say more than `why`."""
 

@@ -1,0 +1,84 @@
+"""Kernels for the pieces in which a compiler scatters the sums of a matrix over devices.
+
+A TPU sends a matrix piece by piece, and the pieces are equal: they divide the dimension that is not
+scattered, in whole tiles. Of 50,265 rows (6,284 rows of tiles, 4 x 1,571) none is large enough, and
+the sum stays whole; 50,257 rows are 61 pieces of 103.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from toast.analysis.jit import inner
+from toast.costmodel.kernels.incremental import axes_on
+
+if TYPE_CHECKING:
+    from toast.costmodel.terms.tables import Scratch, Tables
+
+LANES, SUBLANES = 128, 8
+ROW_BYTES = LANES * 4
+ACROSS_BYTES = 2 * SUBLANES * LANES * 4
+"""Bytes of a step where the part of a device fills no lanes, so that the other dimension does."""
+SMALLEST = 8
+"""A piece takes at least this part of what it may take."""
+
+
+@inner
+def has_pieces(t: Tables, s: Scratch, source: int, scattered: int, target: int) -> bool:
+    """Whether partial sums can be cut into the pieces in which they are scattered.
+
+    In 16 bits each device's part of the last dimension fills pairs of rows of lanes, or no row. Of
+    what is no matrix nothing else is known.
+    """
+    width = t.tensors.itemsize[source]
+    if t.chip.scattered_piece == 0.0 or width not in (2.0, 4.0):
+        return True
+    wide, other, dims, last = _sides(t, s, source, scattered, target)
+    if wide == 0:
+        return True
+    lanes = wide % LANES == 0
+    if lanes and last and wide * width % ROW_BYTES:
+        return False
+    limit = t.chip.scattered_piece / (np.log2(t.mesh.shards[scattered]) + 1.0)
+    if dims != 2:
+        return True
+    if lanes:
+        return _divides(limit, SUBLANES * wide * int(width), -(-other // SUBLANES))
+    return _divides(limit, ACROSS_BYTES, -(-other // LANES))
+
+
+@inner
+def _sides(
+    t: Tables, s: Scratch, source: int, scattered: int, target: int
+) -> tuple[int, int, int, bool]:
+    """A device's part of the dimension that is scattered, and of another one.
+
+    Also how many dimensions are not 1, and whether the one that is scattered is the last of these.
+    """
+    a, b = t.tensors.start[source], t.tensors.start[target]
+    wide, other, dims, last = 0, 0, 0, False
+    for d in range(t.tensors.start[source + 1] - a):
+        if t.tensors.dim_size[a + d] == 1:
+            continue
+        dims += 1
+        part = t.tensors.dim_size[a + d] // t.mesh.shards[axes_on(t, s, a + d)]
+        last = bool(scattered & axes_on(t, s, b + d) != 0)
+        if last:
+            wide = part // t.mesh.shards[scattered]
+        else:
+            other = part
+    return wide, other, dims, last
+
+
+@inner
+def _divides(limit: float, step: int, steps: int) -> bool:
+    """Whether so many steps of so many bytes are one piece, or equal ones that are large enough."""
+    most = int(limit // step)
+    if most == 0 or steps <= most:
+        return True
+    for piece in range(most, int(np.ceil(limit / SMALLEST / step)) - 1, -1):
+        if piece > 0 and steps % piece == 0:
+            return True
+    return False
