@@ -8,7 +8,8 @@
 | `reprice` | price all cases with the cost model as it is, without compiling |
 | `report` | print both halves side by side |
 | `write` | write docs/zoo.md |
-| `all` | the last five in a row, each in an environment that has what it needs |
+| `bands` | write the bands around predictions that the package ships, by the held-out half |
+| `all` | `lower` to `write` in a row, each in an environment that has what it needs |
 """
 
 from __future__ import annotations
@@ -170,6 +171,12 @@ def _write(options: argparse.Namespace) -> int:
     return print_paths(write_page(_halves(options), options.docs))
 
 
+def _bands(options: argparse.Namespace) -> int:
+    from benchmarks.zoo.bands import SHIPPED, write_bands
+
+    return print_paths([write_bands(held_out(options.data), SHIPPED)])
+
+
 COMMANDS = {
     "split": _split,
     "lower": _lower,
@@ -177,6 +184,7 @@ COMMANDS = {
     "reprice": _reprice,
     "report": _report,
     "write": _write,
+    "bands": _bands,
 }
 ALL = ("lower", "compile", "reprice", "report", "write")
 
