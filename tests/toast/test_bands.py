@@ -133,7 +133,6 @@ def test_the_compiler_s_word_ends_what_is_tight() -> None:
 @pytest.fixture(scope="module")
 def evaluator() -> Evaluator:
     """Of a program that keeps what can be computed again, on one chip."""
-
     program = analyse(load(sorted_twice()).program)
     return Evaluator(program, Mesh.parse("x=2"), find("tpu-v5p"))
 
