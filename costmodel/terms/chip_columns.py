@@ -9,6 +9,7 @@ import numpy as np
 from toast.analysis.program import Floats
 from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
+from toast.costmodel.passes.dot_strength_reduction import reducing_seconds
 from toast.costmodel.passes.dot_tiling import tile_dots
 from toast.costmodel.passes.memory_space_assignment import assign_memory
 from toast.costmodel.passes.spmd_partitioner import launched_beside
@@ -35,7 +36,9 @@ class ChipColumns(NamedTuple):
     `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
     element costs that a product has just made, over one that is loaded; elements a second of
     `rounding`, `placing` and `blocking`; and `turning`, a part of the bandwidth. A program that
-    needs more than `memory` bytes is squeezed into these, at `again_seconds` a byte.
+    needs more than `memory` bytes is squeezed into these, at `again_seconds` a byte. `reducing`:
+    seconds for each element that a product of one row multiplies and adds up, 0 where the matrix
+    unit does it; `reducing_wide` times that for elements that are rounded first.
     """
 
     tile_rows: int
@@ -69,6 +72,8 @@ class ChipColumns(NamedTuple):
     streamed_from: float
     memory: float
     again_seconds: float
+    reducing: float
+    reducing_wide: float
 
 
 def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
@@ -111,4 +116,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         streamed_from=memory.streamed_from,
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
         again_seconds=again.passes / device.bandwidth,
+        reducing=reducing_seconds(device, profile.dot_strength_reduction),
+        reducing_wide=profile.dot_strength_reduction.wide_cost,
     )
