@@ -9,6 +9,7 @@
 | `report` | print both halves side by side |
 | `write` | write docs/zoo.md |
 | `bands` | write the bands around predictions that the package ships, by the held-out half |
+| `laws` | look for prices that break a law; programs of the held-out half are only counted |
 | `all` | `lower` to `write` in a row, each in an environment that has what it needs |
 """
 
@@ -177,6 +178,17 @@ def _bands(options: argparse.Namespace) -> int:
     return print_paths([write_bands(held_out(options.data), SHIPPED)])
 
 
+def _laws(options: argparse.Namespace) -> int:
+    from benchmarks.zoo.lawful import check_laws, law_lines
+
+    wanted = set(options.only.split(",")) if options.only else None
+    found = check_laws(options.target or V5E, wanted)
+    for line in law_lines(found):
+        print(line)
+    broken = sum(count for (_, law), count in found.items() if law != "programs")
+    return 1 if broken else 0
+
+
 COMMANDS = {
     "split": _split,
     "lower": _lower,
@@ -185,6 +197,7 @@ COMMANDS = {
     "report": _report,
     "write": _write,
     "bands": _bands,
+    "laws": _laws,
 }
 ALL = ("lower", "compile", "reprice", "report", "write")
 

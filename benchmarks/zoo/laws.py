@@ -7,17 +7,10 @@ taken from the tables of the cost model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toast.analysis.program import (
-    ARGUMENT,
-    LOOP_BEGIN,
-    LOOP_END,
-    RETURN,
-    TRANSFERS,
-    Program,
-)
+from toast.analysis.program import ARGUMENT, TRANSFERS, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.resolved import resolve
@@ -51,6 +44,25 @@ class Breach:
     def share(self) -> float:
         """The part of the least that is priced."""
         return self.priced / self.least
+
+
+def cheaper(
+    fewer: Evaluator, one: Sequence[Action], more: Evaluator, other: Sequence[Action]
+) -> list[Breach]:
+    """The figures that fall though there is more to do, of the same plan of two programs."""
+    less, cost = fewer.cost(one), more.cost(other)
+    pairs = (
+        ("computation", less.compute, cost.compute),
+        ("communication", less.communication, cost.communication),
+        ("memory with room", less.room, cost.room),
+        ("memory", less.peak, cost.peak),
+        ("memory pressed", fewer.pressed_bytes(one), more.pressed_bytes(other)),
+    )
+    return [
+        Breach(law=f"more work, {what}", priced=after, least=before)
+        for what, before, after in pairs
+        if after < before * (1.0 - SLACK)
+    ]
 
 
 def breaches(evaluator: Evaluator, state: Sequence[Action]) -> list[Breach]:
@@ -126,23 +138,20 @@ class Needed:
         program = self._program
         op = program.user(use)
         kind, place = program.kind(op), use - program.uses_of(op).start
-        if kind == RETURN:
-            return 0.0
-        if kind == LOOP_BEGIN:
-            made = program.values_of(op)
-            count = len(program.uses_of(op))
-            return max((self.part[one] for one in made[place::count]), default=0.0)
-        if kind == LOOP_END:
-            return self.part[program.values_of(op)[place]]
         if kind in FOLLOWED:
-            made = program.values_of(op)
-            return self.part[made[place if len(made) > 1 else 0]] if len(made) else 0.0
-        if kind in CUT and place == 0:
+            return self._followed(op, place)
+        if place == 0 and kind in CUT:
             return self._cut(op, program.sources[use])
-        if kind == UPDATE and place == 0:
+        if place == 0 and kind == UPDATE:
             kept = self.part[program.values_of(op).start] - self._share(op, 1, program.sources[use])
             return max(kept, 0.0)
-        return 0.0 if kind in LOOKED_UP and place == 0 else 1.0
+        return 0.0 if place == 0 and kind in LOOKED_UP else 1.0
+
+    def _followed(self, op: int, place: int) -> float:
+        """What is needed of what holds an operand: of a loop both in it and behind it."""
+        made = self._program.values_of(op)
+        count = len(self._program.uses_of(op))
+        return max((self.part[one] for one in made[place::count]), default=0.0)
 
     def _cut(self, op: int, whole: int) -> float:
         """A slice in a loop is another one each time, as far as they go round."""
@@ -187,11 +196,3 @@ def written_part(program: Program, value: int) -> float:
         part = program.sources[program.uses_of(op)[1]]
         return min(1.0, program.elements[part] / max(program.elements[value], 1))
     return 1.0
-
-
-def states_of(
-    evaluator: Evaluator, more: Sequence[Sequence[Action]] = ()
-) -> Iterator[Sequence[Action]]:
-    """The states that a program is looked at in: whole, and those that records have."""
-    yield ()
-    yield from more
