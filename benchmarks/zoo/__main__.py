@@ -10,6 +10,7 @@
 | `write` | write docs/zoo.md |
 | `bands` | write the bands around predictions that the package ships, by the held-out half |
 | `laws` | look for prices that break a law; programs of the held-out half are only counted |
+| `ablation` | price all cases without each pass and constant, and write docs/ablation.md |
 | `all` | `lower` to `write` in a row, each in an environment that has what it needs |
 """
 
@@ -30,6 +31,7 @@ from benchmarks.zoo.split import Half
 from toast.analysis.errors import InvalidRequest, ToastError
 
 DATA = Path(__file__).parent / "data"
+MODELS = Path(__file__).parents[1] / "accuracy" / "data"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -189,6 +191,22 @@ def _laws(options: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
+def _ablation(options: argparse.Namespace) -> int:
+    from benchmarks.zoo import ablation
+    from benchmarks.zoo.ablation_page import write_ablation
+    from benchmarks.zoo.variations import AS_IS, variations
+
+    known = {one.name: one for one in variations()}
+    names = _chosen(options.without, known, "pass or constant") if options.without else list(known)
+    some = ablation.corpora(options.data, MODELS)
+    folder = options.data / "ablation"
+    wanted = [known[name] for name in dict.fromkeys((AS_IS, *names))]
+    count = ablation.price_all(some, folder, wanted, options.time_limit)
+    print(f"{count} programs priced", file=sys.stderr)
+    kept = ablation.write_summary(ablation.summarize(some, folder), folder)
+    return print_paths([kept, write_ablation(folder, options.docs)])
+
+
 COMMANDS = {
     "split": _split,
     "lower": _lower,
@@ -198,6 +216,7 @@ COMMANDS = {
     "write": _write,
     "bands": _bands,
     "laws": _laws,
+    "ablation": _ablation,
 }
 ALL = ("lower", "compile", "reprice", "report", "write")
 
@@ -211,6 +230,9 @@ def _parser() -> argparse.ArgumentParser:
         "--check",
         action="store_true",
         help="reprice: mark what would be written differently today as stale",
+    )
+    parser.add_argument(
+        "--without", metavar="NAME,...", help="ablation: only these passes and constants"
     )
     parser.add_argument("--half", choices=get_args(Half), help="only this half")
     parser.add_argument("--memory-only", action="store_true", help="end when memory is laid out")

@@ -99,16 +99,21 @@ class Bounds:
         )
 
     def held_bytes(self) -> float:
-        """Arguments and results, less the results that take over the buffer of an argument."""
+        """Arguments and results, less the results that take over the buffer of an argument.
+
+        An argument that is passed on, and what is a result twice, count once.
+        """
         program = self._program
-        held = 0.0
-        for argument in program.arguments:
-            held += self._local(argument.value, self._specs.value(argument.value))
         taken = {argument.aliases for argument in program.arguments}
+        held = {
+            argument.value: self._local(argument.value, self._specs.value(argument.value))
+            for argument in program.arguments
+        }
         for number, result in enumerate(program.results):
+            value = program.sources[result.use]
             if number not in taken:
-                held += self._local(program.sources[result.use], self._specs.use(result.use))
-        return held
+                held.setdefault(value, self._local(value, self._specs.use(result.use)))
+        return sum(held.values())
 
     def _read(self, value: int) -> float:
         whole = self._local(value, self._specs.value(value))
