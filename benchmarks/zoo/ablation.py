@@ -7,6 +7,7 @@ for the page.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections import defaultdict
@@ -177,10 +178,10 @@ def _under(row: Record, price: dict[str, Any] | None) -> Record:
     return row | ({"stale": True} if price is None else {"predicted": price})
 
 
-def figures(records: list[Record]) -> dict[str, float]:
-    """The figures that the table has."""
+def figures(records: list[Record]) -> dict[str, float | None]:
+    """The figures that the table has; None for those of no case."""
     one = Summary.of(records)
-    return {
+    found = {
         "cases": one.cases,
         "room_median": one.room.median,
         "room_ninth": one.room.ninth,
@@ -192,6 +193,7 @@ def figures(records: list[Record]) -> dict[str, float]:
         "time_ninth": one.time.ninth,
         "rank": one.rank_median,
     }
+    return {name: None if math.isnan(figure) else figure for name, figure in found.items()}
 
 
 def write_summary(rows: Sequence[dict[str, Any]], folder: Path) -> Path:

@@ -16,11 +16,11 @@ PAGE = """\
 # What each rule is worth
 
 Made by `python -m benchmarks.zoo ablation`; with `--without NAME,...` for some. What was priced is
-not priced again. Each line prices all cases without one behaviour of the compilers, as `toast plan
---without NAME` does, or with one constant at the value at which it says nothing: a factor 1, a
-limit that is never reached. Figures are changes in points of a hundred. Of errors (`room`,
-`pressed`, `time`) a rise (+) is what the rule saves, and a fall (-) what it costs. Of verdicts,
-wire and rank a fall (-) is what it saves. What does not change is left out.
+not priced again. Each line prices all cases without one behaviour of the compilers, as
+`toast plan --without NAME` does, or with one constant at the value at which it says nothing: a
+factor 1, a limit that is never reached. Figures are changes in points of a hundred. Of errors
+(`room`, `pressed`, `time`) a rise (+) is what the rule saves, and a fall (-) what it costs. Of
+verdicts, wire and rank a fall (-) is what it saves. What does not change is left out.
 
 The zoo is that of [zoo.md](zoo.md), the models are those of [accuracy.md](accuracy.md). The
 held-out halves had no say in any rule. In the first table a rule *pays* where more figures get
@@ -52,8 +52,8 @@ def ablation_text(rows: Sequence[Row]) -> str:
     for row in rows:
         by.setdefault(row["corpus"], {})[row["without"]] = row
     parts = [PAGE]
-    if "zoo, held-out" in by:
-        parts.append(f"## On the held-out half\n\n{worth_table(by)}\n")
+    if by:
+        parts.append(f"## What pays\n\n{worth_table(by)}\n")
     parts += [f"## {name.capitalize()}\n\n{change_table(some)}\n" for name, some in by.items()]
     return "\n".join(parts)
 

@@ -84,7 +84,7 @@ class Bounds:
 
     def __init__(self, evaluator: Evaluator, state: Sequence[Action]) -> None:
         self._program = evaluator.analysis.program
-        self._specs = Specs(resolve(evaluator, state))
+        self._specs = Specs(resolve(evaluator, tuple(state)))
         self._sizes = {axis.name: axis.size for axis in evaluator.mesh.axes}
         self._needed = needed_parts(self._program)
 

@@ -11,7 +11,6 @@ import typer
 
 from tests.costmodel.pressed import sorted_twice
 from tests.toast.samples import MIB, cost, make_plan
-from tests.toast.test_report import text_of
 from toast.analysis.analyse import analyse
 from toast.analysis.load import load
 from toast.cli.app import show_and_exit
@@ -23,6 +22,7 @@ from toast.costmodel.network.mesh import Mesh
 from toast.pipeline.bands import Predictor
 from toast.plans.costs import Band, PredictedCost, fit_verdict, tight_warnings
 from toast.plans.plan import Plan
+from toast.plans.report import as_text
 
 TABLE = """
 least_bytes = 67108864
@@ -82,7 +82,7 @@ def test_without_a_band_the_figure_alone_decides() -> None:
 
 
 def test_the_table_has_the_bands_and_whose_they_are() -> None:
-    text = " ".join(text_of(planned(12, 15)).split())
+    text = " ".join(as_text(planned(12, 15)).split())
     assert "2 ms (1.8 to 2.4)" in text
     assert "15.00 MiB (12 to 15)" in text
     assert "the peak by 40 steps of training" in text
@@ -91,7 +91,7 @@ def test_the_table_has_the_bands_and_whose_they_are() -> None:
 
 
 def test_tight_is_its_own_word() -> None:
-    text = " ".join(text_of(planned(12, 18)).split())
+    text = " ".join(as_text(planned(12, 18)).split())
     assert "TIGHT, 15.00 MiB (12 to 18) of 16.00 MiB per device" in text
     assert " tight " in text
 
