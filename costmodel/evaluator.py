@@ -239,6 +239,16 @@ class Evaluator:
         arrays = scratch or self._scratches[0]
         return self._cost(measure(self.folded, arrays, *self._columns([state])))
 
+    def pressed_bytes(self, state: Sequence[Action | Refinement]) -> float:
+        """The least that the compiler comes down to: the peak on a chip that has no memory."""
+        chip = self.folded.chip._replace(memory=0.0)
+        tables = self.folded._replace(chip=chip)
+        return measure(tables, self._scratches[0], *self._columns([state])).peak
+
+    def laid_out(self, room: float, pressed: float) -> float:
+        """The peak on this device of what takes `room`, and `pressed` where nothing else goes."""
+        return min(room, max(pressed, float(self.folded.chip.memory)))
+
     def _cost(self, measured: Measured) -> Cost:
         return Cost(
             compute=measured.compute,

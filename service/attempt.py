@@ -204,11 +204,14 @@ def _summary(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """The numbers that a list of jobs shows; the deadline is the server's to report."""
     stopped = outcome.status == "deadline"
     advice = None if plan.shortfall is None else plan.shortfall.advice
+    bands = plan.predicted.bands
     return {
         "fits": plan.fits,
+        "verdict": plan.verdict,
         "step_seconds": plan.predicted.step_seconds,
         "unsharded_step_seconds": plan.unsharded.step_seconds,
         "peak_bytes": plan.predicted.peak_bytes,
+        "bands": None if bands is None else bands.model_dump(exclude_none=True),
         "memory_bytes": plan.memory_bytes,
         "advice": [] if advice is None else advice_sentences(advice),
         "termination": "deadline" if stopped else plan.search.termination,

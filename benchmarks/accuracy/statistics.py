@@ -68,9 +68,14 @@ def compiled_seconds(record: Record) -> float | None:
     verdict = Verdict.from_dict(record["compiled"])
     if verdict.compute_seconds is None:
         return None
+    return verdict.compute_seconds + moving_seconds(record)
+
+
+def moving_seconds(record: Record) -> float:
+    """Seconds of the collectives of a compiled step, priced as predicted ones are."""
+    verdict = Verdict.from_dict(record["compiled"])
     device = find(Target.parse(record["target"]).chip.device)
-    moving = collective_seconds(verdict.collectives, Mesh.parse(record["mesh"]), device)
-    return verdict.compute_seconds + moving
+    return collective_seconds(verdict.collectives, Mesh.parse(record["mesh"]), device)
 
 
 def spearman(pairs: list[tuple[float, float]]) -> float:

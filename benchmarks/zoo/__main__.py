@@ -8,7 +8,10 @@
 | `reprice` | price all cases with the cost model as it is, without compiling |
 | `report` | print both halves side by side |
 | `write` | write docs/zoo.md |
-| `all` | the last five in a row, each in an environment that has what it needs |
+| `bands` | write the bands around predictions that the package ships, by the held-out half |
+| `laws` | look for prices that break a law; programs of the held-out half are only counted |
+| `ablation` | price all cases without each pass and constant, and write docs/ablation.md |
+| `all` | `lower` to `write` in a row, each in an environment that has what it needs |
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from benchmarks.zoo.split import Half
 from toast.analysis.errors import InvalidRequest, ToastError
 
 DATA = Path(__file__).parent / "data"
+MODELS = Path(__file__).parents[1] / "accuracy" / "data"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -170,6 +174,39 @@ def _write(options: argparse.Namespace) -> int:
     return print_paths(write_page(_halves(options), options.docs))
 
 
+def _bands(options: argparse.Namespace) -> int:
+    from benchmarks.zoo.bands import SHIPPED, write_bands
+
+    return print_paths([write_bands(held_out(options.data), SHIPPED)])
+
+
+def _laws(options: argparse.Namespace) -> int:
+    from benchmarks.zoo.lawful import check_laws, law_lines
+
+    wanted = set(options.only.split(",")) if options.only else None
+    found = check_laws(options.target or V5E, wanted)
+    for line in law_lines(found):
+        print(line)
+    broken = sum(count for (_, law), count in found.items() if law != "programs")
+    return 1 if broken else 0
+
+
+def _ablation(options: argparse.Namespace) -> int:
+    from benchmarks.zoo import ablation
+    from benchmarks.zoo.ablation_page import write_ablation
+    from benchmarks.zoo.variations import AS_IS, variations
+
+    known = {one.name: one for one in variations()}
+    names = _chosen(options.without, known, "pass or constant") if options.without else list(known)
+    some = ablation.corpora(options.data, MODELS)
+    folder = options.data / "ablation"
+    wanted = [known[name] for name in dict.fromkeys((AS_IS, *names))]
+    count = ablation.price_all(some, folder, wanted, options.time_limit)
+    print(f"{count} programs priced", file=sys.stderr)
+    kept = ablation.write_summary(ablation.summarize(some, folder), folder)
+    return print_paths([kept, write_ablation(folder, options.docs)])
+
+
 COMMANDS = {
     "split": _split,
     "lower": _lower,
@@ -177,6 +214,9 @@ COMMANDS = {
     "reprice": _reprice,
     "report": _report,
     "write": _write,
+    "bands": _bands,
+    "laws": _laws,
+    "ablation": _ablation,
 }
 ALL = ("lower", "compile", "reprice", "report", "write")
 
@@ -190,6 +230,9 @@ def _parser() -> argparse.ArgumentParser:
         "--check",
         action="store_true",
         help="reprice: mark what would be written differently today as stale",
+    )
+    parser.add_argument(
+        "--without", metavar="NAME,...", help="ablation: only these passes and constants"
     )
     parser.add_argument("--half", choices=get_args(Half), help="only this half")
     parser.add_argument("--memory-only", action="store_true", help="end when memory is laid out")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 from benchmarks.accuracy.cases import Bench
-from toast.costmodel.evaluator import Evaluator, State
+from toast.costmodel.evaluator import State
 
 
 def predict(bench: Bench, state: State) -> dict[str, Any]:
@@ -20,13 +19,5 @@ def predict(bench: Bench, state: State) -> dict[str, Any]:
     return bench.predict(state) | {
         "fits": cost.peak <= evaluator.device.plannable_bytes,
         "room_bytes": cost.room,
-        "pressed_bytes": without_memory(evaluator).cost(state).peak,
+        "pressed_bytes": evaluator.pressed_bytes(state),
     }
-
-
-def without_memory(evaluator: Evaluator) -> Evaluator:
-    """The same for a chip that has no memory, so that all is spared that can be."""
-    other = copy(evaluator)
-    chip = evaluator.folded.chip._replace(memory=0.0)
-    other.folded = evaluator.folded._replace(chip=chip)
-    return other

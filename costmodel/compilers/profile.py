@@ -61,6 +61,7 @@ class CompilerProfile:
     fusion: rules.FusionRules
     multi_output_fusion: rules.MultiOutputFusionRules
     reduction_fusion: rules.ReductionFusionRules
+    dot_strength_reduction: rules.DotStrengthReductionRules
     dot_tiling: rules.DotTilingRules
     convolution_tiling: rules.ConvolutionTilingRules
     cse: rules.CseRules

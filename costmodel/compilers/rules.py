@@ -74,6 +74,17 @@ class ReductionFusionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DotStrengthReductionRules:
+    """`reduces_rows`: products of one row are multiplied and added up on the vector unit.
+
+    Elements of more than 16 bits take `wide_cost` times as long: they are rounded first.
+    """
+
+    reduces_rows: bool
+    wide_cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DotTilingRules:
     """How a product of two operands that do not stay on the chip is made.
 

@@ -51,3 +51,29 @@ def format_seconds(seconds: float) -> str:
         if abs(seconds) >= scale:
             return f"{seconds / scale:.3g} {unit}" if seconds < 1000 else f"{seconds:.0f} s"
     return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
+
+
+def _between(value: str, scale: float, low: float, high: float) -> str:
+    """A written value with the ends of its band in its unit: `2.02 GiB (1.9 to 2.4)`.
+
+    One of the unit is `scale`.
+    """
+    return f"{value} ({_rough(low / scale)} to {_rough(high / scale)})"
+
+
+def bytes_between(size: float, low: float, high: float) -> str:
+    """A size and its band: `2.02 GiB (1.9 to 2.4)`."""
+    text = format_bytes(size)
+    return _between(text, _BYTES[text.split()[1].upper()], low, high)
+
+
+def seconds_between(seconds: float, low: float, high: float) -> str:
+    """A duration and its band: `12.3 ms (11 to 15)`."""
+    text = format_seconds(seconds)
+    unit = text.split()[1]
+    return _between(text, 1e-9 if unit == "ns" else _SECONDS[unit.upper()], low, high)
+
+
+def _rough(number: float) -> str:
+    """Two digits, for what is no more certain than that."""
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"

@@ -16,6 +16,8 @@ from toast.costmodel.terms.journal import ROOT, Bound
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
+NARROW = 2.0
+"""Bytes of an element that the matrix unit takes as it is."""
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
 
 
@@ -60,6 +62,32 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]
         return padding * more_pixels(t, s, dot), 0.0, False
     padding = _tiled(contracted, columns) * min(one, other)
     return padding, _again(t, s, dot, left, right, batch * contracted), partial
+
+
+@inner
+def _reducing(t: Tables, s: Scratch, dot: int) -> float:
+    """Seconds on the vector unit of a product of one row or one column; 0.0 for all others.
+
+    The compiler multiplies what the row meets and adds it up.
+    """
+    first, last = t.fusions.side_start[dot], t.fusions.side_start[dot + 1]
+    if first == last or t.chip.reducing == 0.0 or t.fusions.dot_window[dot, WIDEST] > 0:
+        return 0.0
+    start = t.units.start[t.fusions.dot_unit[dot]]
+    left, right, others = 1.0, 1.0, 1.0
+    for k in range(first, last):
+        size = np.ceil(t.fusions.side_size[k] / s.units.shards[start + k - first])
+        if t.fusions.side_of[k] == LEFT:
+            left *= size
+        elif t.fusions.side_of[k] == RIGHT:
+            right *= size
+        else:
+            others *= size
+    if min(left, right) > 1.0:
+        return 0.0
+    tensor = t.fusions.dot_operand[dot, 0 if right == 1.0 else 1, 1]
+    wide = t.tensors.itemsize[tensor] > NARROW
+    return others * left * right * t.chip.reducing * (t.chip.reducing_wide if wide else 1.0)
 
 
 @inner
@@ -148,20 +176,24 @@ def _epilogue(t: Tables, s: Scratch, row: int) -> float:
 
 
 @inner
-def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, bool]:
-    """Of the products of a fusion: seconds, bytes of partial sums, elements computed for them.
+def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, float, bool]:
+    """Of the products of a fusion: seconds on the matrix and on the vector unit, and more.
 
-    The last tells whether there are partial sums.
+    Bytes of partial sums, elements computed for the products, and whether there are such sums.
     """
     seconds, again, sums, fed, partial = 0.0, 0.0, 0.0, 0.0, False
+    reducing = 0.0
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         shards = 1
         unit = t.fusions.dot_unit[k]
         for i in range(t.units.start[unit], t.units.start[unit + 1]):
             shards *= s.units.shards[i]
         padding, reread, summed = product_tiling(t, s, k)
-        seconds += t.fusions.dot_seconds[k] / shards * padding
-        again += reread
+        reduced = _reducing(t, s, k)
+        reducing += reduced
+        if reduced == 0.0:
+            seconds += t.fusions.dot_seconds[k] / shards * padding
+            again += reread
         if summed:
             partial = True
             size = s.tensors.local[t.fusions.dot_sums[k]]
@@ -169,7 +201,7 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, b
         for side in range(2):
             if t.fusions.dot_computed[k, side]:
                 fed = max(fed, _elements(t, s, t.fusions.dot_operand[k, side, 1]))
-    return seconds + again / t.chip.bandwidth, sums, fed, partial
+    return seconds + again / t.chip.bandwidth, reducing, sums, fed, partial
 
 
 @inner
@@ -207,7 +239,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:
             continue
-        arithmetic, sums, fed, partial = _arithmetic(t, s, row)
+        arithmetic, reducing, sums, fed, partial = _arithmetic(t, s, row)
         moved, wrote, elements, made = _traffic(t, s, row)
         moved += max(sums - wrote, 0.0)
         spent = moved / t.chip.bandwidth
@@ -215,6 +247,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         if t.fusions.dot_start[row] < t.fusions.dot_start[row + 1]:
             spent *= t.chip.feeding
             handling = max(made, fed) / t.chip.element_rate * t.chip.epilogue_rate
+            handling = max(handling, reducing)
         seconds = max(arithmetic, spent, handling)
         bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
         bound = BYTES if seconds == spent else bound

@@ -52,6 +52,11 @@ PASSES: Mapping[str, Pass] = {
             off={"merges": False},
         ),
         Pass(
+            name="dot_strength_reduction",
+            models="Products of one row are multiplied and added up on the vector unit.",
+            off={"reduces_rows": False},
+        ),
+        Pass(
             name="dot_tiling",
             models="Products of large operands are made in blocks, and read the operands again.",
             off={"rereads_operands": False},

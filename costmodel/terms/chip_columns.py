@@ -9,6 +9,7 @@ import numpy as np
 from toast.analysis.program import Floats
 from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
+from toast.costmodel.passes.dot_strength_reduction import reducing_seconds
 from toast.costmodel.passes.dot_tiling import tile_dots
 from toast.costmodel.passes.memory_space_assignment import assign_memory
 from toast.costmodel.passes.spmd_partitioner import launched_beside
@@ -36,7 +37,9 @@ class ChipColumns(NamedTuple):
     element costs that a product has just made, over one that is loaded; elements a second of
     `rounding`, `placing` and `blocking`; and `turning`, a part of the bandwidth. A program that
     needs more than `memory` bytes is squeezed into these, at `again_seconds` a byte. A matrix is
-    scattered in pieces of which `scattered_piece` gives the bytes (0: of any size).
+    scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). `reducing`:
+    seconds for each element that a product of one row multiplies and adds up, 0 where the matrix
+    unit does it; `reducing_wide` times that for elements that are rounded first.
     """
 
     tile_rows: int
@@ -72,6 +75,8 @@ class ChipColumns(NamedTuple):
     memory: float
     again_seconds: float
     scattered_piece: float
+    reducing: float
+    reducing_wide: float
 
 
 def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
@@ -116,4 +121,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
         again_seconds=again.passes / device.bandwidth,
         scattered_piece=profile.reduce_scatter_creator.piece_bytes,
+        reducing=reducing_seconds(device, profile.dot_strength_reduction),
+        reducing_wide=profile.dot_strength_reduction.wide_cost,
     )

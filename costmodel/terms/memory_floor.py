@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
 from toast.costmodel.program.arrays import floats, ints
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.terms.journal import Entry
-from toast.costmodel.terms.rows import SLICING, UPDATING, WeightedRows, of_role
+from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, WeightedRows, of_role
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.listing import Listing
+
+
+RESHAPE = "stablehlo.reshape"
 
 
 class Floors(NamedTuple):
@@ -36,17 +40,55 @@ def floor_rows(listing: Listing) -> WeightedRows[int]:
     """Tensors of arguments that a fusion reads whole and of results that one writes whole.
 
     Weights count how many there are; the sources are the ops that read or write them. What is only
-    looked up in, sliced or updated in place is left out. Of the arguments that a loop carries the
-    first is left out; the others count.
+    looked up in is left out; of what is only cut the parts count, and of what is updated in place
+    the update. Of the arguments that a loop carries the first is left out; the others count.
     """
     program, layouts, fusion = listing.program, listing.layouts, listing.fusion
     read = read_whole(listing)
     made = np.unique(program.use_value[[result.use for result in program.results]])
+    part, (cut, shares) = _updates(program, made), _cuts(listing, read.value)
     made = made[fusion.written[made] & ~_updating(program)[program.value_op[made]]]
-    tensor = layouts.value_tensor[np.concatenate([read.value, made])]
+    moved = np.concatenate([read.value, made, cut])
+    tensor = np.concatenate([layouts.value_tensor[moved], layouts.use_tensor[part]])
     number, first = distinct_rows(tensor)
-    sources = np.concatenate([read.op, program.value_op[made]])
-    return WeightedRows.of(tensor[first].tolist(), number, np.ones(len(number)), sources)
+    sources = np.concatenate([read.op, program.value_op[made], program.value_op[cut]])
+    times = np.concatenate([np.ones(len(read.value) + len(made)), shares, np.ones(len(part))])
+    sources = np.concatenate([sources, program.use_op[part]])
+    return WeightedRows.of(tensor[first].tolist(), number, times, sources)
+
+
+def _updates(program: Program, made: Ints) -> Ints:
+    """The uses of what is written into the buffers that are results."""
+    op = program.value_op[made]
+    return program.op_uses[op[named(program, frozenset({UPDATE_SLICE}))[op]]] + 1
+
+
+def _cuts(listing: Listing, read: Ints) -> tuple[Ints, Floats]:
+    """What is cut outside of loops of arguments that nothing reads whole; how often each counts.
+
+    Parts that are more than the whole together overlap: it is read once. What is updated has rows
+    of its own (`updated_reads`).
+    """
+    program, elements = listing.program, listing.fusion.flow.elements
+    given = arguments_of(program)
+    given[read] = False
+    op = np.flatnonzero(named(program, CUTTING) & (program.op_trips == 1.0))
+    op = op[~_updated(program)[program.op_values[op]]]
+    whole = program.use_value[program.op_uses[op]]
+    op, whole = op[given[whole]], whole[given[whole]]
+    cut = program.op_values[op]
+    together = np.bincount(whole, weights=elements[cut], minlength=program.values)[whole]
+    return cut, np.minimum(1.0, elements[whole] / np.maximum(together, 1.0))
+
+
+def _updated(program: Program) -> Bools:
+    """Values of which a part is updated, as they are or reshaped."""
+    found = np.zeros(program.values, dtype=np.bool_)
+    update = np.flatnonzero(named(program, frozenset({UPDATE_SLICE})))
+    found[program.use_value[program.op_uses[update]]] = True
+    reshape = np.flatnonzero(named(program, frozenset({RESHAPE})))
+    found[program.use_value[program.op_uses[reshape]]] |= found[program.op_values[reshape]]
+    return found
 
 
 class ReadWhole(NamedTuple):

@@ -20,15 +20,13 @@ from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired
 from toast.costmodel.terms.journal import Entry
-from toast.costmodel.terms.memory_floor import arguments_of, is_partial, read_whole
+from toast.costmodel.terms.memory_floor import RESHAPE, arguments_of, is_partial, read_whole
 from toast.costmodel.terms.rows import CUTTING, WeightedRows
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.listing import Listing
-
-RESHAPE = "stablehlo.reshape"
 
 UpdatedReadRow = tuple[int, int, float]
 """(tensor that is read, tensor of what it was cut of or itself, the part of its runs that has to

@@ -108,7 +108,9 @@ def _answer(request: Request, context: Context, job: Job) -> FileResponse:
     response = plan_file(context, job) if wants_json else module_file(context, job)
     response.headers.update(headers)
     response.headers["Link"] = f'<{path}/plan>; rel="describedby"; type="application/json"'
-    response.headers["Toast-Fits"] = str(bool((job.summary or {}).get("fits"))).lower()
+    summary = job.summary or {}
+    tight = summary.get("verdict") == "tight"
+    response.headers["Toast-Fits"] = "tight" if tight else str(bool(summary.get("fits"))).lower()
     return response
 
 

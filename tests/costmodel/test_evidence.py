@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.probes.dot_tiling import PROBE as TILING
+from benchmarks.probes.few_rows import PROBE as FEW_ROWS
 from benchmarks.probes.figures import TARGETS, golden
 from benchmarks.probes.registry import PROBES
 from tests.costmodel.texts import GPU, TPU
@@ -183,3 +184,17 @@ def test_large_operands_are_read_again_where_the_probe_found_it(device: str) -> 
         again = priced > once
         assert cycles[name] == pytest.approx(priced, rel=0.25 if again else 0.05), name
         assert (cycles[name] > 1.05 * once) == again, name
+
+
+@pytest.mark.parametrize("device", [TPU, V5P, V3])
+def test_only_products_of_one_row_run_on_the_vector_unit(device: str) -> None:
+    """A row that is priced as the probe found it; the reshapes around it are not modelled."""
+    target, clock = TARGETS[device], CHIPS[device].clock or 0.0
+    for name, case in FEW_ROWS.cases.items():
+        figure = golden("few_rows", name, device)
+        alone = name.split()[2] == "1," and not name.startswith("attention")
+        assert ("matrix" in figure) == (name.split()[2] != "1,") or name.startswith("attention")
+        if alone:
+            analysis = analysed(case.module(target))
+            priced = Evaluator(analysis, Mesh.parse("all=8"), find(device)).cost(()).compute
+            assert priced * clock == pytest.approx(sum(figure.values()), rel=0.15), name

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.costmodel.texts import GPU, TPU
 from tests.laws.states import every_action
 from tests.modules import analysed
+from toast.costmodel.compilers.profile import profile_of
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
@@ -108,7 +109,9 @@ def stacked(length: int) -> bytes:
 
 @cache
 def priced(data: bytes, device: str = TPU) -> Evaluator:
-    return Evaluator(analysed(data), Mesh.parse("a=2,b=2"), find(device))
+    """With products of one row on the matrix unit, so that they wait for memory alone."""
+    profile = without(profile_of(find(device)), ["dot_strength_reduction"])
+    return Evaluator(analysed(data), Mesh.parse("a=2,b=2"), find(device), profile=profile)
 
 
 def bytes_of(length: int) -> float:
@@ -129,7 +132,9 @@ def test_a_decode_step_takes_as_long_as_reading_its_caches(
 
 def test_a_cache_that_would_fit_on_the_chip_is_fetched_all_the_same() -> None:
     evaluator = priced(decode(512))
-    free = Evaluator(evaluator.analysis, evaluator.mesh, DEVICE, floored=False)
+    free = Evaluator(
+        evaluator.analysis, evaluator.mesh, DEVICE, floored=False, profile=evaluator.profile
+    )
     assert free.cost(()).compute < bytes_of(512) / RATE
     assert evaluator.cost(()).compute == pytest.approx(bytes_of(512) / RATE, rel=0.01)
 

@@ -124,6 +124,13 @@ CASES = {
             f"{X} {W}", [product(f"p:{S}", X, W), *sums("r:64xf32", f"p:{S}", 1)], f"p:{S} r:64xf32"
         )
     ),
+    "dot_strength_reduction": Case(
+        module=text(
+            "x:1x4096xbf16 w:4096x4096xbf16",
+            [product("p:1x4096xbf16", "x:1x4096xbf16", "w:4096x4096xbf16")],
+            "p:1x4096xbf16",
+        )
+    ),
     "dot_tiling": Case(
         module=text(
             f"x:{LARGE} w:8192x16384xf32",

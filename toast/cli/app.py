@@ -163,7 +163,7 @@ def show_and_exit(plan: Plan, output: Path, answer: Answer, *, explain: bool = F
     if explain and plan.explanation is not None:
         answer.tables("", render_explanation(plan, plan.explanation))
     answer.written(output, f"\nWritten to {output}/: plan.json and the sharded module.")
-    if not plan.fits:
+    if plan.verdict == "does not fit":
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 
 

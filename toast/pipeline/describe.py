@@ -11,7 +11,6 @@ from pydantic import TypeAdapter
 
 from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Program
-from toast.costmodel.evaluator import Cost
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.costmodel.network.auto_mesh import is_auto
 from toast.costmodel.network.placement import place, places
@@ -21,13 +20,14 @@ from toast.explain.refinements import refinements
 from toast.inspect.sets import SetTeller
 from toast.labels.decisions import costs_after, decision_text, decisions, resolution
 from toast.labels.labels import Labels
+from toast.pipeline.bands import Predictor, predicted_cost
 from toast.pipeline.mesh_search import MeshAnswer
 from toast.pipeline.user_constraints import Demands, overruled, records
 from toast.plans import plan as planfile
 from toast.plans.alternatives import PlanColour
 from toast.plans.baselines import data_parallel
 from toast.plans.conflicts import ResolvedConflicts
-from toast.plans.costs import PredictedCost
+from toast.plans.costs import tight_warnings
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.plan import (
     Baseline,
@@ -94,6 +94,10 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
     """The plan as it is written to disk."""
     problem, found, request = planned.problem, planned.found, planned.request
     memory = int(problem.reward.memory)
+    predictor = Predictor.of(problem.evaluator, memory)
+    predicted = predictor.predicted(
+        found.decisions, planned.resolved.cost, planned.resolved.evaluator
+    )
     names = planned.names
     arguments = _arguments(planned)
     costs = costs_after(problem, planned.resolved)
@@ -108,16 +112,18 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         groups=_groups(arguments),
         constraints=_constraints(planned),
         pins=pins,
-        predicted=predicted_cost(planned.resolved.cost, memory),
-        unsharded=predicted_cost(problem.evaluator.cost(()), memory),
-        baselines=_baselines(problem, memory),
+        program_kind=predictor.kind,
+        band_sources=predictor.sources(),
+        predicted=predicted,
+        unsharded=predictor.predicted(()),
+        baselines=_baselines(predictor),
         collectives=_collectives(planned.resolved),
         decisions=[
             *decisions(problem, planned.resolved, costs, names, planned.say.resolutions),
             *refinements(problem, planned.resolved, costs, planned.say, names),
         ],
         colours=planned.colours,
-        choices=_choices(planned, names),
+        choices=_choices(planned, names, predictor),
         meshes=_meshes(planned, memory),
         request=request,
         search=_search_info(found, request, problem.reward.penalty, stages),
@@ -126,7 +132,7 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         relaxation=found.relaxation,
         stages=stages,
         unpriced=_unpriced(planned.source.program),
-        warnings=_warnings(planned, pins),
+        warnings=[*_warnings(planned, pins), *tight_warnings(predicted, memory)],
         versions={name: _version(name) for name in _VERSIONS},
         conflicts=_resolved_conflicts(planned, names),
         explanation=planned.explanation,
@@ -261,24 +267,11 @@ def _constraints(planned: Planned) -> list[Constraint]:
     return found
 
 
-def predicted_cost(priced: Cost, memory: int) -> PredictedCost:
-    """A price as the record has it; a plan fits that needs at most `memory` bytes."""
-    return PredictedCost(
-        step_seconds=priced.seconds,
-        compute_seconds=priced.compute,
-        communication_seconds=priced.communication,
-        overlapped_seconds=priced.hidden,
-        peak_bytes=int(priced.peak),
-        room_bytes=int(priced.room),
-        fits=priced.peak <= memory,
-    )
-
-
-def _baselines(problem: Problem, memory: int) -> list[Baseline]:
-    state = data_parallel(problem.evaluator)
+def _baselines(predictor: Predictor) -> list[Baseline]:
+    state = data_parallel(predictor.evaluator)
     if not state:
         return []
-    cost = predicted_cost(problem.evaluator.cost(state), memory)
+    cost = predictor.predicted(state)
     return [Baseline(name="data_parallel", **cost.model_dump())]
 
 
@@ -296,13 +289,12 @@ def _collectives(resolved: ResolvedPlan) -> list[Collective]:
     ]
 
 
-def _choices(planned: Planned, names: Sequence[str]) -> list[Choice]:
+def _choices(planned: Planned, names: Sequence[str], predictor: Predictor) -> list[Choice]:
     problem, chosen = planned.problem, planned.found.state
     axes = problem.evaluator.mesh.axes
-    memory = int(problem.reward.memory)
     return [
         Choice(
-            **predicted_cost(problem.evaluator.cost(point.state), memory).model_dump(),
+            **predictor.predicted(point.state).model_dump(),
             decisions=[
                 decision_text(names[a.group], axes[a.axis].name, resolution(problem, a))
                 for a in point.state

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 from toast.plans.alternatives import PlanColour
 from toast.plans.confirmation import Confirmation
 from toast.plans.conflicts import ResolvedConflicts
-from toast.plans.costs import PredictedCost
+from toast.plans.costs import BandSource, FitVerdict, PredictedCost
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.migration import migrated
 from toast.plans.record import Record
@@ -19,6 +19,7 @@ from toast.request.request import PlanRequest
 if TYPE_CHECKING:
     from toast.plans.reasons import Reasons
 
+Kind = Literal["train", "prefill", "decode", "infer", "unknown"]
 Spec = list[list[str]]
 """A PartitionSpec: for each dimension the mesh axes that shard it, major first; [] is whole."""
 
@@ -193,7 +194,8 @@ class Plan(Record):
     `choices` are up to ten plans on the front of time against memory, by rising peak; `meshes`
     those that were tried where the mesh was to be chosen; `request` is what was asked. `colours`
     are the named dimensions, with what each would cost otherwise. `confirmed` is what the compiler
-    said, where it was asked.
+    said, where it was asked. `program_kind` is what the module seems to be for, and `band_sources`
+    are the held-out programs by which the bands around predictions were made.
     """
 
     schema_: Literal[2] = Field(default=2, alias="schema")
@@ -206,6 +208,8 @@ class Plan(Record):
     groups: list[Group]
     constraints: list[Constraint]
     pins: list[Pin] = Field(default_factory=list)
+    program_kind: Kind | None = None
+    band_sources: list[BandSource] = Field(default_factory=list)
     predicted: PredictedCost
     unsharded: PredictedCost
     baselines: list[Baseline]
@@ -240,6 +244,12 @@ class Plan(Record):
         """Whether it fits the memory: by the compiler where it was asked, else as predicted."""
         said = None if self.confirmed is None else self.confirmed.fits
         return self.predicted.fits if said is None else said
+
+    @property
+    def verdict(self) -> FitVerdict:
+        """The same, or `tight` where the prediction is too near the memory to tell."""
+        said = None if self.confirmed is None else self.confirmed.fits
+        return self.predicted.said if said is None else "fits" if said else "does not fit"
 
     def __str__(self) -> str:
         """The tables that `toast plan` prints."""

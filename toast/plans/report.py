@@ -14,7 +14,7 @@ from toast.plans.advice_report import render_advice
 from toast.plans.argument_groups import merge_argument_groups
 from toast.plans.confirmation_report import render_confirmation
 from toast.plans.confirmation_report import sentence as confirmation_sentence
-from toast.plans.costs import PredictedCost
+from toast.plans.costs import BandFigure, BandSource, PredictedCost
 from toast.plans.plan import Decision, MeshAxis, Plan, Spec
 from toast.plans.tables import Name, plain_table
 from toast.plans.words import path
@@ -34,6 +34,8 @@ def make_console(*, stderr: bool = False) -> Console:
 def render(plan: Plan) -> Group:
     """The whole report, in the order in which questions are asked."""
     parts: list[RenderableType] = [headline(plan), "", layouts(plan), "", costs(plan)]
+    if behind := bands_sentence(plan):
+        parts.append(Text(behind))
     optional = (
         advice(plan),
         confirmation(plan),
@@ -71,11 +73,14 @@ def headline(plan: Plan) -> Text:
     )
     faster = plan.unsharded.step_seconds / max(plan.predicted.step_seconds, 1e-30)
     second = (
-        f"Predicted: {format_seconds(plan.predicted.step_seconds)} a step, {faster:.2f} times as "
+        f"Predicted: {plan.predicted.step_text} a step, {faster:.2f} times as "
         f"fast as one device; {fit_sentence(plan)}"
     )
     third = "" if plan.confirmed is None else f"\n{confirmation_sentence(plan.confirmed)}"
-    return Text(first + second + third, style="bold" if plan.fits else "bold red")
+    return Text(first + second + third, style=_HEADLINES[plan.verdict])
+
+
+_HEADLINES = {"fits": "bold", "tight": "bold yellow", "does not fit": "bold red"}
 
 
 def _axis(axis: MeshAxis) -> str:
@@ -86,8 +91,10 @@ def _axis(axis: MeshAxis) -> str:
 def fit_sentence(plan: Plan) -> str:
     """Whether the plan fits the memory, or by how much it does not."""
     peak, there = plan.predicted.peak_bytes, plan.memory_bytes
-    share = f"{format_bytes(peak)} of {format_bytes(there)} per device"
-    if plan.predicted.fits:
+    share = f"{plan.predicted.peak_text} of {format_bytes(there)} per device"
+    if plan.predicted.said == "tight":
+        return f"TIGHT, {share}: the band holds what there is."
+    if plan.predicted.said == "fits":
         return f"fits, {share} ({peak / max(there, 1):.0%})."
     return f"DOES NOT FIT: {share}, {format_bytes(max(peak - there, 0))} too much."
 
@@ -127,6 +134,41 @@ def costs(plan: Plan) -> Table:
     return table
 
 
+def bands_sentence(plan: Plan) -> str:
+    """The programs behind the bands that the table shows; '' where it shows none."""
+    found = [
+        f"the {word} by {_programs(row, plan)}"
+        for row in plan.band_sources
+        for figure, word in _SHOWN.get(row.figure, {}).items()
+        if plan.predicted.band(figure) is not None
+    ]
+    if not found:
+        return ""
+    return f"In brackets where nine in ten held-out programs lay: {', '.join(found)}."
+
+
+_SHOWN: dict[str, dict[BandFigure, str]] = {
+    "step": {"step_seconds": "step"},
+    "room": {"peak_bytes": "peak"},
+    "pressed": {"pressed_bytes": "peak of what is pressed"},
+}
+_KINDS = {
+    "train": "steps of training",
+    "prefill": "prompts",
+    "decode": "decode steps",
+    "infer": "inferences",
+    "all": "programs of all kinds",
+}
+
+
+def _programs(row: BandSource, plan: Plan) -> str:
+    """How many of what, and for which chips where it is not for those of the plan."""
+    chips = "" if row.chips == plan.device else " for all chips"
+    if row.chips not in {plan.device, "all"}:
+        chips = f" for {row.chips}"
+    return f"{row.programs} {_KINDS[row.kind]}{chips}"
+
+
 def advice(plan: Plan) -> Group | None:
     """What would fit, where the plan does not and that was looked for."""
     if plan.shortfall is None or plan.shortfall.advice is None:
@@ -163,17 +205,22 @@ def choices(plan: Plan) -> Table | None:
     return table
 
 
+_FITS = {
+    "fits": ("yes", "green"),
+    "tight": ("tight", "yellow"),
+    "does not fit": ("no", "red"),
+}
 _COSTS = (">step", ">compute", ">communication", ">peak", ">of memory", "fits")
 
 
 def _cost_cells(plan: Plan, cost: PredictedCost) -> list[str | Text]:
     return [
-        format_seconds(cost.step_seconds),
+        cost.step_text,
         format_seconds(cost.compute_seconds),
         format_seconds(cost.communication_seconds),
-        format_bytes(cost.peak_bytes),
+        cost.peak_text,
         f"{cost.peak_bytes / max(plan.memory_bytes, 1):.0%}",
-        Text("yes", style="green") if cost.fits else Text("no", style="red"),
+        Text(*_FITS[cost.said]),
     ]
 
 

@@ -38,7 +38,7 @@ def warn_of(plan: Plan) -> None:
     """Python warnings for what a table would have shown."""
     for text in plan.warnings:
         notify(text)
-    if not plan.fits:
+    if plan.verdict == "does not fit":
         said = None if plan.confirmed is None else plan.confirmed.chosen
         compiled = None if said is None or said.compiled is None else said.compiled.peak_bytes
         peak = plan.predicted.peak_bytes if compiled is None else compiled

@@ -9,11 +9,17 @@ import pytest
 from tests.toast.confirm.compiler import MIB, Compiler, confirmed, folder, planned
 from toast.analysis.errors import EngineCrashed
 from toast.plans.confirmation_report import sentence
+from toast.plans.costs import PredictedCost
 from toast.plans.plan import Plan
 from toast.plans.report import as_text
 
 __all__ = ["folder"]
 pytestmark = pytest.mark.usefixtures("folder")
+
+
+def without_bands(cost: PredictedCost) -> PredictedCost:
+    """The prediction as it is kept for each plan that was compiled."""
+    return cost.model_copy(update={"bands": None, "verdict": None, "pressed_bytes": None})
 
 
 def test_the_fastest_program_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +35,7 @@ def test_the_fastest_program_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row is not None
     assert row.compiled is not None
     assert row.compiled.step_seconds == pytest.approx(5e-3)
-    assert row.predicted == plan.predicted
+    assert row.predicted == without_bands(plan.predicted)
     assert [f"{one.colour}={one.axis}" for one in plan.decisions if not one.places] == [
         text.partition(":")[0] for text in row.decisions
     ]
@@ -64,7 +70,7 @@ def test_a_control_that_is_best_is_taken_after_searching_twice_more(
     assert {one.memory for one in found.corrections} == {1.0}
     assert found.corrections[0].compute["other"] > 1
     assert max(one.search for one in found.corrections) <= 3
-    assert plan.predicted == found.chosen.predicted
+    assert without_bands(plan.predicted) == found.chosen.predicted
 
 
 def test_where_all_are_refused_the_memory_is_tightened(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.hardware.quantities import format_seconds
 from toast.costmodel.network.mesh import Mesh
 from toast.labels.decisions import decision_names, decision_text, resolution
+from toast.pipeline.bands import predicted_cost
 from toast.pipeline.confirm.compilations import (
     NO_TIME,
     Compilations,
@@ -25,9 +26,9 @@ from toast.pipeline.confirm.lessons import Lesson, corrected, lesson_of
 from toast.pipeline.confirm.proposals import ModuleWriter, controls, proposals_of
 from toast.pipeline.confirm.trial import Proposal, ProposalTrial, best_of
 from toast.pipeline.confirm.verdict_cache import VerdictCache, cache_folder
-from toast.pipeline.describe import predicted_cost
 from toast.pipeline.mesh_search import MeshAnswer, MeshSearch, Searched
 from toast.plans.confirmation import CompiledCost, Confirmation, ConfirmedPlan, Correction
+from toast.plans.costs import tight_warnings
 from toast.plans.plan import Plan
 from toast.request.request import CONFIRM_SECONDS, PlanRequest
 from toast.request.settings import threads_of
@@ -366,7 +367,9 @@ def _priced(problem: Problem, point: Point) -> Point:
 
 def with_confirmation(plan: Plan, confirmed: Confirmation) -> Plan:
     """The plan with what was compiled, and a warning where that leaves its fit open."""
-    warnings = list(plan.warnings)
+    tight = tight_warnings(plan.predicted, plan.memory_bytes)
+    known = confirmed.fits is not None
+    warnings = [one for one in plan.warnings if not (known and one in tight)]
     if confirmed.fits is None:
         why = next((row.note for row in confirmed.plans if row.note), "there was no answer")
         warnings.append(f"The compiler confirmed nothing: {why.removeprefix('not compiled: ')}.")

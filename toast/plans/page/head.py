@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toast.page.rendering import render_template
-from toast.plans.costs import PredictedCost
+from toast.plans.costs import FitVerdict, PredictedCost
 from toast.plans.plan import Plan
-from toast.plans.report import headline
+from toast.plans.report import bands_sentence, headline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +17,9 @@ class Head:
     sentences: list[str]
     costs: list[tuple[str, PredictedCost]]
     notices: list[str]
+    behind: str
     memory_bytes: int
-    fits: bool
+    verdict: FitVerdict
 
     @property
     def overlaps(self) -> bool:
@@ -37,8 +38,9 @@ def make_head(plan: Plan) -> Head:
         sentences=headline(plan).plain.splitlines(),
         costs=[("this plan", plan.predicted), ("unsharded", plan.unsharded), *compared],
         notices=notices,
+        behind=bands_sentence(plan),
         memory_bytes=max(plan.memory_bytes, 1),
-        fits=plan.fits,
+        verdict=plan.verdict,
     )
 
 

@@ -1,0 +1,117 @@
+"""The page `docs/ablation.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accuracy.tables import table
+from benchmarks.zoo.ablation import read_summary
+from benchmarks.zoo.variations import AS_IS
+
+Row = Mapping[str, Any]
+
+PAGE = """\
+# What each rule is worth
+
+Made by `python -m benchmarks.zoo ablation`; with `--without NAME,...` for some. What was priced is
+not priced again. Each line prices all cases without one behaviour of the compilers, as
+`toast plan --without NAME` does, or with one constant at the value at which it says nothing: a
+factor 1, a limit that is never reached. Figures are changes in points of a hundred. Of errors
+(`room`, `pressed`, `time`) a rise (+) is what the rule saves, and a fall (-) what it costs. Of
+verdicts, wire and rank a fall (-) is what it saves. What does not change is left out.
+
+The zoo is that of [zoo.md](zoo.md), the models are those of [accuracy.md](accuracy.md). The
+held-out halves had no say in any rule. In the first table a rule *pays* where more figures get
+worse without it than better, by a fifth of a point or more; *unseen* is what changes no price.
+"""
+ERRORS = {
+    "room_median": "room",
+    "room_ninth": "room 9 in 10",
+    "pressed_median": "pressed",
+    "pressed_ninth": "pressed 9 in 10",
+    "time_median": "time",
+    "time_ninth": "time 9 in 10",
+}
+SHARES = {"verdicts": "verdicts", "wire": "wire within 10 %", "rank": "rank"}
+NOTHING = 0.002
+"""A change of less is none."""
+
+
+def write_ablation(folder: Path, docs: Path) -> Path:
+    """Write the page by the figures that were kept."""
+    page = docs / "ablation.md"
+    page.write_text(ablation_text(read_summary(folder)))
+    return page
+
+
+def ablation_text(rows: Sequence[Row]) -> str:
+    """The page: what each rule is worth on the held-out half, then a table for each corpus."""
+    by: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        by.setdefault(row["corpus"], {})[row["without"]] = row
+    parts = [PAGE]
+    if by:
+        parts.append(f"## What pays\n\n{worth_table(by)}\n")
+    parts += [f"## {name.capitalize()}\n\n{change_table(some)}\n" for name, some in by.items()]
+    return "\n".join(parts)
+
+
+def worth_table(by: Mapping[str, Mapping[str, Row]]) -> str:
+    """The rules by what they are worth there, beside the other corpora."""
+    columns = [name for name in by if any(row != AS_IS for row in by[name])]
+    named: dict[str, list[str]] = {}
+    names = dict.fromkeys(name for some in by.values() for name in some if name != AS_IS)
+    for name in names:
+        named[name] = [_worth(by[column], name) for column in columns]
+    return table(("without", *columns), [[name, *words] for name, words in named.items()])
+
+
+def _worth(rows: Mapping[str, Row], name: str) -> str:
+    return worth(rows[AS_IS], rows[name]) if name in rows and AS_IS in rows else ""
+
+
+def worth(plain: Row, without: Row) -> str:
+    """Whether a rule pays: `pays`, `even`, `does not pay`, or `unseen`."""
+    if not without["changed"]:
+        return "unseen"
+    score = sum(
+        sign * _sign(without[name] - plain[name])
+        for names, sign in ((ERRORS, 1), (SHARES, -1))
+        for name in names
+        if _is_known(plain, without, name)
+    )
+    return "pays" if score > 0 else "does not pay" if score < 0 else "even"
+
+
+def _sign(change: float) -> int:
+    return 0 if abs(change) < NOTHING else 1 if change > 0 else -1
+
+
+def _is_known(plain: Row, without: Row, name: str) -> bool:
+    """Figures of no case are no numbers."""
+    return all(row[name] is not None and row[name] == row[name] for row in (plain, without))
+
+
+def change_table(rows: Mapping[str, Row]) -> str:
+    """The figures as they are, and how each changes without each rule."""
+    plain, names = rows[AS_IS], {**ERRORS, **SHARES}
+    head = [AS_IS, str(plain["cases"]), *(_percent(plain, name) for name in names)]
+    lines = [
+        [name, str(row["changed"]), *(_change(plain, row, figure) for figure in names)]
+        for name, row in rows.items()
+        if name != AS_IS
+    ]
+    return table(("without", "cases", *names.values()), [head, *lines])
+
+
+def _percent(row: Row, name: str) -> str:
+    return f"{100 * row[name]:.1f}" if _is_known(row, row, name) else ""
+
+
+def _change(plain: Row, row: Row, name: str) -> str:
+    if not _is_known(plain, row, name):
+        return ""
+    change = 100 * (row[name] - plain[name])
+    return "" if abs(change) < 0.05 else f"{change:+.1f}"

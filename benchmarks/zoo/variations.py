@@ -1,0 +1,71 @@
+"""The cost model with one thing left out: each pass, and each constant that can be made neutral."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from toast.costmodel.compilers.profile import CompilerProfile
+from toast.costmodel.passes.registry import PASSES, without
+
+AS_IS = "as it is"
+NEVER, ALWAYS = 1e18, 1 << 40
+
+NEUTRAL: Mapping[str, Mapping[str, float]] = {
+    "fusion": {"max_sources": ALWAYS, "operand_cost": 1.0, "epilogue_cost": 1.0},
+    "reduction_fusion": {"longest_row": ALWAYS, "lanes": 1},
+    "dot_strength_reduction": {"wide_cost": 1.0},
+    "dot_tiling": {"resident_share": 0.0},
+    "convolution_tiling": {"undilated_tiles": 1},
+    "all_reduce_combiner": {"max_bytes": NEVER},
+    "bf16_narrowing": {"rounding_rate": 1.0},
+    "layout_assignment": {"copy_rate": 1.0, "placing_copies": 1.0, "placing_rate": 1.0},
+    "select_and_scatter_expander": {"pooled_layouts": 1.0},
+    "space_to_batch": {"stored_copies": 1.0, "blocking_cost": 1.0},
+    "memory_space_assignment": {
+        "streamed_from": 0.0,
+        "piece_share": 1.0,
+        "stay_ratio": NEVER,
+        "brief_positions": 0,
+        "table_bytes": 0.0,
+    },
+    "rematerialization": {"least_gap": 0, "passes": 0.0},
+    "spmd_partitioner": {
+        "beside_all_reduce": 0.0,
+        "beside_all_gather": 0.0,
+        "beside_reduce_scatter": 0.0,
+        "beside_all_to_all": 0.0,
+        "beside_collective_permute": 0.0,
+    },
+}
+"""By pass the constants that have a value at which they say nothing, and that value.
+
+Rates and factors are then 1, limits are never or always reached. What only switches a pass on is
+left out with the pass.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variation:
+    """A name, and the section and key that are neutral; of a whole pass no key."""
+
+    name: str
+    section: str = ""
+    key: str = ""
+
+    def of(self, profile: CompilerProfile) -> CompilerProfile:
+        """What the compiler is then taken to do."""
+        if not self.section:
+            return profile
+        if not self.key:
+            return without(profile, [self.section])
+        return profile.changed({self.section: {self.key: NEUTRAL[self.section][self.key]}})
+
+
+def variations() -> list[Variation]:
+    """The model as it is, each pass left out, then each constant made neutral."""
+    found = [Variation(name=AS_IS)]
+    found += [Variation(name=name, section=name) for name in PASSES]
+    for section, keys in NEUTRAL.items():
+        found += [Variation(name=f"{section}.{key}", section=section, key=key) for key in keys]
+    return found
