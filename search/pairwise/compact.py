@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
+from toast.analysis.records import record
 from toast.search.pairwise.reduce import Node, Reduced
 
 
+@record
 class Compact(NamedTuple):
     """Nodes numbered from 0; `X_start` has one entry more than there are X.
 

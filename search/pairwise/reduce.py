@@ -62,11 +62,14 @@ class Reduced:
     """The smaller problem, and the way back.
 
     `capacity[t]` is what the limit leaves at each time that matters; pieces count from these
-    times. `infeasible` where no choice is allowed at all.
+    times. `infeasible` where no choice is allowed at all. Once `stopped` it stays as it is by then,
+    which is as exact and only larger.
     """
 
-    def __init__(self, instance: Instance) -> None:
-        self._original = instance
+    def __init__(
+        self, instance: Instance, *, stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._original, self._stopped = instance, stopped
         self.constant = instance.constant
         self.excess = instance.excess
         self.nodes = _nodes(instance)
@@ -100,14 +103,14 @@ class Reduced:
         """First what is cheap, over all nodes; then all of it, until nothing changes."""
         self._trim_times()
         self._sweep(self._link)
-        while self._queue and not self.infeasible:
+        while self._queue and not self.infeasible and not self._stopped():
             self._trim_times()
             self._sweep(self._visit)
             self._trim_times()
 
     def _sweep(self, visit: Callable[[int], None]) -> None:
         """Visit every node in the queue, and those that this puts there."""
-        while self._queue and not self.infeasible:
+        while self._queue and not self.infeasible and not self._stopped():
             number = next(iter(self._queue))
             del self._queue[number]
             if number in self.nodes:
@@ -204,7 +207,10 @@ class Reduced:
         return pick
 
     def _follow(self, number: int) -> bool:
-        """Merge a node into a neighbour whose strategy leaves it no choice."""
+        """Merge a node into a neighbour whose strategy leaves it no choice.
+
+        Where each leaves the other none, the one with more neighbours stays.
+        """
         node = self.nodes[number]
         for other, table in node.edges.items():
             if len(node.cost) > table.shape[1]:
@@ -212,8 +218,11 @@ class Reduced:
             allowed = np.isfinite(table)
             if (allowed.sum(axis=0) > 1).any():
                 continue
-            pick = allowed.argmax(axis=0)
-            self._merge(number, other, pick)
+            larger = len(node.edges) > len(self.nodes[other].edges)
+            if larger and len(node.cost) == table.shape[1]:
+                self._merge(other, number, allowed.argmax(axis=1))
+            else:
+                self._merge(number, other, allowed.argmax(axis=0))
             return True
         return False
 

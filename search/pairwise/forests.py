@@ -1,0 +1,169 @@
+"""Improves a choice by forests: most of the nodes at once, exactly, the few others fixed.
+
+Removing few nodes leaves no cycle in a graph as sparse as a program's. On what is left a sum over
+nodes and pairs has its exact minimum in one pass. Memory comes in by prices: those that gave the
+best bound, changed at random from round to round. Only changes that fit are taken over, each
+connected part of them by itself. A round begins with high prices, which make room, and ends with
+none, which uses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from toast.analysis.program import Floats, Ints
+from toast.search.pairwise.compact import Compact, memory_of, total
+from toast.search.pairwise.forest_kernels import Forest, accept, grow, price_memory, propose
+from toast.search.pairwise.multipliers import walled
+
+ROUND = ((0.8, 1.3), (0.3, 1.0), (0.0, 0.3), (0.0, 0.0), (0.0, 0.0))
+"""Between which parts of the prices the steps of a round draw theirs."""
+LOCAL_ROUND = ((1.0, 3.0), (0.5, 1.0), (0.0, 0.0), (0.0, 0.0))
+"""Those of a round whose first step is local."""
+REGIONS = (0.03, 0.1, 0.3)
+"""Parts of the nodes that a local step may change."""
+NOISE = (0.05, 0.2, 0.5)
+"""Spread of the prices of a round, as the deviation of their logarithm."""
+PEAK_PRICE = 0.3
+"""The fullest time is charged up to so much of the sum of all prices besides."""
+RETURN = 8
+"""Rounds without a better choice after which the search goes back to the best one."""
+STRICT = 1e4
+"""A full limit's worth of memory above it costs so many times a choice, where it may not be."""
+FIT_STEPS = 60
+FIT_RISE = 1.5
+"""How often prices rise to make a choice fit, and how fast."""
+
+
+class Forests:
+    """A search from one choice; `choice` and `cost` (infinite: it does not fit) are the best."""
+
+    def __init__(
+        self,
+        c: Compact,
+        choice: Ints,
+        excess: float,
+        *,
+        seed: int,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._c, self._excess, self._stopped = c, excess, stopped
+        self._walled = walled(c)
+        self._random = np.random.default_rng(seed)
+        self._links = np.diff(c.link_start) + 1.0
+        self._forest = _forest(self._walled, choice)
+        self._stale = 0
+        self.choice, self.cost = choice.copy(), total(c, choice, excess)
+        self._now = self.cost
+
+    def adopt(self, choice: Ints, cost: float) -> None:
+        """Go on from this choice if it is better."""
+        if cost < self.cost:
+            self.choice, self.cost = choice.copy(), cost
+            self._return()
+
+    def fit(self, prices: Floats) -> None:
+        """Raise prices where the limit is exceeded until the choice fits."""
+        c, forest = self._c, self._forest
+        scale = max(float(np.abs(self._walled.cost).max(initial=0.0)), self._walled.cell.max(initial=1.0))
+        unit = 1e-6 * scale / max(float(c.capacity.max(initial=1.0)), 1.0)
+        rise = np.zeros(len(c.capacity))
+        forest.fine[:] = 0.0
+        for _ in range(FIT_STEPS):
+            if math.isfinite(self.cost) or self._stopped():
+                return
+            over = forest.memory > c.capacity
+            rise[over] = np.maximum(rise[over] * FIT_RISE, unit)
+            self._step(prices + rise)
+            unit *= FIT_RISE
+
+    def improve(self, prices: Floats) -> None:
+        """One round from the choice of now."""
+        self._forest.fine[:] = self._fine()
+        before = self.cost
+        local = self._random.random() < 0.5
+        for number, (low, high) in enumerate(LOCAL_ROUND if local else ROUND):
+            if self._stopped():
+                return
+            part = self._random.uniform(low, high)
+            self._step(part * self._shaken(prices), self._region() if local and not number else None)
+        self._stale = 0 if self.cost < before else self._stale + 1
+        if self._stale > RETURN:
+            self._return()
+
+    def _fine(self) -> float:
+        if math.isfinite(self._excess):
+            return self._excess
+        cost = self.cost if math.isfinite(self.cost) else float(self._walled.cost.max(initial=1.0))
+        return STRICT * (abs(cost) + 1.0) / max(float(self._c.capacity.max(initial=1.0)), 1.0)
+
+    def _shaken(self, prices: Floats) -> Floats:
+        """The prices with noise, and more at the time that is fullest now."""
+        spread = self._random.choice(NOISE)
+        found: Floats = prices * np.exp(self._random.normal(0.0, spread, len(prices)))
+        if len(prices):
+            fullest = int((self._forest.memory - self._c.capacity).argmax())
+            found[fullest] += prices.sum() * self._random.uniform(0.0, PEAK_PRICE)
+        return found
+
+    def _region(self) -> Ints:
+        """Connected nodes around one drawn by lot."""
+        c = self._c
+        most = 1 + int(c.nodes * self._random.choice(REGIONS))
+        found = [int(self._random.integers(c.nodes))]
+        seen = set(found)
+        for node in found:
+            for other in c.link_node[c.link_start[node] : c.link_start[node + 1]].tolist():
+                if other not in seen and len(found) < most:
+                    seen.add(other)
+                    found.append(other)
+        return np.array(found, dtype=np.int64)
+
+    def _step(self, prices: Floats, region: Ints | None = None) -> None:
+        """Take over what pays on one forest at these prices."""
+        c, forest = self._walled, self._forest
+        forest.price[1:] = np.cumsum(prices)
+        price_memory(c, forest)
+        nodes = np.arange(c.nodes) if region is None else region
+        keys = self._random.random(len(nodes)) / self._links[nodes] ** self._random.choice((0, 0.5, 1))
+        taken = grow(c, forest, nodes[np.argsort(keys)])
+        if propose(c, forest, taken):
+            self._now += accept(c, forest, taken)
+            if self._now < self.cost or math.isinf(self.cost) or math.isfinite(self._excess):
+                self._keep()
+
+    def _keep(self) -> None:
+        cost = total(self._c, self._forest.choice, self._excess)
+        if cost < self.cost:
+            self.choice, self.cost = self._forest.choice.copy(), cost
+            self._now = cost
+
+    def _return(self) -> None:
+        self._stale, self._now = 0, self.cost
+        self._forest.choice[:] = self.choice
+        self._forest.memory[:] = memory_of(self._c, self.choice)
+
+
+def _forest(c: Compact, choice: Ints) -> Forest:
+    def numbers() -> Ints:
+        return np.zeros(c.nodes, dtype=np.int64)
+
+    return Forest(
+        choice=choice.copy(),
+        proposed=numbers(),
+        memory=memory_of(c, choice),
+        price=np.zeros(len(c.capacity) + 1),
+        fine=np.zeros(len(c.capacity)),
+        unary=np.zeros(len(c.cost)),
+        total=np.zeros(len(c.cost)),
+        root=numbers(),
+        seen=numbers(),
+        order=numbers(),
+        above=numbers(),
+        link=numbers(),
+        part=numbers(),
+        listed=numbers(),
+    )
