@@ -34,8 +34,10 @@ RETURN = 8
 STRICT = 1e4
 """A full limit's worth of memory above it costs so many times a choice, where it may not be."""
 FIT_STEPS = 60
-FIT_RISE = 1.5
-"""How often prices rise to make a choice fit, and how fast."""
+FIRST_RISE, FIT_RISE = 1e-11, 1.5
+"""How often prices rise to make a choice fit, how far first (by the highest cost), how fast."""
+HUBS_FIRST = (0.0, 0.5, 1.0)
+"""How much sooner nodes with many neighbours come into a forest: powers of their number."""
 
 
 class Forests:
@@ -54,6 +56,7 @@ class Forests:
         self._walled = walled(c)
         self._random = np.random.default_rng(seed)
         self._links = np.diff(c.link_start) + 1.0
+        self._highest = float(self._walled.cell.max(initial=self._walled.cost.max(initial=1.0)))
         self._forest = _forest(self._walled, choice)
         self._stale = 0
         self.choice, self.cost = choice.copy(), total(c, choice, excess)
@@ -68,7 +71,9 @@ class Forests:
     def fit(self, prices: Floats) -> None:
         """Raise prices where the limit is exceeded until the choice fits."""
         c, forest = self._c, self._forest
-        scale = max(float(np.abs(self._walled.cost).max(initial=0.0)), self._walled.cell.max(initial=1.0))
+        scale = max(
+            float(np.abs(self._walled.cost).max(initial=0.0)), self._walled.cell.max(initial=1.0)
+        )
         unit = 1e-6 * scale / max(float(c.capacity.max(initial=1.0)), 1.0)
         rise = np.zeros(len(c.capacity))
         forest.fine[:] = 0.0
@@ -89,7 +94,9 @@ class Forests:
             if self._stopped():
                 return
             part = self._random.uniform(low, high)
-            self._step(part * self._shaken(prices), self._region() if local and not number else None)
+            self._step(
+                part * self._shaken(prices), self._region() if local and not number else None
+            )
         self._stale = 0 if self.cost < before else self._stale + 1
         if self._stale > RETURN:
             self._return()
@@ -97,7 +104,7 @@ class Forests:
     def _fine(self) -> float:
         if math.isfinite(self._excess):
             return self._excess
-        cost = self.cost if math.isfinite(self.cost) else float(self._walled.cost.max(initial=1.0))
+        cost = self.cost if math.isfinite(self.cost) else self._highest
         return STRICT * (abs(cost) + 1.0) / max(float(self._c.capacity.max(initial=1.0)), 1.0)
 
     def _shaken(self, prices: Floats) -> Floats:
@@ -128,7 +135,9 @@ class Forests:
         forest.price[1:] = np.cumsum(prices)
         price_memory(c, forest)
         nodes = np.arange(c.nodes) if region is None else region
-        keys = self._random.random(len(nodes)) / self._links[nodes] ** self._random.choice((0, 0.5, 1))
+        keys = self._random.random(len(nodes)) / self._links[nodes] ** self._random.choice(
+            (0, 0.5, 1)
+        )
         taken = grow(c, forest, nodes[np.argsort(keys)])
         if propose(c, forest, taken):
             self._now += accept(c, forest, taken)

@@ -30,6 +30,7 @@ TOLERANCE = 1e-9
 class Portfolio:
     """The best `choice` (None: none fits yet), its `cost`, and the `bound` below every choice.
 
+    While there is none, `near` is the last one seen.
     `report` gets every choice that is better than all before, in the thread that found it.
     """
 
@@ -48,7 +49,7 @@ class Portfolio:
         self._lock, self._pricing = threading.Lock(), threading.Lock()
         self._prices = Multipliers(c, excess, self._offer)
         self._price_seconds, self._steps = 0.0, 0
-        self._near = start if start is not None else np.zeros(c.nodes, dtype=np.int64)
+        self.near = start if start is not None else np.zeros(c.nodes, dtype=np.int64)
         self.choice: Ints | None = None
         self.cost = math.inf
         if start is not None:
@@ -108,7 +109,7 @@ class Portfolio:
         return True
 
     def _new_search(self, number: int) -> Forests:
-        choice = self._near if self.choice is None else self.choice
+        choice = self.near if self.choice is None else self.choice
         seed = self._seed * 1000 + number
         return Forests(self._c, choice, self._excess, seed=seed, stopped=self._stopped)
 
@@ -126,7 +127,7 @@ class Portfolio:
         cost = total(self._c, choice, self._excess)
         with self._lock:
             if self.choice is None:
-                self._near = choice.copy()
+                self.near = choice.copy()
             if cost < self.cost:
                 self.choice, self.cost = choice.copy(), cost
                 self._tell(self.choice, cost)

@@ -66,9 +66,7 @@ class Reduced:
     which is as exact and only larger.
     """
 
-    def __init__(
-        self, instance: Instance, *, stopped: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, instance: Instance, *, stopped: Callable[[], bool] = lambda: False) -> None:
         self._original, self._stopped = instance, stopped
         self.constant = instance.constant
         self.excess = instance.excess
