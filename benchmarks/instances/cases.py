@@ -45,6 +45,10 @@ class Case:
         """Such as `marian-4x8-1.05`."""
         return f"{self.architecture}-{'x'.join(map(str, self.mesh))}-{self.limit}"
 
+    def path(self, folder: Path) -> Path:
+        """The file of the problem."""
+        return folder / f"{self.name}.json.gz"
+
     @property
     def half(self) -> Half:
         """That of the architecture."""
@@ -65,7 +69,7 @@ def make(cases: Iterable[Case], folder: Path, modules: Path = MODULES) -> None:
     """Write the problems that are not in the folder yet."""
     folder.mkdir(parents=True, exist_ok=True)
     for case in cases:
-        path = folder / f"{case.name}.json.gz"
+        path = case.path(folder)
         if not path.exists():
             data = module_of(f"{case.architecture}/train-adamw-deep", modules)
             text = json.dumps(document(case.name, data, case.mesh, case.limit))

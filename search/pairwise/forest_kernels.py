@@ -23,20 +23,21 @@ NOTHING = 1e300
 class Forest(NamedTuple):
     """A choice, its memory, and room to work.
 
-    `price` [times, 1] is the price of memory summed over all times before; `fine` what a unit above
-    capacity costs at one time; `unary` [strategies] costs with the price of memory.
-    `root` [nodes] finds the tree that a node is in (-1: none), `order` lists the
-    nodes of the forest, parents first; `above` [nodes] is the parent of each (-1: none) and `link`
-    the parent's link to it. `part` numbers the connected changes.
+    `fine` is what a unit above capacity costs at one time; `unary` [strategies] costs with their
+    memory. `root` [nodes] finds the tree that a node is in (-1: none). `order` lists the nodes of
+    the forest, parents first; `above` [nodes] is the parent of each (-1: none) and `link` the
+    parent's link to it. `part` numbers the connected changes. `back[k]` is link k from its other
+    side. The edges are to be `mirrored` (`compact.py`), so that they are read in order.
     """
 
+    back: Ints
     choice: Ints
     proposed: Ints
     memory: Floats
-    price: Floats
     fine: Floats
     unary: Floats
     total: Floats
+    told: Floats
     root: Ints
     seen: Ints
     order: Ints
@@ -44,21 +45,6 @@ class Forest(NamedTuple):
     link: Ints
     part: Ints
     listed: Ints
-
-
-@entry
-def price_memory(c: Compact, f: Forest) -> None:
-    """Put the costs of all strategies, with their memory at its price, into `unary`."""
-    for node in range(len(c.start) - 1):
-        start, count = c.start[node], c.start[node + 1] - c.start[node]
-        for s in range(count):
-            f.unary[start + s] = c.cost[start + s]
-        for piece in range(c.piece_start[node], c.piece_start[node + 1]):
-            rate = f.price[c.piece_high[piece]] - f.price[c.piece_low[piece]]
-            if rate != 0.0:
-                first = c.piece_usage[piece]
-                for s in range(count):
-                    f.unary[start + s] += rate * c.usage[first + s]
 
 
 @inner
@@ -137,38 +123,41 @@ def _alone(c: Compact, f: Forest, node: int) -> None:
     for k in range(c.link_start[node], c.link_start[node + 1]):
         other = c.link_node[k]
         if f.root[other] < 0:
-            row, step = c.link_cell[k] + f.choice[other] * c.link_other[k], c.link_own[k]
+            row = c.link_cell[f.back[k]] + f.choice[other] * count
             for s in range(count):
-                f.total[start + s] += c.cell[row + s * step]
+                f.total[start + s] += c.cell[row + s]
 
 
 @inner
 def _tell_parent(c: Compact, f: Forest, node: int) -> None:
     """Add to each strategy of the parent what the node costs at best beside it."""
-    k, above = f.link[node], f.above[node]
+    above, row = f.above[node], c.link_cell[f.back[f.link[node]]]
     start, count = c.start[node], c.start[node + 1] - c.start[node]
     first, width = c.start[above], c.start[above + 1] - c.start[above]
-    total, cell, step = f.total, c.cell, c.link_other[k]
+    total, told, cell = f.total, f.told, c.cell
     for t in range(width):
-        row, best = c.link_cell[k] + t * c.link_own[k], NOTHING
-        for s in range(count):
-            best = min(best, total[start + s] + cell[row + s * step])
-        total[first + t] += best
+        told[t] = NOTHING
+    for s in range(count):
+        base = total[start + s]
+        for t in range(width):
+            value = base + cell[row + t]
+            told[t] = value if value < told[t] else told[t]
+        row += width
+    for t in range(width):
+        total[first + t] += told[t]
 
 
 @inner
 def _decide(c: Compact, f: Forest, node: int) -> int:
     """The best strategy beside the parent's; the old one where none is better."""
     start, count = c.start[node], c.start[node + 1] - c.start[node]
-    row = step = 0
+    row = -1
     if f.above[node] >= 0:
-        k = f.link[node]
-        row = c.link_cell[k] + f.proposed[f.above[node]] * c.link_own[k]
-        step = c.link_other[k]
+        row = c.link_cell[f.link[node]] + f.proposed[f.above[node]] * count
     best, least = f.choice[node], NOTHING
     for turn in range(-1, count):
         s = f.choice[node] if turn < 0 else turn
-        value = f.total[start + s] + (c.cell[row + s * step] if f.above[node] >= 0 else 0.0)
+        value = f.total[start + s] + (c.cell[row + s] if row >= 0 else 0.0)
         if turn < 0:
             least = value
         elif value < least - 1e-9 * abs(least):

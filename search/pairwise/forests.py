@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
-from toast.search.pairwise.compact import Compact, memory_of, total
-from toast.search.pairwise.forest_kernels import Forest, accept, grow, price_memory, propose
-from toast.search.pairwise.multipliers import walled
+from toast.search.pairwise.choice_kernels import price_memory
+from toast.search.pairwise.compact import Compact, backs, judged, mirrored, total
+from toast.search.pairwise.forest_kernels import Forest, accept, grow, propose
 
 ROUND = ((0.8, 1.3), (0.3, 1.0), (0.0, 0.3), (0.0, 0.0), (0.0, 0.0))
 """Between which parts of the prices the steps of a round draw theirs."""
@@ -34,8 +34,8 @@ RETURN = 8
 STRICT = 1e4
 """A full limit's worth of memory above it costs so many times a choice, where it may not be."""
 FIT_STEPS = 60
-FIRST_RISE, FIT_RISE = 1e-11, 1.5
-"""How often prices rise to make a choice fit, how far first (by the highest cost), how fast."""
+FIRST_RISE, FIT_RISE = 1e-9, 1.5
+"""How often prices rise to make a choice fit, how far first (by a forbidden cost), how fast."""
 HUBS_FIRST = (0.0, 0.5, 1.0)
 """How much sooner nodes with many neighbours come into a forest: powers of their number."""
 
@@ -53,11 +53,11 @@ class Forests:
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._c, self._excess, self._stopped = c, excess, stopped
-        self._walled = walled(c)
+        self._mirrored = mirrored(c)
         self._random = np.random.default_rng(seed)
         self._links = np.diff(c.link_start) + 1.0
-        self._highest = float(self._walled.cell.max(initial=self._walled.cost.max(initial=1.0)))
-        self._forest = _forest(self._walled, choice)
+        self._highest = float(self._mirrored.cell.max(initial=self._mirrored.cost.max(initial=1.0)))
+        self._forest = _forest(c, choice)
         self._stale = 0
         self.choice, self.cost = choice.copy(), total(c, choice, excess)
         self._now = self.cost
@@ -71,10 +71,7 @@ class Forests:
     def fit(self, prices: Floats) -> None:
         """Raise prices where the limit is exceeded until the choice fits."""
         c, forest = self._c, self._forest
-        scale = max(
-            float(np.abs(self._walled.cost).max(initial=0.0)), self._walled.cell.max(initial=1.0)
-        )
-        unit = 1e-6 * scale / max(float(c.capacity.max(initial=1.0)), 1.0)
+        unit = FIRST_RISE * self._highest / max(float(c.capacity.max(initial=1.0)), 1.0)
         rise = np.zeros(len(c.capacity))
         forest.fine[:] = 0.0
         for _ in range(FIT_STEPS):
@@ -93,10 +90,8 @@ class Forests:
         for number, (low, high) in enumerate(LOCAL_ROUND if local else ROUND):
             if self._stopped():
                 return
-            part = self._random.uniform(low, high)
-            self._step(
-                part * self._shaken(prices), self._region() if local and not number else None
-            )
+            region = self._region() if local and not number else None
+            self._step(self._random.uniform(low, high) * self._shaken(prices), region)
         self._stale = 0 if self.cost < before else self._stale + 1
         if self._stale > RETURN:
             self._return()
@@ -131,13 +126,11 @@ class Forests:
 
     def _step(self, prices: Floats, region: Ints | None = None) -> None:
         """Take over what pays on one forest at these prices."""
-        c, forest = self._walled, self._forest
-        forest.price[1:] = np.cumsum(prices)
-        price_memory(c, forest)
+        c, forest = self._mirrored, self._forest
+        price_memory(c, np.concatenate([[0.0], np.cumsum(prices)]), forest.unary)
         nodes = np.arange(c.nodes) if region is None else region
-        keys = self._random.random(len(nodes)) / self._links[nodes] ** self._random.choice(
-            (0, 0.5, 1)
-        )
+        power = self._random.choice(HUBS_FIRST)
+        keys = self._random.random(len(nodes)) / self._links[nodes] ** power
         taken = grow(c, forest, nodes[np.argsort(keys)])
         if propose(c, forest, taken):
             self._now += accept(c, forest, taken)
@@ -153,7 +146,7 @@ class Forests:
     def _return(self) -> None:
         self._stale, self._now = 0, self.cost
         self._forest.choice[:] = self.choice
-        self._forest.memory[:] = memory_of(self._c, self.choice)
+        self._forest.memory[:] = judged(self._c, self.choice, 0.0)[1] + self._c.capacity
 
 
 def _forest(c: Compact, choice: Ints) -> Forest:
@@ -161,13 +154,14 @@ def _forest(c: Compact, choice: Ints) -> Forest:
         return np.zeros(c.nodes, dtype=np.int64)
 
     return Forest(
+        back=backs(c),
         choice=choice.copy(),
         proposed=numbers(),
-        memory=memory_of(c, choice),
-        price=np.zeros(len(c.capacity) + 1),
+        memory=judged(c, choice, 0.0)[1] + c.capacity,
         fine=np.zeros(len(c.capacity)),
         unary=np.zeros(len(c.cost)),
         total=np.zeros(len(c.cost)),
+        told=np.zeros(int(np.diff(c.start).max(initial=1))),
         root=numbers(),
         seen=numbers(),
         order=numbers(),

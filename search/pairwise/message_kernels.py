@@ -25,7 +25,8 @@ class Mailbox(NamedTuple):
 
     `heard[first[k] + s]`: what the neighbour across link k says of own strategy s. `back[k]` is the
     link k seen from the other side. `unary` [strategies] is their cost with the price of memory.
-    `own` and `share` are room for the strategies of one node.
+    `own`, `share` and `told` are room for the strategies of one node. The edges are
+    to be `mirrored` (`compact.py`), so that what a node tells is read in order.
     """
 
     first: Ints
@@ -34,6 +35,7 @@ class Mailbox(NamedTuple):
     unary: Floats
     own: Floats
     share: Floats
+    told: Floats
 
 
 @inner
@@ -57,26 +59,21 @@ def _tell(c: Compact, m: Mailbox, k: int, count: int) -> float:
     """
     other = c.link_node[k]
     width = c.start[other + 1] - c.start[other]
-    to, cells, down, across = m.first[m.back[k]], c.link_cell[k], c.link_own[k], c.link_other[k]
-    share, heard, cell = m.share, m.heard, c.cell
+    to, row = m.first[m.back[k]], c.link_cell[k]
+    share, told, heard, cell = m.share, m.told, m.heard, c.cell
     for t in range(width):
-        heard[to + t] = NOTHING
-    if across == 1:
-        for s in range(count):
-            row, base = cells + s * down, share[s]
-            for t in range(width):
-                heard[to + t] = min(heard[to + t], base + cell[row + t])
-    else:
+        told[t] = NOTHING
+    for s in range(count):
+        base = share[s]
         for t in range(width):
-            best, row = NOTHING, cells + t * across
-            for s in range(count):
-                best = min(best, share[s] + cell[row + s])
-            heard[to + t] = best
+            value = base + cell[row + t]
+            told[t] = value if value < told[t] else told[t]
+        row += width
     least = NOTHING
     for t in range(width):
-        least = min(least, heard[to + t])
+        least = min(least, told[t])
     for t in range(width):
-        heard[to + t] -= least
+        heard[to + t] = told[t] - least
     return least
 
 
@@ -121,14 +118,14 @@ def decide(c: Compact, m: Mailbox, choice: Ints) -> None:
             m.own[s] = m.unary[start + s]
         for k in range(c.link_start[node], c.link_start[node + 1]):
             other = c.link_node[k]
-            first = m.first[k] if other > node else c.link_cell[k]
             if other > node:
+                first = m.first[k]
                 for s in range(count):
                     m.own[s] += m.heard[first + s]
             else:
-                first = c.link_cell[k] + choice[other] * c.link_other[k]
+                first = c.link_cell[m.back[k]] + choice[other] * count
                 for s in range(count):
-                    m.own[s] += c.cell[first + s * c.link_own[k]]
+                    m.own[s] += c.cell[first + s]
         best = 0
         for s in range(count):
             if m.own[s] < m.own[best]:

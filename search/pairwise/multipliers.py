@@ -14,7 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
-from toast.search.pairwise.compact import Compact, memory_of, total
+from toast.search.pairwise.choice_kernels import price_memory
+from toast.search.pairwise.compact import Compact, backs, judged, mirrored
 from toast.search.pairwise.message_kernels import Mailbox, decide, sweep
 
 SWEEPS = 3
@@ -32,20 +33,19 @@ NEW_TIMES = 2
 """Times that get a price at most, altogether and at once."""
 LAST_STEP = 1e-6
 """Steps this short change nothing any more."""
-WALL = 1e5
-"""What is forbidden costs this many times the largest cost while messages pass."""
 
 
 class Multipliers:
     """The prices, `best` ones and those of now; `bound` is below every choice.
 
     `excess` (maybe infinite) is what a unit of memory above capacity costs; the prices of all times
-    together are at most that. `report` gets every choice.
+    together are at most that. `report` gets every choice and its cost.
     """
 
-    def __init__(self, c: Compact, excess: float, report: Callable[[Ints], None]) -> None:
-        self._c, self._excess, self._report = walled(c), excess, report
-        self._mail = mailbox(self._c)
+    def __init__(self, c: Compact, excess: float, report: Callable[[Ints, float], None]) -> None:
+        self._c, self._mirrored = c, mirrored(c)
+        self._excess, self._report = excess, report
+        self._mail = _mailbox(c, backs(c))
         self._prices = np.zeros(len(c.capacity))
         self._times: list[int] = []
         self._average = np.zeros(len(c.capacity))
@@ -63,21 +63,23 @@ class Multipliers:
     def step(self, known: float) -> None:
         """One step; `known` (maybe infinite) is what some choice costs."""
         c = self._c
-        self._mail.unary[:] = c.cost + priced(c, self._prices)
+        until = np.concatenate([[0.0], np.cumsum(self._prices)])
+        price_memory(self._mirrored, until, self._mail.unary)
         found = self._pass_messages() - float(self._prices @ c.capacity)
-        decide(c, self._mail, self._choice)
-        self._report(self._choice)
-        over = memory_of(c, self._choice) - c.capacity
+        decide(self._mirrored, self._mail, self._choice)
+        cost, over = judged(c, self._choice, self._excess)
+        self._report(self._choice, cost)
         self._average = FRESH * over + (1 - FRESH) * self._average
         self._times += self._full_times(over)
-        self._least = min(self._least, known, total(c, self._choice, self._excess))
+        self._least = min(self._least, known, cost)
         self._judge(found, over)
         self._move(found)
 
     def _pass_messages(self) -> float:
         began, found = time.monotonic(), -math.inf
         for _ in range(self._sweeps):
-            found = max(sweep(self._c, self._mail, 1), sweep(self._c, self._mail, 0))
+            forward = sweep(self._mirrored, self._mail, 1)
+            found = max(forward, sweep(self._mirrored, self._mail, 0))
         quick = time.monotonic() - began < SWEEP_SECONDS
         self._sweeps = min(self._sweeps + 1, MAX_SWEEPS) if quick else SWEEPS
         return found
@@ -122,39 +124,18 @@ class Multipliers:
             self._prices *= self._excess / self._prices.sum()
 
 
-def mailbox(c: Compact) -> Mailbox:
+def _mailbox(c: Compact, back: Ints) -> Mailbox:
     """Nothing heard yet."""
     node = np.repeat(np.arange(c.nodes), np.diff(c.link_start))
     sizes = np.diff(c.start)
-    ends = np.argsort(c.link_cell, kind="stable")
-    back = np.empty(len(node), dtype=np.int64)
-    back[ends[0::2]], back[ends[1::2]] = ends[1::2], ends[0::2]
     first = np.concatenate([[0], np.cumsum(sizes[node])]).astype(np.int64)
-    width = int(sizes.max(initial=1))
+    own, share, told = (np.zeros(int(sizes.max(initial=1))) for _ in range(3))
     return Mailbox(
         first=first,
         back=back,
         heard=np.zeros(int(first[-1])),
         unary=c.cost.copy(),
-        own=np.zeros(width),
-        share=np.zeros(width),
+        own=own,
+        share=share,
+        told=told,
     )
-
-
-def walled(c: Compact) -> Compact:
-    """The same with a high cost in place of what is forbidden."""
-    allowed = [values[np.isfinite(values)] for values in (c.cost, c.cell)]
-    wall = WALL * (1.0 + sum(float(values.max(initial=0.0)) for values in allowed))
-    return c._replace(cost=np.minimum(c.cost, wall), cell=np.minimum(c.cell, wall))
-
-
-def priced(c: Compact, prices: Floats) -> Floats:
-    """What the memory of each strategy costs [strategies...] at these prices [times]."""
-    until = np.concatenate([[0.0], np.cumsum(prices)])
-    node = np.repeat(np.arange(c.nodes), np.diff(c.piece_start))
-    counts = np.diff(c.start)[node]
-    rates = np.repeat(until[c.piece_high] - until[c.piece_low], counts)
-    first = np.cumsum(counts) - counts
-    within = np.arange(counts.sum()) - np.repeat(first, counts)
-    places = np.repeat(c.start[node], counts) + within
-    return np.bincount(places, weights=rates * c.usage, minlength=len(c.cost))

@@ -23,6 +23,8 @@ FIRST_STEPS = 8
 """Steps of the prices before the first search."""
 PRICE_SHARE = 0.4
 """Part of all threads' time that the prices have while they change."""
+MOST_EARLY = 0.05
+"""Part of the time left by which it ends at most too early, so as not to end too late."""
 TOLERANCE = 1e-9
 """A choice this close to the bound is the best, relatively."""
 
@@ -53,7 +55,7 @@ class Portfolio:
         self.choice: Ints | None = None
         self.cost = math.inf
         if start is not None:
-            self._offer(start)
+            self._offer(start, total(c, start, excess))
 
     @property
     def bound(self) -> float:
@@ -90,7 +92,7 @@ class Portfolio:
                 if search is None:
                     search = self._new_search(number)
                 self._search(search)
-            longest = max(longest * 0.9, time.monotonic() - now)
+            longest = min(max(0.9 * longest, time.monotonic() - now), MOST_EARLY * (end - now))
 
     def _step_prices(self, share: float) -> bool:
         """One step of the prices, if it is their turn and nobody else does it."""
@@ -121,10 +123,9 @@ class Portfolio:
         else:
             search.improve(self._prices.best)
         if search.cost < self.cost:
-            self._offer(search.choice)
+            self._offer(search.choice, search.cost)
 
-    def _offer(self, choice: Ints) -> None:
-        cost = total(self._c, choice, self._excess)
+    def _offer(self, choice: Ints, cost: float) -> None:
         with self._lock:
             if self.choice is None:
                 self.near = choice.copy()

@@ -8,7 +8,8 @@ choice of theirs; times at which the limit cannot be exceeded, or that another t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,6 +59,32 @@ class Gone:
     pick: Ints
 
 
+class _Queue:
+    """Numbers in the order in which they came, each once."""
+
+    def __init__(self) -> None:
+        self._order: deque[int] = deque()
+        self._held: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._order)
+
+    def add(self, number: int) -> None:
+        if number not in self._held:
+            self._held.add(number)
+            self._order.append(number)
+
+    def take(self) -> int:
+        number = self._order.popleft()
+        self._held.remove(number)
+        return number
+
+    def fill(self, numbers: Iterable[int]) -> None:
+        """These and no others."""
+        self._order = deque(numbers)
+        self._held = set(self._order)
+
+
 class Reduced:
     """The smaller problem, and the way back.
 
@@ -74,9 +101,9 @@ class Reduced:
         self.capacity: Floats = np.zeros(0)
         self.infeasible = False
         self._gone: list[Gone] = []
-        self._queue: dict[int, None] = {}
+        self._queue = _Queue()
         self._start_times()
-        self._queue = dict.fromkeys(self.nodes)
+        self._queue.fill(self.nodes)
         self._run()
 
     def lift(self, choice: dict[int, int]) -> list[int]:
@@ -109,12 +136,11 @@ class Reduced:
     def _sweep(self, visit: Callable[[int], None]) -> None:
         """Visit every node in the queue, and those that this puts there."""
         while self._queue and not self.infeasible and not self._stopped():
-            number = next(iter(self._queue))
-            del self._queue[number]
+            number = self._queue.take()
             if number in self.nodes:
                 visit(number)
         if visit == self._link:
-            self._queue = dict.fromkeys(self.nodes)
+            self._queue.fill(self.nodes)
 
     def _link(self, number: int) -> None:
         """Merge the node where its neighbours leave it no choice."""
@@ -157,7 +183,7 @@ class Reduced:
         for other, table in node.edges.items():
             node.edges[other] = table[stays]
             self.nodes[other].edges[number] = node.edges[other].T
-            self._queue[other] = None
+            self._queue.add(other)
         return True
 
     def _flatten(self, node: Node) -> None:
@@ -184,14 +210,14 @@ class Reduced:
 
     def _charge(self, other: int, extra: Floats) -> None:
         self.nodes[other].cost = self.nodes[other].cost + extra
-        self._queue[other] = None
+        self._queue.add(other)
 
     def _remove(self, number: int, others: tuple[int, ...], pick: Ints) -> None:
         """Forget a node; `pick` [original strategies of others...]."""
         self._gone.append(Gone(node=number, others=others, pick=np.asarray(pick)))
         for other in self.nodes.pop(number).edges:
             del self.nodes[other].edges[number]
-            self._queue[other] = None
+            self._queue.add(other)
 
     def _wide(self, others: tuple[int, ...], pick: Ints) -> Ints:
         """A table over the strategies left of `others`, over their original ones."""
@@ -241,7 +267,8 @@ class Reduced:
         total = table if known is None else known + table
         self.nodes[a].edges[b] = total
         self.nodes[b].edges[a] = total.T
-        self._queue[a] = self._queue[b] = None
+        self._queue.add(a)
+        self._queue.add(b)
 
     def _fold(self, number: int) -> None:
         node = self.nodes[number]
@@ -283,7 +310,7 @@ class Reduced:
                 if low < high:
                     node.add((low, high), usage)
             if len(node.pieces) < len(before):
-                self._queue[number] = None
+                self._queue.add(number)
 
     def _trim_times(self) -> None:
         """Drop the times that can never be too full, and those that another time implies."""
