@@ -35,17 +35,18 @@ def measure(c: Compact, choice: Ints, memory: Floats) -> float:
 
 
 @entry
-def price_memory(c: Compact, until: Floats, unary: Floats) -> None:
+def price_memory(c: Compact, until: Floats, factor: Floats, unary: Floats) -> None:
     """Put the costs of all strategies into `unary`, with their memory at its price.
 
-    `until` [times, 1] is the price of memory summed over all times before.
+    `until` [times, 1] is the price of memory summed over all times before; a node pays it times its
+    `factor`.
     """
     for node in range(len(c.start) - 1):
         start, count = c.start[node], c.start[node + 1] - c.start[node]
         for s in range(count):
             unary[start + s] = c.cost[start + s]
         for piece in range(c.piece_start[node], c.piece_start[node + 1]):
-            rate = until[c.piece_high[piece]] - until[c.piece_low[piece]]
+            rate = (until[c.piece_high[piece]] - until[c.piece_low[piece]]) * factor[node]
             if rate != 0.0:
                 first = c.piece_usage[piece]
                 for s in range(count):

@@ -23,14 +23,20 @@ ROUND = ((0.8, 1.3), (0.3, 1.0), (0.0, 0.3), (0.0, 0.0), (0.0, 0.0))
 """Between which parts of the prices the steps of a round draw theirs."""
 LOCAL_ROUND = ((1.0, 3.0), (0.5, 1.0), (0.0, 0.0), (0.0, 0.0))
 """Those of a round whose first step is local."""
-REGIONS = (0.03, 0.1, 0.3)
+REGIONS = (0.03, 0.1, 0.3, 0.5)
 """Parts of the nodes that a local step may change."""
 NOISE = (0.05, 0.2, 0.5)
 """Spread of the prices of a round, as the deviation of their logarithm."""
+LEVELS = 0.7
+"""Spread of the level of all prices from round to round, likewise."""
+REGION_FACTOR = (0.0, 3.0)
+"""Where a region sees other prices, these times as high."""
 PEAK_PRICE = 0.3
 """The fullest time is charged up to so much of the sum of all prices besides."""
 RETURN = 8
 """Rounds without a better choice after which the search goes back to the best one."""
+ADOPT = 0.05
+"""How likely it is that a search takes over another one's better choice in a round."""
 STRICT = 1e4
 """A full limit's worth of memory above it costs so many times a choice, where it may not be."""
 FIT_STEPS = 60
@@ -63,8 +69,8 @@ class Forests:
         self._now = self.cost
 
     def adopt(self, choice: Ints, cost: float) -> None:
-        """Go on from this choice if it is better."""
-        if cost < self.cost:
+        """Now and then, and while it has none that fits, go on from this choice if it is better."""
+        if cost < self.cost and (math.isinf(self.cost) or self._random.random() < ADOPT):
             self.choice, self.cost = choice.copy(), cost
             self._return()
 
@@ -79,7 +85,7 @@ class Forests:
                 return
             over = forest.memory > c.capacity
             rise[over] = np.maximum(rise[over] * FIT_RISE, unit)
-            self._step(prices + rise)
+            self._step(prices + rise, self._factor())
             unit *= FIT_RISE
 
     def improve(self, prices: Floats) -> None:
@@ -87,11 +93,13 @@ class Forests:
         self._forest.fine[:] = self._fine()
         before = self.cost
         local = self._random.random() < 0.5
+        factor = self._factor() * np.exp(self._random.normal(0.0, LEVELS))
         for number, (low, high) in enumerate(LOCAL_ROUND if local else ROUND):
             if self._stopped():
                 return
             region = self._region() if local and not number else None
-            self._step(self._random.uniform(low, high) * self._shaken(prices), region)
+            part = self._random.uniform(low, high)
+            self._step(part * self._shaken(prices), factor, region)
         self._stale = 0 if self.cost < before else self._stale + 1
         if self._stale > RETURN:
             self._return()
@@ -124,10 +132,20 @@ class Forests:
                     found.append(other)
         return np.array(found, dtype=np.int64)
 
-    def _step(self, prices: Floats, region: Ints | None = None) -> None:
+    def _factor(self) -> Floats:
+        """By what each node sees the prices differently: by itself, or as all in a region."""
+        c, found = self._c, np.ones(self._c.nodes)
+        kind = self._random.integers(3)
+        if kind == 1:
+            found = np.exp(self._random.normal(0.0, self._random.choice(NOISE), c.nodes))
+        elif kind == 2:
+            found[self._region()] = self._random.uniform(*REGION_FACTOR)
+        return found
+
+    def _step(self, prices: Floats, factor: Floats, region: Ints | None = None) -> None:
         """Take over what pays on one forest at these prices."""
         c, forest = self._mirrored, self._forest
-        price_memory(c, np.concatenate([[0.0], np.cumsum(prices)]), forest.unary)
+        price_memory(c, np.concatenate([[0.0], np.cumsum(prices)]), factor, forest.unary)
         nodes = np.arange(c.nodes) if region is None else region
         power = self._random.choice(HUBS_FIRST)
         keys = self._random.random(len(nodes)) / self._links[nodes] ** power

@@ -47,6 +47,7 @@ class Multipliers:
         self._excess, self._report = excess, report
         self._mail = _mailbox(c, backs(c))
         self._prices = np.zeros(len(c.capacity))
+        self._same = np.ones(c.nodes)
         self._times: list[int] = []
         self._average = np.zeros(len(c.capacity))
         self._scale, self._stalled, self._sweeps = 1.0, 0, SWEEPS
@@ -64,7 +65,7 @@ class Multipliers:
         """One step; `known` (maybe infinite) is what some choice costs."""
         c = self._c
         until = np.concatenate([[0.0], np.cumsum(self._prices)])
-        price_memory(self._mirrored, until, self._mail.unary)
+        price_memory(self._mirrored, until, self._same, self._mail.unary)
         found = self._pass_messages() - float(self._prices @ c.capacity)
         decide(self._mirrored, self._mail, self._choice)
         cost, over = judged(c, self._choice, self._excess)

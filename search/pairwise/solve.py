@@ -37,8 +37,9 @@ FIRST_SHARE, FIRST_SECONDS = 0.1, 1.5
 """Part of the time that forests have before HiGHS, and how much at most where that is direct."""
 TINY = 5_000
 """Edge cells up to which they have none."""
-LIFT_SECONDS = 2e-5
-"""What it takes to turn a choice for what is left into one for the instance, for each node."""
+LIFT_SECONDS = 1e-5
+"""What it takes to turn a choice for what is left into one for the instance and to score it, for
+each node and each edge."""
 RELAX_SHARE = 0.4
 """Part of the time that a relaxation may take."""
 EXACT_SHARE = 0.7
@@ -160,7 +161,8 @@ class _Solver:
             stopped=self._late,
             report=told,
         )
-        end = time.monotonic() + seconds - LIFT_SECONDS * self._instance.nodes
+        late = LIFT_SECONDS * (self._instance.nodes + len(self._instance.edges))
+        end = min(time.monotonic() + seconds, self._end - late)
         portfolio.run(end, self._threads, settle=c.nodes < LARGE)
         if portfolio.choice is not None:
             self._adopt(reduced, portfolio.choice)
