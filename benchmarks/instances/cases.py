@@ -18,7 +18,7 @@ from benchmarks.instances.layouts import Links
 from benchmarks.zoo.lowering import MODULES, module_of
 from benchmarks.zoo.split import Half, half_by_name
 from toast.analysis.load import load
-from toast.analysis.program import Floats, Ints
+from toast.analysis.program import Floats
 
 FORBIDDEN = 10**18
 LIMITS = (1.05, 1.1, 1.3)
@@ -105,5 +105,4 @@ def document(name: str, module: bytes, mesh: tuple[int, ...], limit: float) -> d
 
 
 def _whole(values: Floats) -> list[int]:
-    numbers: Ints = np.rint(values).astype(np.int64)
-    return numbers.tolist()
+    return [round(value) for value in values.tolist()]

@@ -70,7 +70,7 @@ class Graph:
             source = self._place.get(program.sources[use])
             if source is not None and self._counts(value):
                 layouts = self.nodes[source].layouts
-                self._add_node(value, self.nodes[source].leader, layouts, 0.0 * layouts[:, 0])
+                self._add_node(value, self.nodes[source].leader, layouts, np.zeros(len(layouts)))
 
     def _add_op(self, op: int, kind: str) -> None:
         program = self._program

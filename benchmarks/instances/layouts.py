@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from toast.analysis.program import Floats, Ints
 
+Flags = NDArray[np.bool_]
 START = 400.0
 """What any collective costs beside its bytes."""
 MAX_FACTORS = 5
@@ -35,7 +37,8 @@ class Links:
     @cached_property
     def byte(self) -> Floats:
         """What a byte costs over each axis."""
-        return 1.0 / (1.0 + np.arange(len(self.axes)))
+        found: Floats = 1.0 / (1.0 + np.arange(len(self.axes), dtype=np.float64))
+        return found
 
     def layouts(self, sizes: Sequence[int]) -> Ints:
         """All layouts of dimensions (or factors) of these sizes that split them evenly."""
@@ -56,12 +59,13 @@ class Links:
         parts: Floats = np.where(layouts >= 0, self.sizes, 1.0).prod(axis=1)
         return parts
 
-    def reduce(self, axes: Ints, local: Floats) -> Floats:
+    def reduce(self, axes: Flags, local: Floats) -> Floats:
         """Adding up partial sums of `local` bytes over the marked `axes` [layouts, axes]."""
         factor = 2 * (self.sizes - 1) / self.sizes * self.byte
-        return (axes * (START + local[:, None] * factor)).sum(axis=1)
+        cost: Floats = (axes * (START + local[:, None] * factor)).sum(axis=1)
+        return cost
 
-    def gather(self, axes: Ints, local: Floats) -> Floats:
+    def gather(self, axes: Flags, local: Floats) -> Floats:
         """Collecting what is split over the marked `axes`, `local` bytes once it is together."""
         return self.reduce(axes, local) / 2
 
@@ -75,4 +79,5 @@ class Links:
         part = (self.sizes - 1) / self.sizes * self.byte
         gathers = (gathered * part).sum(axis=2) * size / split
         moves = (moved * part).sum(axis=2) * size / shared
-        return np.rint(gathers + moves + START * (gathered | moved).sum(axis=2))
+        cost: Floats = np.rint(gathers + moves + START * (gathered | moved).sum(axis=2))
+        return cost

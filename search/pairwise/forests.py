@@ -28,15 +28,16 @@ REGIONS = (0.03, 0.1, 0.3, 0.5)
 NOISE = (0.05, 0.2, 0.5)
 """Spread of the prices of a round, as the deviation of their logarithm."""
 LEVELS = 0.7
-"""Spread of the level of all prices from round to round, likewise."""
+"""Spread of the level of all prices, likewise, after a round that found nothing better."""
 REGION_FACTOR = (0.0, 3.0)
 """Where a region sees other prices, these times as high."""
 PEAK_PRICE = 0.3
 """The fullest time is charged up to so much of the sum of all prices besides."""
 RETURN = 8
 """Rounds without a better choice after which the search goes back to the best one."""
-ADOPT = 0.05
-"""How likely it is that a search takes over another one's better choice in a round."""
+ADOPT, FAR = 0.05, 0.005
+"""How likely it is that a search takes over another one's better choice in a round, and from which
+part of the cost it always does."""
 STRICT = 1e4
 """A full limit's worth of memory above it costs so many times a choice, where it may not be."""
 FIT_STEPS = 60
@@ -69,8 +70,9 @@ class Forests:
         self._now = self.cost
 
     def adopt(self, choice: Ints, cost: float) -> None:
-        """Now and then, and while it has none that fits, go on from this choice if it is better."""
-        if cost < self.cost and (math.isinf(self.cost) or self._random.random() < ADOPT):
+        """Go on from this choice if it is much better, or now and then if it is better at all."""
+        far = cost < self.cost * (1 - FAR) or math.isinf(self.cost)
+        if far or (cost < self.cost and self._random.random() < ADOPT):
             self.choice, self.cost = choice.copy(), cost
             self._return()
 
@@ -93,7 +95,9 @@ class Forests:
         self._forest.fine[:] = self._fine()
         before = self.cost
         local = self._random.random() < 0.5
-        factor = self._factor() * np.exp(self._random.normal(0.0, LEVELS))
+        factor = np.ones(self._c.nodes)
+        if self._stale:
+            factor = self._factor() * np.exp(self._random.normal(0.0, LEVELS))
         for number, (low, high) in enumerate(LOCAL_ROUND if local else ROUND):
             if self._stopped():
                 return

@@ -98,7 +98,8 @@ class Multipliers:
 
     def _full_times(self, over: Floats) -> list[int]:
         """The times furthest above capacity that have no price yet, each of another stretch."""
-        over, found = np.maximum(over, 0.0), []
+        found: list[int] = []
+        over = np.maximum(over, 0.0)
         over[self._times] = 0.0
         most = min(NEW_TIMES, MAX_TIMES - len(self._times))
         while len(found) < most and over.max(initial=0.0) > 0:
