@@ -30,7 +30,7 @@ from toast.search.pairwise.windows import improve
 DIRECT = 100_000
 """Edge cells up to which branch and bound takes the whole instance at once."""
 LARGE = 1_000
-"""Nodes from which HiGHS is not asked."""
+"""Nodes from which HiGHS is not asked where branch and bound cannot have the whole instance."""
 REDUCE_SHARE = 0.25
 """Part of the time after which reductions stop as they are."""
 FIRST_SHARE, FIRST_SECONDS = 0.1, 1.5
@@ -132,20 +132,21 @@ class _Solver:
 
     def _search(self, reduced: Reduced) -> None:
         c = compact(reduced)
-        if c.nodes >= LARGE:
-            self._by_forests(reduced, c, self._left())
+        direct = len(c.cell) <= DIRECT
+        if c.nodes >= LARGE and not direct:
+            self._by_forests(reduced, c, self._left(), settle=False)
             return
         if len(c.cell) > TINY:
-            direct = len(c.cell) <= DIRECT
             seconds = self._left() * FIRST_SHARE
-            self._by_forests(reduced, c, min(seconds, FIRST_SECONDS) if direct else seconds)
+            seconds = min(seconds, FIRST_SECONDS) if direct else seconds
+            self._by_forests(reduced, c, seconds, settle=True)
         if not self._proved:
             self._by_highs(reduced, c)
         if not self._proved:
             self._by_windows()
 
-    def _by_forests(self, reduced: Reduced, c: Compact, seconds: float) -> None:
-        """Prices of memory for a bound, and forests for answers."""
+    def _by_forests(self, reduced: Reduced, c: Compact, seconds: float, *, settle: bool) -> None:
+        """Prices of memory for a bound, and forests for answers, maybe until the prices settle."""
 
         def told(choice: Ints, cost: float) -> None:
             if self._best is None:
@@ -163,7 +164,7 @@ class _Solver:
         )
         late = LIFT_SECONDS * (self._instance.nodes + len(self._instance.edges))
         end = min(time.monotonic() + seconds, self._end - late)
-        portfolio.run(end, self._threads, settle=c.nodes < LARGE)
+        portfolio.run(end, self._threads, settle=settle)
         if portfolio.choice is not None:
             self._adopt(reduced, portfolio.choice)
         self._near = _lifted(reduced, portfolio.near)

@@ -137,6 +137,7 @@ def test_large_instances_get_a_valid_answer_without_highs(instance: Instance) ->
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solving, "LARGE", 0)
+        patch.setattr(solving, "DIRECT", -1)
         patch.setattr(solving, "IntegerProgram", None)
         answer = solve(instance, seconds=0.3)
     assert (answer.choice is not None) == math.isfinite(least)
