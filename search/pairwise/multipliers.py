@@ -31,12 +31,16 @@ FRESH = 0.4
 MAX_TIMES = 200
 NEW_TIMES = 2
 """Times that get a price at most, altogether and at once."""
+ROUNDING = 1e-6
+"""Part of the price of all memory that sums of it may be wrong by, and more."""
 LAST_STEP = 1e-6
 """Steps this short change nothing any more."""
 
 
 class Multipliers:
     """The prices, `best` ones and those of now; `bound` is below every choice.
+
+    The bound is infinite once it is above what any choice could cost: none fits.
 
     `excess` (maybe infinite) is what a unit of memory above capacity costs; the prices of all times
     together are at most that. `report` gets every choice and its cost.
@@ -53,13 +57,17 @@ class Multipliers:
         self._scale, self._stalled, self._sweeps = 1.0, 0, SWEEPS
         self._least = math.inf
         self._choice = np.zeros(c.nodes, dtype=np.int64)
+        highest = sum(float(v[np.isfinite(v)].max(initial=0.0)) for v in (c.cost, c.cell))
+        self._most = (1.0 + highest) * (c.nodes + len(c.link_node))
         self.best = self._prices
         self.bound = -math.inf
 
     @property
     def settled(self) -> bool:
         """Whether more steps would change anything."""
-        return self._scale < LAST_STEP or (not self._times and self._stalled > PATIENCE)
+        if self.bound == math.inf or self._scale < LAST_STEP:
+            return True
+        return not self._times and self._stalled > PATIENCE
 
     def step(self, known: float) -> None:
         """One step; `known` (maybe infinite) is what some choice costs."""
@@ -74,7 +82,11 @@ class Multipliers:
         self._times += self._full_times(over)
         self._least = min(self._least, known, cost)
         self._judge(found, over)
-        self._move(found)
+        rounding = ROUNDING * float(self._prices @ c.capacity)
+        if math.isinf(self._excess) and found > self._most + rounding:
+            self.bound = math.inf
+        else:
+            self._move(found)
 
     def _pass_messages(self) -> float:
         began, found = time.monotonic(), -math.inf

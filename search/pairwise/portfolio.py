@@ -64,9 +64,9 @@ class Portfolio:
 
     @property
     def proved(self) -> bool:
-        """Whether nothing is cheaper than the choice."""
+        """Whether nothing is cheaper than the choice, or nothing fits."""
         close = self.cost - TOLERANCE * abs(self.cost)
-        return math.isfinite(self.cost) and close <= self.bound
+        return self.bound == math.inf or (math.isfinite(self.cost) and close <= self.bound)
 
     def run(self, end: float, threads: int = 1, *, settle: bool = False) -> None:
         """Go on until the monotonic time `end`; with `settle`, until the prices have settled."""

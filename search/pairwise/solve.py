@@ -169,7 +169,7 @@ class _Solver:
             self._adopt(reduced, portfolio.choice)
         self._near = _lifted(reduced, portfolio.near)
         self._raise(portfolio.bound + reduced.constant, PRICED)
-        self._proved = portfolio.proved and self._best is not None
+        self._proved = portfolio.proved and (self._best is None) == math.isinf(portfolio.cost)
 
     def _by_highs(self, reduced: Reduced, c: Compact) -> None:
         """Branch and bound over all that could be in a better answer."""
