@@ -59,7 +59,7 @@ class Gone:
     pick: Ints
 
 
-class _Queue:
+class _Waiting:
     """Numbers in the order in which they came, each once."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Reduced:
         self.capacity: Floats = np.zeros(0)
         self.infeasible = False
         self._gone: list[Gone] = []
-        self._queue = _Queue()
+        self._queue = _Waiting()
         self._start_times()
         self._queue.fill(self.nodes)
         self._run()
