@@ -38,6 +38,12 @@ from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.tables import Scratch, Tables
 from toast.search.actions import action_space
 from toast.search.mcts import search as tree_search
+from toast.search.pairwise import iopddl
+from toast.search.pairwise.compact import Compact, compact
+from toast.search.pairwise.forest_kernels import Forest
+from toast.search.pairwise.message_kernels import Mailbox
+from toast.search.pairwise.portfolio import Portfolio
+from toast.search.pairwise.reduce import Reduced
 from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
 from toast.search.relaxation import Relaxation
@@ -59,6 +65,10 @@ func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf
   return %z : tensor<8x8xf32>
 }
 """
+_SQUARE = b"""{"problem": {"nodes": {"intervals": [[0, 4], [0, 4], [0, 4], [0, 4]],
+ "costs": [[1, 2], [2, 1], [1, 2], [2, 1]], "usages": [[1, 2], [2, 1], [1, 2], [2, 1]]},
+ "edges": {"nodes": [[0, 1], [1, 2], [2, 3], [3, 0]],
+ "costs": [[0, 3, 3, 0], [0, 3, 3, 0], [0, 3, 3, 0], [0, 3, 3, 0]]}, "usage_limit": 5}}"""
 
 
 def warm_kernels(on_share: Callable[[float], None] = lambda _: None) -> bool:
@@ -153,6 +163,13 @@ def _run_all() -> None:
     numbers, amounts = np.zeros(0, dtype=np.int64), np.zeros(0)
     scratch = evaluator.new_scratch()
     halos(evaluator.tables, scratch, 0, numbers, numbers, amounts, amounts)
+    _run_pairwise()
+
+
+def _run_pairwise() -> None:
+    """Run the kernels of the integer program's back end on a small problem."""
+    reduced = Reduced(iopddl.parse(_SQUARE), stopped=lambda: True)
+    Portfolio(compact(reduced), reduced.excess).run(time.monotonic() + 0.1)
 
 
 def fingerprint(package: Path = PACKAGE) -> str:
@@ -160,7 +177,8 @@ def fingerprint(package: Path = PACKAGE) -> str:
     sources = [file for room in ROOMS for file in (package / room).rglob("*.py")]
     kernels = [file for file in sources if _COMPILED.search(file.read_text(encoding="utf-8"))]
     machine_code = machine(cpu_target.target_context.codegen())
-    said = machine_code, fields(Tables), fields(Scratch), sources_digest(kernels, package)
+    records = [fields(kind) for kind in (Tables, Scratch, Compact, Mailbox, Forest)]
+    said = machine_code, records, sources_digest(kernels, package)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 

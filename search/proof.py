@@ -88,6 +88,7 @@ def relax(
             relaxation.instance(),
             seconds=seconds - (control.elapsed() - start),
             seed=settings.seed,
+            threads=settings.threads,
             start=relaxation.choice(best.state),
             stopped=lambda: control.stop_reason() is not None,
             report=report,

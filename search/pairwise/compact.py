@@ -8,9 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
+from toast.analysis.records import record
+from toast.search.pairwise.choice_kernels import measure
 from toast.search.pairwise.reduce import Node, Reduced
 
+WALL = 1e5
+"""What is forbidden costs this many times the largest cost where no infinity may be."""
 
+
+@record
 class Compact(NamedTuple):
     """Nodes numbered from 0; `X_start` has one entry more than there are X.
 
@@ -95,6 +101,40 @@ def compact(reduced: Reduced) -> Compact:
     )
 
 
+def backs(c: Compact) -> Ints:
+    """For each link the same edge seen from its other end."""
+    ends = np.argsort(c.link_cell, kind="stable")
+    found = np.empty(len(ends), dtype=np.int64)
+    found[ends[0::2]], found[ends[1::2]] = ends[1::2], ends[0::2]
+    return found
+
+
+def mirrored(c: Compact) -> Compact:
+    """The same with the cells of each edge twice, so that each end has its own in order.
+
+    Its links have `link_other` 1. What is forbidden has a high cost.
+    """
+    sizes = np.diff(c.start)
+    node = np.repeat(np.arange(c.nodes), np.diff(c.link_start))
+    width = sizes[c.link_node]
+    counts = sizes[node] * width
+    first = np.cumsum(counts) - counts
+    within = np.arange(counts.sum()) - np.repeat(first, counts)
+    own, other = np.divmod(within, np.repeat(width, counts))
+    own *= np.repeat(c.link_own, counts)
+    other *= np.repeat(c.link_other, counts)
+    cells = c.cell[np.repeat(c.link_cell, counts) + own + other]
+    allowed = (values[np.isfinite(values)] for values in (c.cost, c.cell))
+    wall = WALL * (1.0 + sum(float(values.max(initial=0.0)) for values in allowed))
+    return c._replace(
+        cost=np.minimum(c.cost, wall),
+        link_cell=first,
+        link_own=width.copy(),
+        link_other=np.ones_like(width),
+        cell=np.minimum(cells, wall),
+    )
+
+
 def _links(
     nodes: list[Node], place: dict[int, int]
 ) -> tuple[Floats, list[list[tuple[int, int, int, int]]]]:
@@ -136,20 +176,18 @@ def _starts(counts: list[int]) -> Ints:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def price_of(c: Compact, choice: Ints) -> float:
-    """The cost of a choice [nodes], memory aside."""
-    cost = float(c.cost[c.start[:-1] + choice].sum())
-    node = np.repeat(np.arange(c.nodes), np.diff(c.link_start))
-    once = c.link_node > node
-    cells = c.link_cell + choice[node] * c.link_own + choice[c.link_node] * c.link_other
-    return cost + float(c.cell[cells[once]].sum())
-
-
 def total(c: Compact, choice: Ints, price: float) -> float:
     """The cost of a choice [nodes] with memory above capacity at `price` a unit."""
-    over = float(np.max(memory_of(c, choice) - c.capacity, initial=0.0))
-    cost = price_of(c, choice)
-    return cost if over <= 0 else cost + price * over
+    return judged(c, choice, price)[0]
+
+
+def judged(c: Compact, choice: Ints, price: float) -> tuple[float, Floats]:
+    """The same, and the memory above capacity at each time (below it where negative)."""
+    memory = np.zeros(len(c.capacity) + 1)
+    cost = float(measure(c, choice, memory))
+    over = memory[:-1] - c.capacity
+    most = float(over.max(initial=0.0))
+    return (cost if most <= 0 else cost + price * most), over
 
 
 def memory_of(c: Compact, values: Ints | Floats) -> Floats:

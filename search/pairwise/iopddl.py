@@ -10,13 +10,16 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from toast.analysis.errors import InvalidRequest
+from toast.analysis.gc_pause import collector_paused
 from toast.search.pairwise.instance import FORBIDDEN, Instance, Piece
+from toast.search.pairwise.number_kernels import read_rows
 
 _HINT = "The format is described at https://github.com/google/iopddl."
 _GZIP = b"\x1f\x8b"
@@ -31,10 +34,39 @@ def parse(data: bytes, name: str = "The problem") -> Instance:
     """The problem in the bytes of a file."""
     try:
         text = gzip.decompress(data) if data.startswith(_GZIP) else data
-        document = json.loads(text)
+        with collector_paused():
+            document = _load(text)
     except (OSError, EOFError, ValueError) as error:
         raise InvalidRequest(f"{name} is not JSON: {error}.", _HINT) from error
-    return _ContestReader(name).instance(document)
+    with collector_paused():
+        return _ContestReader(name).instance(document)
+
+
+def _load(text: bytes) -> Any:
+    """The document; its lists of lists of whole numbers, which are nearly all of it, as arrays."""
+    signs = np.frombuffer(text, dtype=np.uint8)
+    numbers, got = np.zeros(text.count(b",") + 1), np.zeros(2, dtype=np.int64)
+    ends = np.zeros(text.count(b"]") + 1, dtype=np.int64)
+    left: list[bytes] = []
+    tables: list[list[Any]] = []
+    done = 0
+    while (begin := text.find(b"[[", done)) >= 0:
+        end = read_rows(signs, begin, numbers, ends, got)
+        if end < 0:
+            return json.loads(text)
+        found = numbers[: got[0]].copy()
+        bounds = [0, *ends[: got[1]].tolist()]
+        left += [text[done:begin], b'{"rows": %d}' % len(tables)]
+        tables.append([found[a:b] for a, b in pairwise(bounds)])
+        done = end
+
+    def filled(record: dict[str, Any]) -> Any:
+        return tables[record["rows"]] if list(record) == ["rows"] else record
+
+    try:
+        return json.loads(b"".join([*left, text[done:]]), object_hook=filled)
+    except (ValueError, LookupError, TypeError):
+        return json.loads(text)
 
 
 def write(choice: Sequence[int], path: Path) -> None:
@@ -115,6 +147,8 @@ class _ContestReader:
         return tables
 
     def _pair(self, row: Any, what: str, number: int) -> tuple[int, int]:
+        if isinstance(row, np.ndarray):
+            row = row.astype(np.int64).tolist()
         if not isinstance(row, list) or len(row) != 2 or not all(type(n) is int for n in row):
             raise self._wrong(f"{what} {number} is {row!r} and not two whole numbers")
         return row[0], row[1]

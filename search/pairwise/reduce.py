@@ -8,7 +8,8 @@ choice of theirs; times at which the limit cannot be exceeded, or that another t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,24 +59,51 @@ class Gone:
     pick: Ints
 
 
+class _Waiting:
+    """Numbers in the order in which they came, each once."""
+
+    def __init__(self) -> None:
+        self._order: deque[int] = deque()
+        self._held: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._order)
+
+    def add(self, number: int) -> None:
+        if number not in self._held:
+            self._held.add(number)
+            self._order.append(number)
+
+    def take(self) -> int:
+        number = self._order.popleft()
+        self._held.remove(number)
+        return number
+
+    def fill(self, numbers: Iterable[int]) -> None:
+        """These and no others."""
+        self._order = deque(numbers)
+        self._held = set(self._order)
+
+
 class Reduced:
     """The smaller problem, and the way back.
 
     `capacity[t]` is what the limit leaves at each time that matters; pieces count from these
-    times. `infeasible` where no choice is allowed at all.
+    times. `infeasible` where no choice is allowed at all. Once `stopped` it stays as it is by then,
+    which is as exact and only larger.
     """
 
-    def __init__(self, instance: Instance) -> None:
-        self._original = instance
+    def __init__(self, instance: Instance, *, stopped: Callable[[], bool] = lambda: False) -> None:
+        self._original, self._stopped = instance, stopped
         self.constant = instance.constant
         self.excess = instance.excess
         self.nodes = _nodes(instance)
         self.capacity: Floats = np.zeros(0)
         self.infeasible = False
         self._gone: list[Gone] = []
-        self._queue: dict[int, None] = {}
+        self._queue = _Waiting()
         self._start_times()
-        self._queue = dict.fromkeys(self.nodes)
+        self._queue.fill(self.nodes)
         self._run()
 
     def lift(self, choice: dict[int, int]) -> list[int]:
@@ -100,20 +128,19 @@ class Reduced:
         """First what is cheap, over all nodes; then all of it, until nothing changes."""
         self._trim_times()
         self._sweep(self._link)
-        while self._queue and not self.infeasible:
+        while self._queue and not self.infeasible and not self._stopped():
             self._trim_times()
             self._sweep(self._visit)
             self._trim_times()
 
     def _sweep(self, visit: Callable[[int], None]) -> None:
         """Visit every node in the queue, and those that this puts there."""
-        while self._queue and not self.infeasible:
-            number = next(iter(self._queue))
-            del self._queue[number]
+        while self._queue and not self.infeasible and not self._stopped():
+            number = self._queue.take()
             if number in self.nodes:
                 visit(number)
         if visit == self._link:
-            self._queue = dict.fromkeys(self.nodes)
+            self._queue.fill(self.nodes)
 
     def _link(self, number: int) -> None:
         """Merge the node where its neighbours leave it no choice."""
@@ -156,7 +183,7 @@ class Reduced:
         for other, table in node.edges.items():
             node.edges[other] = table[stays]
             self.nodes[other].edges[number] = node.edges[other].T
-            self._queue[other] = None
+            self._queue.add(other)
         return True
 
     def _flatten(self, node: Node) -> None:
@@ -183,14 +210,14 @@ class Reduced:
 
     def _charge(self, other: int, extra: Floats) -> None:
         self.nodes[other].cost = self.nodes[other].cost + extra
-        self._queue[other] = None
+        self._queue.add(other)
 
     def _remove(self, number: int, others: tuple[int, ...], pick: Ints) -> None:
         """Forget a node; `pick` [original strategies of others...]."""
         self._gone.append(Gone(node=number, others=others, pick=np.asarray(pick)))
         for other in self.nodes.pop(number).edges:
             del self.nodes[other].edges[number]
-            self._queue[other] = None
+            self._queue.add(other)
 
     def _wide(self, others: tuple[int, ...], pick: Ints) -> Ints:
         """A table over the strategies left of `others`, over their original ones."""
@@ -204,7 +231,10 @@ class Reduced:
         return pick
 
     def _follow(self, number: int) -> bool:
-        """Merge a node into a neighbour whose strategy leaves it no choice."""
+        """Merge a node into a neighbour whose strategy leaves it no choice.
+
+        Where each leaves the other none, the one with more neighbours stays.
+        """
         node = self.nodes[number]
         for other, table in node.edges.items():
             if len(node.cost) > table.shape[1]:
@@ -212,8 +242,11 @@ class Reduced:
             allowed = np.isfinite(table)
             if (allowed.sum(axis=0) > 1).any():
                 continue
-            pick = allowed.argmax(axis=0)
-            self._merge(number, other, pick)
+            larger = len(node.edges) > len(self.nodes[other].edges)
+            if larger and len(node.cost) == table.shape[1]:
+                self._merge(other, number, allowed.argmax(axis=1))
+            else:
+                self._merge(number, other, allowed.argmax(axis=0))
             return True
         return False
 
@@ -234,7 +267,8 @@ class Reduced:
         total = table if known is None else known + table
         self.nodes[a].edges[b] = total
         self.nodes[b].edges[a] = total.T
-        self._queue[a] = self._queue[b] = None
+        self._queue.add(a)
+        self._queue.add(b)
 
     def _fold(self, number: int) -> None:
         node = self.nodes[number]
@@ -276,7 +310,7 @@ class Reduced:
                 if low < high:
                     node.add((low, high), usage)
             if len(node.pieces) < len(before):
-                self._queue[number] = None
+                self._queue.add(number)
 
     def _trim_times(self) -> None:
         """Drop the times that can never be too full, and those that another time implies."""

@@ -19,7 +19,6 @@ from toast.analysis.errors import InvalidRequest
 from toast.analysis.program import Floats
 from toast.search.pairwise import iopddl
 from toast.search.pairwise import solve as solving
-from toast.search.pairwise.beam import beam
 from toast.search.pairwise.compact import compact, memory_of, total
 from toast.search.pairwise.highs import IntegerProgram
 from toast.search.pairwise.instance import Instance, Piece, Score, capped, peak_of, score
@@ -222,17 +221,12 @@ def test_what_is_left_costs_and_fills_memory_like_the_original(instance: Instanc
 
 @given(instances(excess=2.5))
 @settings(deadline=None, max_examples=40)
-def test_the_relaxation_is_a_bound_and_the_beam_is_not_better(instance: Instance) -> None:
+def test_the_relaxation_is_a_bound(instance: Instance) -> None:
     reduced, best = Reduced(instance), brute_force(instance)
     if reduced.infeasible or not reduced.nodes:
         return
-    c = compact(reduced)
-    bound = IntegerProgram(c, reduced.excess).relax(10) + reduced.constant
+    bound = IntegerProgram(compact(reduced), reduced.excess).relax(10) + reduced.constant
     assert bound <= best + 1e-6
-    found = beam(c, reduced.excess, width=3)
-    assert total(c, found, reduced.excess) + reduced.constant >= best - 1e-9
-    wide = beam(c, reduced.excess, width=10**5)
-    assert math.isinf(best) or total(c, wide, reduced.excess) + reduced.constant <= best + 1e-6
 
 
 @given(instances(excess=2.5))
@@ -242,7 +236,7 @@ def test_windows_never_make_a_choice_worse_and_end_at_the_optimum(instance: Inst
     if reduced.infeasible or not reduced.nodes:
         return
     c = compact(reduced)
-    start = beam(c, reduced.excess, width=1)
+    start = np.zeros(c.nodes, dtype=np.int64)
     found, proved = improve(c, start, reduced.excess, seconds=10, seed=1)
     before, after = (total(c, choice, reduced.excess) for choice in (start, found))
     assert after <= before
