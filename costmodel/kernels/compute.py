@@ -10,7 +10,7 @@ from toast.analysis.jit import inner
 from toast.costmodel.kernels.convolution import ROW, WIDEST, blocking, more_pixels
 from toast.costmodel.kernels.incremental import streamed, total
 from toast.costmodel.kernels.journal import note
-from toast.costmodel.program.contractions import CONTRACTED, LEFT, RIGHT
+from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT
 from toast.costmodel.terms.journal import ROOT, Bound
 
 if TYPE_CHECKING:
@@ -66,24 +66,26 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]
 
 @inner
 def _reducing(t: Tables, s: Scratch, dot: int) -> float:
-    """Seconds on the vector unit of a product of one row or one column; 0.0 for all others.
+    """Seconds on the vector unit of a batch of products of one row or column; 0.0 for all others.
 
-    The compiler multiplies what the row meets and adds it up.
+    The compiler multiplies what the row meets and adds it up. Without a batch it does so too, but
+    in whole programs that takes no longer than the model says of the matrix unit.
     """
     first, last = t.fusions.side_start[dot], t.fusions.side_start[dot + 1]
     if first == last or t.chip.reducing == 0.0 or t.fusions.dot_window[dot, WIDEST] > 0:
         return 0.0
     start = t.units.start[t.fusions.dot_unit[dot]]
-    left, right, others = 1.0, 1.0, 1.0
+    left, right, others, batch = 1.0, 1.0, 1.0, 1.0
     for k in range(first, last):
         size = np.ceil(t.fusions.side_size[k] / s.units.shards[start + k - first])
+        batch *= size if t.fusions.side_of[k] == BATCH else 1.0
         if t.fusions.side_of[k] == LEFT:
             left *= size
         elif t.fusions.side_of[k] == RIGHT:
             right *= size
         else:
             others *= size
-    if min(left, right) > 1.0:
+    if min(left, right) > 1.0 or batch == 1.0:
         return 0.0
     tensor = t.fusions.dot_operand[dot, 0 if right == 1.0 else 1, 1]
     wide = t.tensors.itemsize[tensor] > NARROW

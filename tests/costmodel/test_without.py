@@ -41,7 +41,9 @@ class Case:
     @property
     def profile(self) -> CompilerProfile:
         """What the compiler does; with no buffers on the chip that hide what is in main memory."""
-        return profile_of(find(self.device)) if self.on_chip else holding(self.device, 0)
+        return (
+            profile_of(find(self.device)) if self.on_chip else holding(self.device, 0, tiled=True)
+        )
 
     def cost(self, left_out: tuple[str, ...]) -> Cost:
         """What the program costs with what the compiler does, but for some passes."""
@@ -126,9 +128,13 @@ CASES = {
     ),
     "dot_strength_reduction": Case(
         module=text(
-            "x:1x4096xbf16 w:4096x4096xbf16",
-            [product("p:1x4096xbf16", "x:1x4096xbf16", "w:4096x4096xbf16")],
-            "p:1x4096xbf16",
+            "q:64x128xbf16 k:64x2048x128xbf16",
+            [
+                "%p = stablehlo.dot_general %k, %q, batching_dims = [0] x [0], contracting_dims ="
+                " [2] x [1] : (tensor<64x2048x128xbf16>, tensor<64x128xbf16>)"
+                " -> tensor<64x2048xbf16>"
+            ],
+            "p:64x2048xbf16",
         )
     ),
     "dot_tiling": Case(
