@@ -130,9 +130,11 @@ CASES = {
         module=text(
             "q:64x128xbf16 k:64x2048x128xbf16",
             [
-                "%p = stablehlo.dot_general %k, %q, batching_dims = [0] x [0], contracting_dims ="
-                " [2] x [1] : (tensor<64x2048x128xbf16>, tensor<64x128xbf16>)"
-                " -> tensor<64x2048xbf16>"
+                (
+                    "%p = stablehlo.dot_general %k, %q, batching_dims = [0] x [0], "
+                    "contracting_dims = [2] x [1] : (tensor<64x2048x128xbf16>, "
+                    "tensor<64x128xbf16>) -> tensor<64x2048xbf16>"
+                )
             ],
             "p:64x2048xbf16",
         )
