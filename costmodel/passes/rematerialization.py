@@ -28,7 +28,7 @@ ALWAYS = 1 << 62
 
 
 @record
-class Reading(NamedTuple):
+class RootReads(NamedTuple):
     """What each root reads, uses from `read_start` on, and where its contractions start."""
 
     op: Ints
@@ -87,7 +87,7 @@ def availability(program: Program, fusion: Fusion, last: Ints) -> Availability:
     roots, kept = fusion.roots, last.copy()
     kept[program.constant] = ALWAYS
     kept[ints([argument.value for argument in program.arguments])] = ALWAYS
-    read = Reading(roots.ops, roots.read_start, roots.reads, roots.dot_start)
+    read = RootReads(roots.ops, roots.read_start, roots.reads, roots.dot_start)
     again, multiplied = np.full(program.values, -1), np.full(program.values, -1)
     until = kept.copy()
     _find_again(fusion.flow, read, False, kept, again, until)

@@ -100,6 +100,7 @@ RUNS = {
     ),
     "prices check": Smoke(program="prices", arguments=("check", "--models", "itx_tiny")),
     "probes list": Smoke(program="probes", arguments=("list",), prints="all_reduce_combiner: "),
+    "instances": Smoke(program="instances", arguments=("table",), prints="above the bound"),
     "contest": Smoke(
         program="contest",
         arguments=("PATH", "--problems", "A", "--save", "PATH"),
