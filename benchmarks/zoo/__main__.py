@@ -46,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     if elsewhere is not None:
         return elsewhere
     try:
+        if options.without and options.command != "ablation":
+            raise InvalidRequest("Only `ablation` takes --without.", "Leave it out.")
         return COMMANDS[options.command](options)
     except ToastError as error:
         print(f"{error.message} {error.hint}", file=sys.stderr)
@@ -232,7 +234,9 @@ def _parser() -> argparse.ArgumentParser:
         help="reprice: mark what would be written differently today as stale",
     )
     parser.add_argument(
-        "--without", metavar="NAME,...", help="ablation: only these passes and constants"
+        "--without",
+        metavar="NAME,...",
+        help="only with `ablation`: these passes and constants alone",
     )
     parser.add_argument("--half", choices=get_args(Half), help="only this half")
     parser.add_argument("--memory-only", action="store_true", help="end when memory is laid out")

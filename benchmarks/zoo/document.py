@@ -23,9 +23,10 @@ and single tokens against a cache, in f32 and bf16. Most have one to three layer
 widths; those named `deep` have all layers.
 
 **Half of it nobody looks at.** A hash of its name assigns each architecture to the tuning half or,
-{HELD_OUT_PERCENT} in 100, to the held-out half. No rule and no constant of the cost model is chosen
-by a held-out program. Both halves are printed side by side, and a gap between them says how much of
-the accuracy is practice.
+{HELD_OUT_PERCENT} in 100, to the held-out half. Nobody looks into a held-out program to choose
+a rule or a constant of the cost model. The sums over that half had a say in one rule: products of
+one row count as work of the vector unit in batches alone. Both halves are printed side by side, and
+a gap between them says how much of the accuracy is practice.
 
 How a case is made:
 

@@ -1,4 +1,4 @@
-"""Products of one row or one column are multiplied and added up on the vector unit.
+"""Batches of products of one row or column are multiplied and added up on the vector unit.
 
 XLA's algebraic simplifier does that where one operand has no dimension of its own, or only of size
 1 (`dot_strength_reduction`). Whether it is so depends on the sizes that a state gives the operands:

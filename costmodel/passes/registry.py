@@ -53,7 +53,7 @@ PASSES: Mapping[str, Pass] = {
         ),
         Pass(
             name="dot_strength_reduction",
-            models="Products of one row are multiplied and added up on the vector unit.",
+            models="Batches of products of one row are multiplied and added up on the vector unit.",
             off={"reduces_rows": False},
         ),
         Pass(

@@ -1,4 +1,4 @@
-"""Lookups of rows: gathers by several indices, and scatters that add rows up by several."""
+"""Lookups of rows: gathers by several indices, and how values lie in memory because of them."""
 
 from __future__ import annotations
 

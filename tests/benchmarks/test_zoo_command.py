@@ -32,3 +32,8 @@ def test_nothing_is_compiled_before_it_is_lowered(
     monkeypatch.setattr(lowering, "path_of", lambda name: tmp_path / name)
     assert zoo.main(["compile", "--data", str(tmp_path)]) == 2
     assert "Run `lower` first." in capsys.readouterr().err
+
+
+def test_a_pass_is_left_out_of_ablations_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert zoo.main(["reprice", "--without", "cse"]) == 2
+    assert "Only `ablation` takes --without." in capsys.readouterr().err
