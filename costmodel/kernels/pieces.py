@@ -17,10 +17,8 @@ from toast.costmodel.kernels.incremental import axes_on
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-LANES, SUBLANES = 128, 8
-ROW_BYTES = LANES * 4
-ACROSS_BYTES = 2 * SUBLANES * LANES * 4
-"""Bytes of a step where the part of a device fills no lanes, so that the other dimension does."""
+WORD = 4
+"""Bytes of a lane."""
 SMALLEST = 8
 """A piece takes at least this part of what it may take."""
 
@@ -38,15 +36,17 @@ def has_pieces(t: Tables, s: Scratch, source: int, scattered: int, target: int) 
     wide, other, dims, last = _sides(t, s, source, scattered, target)
     if wide == 0:
         return True
-    lanes = wide % LANES == 0
-    if lanes and last and wide * width % ROW_BYTES:
+    rows, columns = t.chip.tile_rows, t.chip.tile_columns
+    lanes = wide % columns == 0
+    if lanes and last and wide * width % (columns * WORD):
         return False
     limit = t.chip.scattered_piece / (np.log2(t.mesh.shards[scattered]) + 1.0)
     if dims != 2:
         return True
     if lanes:
-        return _divides(limit, SUBLANES * wide * int(width), -(-other // SUBLANES))
-    return _divides(limit, ACROSS_BYTES, -(-other // LANES))
+        return _divides(limit, rows * wide * int(width), -(-other // rows))
+    # The part of a device fills no lanes, so the other dimension does, two tiles at a time.
+    return _divides(limit, 2 * rows * columns * WORD, -(-other // columns))
 
 
 @inner
