@@ -8,7 +8,7 @@ from pathlib import Path
 
 from toast.analysis.errors import ToastError
 from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
-from toast.service.keys import BadKeys, hashed_line
+from toast.service.access.keys import BadKeys, hashed_line
 
 
 def parser() -> argparse.ArgumentParser:

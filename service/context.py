@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from toast.service.artifacts import ArtifactStore
+from toast.service.artifacts.local import ArtifactStore
 from toast.service.job_notifier import JobNotifier
-from toast.service.metrics import Metrics
+from toast.service.ledger.store import JobStore
+from toast.service.observe.metrics import Metrics
 from toast.service.settings import ServiceSettings
-from toast.service.store import JobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,16 +18,16 @@ from typing import Any
 
 import uvicorn
 
-from toast.service.app import create_app
-from toast.service.artifacts import ArtifactStore
+from toast.service.access.keys import ENVIRONMENT, is_loopback, read_keys
+from toast.service.artifacts.local import ArtifactStore
 from toast.service.context import Context
-from toast.service.database import open_database
-from toast.service.dispatcher import Dispatcher
 from toast.service.job_notifier import JobNotifier
-from toast.service.keys import ENVIRONMENT, is_loopback, read_keys
-from toast.service.metrics import Metrics
+from toast.service.ledger.database import open_database
+from toast.service.ledger.sqlstore import SqlJobStore
+from toast.service.observe.metrics import Metrics
 from toast.service.settings import ServiceSettings
-from toast.service.sqlstore import SqlJobStore
+from toast.service.web.app import create_app
+from toast.service.work.dispatcher import Dispatcher
 
 _log = logging.getLogger("toast.service")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psutil
 
-from toast.service.database import sqlite_url
-from toast.service.keys import Keys
+from toast.service.access.keys import Keys
+from toast.service.ledger.database import sqlite_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

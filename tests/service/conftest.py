@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.service.harness import Server, fake_engine
-from toast.service.database import open_database, sqlite_url
-from toast.service.sqlstore import SqlJobStore
+from toast.service.ledger.database import open_database, sqlite_url
+from toast.service.ledger.sqlstore import SqlJobStore
 
 POSTGRES = os.environ.get("TOAST_TEST_POSTGRES")
 """The URL of an empty PostgreSQL database; with it the store's tests run on both."""

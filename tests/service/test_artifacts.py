@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toast.service.artifacts import Artifact, ArtifactStore
+from toast.service.artifacts.local import Artifact, ArtifactStore
 
 
 def add(store: ArtifactStore, data: bytes) -> Artifact:

@@ -22,7 +22,7 @@ from toast.plans.explanation import (
     LayerRow,
     Shortfall,
 )
-from toast.service.keys import BadKeys, digest_of, hashed_line, is_loopback, read_keys
+from toast.service.access.keys import BadKeys, digest_of, hashed_line, is_loopback, read_keys
 
 KEY = "correct-horse-battery-staple"
 FILE_KEY = "another-long-enough-key"

@@ -13,9 +13,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy.dialects import postgresql
 
 from tests.service.harness import Server
-from toast.service.database import journal_mode, migrate, open_database, sqlite_url
-from toast.service.sqlstore import SqlJobStore
-from toast.service.tables import jobs, metadata
+from toast.service.ledger.database import journal_mode, migrate, open_database, sqlite_url
+from toast.service.ledger.sqlstore import SqlJobStore
+from toast.service.ledger.tables import jobs, metadata
 
 FORBIDDEN = (
     "jax",
@@ -39,7 +39,7 @@ def test_the_server_never_loads_the_engine(server: Server) -> None:
             break
         time.sleep(0.05)
     loaded = set(report.read_text().split())
-    assert "toast.service.dispatcher" in loaded
+    assert "toast.service.work.dispatcher" in loaded
     assert {name for name in FORBIDDEN if name in loaded} == set()
 
 

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from toast.service import problems
-from toast.service.records import Claim, Job, JobResult, NewJob
-from toast.service.states import State
-from toast.service.store import JobStore, StaleClaim
+from toast.service.ledger.records import Claim, Job, JobResult, NewJob
+from toast.service.ledger.states import State
+from toast.service.ledger.store import JobStore, StaleClaim
 
 MODULE = "a" * 64
 RESULT = JobResult(

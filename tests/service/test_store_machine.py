@@ -23,11 +23,11 @@ from hypothesis.stateful import (
 )
 
 from toast.service import problems
-from toast.service.database import open_database, sqlite_url
-from toast.service.records import Claim, JobResult, NewJob
-from toast.service.sqlstore import SqlJobStore
-from toast.service.states import CLAIMED, TERMINAL, State
-from toast.service.store import StaleClaim
+from toast.service.ledger.database import open_database, sqlite_url
+from toast.service.ledger.records import Claim, JobResult, NewJob
+from toast.service.ledger.sqlstore import SqlJobStore
+from toast.service.ledger.states import CLAIMED, TERMINAL, State
+from toast.service.ledger.store import StaleClaim
 
 MODULE = "a" * 64
 MAX_LOST = 3

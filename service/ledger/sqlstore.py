@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from toast.service import problems
-from toast.service.database import Database
-from toast.service.records import Claim, Event, Job, JobResult, NewJob
-from toast.service.rows import (
+from toast.service.ledger.database import Database
+from toast.service.ledger.records import Claim, Event, Job, JobResult, NewJob
+from toast.service.ledger.rows import (
     change,
     dumps,
     event_of,
@@ -23,9 +23,9 @@ from toast.service.rows import (
     job_of,
     state_event,
 )
-from toast.service.states import CLAIMED, State
-from toast.service.store import JobStore, StaleClaim
-from toast.service.tables import events, idempotency, jobs, modules
+from toast.service.ledger.states import CLAIMED, State
+from toast.service.ledger.store import JobStore, StaleClaim
+from toast.service.ledger.tables import events, idempotency, jobs, modules
 
 Answer = TypeVar("Answer")
 

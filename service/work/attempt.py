@@ -19,9 +19,9 @@ from toast.process.outcome import Outcome
 from toast.request.request import PlanRequest
 from toast.service import problems
 from toast.service.context import Context
-from toast.service.records import Claim, Job, JobResult
-from toast.service.states import State
-from toast.service.store import StaleClaim
+from toast.service.ledger.records import Claim, Job, JobResult
+from toast.service.ledger.states import State
+from toast.service.ledger.store import StaleClaim
 
 _log = logging.getLogger("toast.service")
 

@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.service import problems
+from toast.service.access.keys import is_loopback
 from toast.service.context import Context
-from toast.service.keys import is_loopback
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"})
 """What needs no key: the page holds no data, and probes have no keys."""

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from toast.service.context import Context
 from toast.service.job_notifier import wait_for_change
-from toast.service.records import Event, Job
+from toast.service.ledger.records import Event, Job
 
 KEEP_ALIVE_SECONDS = 15.0
 

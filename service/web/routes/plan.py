@@ -14,9 +14,9 @@ from starlette.concurrency import run_in_threadpool
 from toast.analysis.errors import ToastError
 from toast.service import problems
 from toast.service.context import Context
-from toast.service.dispatcher import Dispatcher
-from toast.service.records import Job
-from toast.service.routes.shared import (
+from toast.service.ledger.records import Job
+from toast.service.ledger.states import State
+from toast.service.web.routes.shared import (
     MODULE_ANSWER,
     PLAN_ANSWER,
     Caller,
@@ -28,9 +28,9 @@ from toast.service.routes.shared import (
     plan_file,
     take_module,
 )
-from toast.service.states import State
-from toast.service.views import PlanFields, job_path
-from toast.service.waiting import wait_for
+from toast.service.web.views import PlanFields, job_path
+from toast.service.web.waiting import wait_for
+from toast.service.work.dispatcher import Dispatcher
 
 router = APIRouter()
 

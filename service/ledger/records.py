@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from toast.service.states import TERMINAL, State
+from toast.service.ledger.states import TERMINAL, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
 from toast.costmodel.network.auto_mesh import meshes
 from toast.request.request import PlanRequest
 from toast.request.settings import agreeing
-from toast.service.records import Job
-from toast.service.states import State
+from toast.service.ledger.records import Job
+from toast.service.ledger.states import State
 
 PLANNERS = ("mcts", "greedy", "beam", "ilp", "random")
 """The names of `toast.search.planners.PLANNERS`, whose import here would load the kernels."""

@@ -11,7 +11,7 @@ from threading import BoundedSemaphore
 from toast.process.runner import package_environment
 from toast.service import problems
 from toast.service.context import Context
-from toast.service.records import Job
+from toast.service.ledger.records import Job
 
 SECONDS = 60.0
 """A page takes a few, most of them to import the plotting library."""

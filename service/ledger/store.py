@@ -11,8 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from toast.service.records import Claim, Event, Job, JobResult, NewJob
-from toast.service.states import State
+from toast.service.ledger.records import Claim, Event, Job, JobResult, NewJob
+from toast.service.ledger.states import State
 
 
 class StaleClaim(Exception):

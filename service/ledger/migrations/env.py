@@ -1,10 +1,10 @@
-"""Runs the migrations on the connection that `toast.service.database` hands over."""
+"""Runs the migrations on the connection that `toast.service.ledger.database` hands over."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from toast.service.tables import metadata
+from toast.service.ledger.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

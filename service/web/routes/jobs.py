@@ -8,9 +8,10 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from toast.service.records import Job
-from toast.service.reports import render_report
-from toast.service.routes.shared import (
+from toast.service.ledger.records import Job
+from toast.service.ledger.states import State
+from toast.service.web.reports import render_report
+from toast.service.web.routes.shared import (
     MODULE_ANSWER,
     PAGE_HEADERS,
     PLAN_ANSWER,
@@ -23,9 +24,8 @@ from toast.service.routes.shared import (
     plan_file,
     result_of,
 )
-from toast.service.states import State
-from toast.service.views import JobPage, JobRequest, JobView, etag, job_path, job_view
-from toast.service.waiting import stream_events, wait_for
+from toast.service.web.views import JobPage, JobRequest, JobView, etag, job_path, job_view
+from toast.service.web.waiting import stream_events, wait_for
 
 router = APIRouter(prefix="/v1/jobs")
 

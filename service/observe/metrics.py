@@ -15,7 +15,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from toast.service.store import JobStore
+from toast.service.ledger.store import JobStore
 
 _JOB_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600)
 _REQUEST_SECONDS = (0.002, 0.005, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 60)

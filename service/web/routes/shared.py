@@ -13,10 +13,10 @@ from starlette.responses import FileResponse
 
 from toast.request.request import PlanRequest
 from toast.service import problems
-from toast.service.artifacts import Artifact, Incoming
+from toast.service.artifacts.local import Artifact, Incoming
 from toast.service.context import Context
-from toast.service.dispatcher import Dispatcher
-from toast.service.records import Job, NewJob
+from toast.service.ledger.records import Job, NewJob
+from toast.service.work.dispatcher import Dispatcher
 
 _BATCH = 1 << 20
 

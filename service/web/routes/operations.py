@@ -10,8 +10,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from toast.costmodel.hardware import devices
 from toast.service import problems
-from toast.service.routes.shared import PAGE_HEADERS, Shared
-from toast.service.views import DeviceList, DeviceView, NetworkView
+from toast.service.web.routes.shared import PAGE_HEADERS, Shared
+from toast.service.web.views import DeviceList, DeviceView, NetworkView
 
 router = APIRouter()
 

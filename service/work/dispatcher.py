@@ -12,11 +12,11 @@ import logging
 import threading
 import time
 
-from toast.service.attempt import Attempt, AttemptVerdict
 from toast.service.context import Context
-from toast.service.records import Claim
-from toast.service.states import State
-from toast.service.store import StaleClaim
+from toast.service.ledger.records import Claim
+from toast.service.ledger.states import State
+from toast.service.ledger.store import StaleClaim
+from toast.service.work.attempt import Attempt, AttemptVerdict
 
 _log = logging.getLogger("toast.service")
 

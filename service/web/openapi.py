@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from toast.service.guard import MODULE_PATHS
 from toast.service.problems import MEDIA_TYPE
+from toast.service.web.guard import MODULE_PATHS
 
 _MODULE = {"schema": {"type": "string", "format": "binary", "minLength": 1}}
 _PROBLEM: dict[str, Any] = {

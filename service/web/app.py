@@ -10,12 +10,12 @@ from functools import partial
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from toast.service import handlers
 from toast.service.context import Context
-from toast.service.dispatcher import Dispatcher
-from toast.service.guard import Guard
-from toast.service.openapi import describe_api
-from toast.service.routes import jobs, modules, operations, plan
+from toast.service.web import handlers
+from toast.service.web.guard import Guard
+from toast.service.web.openapi import describe_api
+from toast.service.web.routes import jobs, modules, operations, plan
+from toast.service.work.dispatcher import Dispatcher
 
 TITLE = "TOAST"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from toast.service.routes.shared import Shared, take_module
-from toast.service.views import ModuleView
+from toast.service.web.routes.shared import Shared, take_module
+from toast.service.web.views import ModuleView
 
 router = APIRouter()
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from toast.service.records import Claim, Event, Job, NewJob
-from toast.service.states import CLAIMED, State
-from toast.service.tables import events, jobs
+from toast.service.ledger.records import Claim, Event, Job, NewJob
+from toast.service.ledger.states import CLAIMED, State
+from toast.service.ledger.tables import events, jobs
 
 EventOf = Callable[[Job], tuple[str, dict[str, Any]]]
 """The kind and the data of the event that a change of the job makes."""

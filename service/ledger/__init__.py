@@ -1,0 +1,1 @@
+"""The job table: its contract, and the SQL behind it."""

@@ -1,0 +1,1 @@
+"""HTTP: routes, answers, problems and the page."""
