@@ -24,6 +24,12 @@ def parser() -> argparse.ArgumentParser:
     add("--max-body", type=_bytes, default=2 << 30, help="largest module (default 2GiB)")
     add("--max-queued", type=_count, default=1000, help="jobs that may wait (default %(default)s)")
     add("--worker-memory", type=_bytes, help="memory of one worker (default: 4/5 of the machine)")
+    add(
+        "--min-free",
+        type=_bytes,
+        default=256 << 20,
+        help="free bytes on the disk below which no work is taken (default 256MiB)",
+    )
     add("--deadline", type=_seconds, default=3600.0, help="longest run of a job (default 1h)")
     add("--drain", type=_seconds, default=10.0, help="time for running jobs at shutdown")
     add("--hash-key", action="store_true", help="read a key on stdin, print its keys-file line")
