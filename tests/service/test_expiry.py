@@ -196,8 +196,8 @@ def test_a_module_is_deleted_by_hand_once_no_job_names_it(server: Server) -> Non
 
 def test_a_server_expires_what_it_keeps_too_long(tmp_path: Path) -> None:
     engine = fake_engine(tmp_path / "engine")
-    settings = {"keep_jobs": 0.5, "keep_modules": 0.5}
-    with Server(tmp_path / "data", engine_command=engine, **settings) as server:
+    data = tmp_path / "data"
+    with Server(data, engine_command=engine, keep_jobs=0.5, keep_modules=0.5) as server:
         running = server.submit("slow 3")["id"]
         gone = server.submit("success")
         server.client.post(f"/v1/jobs/{gone['id']}/cancel")
