@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import sqlalchemy as sa
 
 from toast.service import problems
@@ -36,10 +38,10 @@ def module_of(connection: sa.Connection, sha256: str) -> Module:
     """The module with that id; raises `ModuleNotFound`."""
     count = sa.select(sa.func.count()).where(jobs.c.module == sha256).scalar_subquery()
     query = sa.select(modules, count.label("jobs")).where(modules.c.sha256 == sha256)
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(query).one_or_none() if _may_be(sha256) else None
     if row is None:
         raise problems.ModuleNotFound(
-            f"There is no module {sha256}.", "Upload it with POST /v1/modules."
+            f"There is no module {sha256!r}.", "Upload it with POST /v1/modules."
         )
     return Module(
         sha256=row.sha256, size=row.size, created=row.created, used=row.used, jobs=row.jobs
@@ -48,6 +50,7 @@ def module_of(connection: sa.Connection, sha256: str) -> Module:
 
 def delete_module(connection: sa.Connection, sha256: str) -> None:
     """Delete a module that no job names; raises `ModuleNotFound` and `ModuleInUse`."""
+    module_of(connection, sha256)
     delete = modules.delete().where(modules.c.sha256 == sha256, _UNUSED)
     if connection.execute(delete).rowcount == 0:
         count = module_of(connection, sha256).jobs
@@ -55,3 +58,8 @@ def delete_module(connection: sa.Connection, sha256: str) -> None:
             f"Module {sha256} is used by {count} job{'s' if count > 1 else ''}.",
             "Delete them first: GET /v1/jobs lists them with their modules.",
         )
+
+
+def _may_be(sha256: str) -> bool:
+    """Whether that can be an id; PostgreSQL refuses some text (NUL) with an error."""
+    return re.fullmatch("[0-9a-f]{64}", sha256) is not None
