@@ -55,7 +55,13 @@ def open_database(url: str) -> Database:
     if sa.make_url(url).get_backend_name() == "sqlite":
         database = _open_sqlite(url)
     else:
-        engine = sa.create_engine(url, pool_size=10, pool_pre_ping=True)
+        engine = sa.create_engine(
+            url,
+            pool_size=10,
+            pool_pre_ping=True,
+            pool_timeout=_POOL_SECONDS,
+            connect_args=_limits(url),
+        )
         database = Database(writer=engine, reader=engine)
     migrate(database.writer)
     return database
@@ -69,6 +75,14 @@ def migrate(engine: sa.Engine, revision: str = "head") -> None:
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
+
+
+def _limits(url: str) -> dict[str, int]:
+    """What makes a network that swallows everything an error in place of a wait for ever."""
+    if not sa.make_url(url).get_driver_name().startswith("psycopg"):
+        return {}
+    seconds = round(_POOL_SECONDS)
+    return {"connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
 
 
 def _open_sqlite(url: str) -> Database:

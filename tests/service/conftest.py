@@ -27,13 +27,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJobStor
     if request.param == "postgresql":
         assert POSTGRES is not None
         url = POSTGRES
-        _empty(url)
+        empty(url)
     opened = SqlJobStore(open_database(url), backoff=Backoff(first=0.0, longest=0.0))
     yield opened
     opened.close()
 
 
-def _empty(url: str) -> None:
+def empty(url: str) -> None:
+    """Forget all that is in a PostgreSQL database."""
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         connection.execute(sa.text("DROP SCHEMA public CASCADE"))

@@ -202,11 +202,16 @@ def start_process(
         stderr=subprocess.STDOUT,
         text=True,
         cwd=ROOT,
-        env={**inherited, "PYTHONPATH": str(ROOT), **(environment or {})},
+        env={**inherited, "PYTHONPATH": _python_path(), **(environment or {})},
     )
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read, args=(process, lines), daemon=True).start()
     return process, lines
+
+
+def _python_path() -> str:
+    """This checkout before all that this process was told of."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def read_address(process: subprocess.Popen[str], lines: queue.Queue[str]) -> str:

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from tests.service.conftest import POSTGRES, empty
 from tests.service.harness import Server, check_problem, fake_engine
+from tests.service.tcp_proxy import Proxy
 from toast.service import problems
 from toast.service.server import make_context
 from toast.service.settings import ServiceSettings
@@ -137,6 +140,44 @@ def test_a_database_that_is_away_fails_no_job(tmp_path: Path) -> None:
         unharmed(done)
         assert (done["attempt"], done["interruptions"]) == (1, 0)
         assert server.client.get(done["links"]["plan"]).status_code == 200
+
+
+def test_a_server_stops_without_its_database(tmp_path: Path) -> None:
+    """A plan that waits for the database does not hold up the end; its job is done again."""
+    with make(tmp_path, drain=0.5) as server:
+        job = server.submit("slow 0.5")["id"]
+        server.until_progress(job)
+        with moved_away(tmp_path / "data" / "toast.db"):
+            time.sleep(1.5)
+            server.terminate()
+            assert server.wait(15) == 0
+        server.start()
+        done = server.finished(job)
+        unharmed(done)
+        assert (done["attempt"], done["interruptions"]) == (2, 1)
+
+
+@pytest.mark.skipif(POSTGRES is None, reason="TOAST_TEST_POSTGRES names no database")
+def test_a_postgresql_that_is_away_fails_no_job(tmp_path: Path) -> None:
+    assert POSTGRES is not None
+    empty(POSTGRES)
+    url = sa.make_url(POSTGRES)
+    proxy = Proxy(url.host or "127.0.0.1", url.port or 5432)
+    through = url.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
+    with make(tmp_path, database=through, lease=3.0) as server:
+        job = server.submit("slow 1")["id"]
+        server.until_progress(job)
+        with proxy.away():
+            check_problem(server.client.get("/readyz"), 503, "not_ready", "does not answer")
+            check_problem(server.client.get(f"/v1/jobs/{job}"), 503, "database_unavailable")
+            refused = server.client.post("/v1/modules", content=b"success 4")
+            check_problem(refused, 503, "database_unavailable")
+            time.sleep(2.0)
+        ready_again(server)
+        done = server.finished(job)
+        unharmed(done)
+        assert (done["attempt"], done["interruptions"]) == (1, 0)
+    proxy.close()
 
 
 @pytest.mark.nightly
