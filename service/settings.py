@@ -7,6 +7,8 @@ from pathlib import Path
 
 import psutil
 
+from toast.analysis.limits import ModuleLimits
+from toast.process.limits import EngineLimits
 from toast.service.access.keys import Keys
 from toast.service.ledger.database import sqlite_url
 
@@ -28,6 +30,10 @@ class ServiceSettings:
     max_body: int = 2 << 30
     max_json: int = 1 << 20
     max_queued: int = 1000
+    max_arguments: int = 500_000
+    max_ops: int = 5_000_000
+    max_constants: int = 2 << 30
+    max_plan: int = 1 << 30
     worker_memory: int | None = None
     deadline: float = 3600.0
     drain: float = 10.0
@@ -41,6 +47,14 @@ class ServiceSettings:
     def database_url(self) -> str:
         """The database that is used: `database`, else a SQLite file in `data`."""
         return self.database or sqlite_url(self.data / "toast.db")
+
+    @property
+    def engine_limits(self) -> EngineLimits:
+        """What a module and its plan may be."""
+        module = ModuleLimits(
+            arguments=self.max_arguments, ops=self.max_ops, constant_bytes=self.max_constants
+        )
+        return EngineLimits(module=module, plan_bytes=self.max_plan)
 
     @property
     def memory_limit(self) -> int:
