@@ -27,6 +27,8 @@ from toast.service.ledger.sqlstore import SqlJobStore
 from toast.service.observe.metrics import Metrics
 from toast.service.settings import ServiceSettings
 from toast.service.web.app import create_app
+from toast.service.web.connections import Connections
+from toast.service.web.protocol import guarded
 from toast.service.work.dispatcher import Dispatcher
 
 _log = logging.getLogger("toast.service")
@@ -95,8 +97,12 @@ def make_context(settings: ServiceSettings) -> Context:
 def _run(context: Context, listener: socket.socket) -> None:
     settings = context.settings
     dispatcher = Dispatcher(context)
+    connections = Connections(settings.connections, context.metrics)
     config = uvicorn.Config(
-        create_app(context, dispatcher),
+        create_app(context, dispatcher, connections.watch),
+        http=guarded(connections, context.metrics),
+        ws="none",
+        timeout_keep_alive=settings.connections.idle_seconds,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -180,12 +186,3 @@ def _instance(data: Path) -> str:
         temporary.write_text(uuid.uuid4().hex)
         temporary.replace(path)
     return path.read_text().strip()
-
-
-def log_to_stderr(level: int = logging.INFO) -> None:
-    """Plain lines on stderr; stdout has the one line with the address."""
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    for noisy in ("alembic", "uvicorn"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)

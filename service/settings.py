@@ -14,6 +14,23 @@ from toast.service.ledger.database import sqlite_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections there may be, and how slow each.
+
+    A body may take as long as it likes while `body_rate` bytes a second come in each span of
+    `body_seconds`. `reader_seconds` is how long a client may leave an answer unread.
+    """
+
+    total: int = 4096
+    per_address: int = 2048
+    header_seconds: float = 10.0
+    body_seconds: float = 10.0
+    body_rate: int = 1024
+    reader_seconds: float = 30.0
+    idle_seconds: int = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
     """One server's settings; sizes in bytes, times in seconds.
 
@@ -34,6 +51,10 @@ class ServiceSettings:
     max_ops: int = 5_000_000
     max_constants: int = 2 << 30
     max_plan: int = 1 << 30
+    max_connections: int = 4096
+    max_address: int = 2048
+    header_timeout: float = 10.0
+    body_rate: int = 1024
     worker_memory: int | None = None
     deadline: float = 3600.0
     drain: float = 10.0
@@ -47,6 +68,18 @@ class ServiceSettings:
     def database_url(self) -> str:
         """The database that is used: `database`, else a SQLite file in `data`."""
         return self.database or sqlite_url(self.data / "toast.db")
+
+    @property
+    def connections(self) -> ConnectionLimits:
+        """What a connection may be."""
+        return ConnectionLimits(
+            total=self.max_connections,
+            per_address=self.max_address,
+            header_seconds=self.header_timeout,
+            body_seconds=self.header_timeout,
+            reader_seconds=3 * self.header_timeout,
+            body_rate=self.body_rate,
+        )
 
     @property
     def engine_limits(self) -> EngineLimits:

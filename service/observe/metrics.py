@@ -51,6 +51,11 @@ class Metrics:
         self.lost = counter("toast_workers_lost", "Workers that vanished, by no fault of the job.")
         self.stale = counter("toast_stale_writes", "Writes of workers that had lost their claim.")
         self.uploaded = counter("toast_uploaded_bytes", "Bytes of modules taken in.")
+        self.connections = gauge("toast_http_connections", "Open connections.")
+        self.dropped = counter(
+            "toast_http_connections_dropped", "Connections refused or closed.", ["reason"]
+        )
+        self.streams = gauge("toast_event_streams", "Readers of events.")
         self.requests = counter(
             "toast_http_requests",
             "Requests answered, by method, route and status.",

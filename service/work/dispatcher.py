@@ -16,6 +16,7 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
+from toast.service.observe.logs import log_fields
 from toast.service.work.attempt import Attempt, AttemptVerdict
 
 _log = logging.getLogger("toast.service")
@@ -108,7 +109,8 @@ class Dispatcher:
             self._running[job_id] = attempt
         context.metrics.busy.inc()
         try:
-            verdict = attempt.run()
+            with log_fields(job_id=job_id):
+                verdict = attempt.run()
         except StaleClaim:
             context.metrics.stale.inc()
             verdict = AttemptVerdict.STALE

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 import threading
 from pathlib import Path
 
-from toast.service.server import log_to_stderr, serve
+from toast.service.observe.logs import log_to_stderr
+from toast.service.server import serve
 
 
 def report_modules(path: Path) -> None:
@@ -27,8 +29,11 @@ if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     data = Path(arguments.pop("data"))
     arguments["keys"] = Path(arguments["keys"]) if "keys" in arguments else None
+    descriptors = arguments.pop("descriptors", None)
+    if descriptors is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     data.mkdir(parents=True, exist_ok=True)
-    log_to_stderr()
+    log_to_stderr(arguments.pop("log_format", "text"))
     watcher = threading.Thread(target=report_modules, args=(data / "modules.txt",), daemon=True)
     watcher.start()
     serve("127.0.0.1", 0, data, **arguments)
