@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.service import problems
 from toast.service.context import Context
+from toast.service.web.encodings import check_unpacked
 from toast.service.web.origins import check_origin
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"})
@@ -34,7 +35,10 @@ class Guard:
         try:
             scope.setdefault("state", {})["caller"] = self._admit(scope)
             limited = _Limited(receive, self._limit(scope))
-            limited.check_declared(Headers(scope=scope).get("content-length"))
+            headers = Headers(scope=scope)
+            limited.check_declared(headers.get("content-length"))
+            if scope["path"] not in MODULE_PATHS and "content-encoding" in headers:
+                check_unpacked(headers["content-encoding"])
         except problems.ServiceError as error:
             await refuse(error, scope, receive, send)
             return

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from toast.analysis.errors import InvalidRequest, ToastError
 from toast.service import problems
@@ -117,10 +117,11 @@ class GuardedProtocol(H11Protocol):
         if self._ended or self.transport.is_closing():
             return
         self._ended = True
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # what the application still says goes nowhere
-            self.cycle.message_event.set()
-            if self.cycle.response_started:
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True  # what the application still says goes nowhere
+            cycle.message_event.set()
+            if cycle.response_started:
                 self.transport.abort()
                 return
         self.metrics.requests.labels("any", "none", str(error.status)).inc()

@@ -64,7 +64,7 @@ def metric(server: Server, line: str) -> float:
 def test_half_sent_headers_keep_nobody_out(tmp_path: Path, descriptors: int | None) -> None:
     raise_descriptors()
     engine = fake_engine(tmp_path / "engine")
-    settings = {"engine_command": engine, "drain": 1.0, "descriptors": descriptors}
+    settings: dict[str, Any] = {"engine_command": engine, "drain": 1.0, "descriptors": descriptors}
     with contextlib.ExitStack() as stack, Server(tmp_path / "data", **settings) as server:
         for _ in range(1100):
             stack.enter_context(connect(server, HALF))

@@ -163,7 +163,7 @@ def test_a_deleted_job_ends_all_that_wait_for_it(place: Place) -> None:
         await until_waiting(place, 2)
         place.store.delete(place.job.id)
         place.notifier.notify(place.job.id)
-        return await asyncio.gather(reading, waiting, return_exceptions=True)
+        return list(await asyncio.gather(reading, waiting, return_exceptions=True))
 
     text, error = asyncio.run(main())
     assert numbers(text) == [1]

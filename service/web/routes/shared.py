@@ -16,6 +16,7 @@ from toast.service import problems
 from toast.service.artifacts.local import Artifact, Incoming
 from toast.service.context import Context
 from toast.service.ledger.records import Job, NewJob
+from toast.service.web.encodings import Opener, encoding_of, opener
 from toast.service.work.dispatcher import Dispatcher
 
 _BATCH = 1 << 20
@@ -57,10 +58,12 @@ Key = Annotated[
 
 
 async def take_module(request: Request, context: Context) -> tuple[Artifact, bool]:
-    """Stream the body to disk and record it; the artifact and whether it was new."""
+    """Stream the body to disk, opened, and record it; the artifact and whether it was new."""
+    encoding = encoding_of(request.headers.get("content-encoding"))
     with context.artifacts.incoming() as incoming:
         try:
-            await _spool(request, incoming)
+            unpacked = opener(encoding, incoming.write, context.settings.max_body)
+            await _spool(request, unpacked)
         except ClientDisconnect as error:
             raise problems.IncompleteBody("The body ended early.", "Send it again.") from error
         if incoming.size == 0:
@@ -73,7 +76,7 @@ async def take_module(request: Request, context: Context) -> tuple[Artifact, boo
     return artifact, new
 
 
-async def _spool(request: Request, incoming: Incoming) -> None:
+async def _spool(request: Request, into: Opener) -> None:
     """Disk and hash work in a thread, a megabyte at a time; the loop serves others meanwhile."""
     batch: list[bytes] = []
     waiting = 0
@@ -81,9 +84,14 @@ async def _spool(request: Request, incoming: Incoming) -> None:
         batch.append(chunk)
         waiting += len(chunk)
         if waiting >= _BATCH:
-            await run_in_threadpool(incoming.write, b"".join(batch))
+            await run_in_threadpool(into.write, b"".join(batch))
             batch, waiting = [], 0
-    incoming.write(b"".join(batch))
+    await run_in_threadpool(_finish, into, b"".join(batch))
+
+
+def _finish(into: Opener, rest: bytes) -> None:
+    into.write(rest)
+    into.finish()
 
 
 def _keep(context: Context, incoming: Incoming) -> tuple[Artifact, bool]:
