@@ -14,13 +14,14 @@ import argparse
 import asyncio
 import contextlib
 import json
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Milliseconds of the polls, events that all readers got, and the most memory of the server."""
+    """Milliseconds of the polls, and what the server took.
+
+    `cores` are seconds of its processor time a second, `peak_bytes` its most memory.
+    """
 
     waits: list[float]
     failed: int
-    events: int
+    cores: float
     peak_bytes: int
 
 
@@ -66,7 +70,7 @@ def main() -> None:
     parser.add_argument("--upload", type=int, default=100, help="megabytes of an upload")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     given = parser.parse_args()
-    columns = (">polls", ">failed", ">p50 ms", ">p99 ms", ">max ms", ">events", ">server MiB")
+    columns = (">polls", ">failed", ">p50 ms", ">p99 ms", ">max ms", ">events", ">cores", ">MiB")
     table = Table("load", *(name.removeprefix(">") for name in columns), title="The service")
     common = {"polls": given.polls, "seconds": given.seconds}
     loads = [
@@ -77,16 +81,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, service(Path(folder)) as (process, port):
         job = start_job(port, 3 * given.seconds + 60)
         for load in loads:
-            table.add_row(load.name, *row(asyncio.run(measure(load, process, port, job))))
+            with readers(port, job, load.streams) as events:
+                found = asyncio.run(measure(load, process, port, job))
+            table.add_row(load.name, *row(found, events()))
     Console(width=110).print(table)
 
 
-def row(found: Measured) -> list[str]:
+def row(found: Measured, events: int) -> list[str]:
     """The cells of one measurement."""
     p50, p99, worst = np.percentile(found.waits, [50, 99, 100])
     times = [f"{value:.1f}" for value in (p50, p99, worst)]
     peak = f"{found.peak_bytes / 2**20:.0f}"
-    return [str(len(found.waits)), str(found.failed), *times, f"{found.events:,}", peak]
+    return [
+        str(len(found.waits)),
+        str(found.failed),
+        *times,
+        f"{events:,}",
+        f"{found.cores:.2f}",
+        peak,
+    ]
 
 
 @contextlib.contextmanager
@@ -126,18 +139,22 @@ def start_job(port: int, seconds: float) -> str:
 
 async def measure(load: Load, process: psutil.Process, port: int, job: str) -> Measured:
     """Do all that a load asks for, and watch."""
-    counted = [0]
-    readers = [asyncio.create_task(read_events(port, job, counted)) for _ in range(load.streams)]
-    await asyncio.sleep(min(5.0, load.streams / 200))  # until they are all there
-    memory = [process.memory_info().rss]
+    memory, begun, used = [process.memory_info().rss], time.monotonic(), cpu_seconds(process)
     beside = [asyncio.create_task(watch_memory(process, memory))]
     if load.upload:
         beside.append(asyncio.create_task(upload(port, load.upload)))
     waits, failed = await poll(load, port, job)
-    for task in (*readers, *beside):
+    cores = (cpu_seconds(process) - used) / (time.monotonic() - begun)
+    for task in beside:
         task.cancel()
-    await asyncio.gather(*readers, *beside, return_exceptions=True)
-    return Measured(waits=waits, failed=failed, events=counted[0], peak_bytes=max(memory))
+    await asyncio.gather(*beside, return_exceptions=True)
+    return Measured(waits=waits, failed=failed, cores=cores, peak_bytes=max(memory))
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """What the server itself took of the processors."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 async def poll(load: Load, port: int, job: str) -> tuple[list[float], int]:
@@ -188,13 +205,55 @@ async def ask(
     return int(head.split()[1]), json.loads(body)
 
 
-async def read_events(port: int, job: str, counted: list[int]) -> None:
+@contextlib.contextmanager
+def readers(port: int, job: str, count: int) -> Iterator[Callable[[], int]]:
+    """So many readers of a job's events, in a process of their own; how many events they got."""
+    spawned = multiprocessing.get_context("spawn")
+    ours, theirs = spawned.Pipe()
+    process = spawned.Process(target=_read_all, args=(port, job, count, theirs))
+    total = 0
+
+    def events() -> int:
+        return total
+
+    if not count:
+        yield events
+        return
+    process.start()
+    try:
+        ours.recv()  # all have got something
+        yield events
+        ours.send(None)
+        total = ours.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+def _read_all(port: int, job: str, count: int, parent: Any) -> None:
+    counted = [0] * count
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(read_events(port, job, counted, n)) for n in range(count)]
+        while not all(counted):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        parent.send(None)
+        while not parent.poll():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        parent.send(sum(counted))
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(main())
+
+
+async def read_events(port: int, job: str, counted: list[int], number: int) -> None:
     """Read the events of a job and count them."""
     async with connection(port) as (reader, writer):
         path = f"/v1/jobs/{job}/events"
         writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         while data := await reader.read(1 << 16):
-            counted[0] += data.count(b"\nid: ")
+            counted[number] += data.count(b"\nid: ")
 
 
 async def upload(port: int, size: int) -> None:

@@ -24,6 +24,8 @@ _log = logging.getLogger("toast.service")
 
 KEPT_EVENTS = 512
 """Events of a job that are at hand; a reader that was away for longer asks the ledger once."""
+MAX_PAUSE, READERS_A_SECOND = 1.0, 1000.0
+"""Many readers are told of several changes at once, so that telling them leaves time for others."""
 _BATCH = 50
 """Readers woken at once: each has an answer to write, and others wait for the loop meanwhile."""
 
@@ -115,6 +117,8 @@ class Feeds:
                     await feed.wake()
                 if feed.gone or self._notifier.draining:
                     return
+                if news:
+                    await asyncio.sleep(min(MAX_PAUSE, feed.readers / READERS_A_SECOND))
                 await wait_for_change(changed, 1.0)
 
     async def _refresh(self, feed: Feed) -> bool:

@@ -12,6 +12,9 @@ from toast.process.limits import EngineLimits
 from toast.service.access.keys import Keys
 from toast.service.ledger.database import sqlite_url
 
+WORKER_NICE = 10
+"""A search takes every core it gets; requests come before it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
@@ -87,7 +90,7 @@ class ServiceSettings:
         module = ModuleLimits(
             arguments=self.max_arguments, ops=self.max_ops, constant_bytes=self.max_constants
         )
-        return EngineLimits(module=module, plan_bytes=self.max_plan)
+        return EngineLimits(module=module, plan_bytes=self.max_plan, nice=WORKER_NICE)
 
     @property
     def memory_limit(self) -> int:

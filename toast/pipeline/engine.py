@@ -78,6 +78,7 @@ def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bo
         raise InvalidRequest(f"The request does not fit its schema: {error}.") from error
     module = (directory / "module").read_bytes()
     limits = EngineLimits.of(directory)
+    os.nice(limits.nice)
     from toast.pipeline.plan_module import make_plan  # late: a bad request needs no jax
     from toast.pipeline.write_result import write_result
 

@@ -13,10 +13,14 @@ _NAME = "limits.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:
-    """The largest module, and the most bytes of its `plan.json`; None is no limit."""
+    """The largest module, and the most bytes of its `plan.json`; None is no limit.
+
+    `nice` is how far the engine steps back behind whoever started it (`nice(1)`).
+    """
 
     module: ModuleLimits = field(default_factory=ModuleLimits)
     plan_bytes: int | None = None
+    nice: int = 0
 
     def write(self, directory: Path) -> None:
         """Put them where `of` finds them."""
@@ -29,4 +33,4 @@ class EngineLimits:
         if not path.exists():
             return cls()
         fields = json.loads(path.read_bytes())
-        return cls(module=ModuleLimits(**fields["module"]), plan_bytes=fields["plan_bytes"])
+        return cls(**fields | {"module": ModuleLimits(**fields["module"])})
