@@ -32,6 +32,12 @@ def parser() -> argparse.ArgumentParser:
     add("--header-timeout", type=_seconds, default=10.0, help="for a request's header (10s)")
     add("--body-rate", type=_bytes, default=1024, help="least bytes a second of a body (1KiB)")
     add("--worker-memory", type=_bytes, help="memory of one worker (default: 4/5 of the machine)")
+    add(
+        "--min-free",
+        type=_bytes,
+        default=256 << 20,
+        help="free bytes on the disk below which no work is taken (default 256MiB)",
+    )
     add("--deadline", type=_seconds, default=3600.0, help="longest run of a job (default 1h)")
     add("--drain", type=_seconds, default=10.0, help="time for running jobs at shutdown")
     add("--log-format", choices=("text", "json"), default="text", help="of stderr")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from toast.service.artifacts.disk import Disk
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.feeds import Feeds
 from toast.service.job_notifier import JobNotifier
@@ -32,3 +33,8 @@ class Context:
     def work(self) -> Path:
         """Where attempts have their directories."""
         return self.settings.data / "work"
+
+    @property
+    def disk(self) -> Disk:
+        """The disk of the data directory."""
+        return Disk(self.settings.data, self.settings.min_free)

@@ -38,6 +38,8 @@ class ServiceSettings:
     """One server's settings; sizes in bytes, times in seconds.
 
     `worker_memory` of None is four fifths of the machine's memory shared among the workers.
+    Below `min_free` bytes on the disk of `data` no work is taken in. `backoff` is how long a job
+    waits after a fault; it doubles with each up to `longest_backoff`.
     `engine_command` replaces the engine, for tests; the attempt's directory is appended to it.
     """
 
@@ -63,6 +65,9 @@ class ServiceSettings:
     drain: float = 10.0
     lease: float = 30.0
     max_lost: int = 3
+    min_free: int = 256 << 20
+    backoff: float = 1.0
+    longest_backoff: float = 60.0
     retries: int = 0
     max_wait: float = 60.0
     engine_command: tuple[str, ...] | None = None

@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+from tests.service import fault_points
 from toast.service.observe.logs import log_to_stderr
 from toast.service.server import serve
 
@@ -34,6 +35,8 @@ if __name__ == "__main__":
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     data.mkdir(parents=True, exist_ok=True)
     log_to_stderr(arguments.pop("log_format", "text"))
+    if fault_points.ENVIRONMENT in os.environ:
+        fault_points.install(Path(os.environ[fault_points.ENVIRONMENT]))
     watcher = threading.Thread(target=report_modules, args=(data / "modules.txt",), daemon=True)
     watcher.start()
     serve("127.0.0.1", 0, data, **arguments)

@@ -13,6 +13,7 @@ from starlette.responses import FileResponse
 
 from toast.request.request import PlanRequest
 from toast.service import problems
+from toast.service.artifacts.disk import no_room_is_disk_full
 from toast.service.artifacts.local import Artifact, Incoming
 from toast.service.context import Context
 from toast.service.ledger.records import Job, NewJob
@@ -60,7 +61,8 @@ Key = Annotated[
 async def take_module(request: Request, context: Context) -> tuple[Artifact, bool]:
     """Stream the body to disk, opened, and record it; the artifact and whether it was new."""
     encoding = encoding_of(request.headers.get("content-encoding"))
-    with context.artifacts.incoming() as incoming:
+    context.disk.check()
+    with no_room_is_disk_full(), context.artifacts.incoming() as incoming:
         try:
             unpacked = opener(encoding, incoming.write, context.settings.max_body)
             await _spool(request, unpacked)
@@ -115,6 +117,7 @@ def create_job(
         raise problems.Draining(
             "The service is shutting down.", "Try again.", headers={"Retry-After": "5"}
         )
+    context.disk.check()
     settings = request.model_dump()
     identity = json.dumps([module, settings], sort_keys=True)
     new = NewJob(
