@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from toast.process.traces import Tracer
 from toast.service.artifacts.disk import Disk
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.feeds import Feeds
@@ -24,6 +25,7 @@ class Context:
     notifier: JobNotifier
     metrics: Metrics
     owner: str
+    tracer: Tracer = field(default_factory=lambda: Tracer(None))
     feeds: Feeds = field(init=False)
 
     def __post_init__(self) -> None:

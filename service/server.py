@@ -18,6 +18,7 @@ from typing import Any
 
 import uvicorn
 
+from toast.process.traces import Tracer, TracesMissing, tracer_of
 from toast.service.access.keys import ENVIRONMENT, is_loopback, read_keys
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.context import Context
@@ -75,6 +76,7 @@ def serve(
             _run(context, listener)
         finally:
             context.store.close()
+            context.tracer.finish()
 
 
 def make_context(settings: ServiceSettings) -> Context:
@@ -89,6 +91,7 @@ def make_context(settings: ServiceSettings) -> Context:
         notifier=JobNotifier(),
         metrics=Metrics(store),
         owner=_instance(settings.data),
+        tracer=_tracer(),
     )
     shutil.rmtree(context.work, ignore_errors=True)
     context.work.mkdir(parents=True, exist_ok=True)
@@ -96,6 +99,13 @@ def make_context(settings: ServiceSettings) -> Context:
     if left:
         _log.warning("removed %d files that an earlier run left unfinished", left)
     return context
+
+
+def _tracer() -> Tracer:
+    try:
+        return tracer_of(os.environ, "toast-service")
+    except TracesMissing as error:
+        raise StartError(str(error)) from error
 
 
 def _database(url: str) -> Database:

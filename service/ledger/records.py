@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from toast.service.ledger.states import TERMINAL, State
@@ -50,13 +50,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job."""
+    """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job.
+
+    `noted` goes into the first event: what later readers should know of the request.
+    """
 
     module: str
     request: dict[str, Any]
     scope: str = ""
     key: str | None = None
     fingerprint: str = ""
+    noted: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

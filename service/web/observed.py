@@ -6,6 +6,7 @@ import logging
 import re
 import time
 import uuid
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,9 +37,14 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _request_id(Headers(scope=scope).get(REQUEST_ID))
-        with log_fields(request_id=request_id):
-            answer = _Answer(self._context, scope, send, request_id)
+        headers, method = Headers(scope=scope), _known(scope["method"])
+        request_id = _request_id(headers.get(REQUEST_ID))
+        parent = headers.get("traceparent")
+        with (
+            log_fields(request_id=request_id),
+            self._context.tracer.span(method, parent=parent, kind="server") as span,
+        ):
+            answer = _Answer(self._context, scope, send, request_id, span)
             try:
                 await self._app(scope, receive, answer.send)
             except Exception as error:
@@ -55,8 +61,11 @@ class Observed:
 class _Answer:
     """Names and counts the answer when its first byte goes out; one line when its last does."""
 
-    def __init__(self, context: Context, scope: Scope, send: Send, request_id: str) -> None:
+    def __init__(
+        self, context: Context, scope: Scope, send: Send, request_id: str, span: Any
+    ) -> None:
         self.status = 0
+        self._span = span
         self._context = context
         self._scope = scope
         self._send = send
@@ -74,8 +83,11 @@ class _Answer:
 
     def _count(self) -> None:
         route = getattr(self._scope.get("route"), "path", "none")
-        method = self._scope["method"] if route != "none" else "any"
-        method = method if method in METHODS or method == "any" else "other"
+        method = _known(self._scope["method"]) if route != "none" else "any"
+        if self._span is not None:
+            self._span.update_name(f"{method} {route}")
+            self._span.set_attribute("http.response.status_code", self.status)
+            self._span.set_attribute("toast.request.id", self._id)
         metrics = self._context.metrics
         metrics.requests.labels(method, route, str(self.status)).inc()
         metrics.request_seconds.labels(route).observe(time.monotonic() - self._started)
@@ -96,6 +108,10 @@ class _Answer:
         _access.info(
             "%s %s %d in %.4f s", method, path, self.status, seconds, extra={"fields": fields}
         )
+
+
+def _known(method: str) -> str:
+    return method if method in METHODS else "other"
 
 
 def _request_id(given: str | None) -> str:

@@ -21,6 +21,7 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim, Job, JobResult
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
+from toast.service.observe.spans import child_environment
 from toast.service.problems import DatabaseAway, DiskFull
 from toast.service.work.perseverance import GivenUp, persevere
 
@@ -112,6 +113,7 @@ class Attempt:
             on_event=self._on_event,
             cancelled=self._stop.is_set,
             command=[*command, str(directory)] if command else None,
+            environment=child_environment(),
             limits=runner.Limits(
                 deadline_s=settings.deadline,
                 memory_bytes=settings.memory_limit,

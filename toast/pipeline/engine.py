@@ -36,11 +36,13 @@ from toast.process.messages import (
     take_stdout,
     tell,
 )
+from toast.process.traces import StageSpans, parent_of, tracer_of
 from toast.request.request import PlanRequest
 from toast.request.size_request import SizeRequest
 
 if TYPE_CHECKING:
     from toast.plans.result import PlanResult
+    from toast.search.progress import Progress
 
 EXIT_OK, EXIT_BUG = 0, 1
 ORPHAN_SECONDS = 60.0
@@ -76,11 +78,30 @@ def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bo
         request = PlanRequest.model_validate_json((directory / "request.json").read_bytes())
     except ValueError as error:
         raise InvalidRequest(f"The request does not fit its schema: {error}.") from error
+    tracer = tracer_of(os.environ, "toast-worker")
+    try:
+        with tracer.span("plan", parent=parent_of()), StageSpans(tracer) as stages:
+            _plan(directory, request, emitter, cancelled, stages)
+    finally:
+        tracer.finish()
+
+
+def _plan(
+    directory: Path,
+    request: PlanRequest,
+    emitter: Emitter,
+    cancelled: Callable[[], bool],
+    spans: StageSpans,
+) -> None:
     module = (directory / "module").read_bytes()
     limits = EngineLimits.of(directory)
     os.nice(limits.nice)
     from toast.pipeline.plan_module import make_plan  # late: a bad request needs no jax
     from toast.pipeline.write_result import write_result
+
+    def on_progress(progress: Progress) -> None:
+        spans.enter(progress.stage)
+        emitter.progress(progress)
 
     def keep(result: PlanResult) -> None:
         write_result(directory, result, limits.plan_bytes)
@@ -89,7 +110,7 @@ def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bo
     result = make_plan(
         module,
         request,
-        on_progress=emitter.progress,
+        on_progress=on_progress,
         cancelled=cancelled,
         on_plan=keep,
         limits=limits.module,

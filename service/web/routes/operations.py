@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from toast.costmodel.hardware import devices
 from toast.service.web.health import check_ready
 from toast.service.web.routes.shared import PAGE_HEADERS, Shared, Workers
+from toast.service.web.version import Version, version
 from toast.service.web.views import DeviceList, DeviceView, NetworkView
 
 router = APIRouter()
@@ -42,6 +43,12 @@ def list_devices() -> DeviceList:
             for device in found
         ]
     )
+
+
+@router.get("/version")
+def show_version() -> Version:
+    """Which planner this is."""
+    return version()
 
 
 @router.get("/healthz", response_class=PlainTextResponse)

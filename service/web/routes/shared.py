@@ -11,12 +11,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse
 
+from toast.process.traces import here
 from toast.request.request import PlanRequest
 from toast.service import problems
 from toast.service.artifacts.disk import no_room_is_disk_full
 from toast.service.artifacts.local import Artifact, Incoming
 from toast.service.context import Context
 from toast.service.ledger.records import Job, NewJob
+from toast.service.observe.spans import TRACE
 from toast.service.web.encodings import Opener, encoding_of, opener
 from toast.service.work.dispatcher import Dispatcher
 
@@ -126,6 +128,7 @@ def create_job(
         scope=caller,
         key=key,
         fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
+        noted={} if (span := here()) is None else {TRACE: span},
     )
     job, fresh = context.store.create(new, max_queued=context.settings.max_queued)
     workers.nudge()
