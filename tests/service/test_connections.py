@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.service.harness import Server, fake_engine
 from toast.service.web.connections import raise_descriptors
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "
+SLOW_READERS = 'toast_http_connections_dropped_total{reason="slow_reader"}'
 LIMITS: dict[str, Any] = {"header_timeout": 1.0, "body_rate": 1000, "max_address": 12}
 
 
@@ -43,6 +44,13 @@ def read_all(connection: socket.socket) -> bytes:
         while chunk := connection.recv(65536):
             data += chunk
     return data
+
+
+def until(true: Callable[[], bool], seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def problem(answer: bytes) -> tuple[int, str]:
@@ -108,7 +116,7 @@ def test_a_body_that_trickles_is_ended(strict: Server, path: str) -> None:
             raise AssertionError("it was not ended")
     if path == "/v1/modules":
         assert problem(answer) == (408, "slow_request")
-    assert not list((strict.data / "artifacts" / "incoming").iterdir())
+    until(lambda: not list((strict.data / "artifacts" / "incoming").iterdir()))
 
 
 def test_a_body_that_comes_slowly_but_surely_is_taken(strict: Server) -> None:
@@ -123,7 +131,7 @@ def test_a_body_that_comes_slowly_but_surely_is_taken(strict: Server) -> None:
 
 def test_an_answer_that_nobody_reads_is_ended(strict: Server) -> None:
     job = strict.finished(strict.submit("success" + " " * (24 << 20))["id"])
-    before = metric(strict, 'toast_http_connections_dropped_total{reason="slow_reader"}')
+    before = metric(strict, SLOW_READERS)
     path = job["links"]["module"]
     with connect(strict, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()):
         end = time.monotonic() + 15
