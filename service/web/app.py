@@ -17,6 +17,7 @@ from toast.service.web.observed import Observed
 from toast.service.web.openapi import describe_api
 from toast.service.web.routes import jobs, modules, operations, plan
 from toast.service.work.dispatcher import Dispatcher
+from toast.service.work.expiry import Sweeper
 
 TITLE = "TOAST"
 
@@ -28,6 +29,7 @@ def create_app(
 
     What runs `beside` the requests is started with it and cancelled at the end.
     """
+    sweeper = Sweeper(context)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -35,11 +37,13 @@ def create_app(
         await run_in_threadpool(dispatcher.start)
         tasks = [asyncio.create_task(run()) for run in beside]
         try:
+            sweeper.start()
             yield
         finally:
             for task in tasks:
                 task.cancel()
             context.notifier.drain()
+            await run_in_threadpool(sweeper.stop)
             await run_in_threadpool(dispatcher.stop)
 
     # No interactive pages: they load their scripts from elsewhere.
