@@ -18,13 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.service.harness import ROOT, Server, check_problem, fake_engine
 from toast.service.observe import logs
 
-HAS_OTEL = all(
-    importlib.util.find_spec(name) is not None
-    for name in ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter")
-    if name == "opentelemetry" or importlib.util.find_spec("opentelemetry") is not None
+HAS_OTEL = importlib.util.find_spec("opentelemetry") is not None and (
+    importlib.util.find_spec("opentelemetry.sdk") is not None
 )
 needs_otel = pytest.mark.skipif(
-    not HAS_OTEL, reason="OPENTELEMETRY'S SDK IS NOT INSTALLED: pip install '.[otel]'"
+    not HAS_OTEL, reason="OPENTELEMETRY'S SDK IS NOT INSTALLED: run `make setup`"
 )
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
