@@ -42,15 +42,16 @@ PAGE_HEADERS = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "n
 """Of pages for people, which load nothing."""
 
 
-def _context(request: Request) -> Context:
+# Coroutines: the framework sends any other function to a thread and waits for that.
+async def _context(request: Request) -> Context:
     return cast(Context, request.app.state.context)
 
 
-def _dispatcher(request: Request) -> Dispatcher:
+async def _dispatcher(request: Request) -> Dispatcher:
     return cast(Dispatcher, request.app.state.dispatcher)
 
 
-def _caller(request: Request) -> str:
+async def _caller(request: Request) -> str:
     return cast(str, request.state.caller)
 
 
