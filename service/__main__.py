@@ -23,6 +23,14 @@ def parser() -> argparse.ArgumentParser:
     add("--workers", type=_count, default=1, help="jobs that run at once (default %(default)s)")
     add("--max-body", type=_bytes, default=2 << 30, help="largest module (default 2GiB)")
     add("--max-queued", type=_count, default=1000, help="jobs that may wait (default %(default)s)")
+    add("--max-arguments", type=_count, default=500_000, help="arguments of a module")
+    add("--max-ops", type=_count, default=5_000_000, help="ops of a module, calls inlined")
+    add("--max-constants", type=_bytes, default=2 << 30, help="constants of a module (2GiB)")
+    add("--max-plan", type=_bytes, default=1 << 30, help="largest plan.json (default 1GiB)")
+    add("--max-connections", type=_count, default=4096, help="connections at once")
+    add("--max-address", type=_count, default=2048, help="connections of one address")
+    add("--header-timeout", type=_seconds, default=10.0, help="for a request's header (10s)")
+    add("--body-rate", type=_bytes, default=1024, help="least bytes a second of a body (1KiB)")
     add("--worker-memory", type=_bytes, help="memory of one worker (default: 4/5 of the machine)")
     add(
         "--min-free",
@@ -45,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
         help="how long modules are kept that no job names, or never (default 30d)",
     )
     add("--drain", type=_seconds, default=10.0, help="time for running jobs at shutdown")
+    add("--log-format", choices=("text", "json"), default="text", help="of stderr")
     add("--hash-key", action="store_true", help="read a key on stdin, print its keys-file line")
     return top
 
@@ -81,9 +90,10 @@ def main(arguments: list[str] | None = None) -> int:
         if options.pop("hash_key"):
             sys.stdout.write(hashed_line(sys.stdin.readline().strip()) + "\n")
             return 0
-        from toast.service.server import StartError, log_to_stderr, serve
+        from toast.service.observe.logs import log_to_stderr
+        from toast.service.server import StartError, serve
 
-        log_to_stderr()
+        log_to_stderr(options.pop("log_format"))
         try:
             serve(**options)
         except StartError as error:

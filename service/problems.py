@@ -100,6 +100,34 @@ class UntrustedOrigin(ServiceError):
     status: ClassVar[int] = 403
 
 
+class TooManyConnections(ServiceError):
+    """The service, or one address, has as many connections as it may."""
+
+    code: ClassVar[str] = "too_many_connections"
+    status: ClassVar[int] = 503
+
+
+class SlowRequest(ServiceError):
+    """The header or the body of a request comes too slowly."""
+
+    code: ClassVar[str] = "slow_request"
+    status: ClassVar[int] = 408
+
+
+class UnknownEncoding(ServiceError):
+    """The `Content-Encoding` of a body is none that is taken."""
+
+    code: ClassVar[str] = "unknown_encoding"
+    status: ClassVar[int] = 415
+
+
+class BadEncoding(ServiceError):
+    """The body is not what its `Content-Encoding` says, or unpacks to far more than was sent."""
+
+    code: ClassVar[str] = "bad_encoding"
+    status: ClassVar[int] = 400
+
+
 class QueueFull(ServiceError):
     """As many jobs wait as are allowed to."""
 
@@ -202,6 +230,10 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     BodyTooLarge,
     Unauthorized,
     UntrustedOrigin,
+    TooManyConnections,
+    SlowRequest,
+    UnknownEncoding,
+    BadEncoding,
     QueueFull,
     JobNotFinished,
     JobFinished,

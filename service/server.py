@@ -18,6 +18,7 @@ from typing import Any
 
 import uvicorn
 
+from toast.process.traces import Tracer, TracesMissing, tracer_of
 from toast.service.access.keys import ENVIRONMENT, is_loopback, read_keys
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.context import Context
@@ -30,6 +31,8 @@ from toast.service.observe.metrics import Metrics
 from toast.service.problems import DatabaseAway, DiskFull
 from toast.service.settings import ServiceSettings
 from toast.service.web.app import create_app
+from toast.service.web.connections import Connections
+from toast.service.web.protocol import guarded
 from toast.service.work.dispatcher import Dispatcher
 
 _log = logging.getLogger("toast.service")
@@ -73,6 +76,7 @@ def serve(
             _run(context, listener)
         finally:
             context.store.close()
+            context.tracer.finish()
 
 
 def make_context(settings: ServiceSettings) -> Context:
@@ -87,6 +91,7 @@ def make_context(settings: ServiceSettings) -> Context:
         notifier=JobNotifier(),
         metrics=Metrics(store),
         owner=_instance(settings.data),
+        tracer=_tracer(),
     )
     shutil.rmtree(context.work, ignore_errors=True)
     context.work.mkdir(parents=True, exist_ok=True)
@@ -94,6 +99,13 @@ def make_context(settings: ServiceSettings) -> Context:
     if left:
         _log.warning("removed %d files that an earlier run left unfinished", left)
     return context
+
+
+def _tracer() -> Tracer:
+    try:
+        return tracer_of(os.environ, "toast-service")
+    except TracesMissing as error:
+        raise StartError(str(error)) from error
 
 
 def _database(url: str) -> Database:
@@ -108,8 +120,12 @@ def _database(url: str) -> Database:
 def _run(context: Context, listener: socket.socket) -> None:
     settings = context.settings
     dispatcher = Dispatcher(context)
+    connections = Connections(settings.connections, context.metrics)
     config = uvicorn.Config(
-        create_app(context, dispatcher),
+        create_app(context, dispatcher, connections.watch),
+        http=guarded(connections, context.metrics),
+        ws="none",
+        timeout_keep_alive=settings.connections.idle_seconds,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -193,12 +209,3 @@ def _instance(data: Path) -> str:
         temporary.write_text(uuid.uuid4().hex)
         temporary.replace(path)
     return path.read_text().strip()
-
-
-def log_to_stderr(level: int = logging.INFO) -> None:
-    """Plain lines on stderr; stdout has the one line with the address."""
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    for noisy in ("alembic", "uvicorn"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -7,8 +7,30 @@ from pathlib import Path
 
 import psutil
 
+from toast.analysis.limits import ModuleLimits
+from toast.process.limits import EngineLimits
 from toast.service.access.keys import Keys
 from toast.service.ledger.database import sqlite_url
+
+WORKER_NICE = 10
+"""A search takes every core it gets; requests come before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections there may be, and how slow each.
+
+    A body may take as long as it likes while `body_rate` bytes a second come in each span of
+    `body_seconds`. `reader_seconds` is how long a client may leave an answer unread.
+    """
+
+    total: int = 4096
+    per_address: int = 2048
+    header_seconds: float = 10.0
+    body_seconds: float = 10.0
+    body_rate: int = 1024
+    reader_seconds: float = 30.0
+    idle_seconds: int = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +54,14 @@ class ServiceSettings:
     max_body: int = 2 << 30
     max_json: int = 1 << 20
     max_queued: int = 1000
+    max_arguments: int = 500_000
+    max_ops: int = 5_000_000
+    max_constants: int = 2 << 30
+    max_plan: int = 1 << 30
+    max_connections: int = 4096
+    max_address: int = 2048
+    header_timeout: float = 10.0
+    body_rate: int = 1024
     worker_memory: int | None = None
     deadline: float = 3600.0
     drain: float = 10.0
@@ -50,6 +80,26 @@ class ServiceSettings:
     def database_url(self) -> str:
         """The database that is used: `database`, else a SQLite file in `data`."""
         return self.database or sqlite_url(self.data / "toast.db")
+
+    @property
+    def connections(self) -> ConnectionLimits:
+        """What a connection may be."""
+        return ConnectionLimits(
+            total=self.max_connections,
+            per_address=self.max_address,
+            header_seconds=self.header_timeout,
+            body_seconds=self.header_timeout,
+            reader_seconds=3 * self.header_timeout,
+            body_rate=self.body_rate,
+        )
+
+    @property
+    def engine_limits(self) -> EngineLimits:
+        """What a module and its plan may be."""
+        module = ModuleLimits(
+            arguments=self.max_arguments, ops=self.max_ops, constant_bytes=self.max_constants
+        )
+        return EngineLimits(module=module, plan_bytes=self.max_plan, nice=WORKER_NICE)
 
     @property
     def memory_limit(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -66,7 +66,8 @@ class NewJob:
     """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job.
 
     `cache_any` and `cache_exact` are equal for jobs that may share a result; `source` is the id of
-    a job whose result this one is given.
+    a job whose result this one is given. `noted` goes into the first event: what later readers
+    should know of the request.
     """
 
     module: str
@@ -78,6 +79,7 @@ class NewJob:
     cache_any: str | None = None
     cache_exact: str | None = None
     source: str | None = None
+    noted: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

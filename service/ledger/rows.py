@@ -100,7 +100,12 @@ def insert_job(connection: sa.Connection, new: NewJob, now: float, **values: Any
     }
     insert = jobs.insert().values({**row, **values})
     job = job_of(connection.execute(insert.returning(*jobs.c)).one())
-    _insert_event(connection, job, state_event, now)
+
+    def queued(job: Job) -> tuple[str, dict[str, Any]]:
+        kind, data = state_event(job)
+        return kind, data | new.noted
+
+    _insert_event(connection, job, queued, now)
     return job
 
 

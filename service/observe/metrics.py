@@ -60,6 +60,11 @@ class Metrics:
         self.expired = counter("toast_expired", "Jobs and modules past their time.", ["what"])
         self.stale = counter("toast_stale_writes", "Writes of workers that had lost their claim.")
         self.uploaded = counter("toast_uploaded_bytes", "Bytes of modules taken in.")
+        self.connections = gauge("toast_http_connections", "Open connections.")
+        self.dropped = counter(
+            "toast_http_connections_dropped", "Connections refused or closed.", ["reason"]
+        )
+        self.streams = gauge("toast_event_streams", "Readers of events.")
         self.requests = counter(
             "toast_http_requests",
             "Requests answered, by method, route and status.",

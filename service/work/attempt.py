@@ -12,10 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from toast.plans.advice_report import advice_sentences
-from toast.plans.plan import Plan
+from toast.plans.summary import PlanSummary, read_summary
 from toast.process import runner
 from toast.process.outcome import Outcome
 from toast.request.request import PlanRequest
@@ -24,6 +21,7 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim, Job, JobResult
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
+from toast.service.observe.spans import child_environment
 from toast.service.problems import DatabaseAway, DiskFull
 from toast.service.work.perseverance import GivenUp, persevere
 
@@ -106,6 +104,7 @@ class Attempt:
         directory.mkdir(parents=True)
         request = PlanRequest.model_validate(self.claim.job.request)
         (directory / "request.json").write_text(request.model_dump_json())
+        settings.engine_limits.write(directory)
         # Linked, not read: a module may be large, and its bytes mean nothing to this process.
         self._context.artifacts.place(self.claim.job.module, directory / "module")
         command = settings.engine_command
@@ -114,6 +113,7 @@ class Attempt:
             on_event=self._on_event,
             cancelled=self._stop.is_set,
             command=[*command, str(directory)] if command else None,
+            environment=child_environment(),
             limits=runner.Limits(
                 deadline_s=settings.deadline,
                 memory_bytes=settings.memory_limit,
@@ -164,19 +164,18 @@ class Attempt:
                 return self._lost()
         if outcome.has_plan:
             try:
-                plan = Plan.from_json(outcome.plan_path.read_bytes())
-            except ValidationError as error:
-                job_id, count = self.claim.job.id, error.error_count()
-                _log.error("job %s: plan.json has %d schema errors", job_id, count)
+                summary = read_summary(outcome.summary_path)
+            except (FileNotFoundError, ValueError) as error:
+                _log.error("job %s: no summary: %s", self.claim.job.id, type(error).__name__)
                 self._failed(
                     problems.describe(
                         problems.Internal(
-                            "The engine wrote a plan that does not fit its schema.", _REPORT
+                            "The engine wrote a summary that does not fit its schema.", _REPORT
                         )
                     )
                 )
                 return AttemptVerdict.FAILED
-            self._write(lambda: self._store_result(outcome, plan))
+            self._write(lambda: self._store_result(outcome, summary))
             return AttemptVerdict(outcome.status)
         self._failed(self._problem(outcome), retry=outcome.status == "crashed")
         return AttemptVerdict(outcome.status)
@@ -216,7 +215,7 @@ class Attempt:
         retries = self._context.settings.retries if retry else 0
         self._leave(lambda: self._context.store.fail(self.claim, problem, retries=retries))
 
-    def _store_result(self, outcome: Outcome, plan: Plan) -> Job:
+    def _store_result(self, outcome: Outcome, summary: PlanSummary) -> Job:
         """Files first, then the row, under the guard that keeps a deletion out of between."""
         artifacts = self._context.artifacts
         with artifacts.incoming() as plan_in, artifacts.incoming() as module_in:
@@ -226,7 +225,7 @@ class Attempt:
                 plan_sha256=plan_file.sha256,
                 module_sha256=module_file.sha256,
                 suffix=outcome.suffix or "",
-                summary=_summary(plan, outcome),
+                summary=_summary(summary, outcome),
             )
             with artifacts.guard:
                 artifacts.keep(plan_in, plan_file)
@@ -239,21 +238,15 @@ def work_directory(context: Context, claim: Claim) -> Path:
     return context.work / f"{claim.job.id}.{claim.attempt}"
 
 
-def _summary(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+def _summary(plan: PlanSummary, outcome: Outcome) -> dict[str, Any]:
     """The numbers that a list of jobs shows; the deadline is the server's to report."""
     stopped = outcome.status == "deadline"
-    advice = None if plan.shortfall is None else plan.shortfall.advice
-    bands = plan.predicted.bands
+    shown = plan.model_dump(exclude={"bands"})
+    bands = None if plan.bands is None else plan.bands.model_dump(exclude_none=True)
     return {
-        "fits": plan.fits,
-        "verdict": plan.verdict,
-        "step_seconds": plan.predicted.step_seconds,
-        "unsharded_step_seconds": plan.unsharded.step_seconds,
-        "peak_bytes": plan.predicted.peak_bytes,
-        "bands": None if bands is None else bands.model_dump(exclude_none=True),
-        "memory_bytes": plan.memory_bytes,
-        "advice": [] if advice is None else advice_sentences(advice),
-        "termination": "deadline" if stopped else plan.search.termination,
+        **shown,
+        "bands": bands,
+        "termination": "deadline" if stopped else plan.termination,
         "worker_seconds": round(outcome.seconds, 3),
         "worker_peak_bytes": outcome.peak_rss_bytes,
     }

@@ -16,6 +16,8 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
+from toast.service.observe.logs import log_fields
+from toast.service.observe.spans import attempt_span
 from toast.service.problems import DatabaseAway, DiskFull
 from toast.service.work.attempt import Attempt, AttemptVerdict
 
@@ -95,7 +97,8 @@ class Dispatcher:
                     with self._wake:
                         self._wake.wait(_POLL_SECONDS)
                 else:
-                    self._run(claim)
+                    with log_fields(job_id=claim.job.id):
+                        self._run(claim)
             except (DatabaseAway, DiskFull) as error:
                 if pause == _POLL_SECONDS:
                     _log.warning("no job is claimed: %s", error.message)
@@ -124,7 +127,8 @@ class Dispatcher:
             self._running[job_id] = attempt
         context.metrics.busy.inc()
         try:
-            verdict = attempt.run()
+            with attempt_span(context.tracer, context.store, claim):
+                verdict = attempt.run()
         except StaleClaim:
             context.metrics.stale.inc()
             verdict = AttemptVerdict.STALE

@@ -65,6 +65,11 @@ RUNS = {
         arguments=("--runs", "1", str(BENCHMARKS.parent / "examples/training/jax_step.py")),
         prints="Seconds of the first call",
     ),
+    "bench_service_load": Smoke(
+        program="bench_service_load",
+        arguments=("--polls", "20", "--streams", "5", "--upload", "1", "--seconds", "0.5"),
+        prints="and 5 streams",
+    ),
     "proof report": Smoke(program="proof", arguments=("report",), prints=" cases: "),
     "proof write": Smoke(program="proof", arguments=("write", "--docs", "PATH"), writes="proof.md"),
     "bench_threads": Smoke(

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 
 def emit(event: str, **fields: object) -> None:
@@ -50,8 +51,23 @@ def write_plan(plan: Path, directory: Path) -> None:
     (directory / f"sharded{suffix}").write_bytes(
         b"// sharded\n" + (directory / "module").read_bytes()
     )
+    (directory / "summary.json").write_text(json.dumps(summary_of(record)))
     (directory / "plan.json").write_text(json.dumps(record))
     emit("done", suffix=suffix)
+
+
+def summary_of(record: dict[str, Any]) -> dict[str, object]:
+    cost = record["predicted"]
+    return {
+        "fits": cost["fits"],
+        "verdict": "fits",
+        "step_seconds": cost["step_seconds"],
+        "unsharded_step_seconds": record["unsharded"]["step_seconds"],
+        "peak_bytes": cost["peak_bytes"],
+        "memory_bytes": record["memory_bytes"],
+        "advice": [],
+        "termination": record["search"]["termination"],
+    }
 
 
 def asked_to_stop() -> threading.Event:
@@ -133,6 +149,7 @@ def main(plan: Path, directory: Path) -> int:
         return 2
     elif mode == "invalid":
         (directory / "plan.json").write_text("{}")
+        (directory / "summary.json").write_text("{}")
         (directory / "sharded.mlir").write_text("")
         emit("done", suffix=".mlir")
         return 0

@@ -25,6 +25,7 @@ FORBIDDEN = (
     "scipy",
     "toast.pipeline.plan_module",
     "toast.analysis.program",
+    "toast.plans.plan",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 EXIT_USER_ERROR = 2
 PROGRESS_SECONDS = 0.1
+MAX_MESSAGE, MAX_LINE = 2000, 500
+"""Characters of what a process says is wrong."""
+_TRACEBACK = "Traceback (most recent call last)"
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)+")
 
 
 class Emitter:
@@ -61,8 +66,24 @@ def take_stdout() -> IO[str]:
 
 def tell(emitter: Emitter, error: ToastError) -> int:
     """Say what is wrong; the exit code for it."""
-    emitter.emit("error", code=error.code, message=error.message, hint=error.hint)
+    message = cut(error.message, MAX_MESSAGE)
+    emitter.emit("error", code=error.code, message=message, hint=cut(error.hint, MAX_MESSAGE))
     return EXIT_USER_ERROR
+
+
+def cut(text: str, length: int) -> str:
+    """The text, and of a longer one its beginning: a module's line may be megabytes."""
+    return text if len(text) <= length else text[: length - 4].rstrip() + " ..."
+
+
+def one_line(text: str) -> str:
+    """What a failure says to strangers: one line of it, without the folders of this machine.
+
+    Of a traceback that is the last line, which names the error.
+    """
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or ["no reason"]
+    line = lines[-1] if any(_TRACEBACK in line for line in lines) else lines[0]
+    return _FOLDERS.sub("", cut(line, MAX_LINE))
 
 
 def complete(

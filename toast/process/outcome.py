@@ -61,6 +61,11 @@ class Outcome:
         return self.directory / "plan.json"
 
     @property
+    def summary_path(self) -> Path:
+        """Where the few figures of the plan are; a reader bounds them (`toast.plans.summary`)."""
+        return self.directory / "summary.json"
+
+    @property
     def module_path(self) -> Path:
         """Where the sharded module is; only when there is a plan."""
         if self.suffix is None:

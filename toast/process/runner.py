@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from toast.analysis.errors import EngineCrashed, ToastError, from_code
 from toast.process.child import Child
+from toast.process.messages import MAX_MESSAGE, cut, one_line
 from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout, Outcome, Status
 
 Event = dict[str, Any]
@@ -228,8 +229,11 @@ def _verdict(
 
 
 def _reported_error(reported: Event) -> tuple[Status, ToastError]:
-    code, message = str(reported.get("code", "")), str(reported.get("message", ""))
-    hint = str(reported.get("hint", ""))
+    code, message = (
+        str(reported.get("code", "")),
+        cut(str(reported.get("message", "")), MAX_MESSAGE),
+    )
+    hint = cut(str(reported.get("hint", "")), MAX_MESSAGE)
     if code == EngineFailed.code:
         return "failed", EngineFailed(message, hint)
     return "error", from_code(code, message, hint)
@@ -241,7 +245,7 @@ def _crash(child: Child, exit_code: int) -> tuple[Status, ToastError]:
             "The engine process was killed from outside (SIGKILL).",
             "The machine may be short of memory; free some and try again.",
         )
-    line = child.crash_line()
+    line = one_line(child.crash_line())
     if exit_code < 0:
         return "crashed", EngineCrashed(
             f"XLA or MLIR aborted while it handled the module (signal {-exit_code}): {line}",

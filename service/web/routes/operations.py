@@ -12,6 +12,7 @@ from toast.costmodel.hardware import devices
 from toast.service.web import conditional
 from toast.service.web.health import check_ready
 from toast.service.web.routes.shared import PAGE_HEADERS, Shared, Workers
+from toast.service.web.version import Version, version
 from toast.service.web.views import DeviceList, DeviceView, NetworkView
 
 router = APIRouter()
@@ -47,6 +48,12 @@ def _devices() -> DeviceList:
             for device in found
         ]
     )
+
+
+@router.get("/version")
+def show_version() -> Version:
+    """Which planner this is."""
+    return version()
 
 
 @router.get("/healthz", response_class=PlainTextResponse)

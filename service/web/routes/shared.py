@@ -12,13 +12,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse
 
+from toast.process.traces import here
 from toast.request.request import PlanRequest
 from toast.service import problems
 from toast.service.artifacts.disk import no_room_is_disk_full
 from toast.service.artifacts.local import Artifact, Incoming
 from toast.service.context import Context
 from toast.service.ledger.records import CacheMode, Job, NewJob
+from toast.service.observe.spans import TRACE
 from toast.service.web import conditional
+from toast.service.web.encodings import Opener, encoding_of, opener
 from toast.service.web.reuse import cache_keys, source_of
 from toast.service.work.dispatcher import Dispatcher
 
@@ -39,15 +42,16 @@ PAGE_HEADERS = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "n
 """Of pages for people, which load nothing."""
 
 
-def _context(request: Request) -> Context:
+# Coroutines: the framework sends any other function to a thread and waits for that.
+async def _context(request: Request) -> Context:
     return cast(Context, request.app.state.context)
 
 
-def _dispatcher(request: Request) -> Dispatcher:
+async def _dispatcher(request: Request) -> Dispatcher:
     return cast(Dispatcher, request.app.state.dispatcher)
 
 
-def _caller(request: Request) -> str:
+async def _caller(request: Request) -> str:
     return cast(str, request.state.caller)
 
 
@@ -61,11 +65,13 @@ Key = Annotated[
 
 
 async def take_module(request: Request, context: Context) -> tuple[Artifact, bool]:
-    """Stream the body to disk and record it; the artifact and whether it was new."""
+    """Stream the body to disk, opened, and record it; the artifact and whether it was new."""
+    encoding = encoding_of(request.headers.get("content-encoding"))
     context.disk.check()
     with no_room_is_disk_full(), context.artifacts.incoming() as incoming:
         try:
-            await _spool(request, incoming)
+            unpacked = opener(encoding, incoming.write, context.settings.max_body)
+            await _spool(request, unpacked)
         except ClientDisconnect as error:
             raise problems.IncompleteBody("The body ended early.", "Send it again.") from error
         if incoming.size == 0:
@@ -78,7 +84,7 @@ async def take_module(request: Request, context: Context) -> tuple[Artifact, boo
     return artifact, new
 
 
-async def _spool(request: Request, incoming: Incoming) -> None:
+async def _spool(request: Request, into: Opener) -> None:
     """Disk and hash work in a thread, a megabyte at a time; the loop serves others meanwhile."""
     batch: list[bytes] = []
     waiting = 0
@@ -86,9 +92,14 @@ async def _spool(request: Request, incoming: Incoming) -> None:
         batch.append(chunk)
         waiting += len(chunk)
         if waiting >= _BATCH:
-            await run_in_threadpool(incoming.write, b"".join(batch))
+            await run_in_threadpool(into.write, b"".join(batch))
             batch, waiting = [], 0
-    incoming.write(b"".join(batch))
+    await run_in_threadpool(_finish, into, b"".join(batch))
+
+
+def _finish(into: Opener, rest: bytes) -> None:
+    into.write(rest)
+    into.finish()
 
 
 def _keep(context: Context, incoming: Incoming) -> tuple[Artifact, bool]:
@@ -124,6 +135,7 @@ def create_job(
         scope=caller,
         key=key,
         fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
+        noted={} if (span := here()) is None else {TRACE: span},
         cache=cache,
         cache_any=cache_any,
         cache_exact=cache_exact,
