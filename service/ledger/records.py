@@ -14,7 +14,8 @@ class Job:
 
     `version` grows by one with every event; `attempt` with every claim. `failures` counts
     crashes that the job caused, `lost` workers that vanished through no fault of it.
-    `progress`, `error` (a problem object) and `summary` are JSON objects.
+    `progress`, `error` (a problem object) and `summary` are JSON objects. `name` is what people
+    call the job, '' where nobody said.
     """
 
     seq: int
@@ -35,6 +36,7 @@ class Job:
     plan_sha256: str | None
     result_sha256: str | None
     result_suffix: str | None
+    name: str = ""
 
     @property
     def terminal(self) -> bool:
@@ -51,6 +53,7 @@ class NewJob:
     scope: str = ""
     key: str | None = None
     fingerprint: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,4 +65,4 @@ def plan_on_service(
 
 
 def _submit(client: Client, model: BudgetedModel) -> str:
-    return client.submit_request(read_module(model.module), model.request)
+    return client.submit_request(read_module(model.module), model.request, name=model.name)

@@ -448,7 +448,7 @@ def submit_command(
     with user_errors():
         check_output(output)
         original = read_module(module)
-        result = submit_and_wait(url, key, original, request, answer)
+        result = submit_and_wait(url, key, original, request, answer, name=module.name)
         if result is None:
             raise typer.Exit(EXIT_INTERRUPTED)
         save(output, result.plan, original, result.module, result.suffix)

@@ -1,21 +1,17 @@
-"""The catalogue, the probes, the metrics and the page."""
+"""The catalogue, the probes and the metrics."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fastapi import APIRouter
-from fastapi.responses import HTMLResponse, PlainTextResponse, Response
+from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from toast.costmodel.hardware import devices
 from toast.service import problems
-from toast.service.web.routes.shared import PAGE_HEADERS, Shared
+from toast.service.web.routes.shared import Shared
 from toast.service.web.views import DeviceList, DeviceView, NetworkView
 
 router = APIRouter()
-
-_PAGE = (Path(__file__).parent.parent / "page.html").read_text(encoding="utf-8")
 
 
 @router.get("/v1/devices")
@@ -71,9 +67,3 @@ def ready(context: Shared) -> str:
 def metrics(context: Shared) -> Response:
     """Prometheus text."""
     return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-@router.get("/", response_class=HTMLResponse)
-async def page() -> HTMLResponse:
-    """A page that lists the jobs; it has no data of its own and no outside assets."""
-    return HTMLResponse(_PAGE, headers=PAGE_HEADERS)

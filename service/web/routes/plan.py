@@ -55,7 +55,9 @@ async def plan(
     artifact, _ = await take_module(request, context)
 
     def queue() -> Job:
-        made = create_job(context, workers, artifact.sha256, settings, caller=caller, key=key)
+        made = create_job(
+            context, workers, artifact.sha256, settings, caller=caller, key=key, name=fields.name
+        )
         return made[0]
 
     job = await run_in_threadpool(queue)

@@ -16,6 +16,7 @@ from toast.service import problems
 from toast.service.artifacts.local import Artifact, Incoming
 from toast.service.context import Context
 from toast.service.ledger.records import Job, NewJob
+from toast.service.web.naming import own_name
 from toast.service.work.dispatcher import Dispatcher
 
 _BATCH = 1 << 20
@@ -101,6 +102,7 @@ def create_job(
     *,
     caller: str,
     key: str | None,
+    name: str | None = None,
 ) -> tuple[Job, bool]:
     """Queue a job and wake a worker; whether it was new."""
     if context.notifier.draining:
@@ -114,6 +116,7 @@ def create_job(
         request=settings,
         scope=caller,
         key=key,
+        name=name or own_name(context.artifacts.path(module)),
         fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
     )
     job, fresh = context.store.create(new, max_queued=context.settings.max_queued)
