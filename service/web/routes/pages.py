@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Header
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 
 from toast.service import problems
+from toast.service.web import conditional
 from toast.service.web.assets import ASSETS, PREFIX
 
 router = APIRouter()
@@ -18,17 +17,16 @@ _POLICY = (
     "connect-src 'self'; frame-src blob:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-Seen = Annotated[str | None, Header(alias="If-None-Match")]
 
 
 @router.get("/", response_class=HTMLResponse)
-async def start(seen: Seen = None) -> Response:
+async def start(seen: conditional.Seen = None) -> Response:
     """The list of jobs."""
     return _answer("jobs.html", seen)
 
 
 @router.get(PREFIX + "{name}", include_in_schema=False)
-async def asset(name: str, seen: Seen = None) -> Response:
+async def asset(name: str, seen: conditional.Seen = None) -> Response:
     """A page, or what it is made of."""
     if name not in ASSETS:
         raise problems.NotFound(f"There is no page {PREFIX}{name}.", "The list of jobs is at /.")
@@ -44,6 +42,6 @@ def _answer(name: str, seen: str | None) -> Response:
         "Cache-Control": "no-cache",
         "ETag": asset.etag,
     }
-    if seen is not None and asset.etag in seen:
+    if conditional.has(seen, asset.etag):
         return Response(status_code=304, headers=headers)
     return Response(asset.content, media_type=asset.media, headers=headers)
