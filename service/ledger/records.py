@@ -18,7 +18,7 @@ class Job:
     that a fault of the operator ended (a server that died, a full disk, a database away), which
     never fail a job. A queued job is not claimed before `not_before`. `progress`, `error` (a
     problem object) and `summary` are JSON objects. `cached_from` is the job whose result this one
-    was given.
+    was given. `name` is what people call the job, '' where nobody said.
     """
 
     seq: int
@@ -42,6 +42,7 @@ class Job:
     result_sha256: str | None
     result_suffix: str | None
     cached_from: str | None
+    name: str = ""
 
     @property
     def terminal(self) -> bool:
@@ -75,6 +76,7 @@ class NewJob:
     scope: str = ""
     key: str | None = None
     fingerprint: str = ""
+    name: str = ""
     cache: CacheMode = CacheMode.OFF
     cache_any: str | None = None
     cache_exact: str | None = None

@@ -30,13 +30,19 @@ def _loads(text: str | None) -> dict[str, Any] | None:
     return value
 
 
+NAME = "name"
+"""The key of a job's name in its stored request, beside the settings of the engine."""
+
+
 def job_of(row: sa.Row[Any]) -> Job:
     """The record of a row of `jobs`."""
+    request = _loads(row.request) or {}
     return Job(
+        name=request.pop(NAME, ""),
         seq=row.seq,
         id=row.id,
         module=row.module,
-        request=_loads(row.request) or {},
+        request=request,
         state=State(row.state),
         version=row.version,
         attempt=row.attempt,
@@ -74,6 +80,14 @@ def state_event(job: Job) -> tuple[str, dict[str, Any]]:
     return "state", data
 
 
+def is_named(part: str, *, postgres: bool) -> sa.ColumnElement[bool]:
+    """True of jobs whose name has this part, in capitals or not."""
+    # On PostgreSQL text becomes JSON by a cast; on SQLite its functions read the text itself.
+    coerced: Any = sa.cast if postgres else sa.type_coerce
+    name: sa.ColumnElement[str] = coerced(jobs.c.request, sa.JSON)[NAME].as_string()
+    return name.icontains(part, autoescape=True)
+
+
 def is_claimed(claim: Claim) -> sa.ColumnElement[bool]:
     """The fence: true of the job's row while `claim` is the last one and the job is not over."""
     return sa.and_(
@@ -88,7 +102,7 @@ def insert_job(connection: sa.Connection, new: NewJob, now: float, **values: Any
     row: dict[str, Any] = {
         "id": uuid.uuid4().hex,
         "module": new.module,
-        "request": dumps(new.request),
+        "request": dumps({**new.request, NAME: new.name} if new.name else new.request),
         "state": State.QUEUED.value,
         "version": 1,
         "attempt": 0,

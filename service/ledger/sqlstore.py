@@ -25,6 +25,7 @@ from toast.service.ledger.rows import (
     event_of,
     insert_job,
     is_claimed,
+    is_named,
     job_of,
     state_event,
 )
@@ -136,12 +137,16 @@ class SqlJobStore(JobStore):
         with self._read() as connection:
             return _existing(connection, job_id)
 
-    def page(self, *, limit: int, before: int | None, state: State | None) -> list[Job]:
+    def page(
+        self, *, limit: int, before: int | None, state: State | None, name: str | None = None
+    ) -> list[Job]:
         query = sa.select(jobs).order_by(jobs.c.seq.desc()).limit(limit)
         if before is not None:
             query = query.where(jobs.c.seq < before)
         if state is not None:
             query = query.where(jobs.c.state == state.value)
+        if name is not None:
+            query = query.where(is_named(name, postgres=self._postgres))
         with self._read() as connection:
             return [job_of(row) for row in connection.execute(query)]
 

@@ -68,8 +68,10 @@ class JobStore(ABC):
         """The job; raises `UnknownJob`."""
 
     @abstractmethod
-    def page(self, *, limit: int, before: int | None, state: State | None) -> list[Job]:
-        """Up to `limit` jobs, newest first, with `seq` below `before`."""
+    def page(
+        self, *, limit: int, before: int | None, state: State | None, name: str | None = None
+    ) -> list[Job]:
+        """Up to `limit` jobs, newest first, with `seq` below `before` and `name` in their names."""
 
     @abstractmethod
     def events(self, job_id: str, *, after: int) -> list[Event]:

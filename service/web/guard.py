@@ -10,11 +10,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.service import problems
 from toast.service.context import Context
+from toast.service.web.assets import OPEN_ASSETS
 from toast.service.web.encodings import check_unpacked
 from toast.service.web.origins import check_origin
 
-OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"})
-"""What needs no key: the page holds no data, and probes have no keys."""
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"}) | OPEN_ASSETS
+"""What needs no key: the pages hold no data, and probes have no keys."""
 
 MODULE_PATHS = frozenset({"/v1/modules", "/v1/plan"})
 """Whose body is a module; all others take a little JSON or nothing."""

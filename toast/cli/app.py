@@ -448,11 +448,70 @@ def submit_command(
     with user_errors():
         check_output(output)
         original = read_module(module)
-        result = submit_and_wait(url, key, original, request, answer)
+        result = submit_and_wait(url, key, original, request, answer, name=module.name)
         if result is None:
             raise typer.Exit(EXIT_INTERRUPTED)
         save(output, result.plan, original, result.module, result.suffix)
     show_and_exit(result.plan, output, answer, explain=explain)
+
+
+@app.command("ci")
+def ci_command(  # noqa: PLR0913 - one parameter for each flag
+    budget: Annotated[
+        Path,
+        typer.Option("--budget", metavar="FILE", help="The models and what they may take."),
+    ] = Path("toast.budget.toml"),
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="URL", help="Plan on this service; here if absent."),
+    ] = None,
+    key: options.Key = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="FILE", help="In place of the one of the budget."),
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option("--update-baseline", help="Write the figures of this run to the baseline."),
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="Plan this model alone; repeatable."),
+    ] = None,
+    summary: Annotated[
+        Path | None, typer.Option("--summary", metavar="FILE", help="Write Markdown there.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML there.")
+    ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option("--sarif", metavar="FILE", help="Write SARIF there.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Keep each plan at DIR/NAME/plan.json."),
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Plan the models of a budget; fail where one takes more than it may, or than before."""
+    from toast.cli.ci import CiOptions, check_budget
+
+    chosen = CiOptions(
+        budget=budget,
+        server=server,
+        key=key,
+        baseline=baseline,
+        update=update,
+        only=tuple(only or ()),
+        summary=summary,
+        junit=junit,
+        sarif=sarif,
+        output=output,
+    )
+    with user_errors():
+        code = check_budget(chosen, Answer(quiet=quiet, as_json=as_json))
+    raise typer.Exit(code)
 
 
 @app.command("devices")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
@@ -11,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from toast.service.ledger.records import Job
 from toast.service.ledger.states import State
 from toast.service.web import conditional
-from toast.service.web.reports import render_report
+from toast.service.web.reports import compare_plans, render_report
 from toast.service.web.reuse import planner_version
 from toast.service.web.routes.shared import (
     MODULE_ANSWER,
@@ -37,6 +38,10 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
     204: {"description": "The job is over and everything was seen."},
 }
 
+_DIFF: dict[int | str, dict[str, Any]] = {
+    200: {"description": "What differs.", "content": {"application/json": {}}}
+}
+
 
 @router.post("", status_code=202)
 def create(
@@ -50,8 +55,9 @@ def create(
     """Queue a job for an uploaded module."""
     plan = body.to_request()
     job, new = create_job(
-        context, workers, body.module, plan, caller=caller, key=key, cache=body.cache
-    )
+        context, workers, body.module, plan,
+        caller=caller, key=key, cache=body.cache, name=body.name,
+    )  # fmt: skip
     _describe(response, job)
     if not new:
         response.headers["Idempotency-Replayed"] = "true"
@@ -65,13 +71,14 @@ def list_jobs(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
     state: State | None = None,
+    name: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
 ) -> Response:
     """A page of jobs, newest first."""
-    jobs = context.store.page(limit=limit + 1, before=cursor, state=state)
+    jobs = context.store.page(limit=limit + 1, before=cursor, state=state, name=name)
     more, jobs = len(jobs) > limit, jobs[:limit]
-    following = f"/v1/jobs?limit={limit}&cursor={jobs[-1].seq}" if more else None
-    if following is not None and state is not None:
-        following += f"&state={state}"
+    asked = {"limit": limit, "cursor": jobs[-1].seq if more else None, "state": state, "name": name}
+    query = urlencode({key: value for key, value in asked.items() if value is not None})
+    following = f"/v1/jobs?{query}" if more else None
     page = JobPage(jobs=[job_view(job) for job in jobs], next=following)
     return conditional.answer(page, seen)
 
@@ -145,6 +152,14 @@ def report(job_id: str, context: Shared, seen: conditional.Seen = None) -> Respo
         return conditional.unchanged(tag)
     page = render_report(context, job, sha256)
     return HTMLResponse(page, headers=PAGE_HEADERS | conditional.headers(tag))
+
+
+@router.get("/{job_id}/diff/{other_id}", response_class=Response, responses=_DIFF)
+def compare(job_id: str, other_id: str, context: Shared) -> Response:
+    """What differs between the plans of two jobs, as `toast diff --json` has it."""
+    jobs = [context.store.get(one) for one in (job_id, other_id)]
+    found = compare_plans(context, *(result_of(job, job.plan_sha256) for job in jobs))
+    return Response(found, media_type="application/json")
 
 
 @router.post("/{job_id}/cancel", status_code=202)

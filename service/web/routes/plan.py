@@ -57,7 +57,7 @@ async def plan(
     def queue() -> Job:
         made = create_job(
             context, workers, artifact.sha256, settings,
-            caller=caller, key=key, cache=fields.cache,
+            caller=caller, key=key, cache=fields.cache, name=fields.name,
         )  # fmt: skip
         return made[0]
 

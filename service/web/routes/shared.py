@@ -22,6 +22,7 @@ from toast.service.ledger.records import CacheMode, Job, NewJob
 from toast.service.observe.spans import TRACE
 from toast.service.web import conditional
 from toast.service.web.encodings import Opener, encoding_of, opener
+from toast.service.web.naming import own_name
 from toast.service.web.reuse import cache_keys, source_of
 from toast.service.work.dispatcher import Dispatcher
 
@@ -118,6 +119,7 @@ def create_job(
     caller: str,
     key: str | None,
     cache: CacheMode,
+    name: str | None = None,
 ) -> tuple[Job, bool]:
     """Queue a job and wake a worker, or find its result; whether it was new."""
     if context.notifier.draining:
@@ -134,6 +136,7 @@ def create_job(
         request=settings,
         scope=caller,
         key=key,
+        name=name or own_name(context.artifacts.path(module)),
         fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
         noted={} if (span := here()) is None else {TRACE: span},
         cache=cache,
