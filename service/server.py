@@ -114,7 +114,8 @@ def _database(url: str) -> Database:
             return open_database(url)
     except (DatabaseAway, DiskFull) as error:
         text = error.message[0].lower() + error.message[1:].rstrip(".")
-        raise StartError(f"{text}; look at it, or give another --database") from error
+        said = str(getattr(error.__cause__, "orig", "")).partition("\n")[0]
+        raise StartError(f"{text} ({said}); look at it, or give another --database") from error
 
 
 def _run(context: Context, listener: socket.socket) -> None:
