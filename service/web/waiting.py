@@ -41,8 +41,10 @@ async def stream_events(context: Context, job_id: str, after: int) -> AsyncItera
     """
     context.metrics.streams.inc()
     try:
-        yield "retry: 1000\n\n"
         with context.feeds.follow(job_id) as feed:
+            while not (feed.job or feed.gone or context.notifier.draining):
+                await feed.changed(KEEP_ALIVE_SECONDS)
+            yield "retry: 1000\n\n"
             while True:
                 draining = context.notifier.draining
                 if after < feed.seen:  # more may come while this is sent
