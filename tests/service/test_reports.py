@@ -59,8 +59,8 @@ def test_the_page_shows_the_advice_and_opens_the_report(real: Server, tight: str
     with browser() as tab:
         tab.look(f"{real.url}/ui/job.html?id={tight}", width=1280)
         advice = "[...document.querySelectorAll('#advice li')].map(each => each.textContent)"
-        tab.wait("document.querySelector('#advice li')")
+        tab.wait("Boolean(document.querySelector('#advice li'))")
         assert tab.ask(advice) == real.job(tight)["summary"]["advice"]
-        tab.wait(f"{FRAME}?.querySelector('#search')", seconds=60)
+        assert tab.wait(f"Boolean({FRAME}?.querySelector('#search'))", seconds=60)
         assert tab.ask(f"{FRAME}.title") == f"Sharding plan: {real.job(tight)['name']}"
         assert tab.ask(f"{FRAME}.querySelectorAll('svg.plot').length") > 0
