@@ -8,7 +8,8 @@ from pathlib import Path
 
 from toast.analysis.errors import ToastError
 from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
-from toast.service.access.keys import BadKeys, hashed_line
+from toast.service.access.key_lines import BadKeys
+from toast.service.access.keys import hashed_line
 
 
 def parser() -> argparse.ArgumentParser:
@@ -20,6 +21,7 @@ def parser() -> argparse.ArgumentParser:
     add("--data", type=Path, default=Path("data"), help="directory for jobs and files")
     add("--database", help="SQLAlchemy URL of the job table (default: SQLite in --data)")
     add("--keys", type=Path, help="file of hashed API keys, beside TOAST_API_KEYS")
+    add("--keys-fd", type=int, help="open descriptor to read API keys from, once")
     add("--workers", type=_count, default=1, help="jobs that run at once (default %(default)s)")
     add("--max-body", type=_bytes, default=2 << 30, help="largest module (default 2GiB)")
     add("--max-queued", type=_count, default=1000, help="jobs that may wait (default %(default)s)")

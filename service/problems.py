@@ -86,6 +86,13 @@ class UntrustedOrigin(ServiceError):
     status: ClassVar[int] = 403
 
 
+class Forbidden(ServiceError):
+    """The key is known and was not made for this."""
+
+    code: ClassVar[str] = "forbidden"
+    status: ClassVar[int] = 403
+
+
 class QueueFull(ServiceError):
     """As many jobs wait as are allowed to."""
 
@@ -166,6 +173,7 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     BodyTooLarge,
     Unauthorized,
     UntrustedOrigin,
+    Forbidden,
     QueueFull,
     JobNotFinished,
     JobFinished,

@@ -18,13 +18,15 @@ from typing import Any
 
 import uvicorn
 
-from toast.service.access.keys import ENVIRONMENT, is_loopback, read_keys
+from toast.service.access.keyring import open_keyring
+from toast.service.access.keys import ENVIRONMENT, is_loopback
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.context import Context
 from toast.service.job_notifier import JobNotifier
 from toast.service.ledger.database import open_database
 from toast.service.ledger.sqlstore import SqlJobStore
 from toast.service.observe.metrics import Metrics
+from toast.service.private import UMASK, make_private
 from toast.service.settings import ServiceSettings
 from toast.service.web.app import create_app
 from toast.service.work.dispatcher import Dispatcher
@@ -43,18 +45,19 @@ def serve(
     *,
     database: str | None = None,
     keys: Path | None = None,
+    keys_fd: int | None = None,
     workers: int = 1,
     **limits: Any,
 ) -> None:
     """Serve until a signal asks to stop, then drain.
 
     `port` 0 takes a free one. `database` is an SQLAlchemy URL (a SQLite file in `data` when
-    None), `keys` a file of hashed API keys, used beside those in TOAST_API_KEYS. `limits` are
-    further fields of `ServiceSettings`. Once listening, one line with the address goes to stdout.
+    None), `keys` a file of hashed API keys and `keys_fd` a descriptor to read keys from, used beside
+    those of the environment. `limits` are further fields of `ServiceSettings`. Once listening, one line with the address goes to stdout.
     Raises `StartError`, and `BadKeys` for keys that cannot be used.
     """
-    # Taken out of the environment, so that no worker inherits it.
-    known = read_keys(os.environ.pop(ENVIRONMENT, None), keys)
+    os.umask(UMASK)
+    known = open_keyring(keys, keys_fd)
     if not known and not is_loopback(host):
         raise StartError(
             f"refusing to listen on {host} without API keys: anybody who reaches it could use it; "
@@ -145,7 +148,7 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 @contextlib.contextmanager
 def _owned(data: Path) -> Iterator[None]:
     """The data directory is ours alone; the lock goes with the process, however that ends."""
-    data.mkdir(parents=True, exist_ok=True)
+    make_private(data)
     with (data / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

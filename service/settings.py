@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from toast.service.access.keys import Keys
+from toast.service.access.keyring import Keyring
 from toast.service.ledger.database import sqlite_url
 
 
@@ -23,7 +23,7 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     port: int = 8080
     database: str | None = None
-    keys: Keys = field(default_factory=Keys)
+    keys: Keyring = field(default_factory=Keyring)
     workers: int = 1
     max_body: int = 2 << 30
     max_json: int = 1 << 20

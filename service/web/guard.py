@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.service import problems
+from toast.service.access.callers import ANYBODY, NOBODY, Caller, needed_scope
 from toast.service.access.keys import is_loopback
 from toast.service.context import Context
 
@@ -48,15 +49,15 @@ class Guard:
         settings = self._context.settings
         return settings.max_body if scope["path"] in MODULE_PATHS else settings.max_json
 
-    def _admit(self, scope: Scope) -> str:
-        """The name of the caller, '' where no keys are asked for."""
+    def _admit(self, scope: Scope) -> Caller:
+        """Who calls; `ANYBODY` where no key is asked for."""
         headers = Headers(scope=scope)
         keys = self._context.settings.keys
         if not keys:
             _check_origin(headers)
-            return ""
+            return ANYBODY
         if scope["path"] in OPEN_PATHS:
-            return ""
+            return NOBODY
         holder = keys.holder(headers.get("authorization"))
         if holder is None:
             raise problems.Unauthorized(
@@ -64,6 +65,7 @@ class Guard:
                 "Send it as: Authorization: Bearer KEY.",
                 headers={"WWW-Authenticate": 'Bearer realm="toast"'},
             )
+        check_scope(holder, scope["method"], scope["path"])
         return holder
 
 
@@ -112,6 +114,17 @@ class _Counted:
             seconds = time.monotonic() - self._started
             self._metrics.request_seconds.labels(route).observe(seconds)
         await self._send(message)
+
+
+def check_scope(caller: Caller, method: str, path: str) -> None:
+    """Refuse what the caller's key was not made for."""
+    needed = needed_scope(method, path)
+    if not caller.may(needed):
+        has = ", ".join(sorted(caller.scopes))
+        raise problems.Forbidden(
+            f"The key {caller.name!r} may {has}; this needs the scope {needed!r}.",
+            "Use a key with that scope, or ask the operator for one.",
+        )
 
 
 def _check_origin(headers: Headers) -> None:

@@ -13,6 +13,7 @@ from starlette.responses import FileResponse
 
 from toast.request.request import PlanRequest
 from toast.service import problems
+from toast.service.access.callers import Caller as AccessCaller
 from toast.service.artifacts.local import Artifact, Incoming
 from toast.service.context import Context
 from toast.service.ledger.records import Job, NewJob
@@ -43,13 +44,13 @@ def _dispatcher(request: Request) -> Dispatcher:
     return cast(Dispatcher, request.app.state.dispatcher)
 
 
-def _caller(request: Request) -> str:
-    return cast(str, request.state.caller)
+def _caller(request: Request) -> AccessCaller:
+    return cast(AccessCaller, request.state.caller)
 
 
 Shared = Annotated[Context, Depends(_context)]
 Workers = Annotated[Dispatcher, Depends(_dispatcher)]
-Caller = Annotated[str, Depends(_caller)]
+Caller = Annotated[AccessCaller, Depends(_caller)]
 Key = Annotated[
     str | None,
     Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[\x20-\x7e]+$"),
@@ -99,7 +100,7 @@ def create_job(
     module: str,
     request: PlanRequest,
     *,
-    caller: str,
+    caller: AccessCaller,
     key: str | None,
 ) -> tuple[Job, bool]:
     """Queue a job and wake a worker; whether it was new."""
@@ -112,7 +113,7 @@ def create_job(
     new = NewJob(
         module=module,
         request=settings,
-        scope=caller,
+        scope=caller.owner,
         key=key,
         fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
     )
