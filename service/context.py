@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from toast.service.access.audit import AuditTrail
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.job_notifier import JobNotifier
 from toast.service.ledger.store import JobStore
@@ -21,6 +22,7 @@ class Context:
     artifacts: ArtifactStore
     notifier: JobNotifier
     metrics: Metrics
+    audit: AuditTrail
     owner: str
 
     @property

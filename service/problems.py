@@ -100,6 +100,17 @@ class QueueFull(ServiceError):
     status: ClassVar[int] = 429
 
 
+class QuotaExceeded(ServiceError):
+    """The owner of the key uses as much as one owner may; `Toast-Quota` says of what."""
+
+    code: ClassVar[str] = "quota_exceeded"
+    status: ClassVar[int] = 429
+
+    def __init__(self, quota: str, message: str, hint: str, *, retry_after: int) -> None:
+        headers = {"Retry-After": str(retry_after), "Toast-Quota": quota}
+        super().__init__(message, hint, headers=headers)
+
+
 class JobNotFinished(ServiceError):
     """A result was asked of, or a deletion asked for, a job that still runs."""
 
@@ -175,6 +186,7 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     UntrustedOrigin,
     Forbidden,
     QueueFull,
+    QuotaExceeded,
     JobNotFinished,
     JobFinished,
     NoResult,

@@ -12,13 +12,15 @@ import socket
 import sys
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import uvicorn
 
-from toast.service.access.keyring import open_keyring
+from toast.service.access.audit import AuditTrail
+from toast.service.access.keyring import KeyChange, open_keyring
 from toast.service.access.keys import ENVIRONMENT, is_loopback
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.context import Context
@@ -52,8 +54,9 @@ def serve(
     """Serve until a signal asks to stop, then drain.
 
     `port` 0 takes a free one. `database` is an SQLAlchemy URL (a SQLite file in `data` when
-    None), `keys` a file of hashed API keys and `keys_fd` a descriptor to read keys from, used beside
-    those of the environment. `limits` are further fields of `ServiceSettings`. Once listening, one line with the address goes to stdout.
+    None), `keys` a file of hashed API keys and `keys_fd` a descriptor to read keys from, used
+    beside those of the environment. `limits` are further fields of `ServiceSettings`. Once
+    listening, one line with the address goes to stdout.
     Raises `StartError`, and `BadKeys` for keys that cannot be used.
     """
     os.umask(UMASK)
@@ -69,15 +72,17 @@ def serve(
     )  # fmt: skip
     with _owned(settings.data), _listening(host, port) as listener:
         context = make_context(settings)
+        known.watch(partial(_record_change, context.audit))
         try:
             _run(context, listener)
         finally:
+            known.close()
             context.store.close()
 
 
 def make_context(settings: ServiceSettings) -> Context:
     """Open the stores of a data directory and remove what a crash left in them."""
-    store = SqlJobStore(open_database(settings.database_url))
+    store = SqlJobStore(open_database(settings.database_url), settings.quota)
     artifacts = ArtifactStore(settings.data / "artifacts")
     context = Context(
         settings=settings,
@@ -85,6 +90,7 @@ def make_context(settings: ServiceSettings) -> Context:
         artifacts=artifacts,
         notifier=JobNotifier(),
         metrics=Metrics(store),
+        audit=AuditTrail(settings.data / "audit.jsonl"),
         owner=_instance(settings.data),
     )
     shutil.rmtree(context.work, ignore_errors=True)
@@ -111,6 +117,7 @@ def _run(context: Context, listener: socket.socket) -> None:
     server = _Server(config, context, dispatcher, f"http://{shown}:{port}")
     # uvicorn raises the signal again when it has drained; that must not end us half-way out.
     earlier = {name: signal.signal(name, _ignore) for name in (signal.SIGTERM, signal.SIGINT)}
+    earlier[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: settings.keys.wake())
     try:
         server.run(sockets=[listener])
     finally:
@@ -139,6 +146,10 @@ class _Server(uvicorn.Server):
         self._dispatcher.drain()
         self._context.notifier.drain()
         super().handle_exit(sig, frame)
+
+
+def _record_change(audit: AuditTrail, change: KeyChange) -> None:
+    audit.record("keys.changed", added=list(change.added), removed=list(change.removed))
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

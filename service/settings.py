@@ -9,6 +9,7 @@ import psutil
 
 from toast.service.access.keyring import Keyring
 from toast.service.ledger.database import sqlite_url
+from toast.service.ledger.owners import Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +36,29 @@ class ServiceSettings:
     max_lost: int = 3
     retries: int = 0
     max_wait: float = 60.0
+    owner_queued: int | None = None
+    owner_running: int | None = None
+    owner_stored: int | None = None
+    owner_rate: int | None = None
     engine_command: tuple[str, ...] | None = None
 
     @property
     def database_url(self) -> str:
         """The database that is used: `database`, else a SQLite file in `data`."""
         return self.database or sqlite_url(self.data / "toast.db")
+
+    @property
+    def quota(self) -> Quota:
+        """What one owner may use. With keys, no owner may fill more than half of the queue."""
+        queued = self.owner_queued
+        if queued is None and self.keys:
+            queued = max(1, self.max_queued // 2)
+        return Quota(
+            queued=queued,
+            running=self.owner_running,
+            stored=self.owner_stored,
+            rate=self.owner_rate,
+        )
 
     @property
     def memory_limit(self) -> int:

@@ -55,7 +55,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         _COMMANDS[options.command](options)
-    except (BadKeys, OSError, ToastError) as error:
+    except OSError as error:
+        sys.stderr.write(f"toast keys: {error.filename}: {error.strerror}\n")
+        return 2
+    except (BadKeys, ToastError) as error:
         sys.stderr.write(f"toast keys: {error}\n")
         return 2
     return 0

@@ -17,7 +17,7 @@ from toast.service.access.callers import Caller
 from toast.service.access.key_lines import ApiKey, BadKeys, counts, format_line, parse_line
 from toast.service.access.keys import digest_of
 
-HEADER = "# Keys of a TOAST service, hashed. Change it with `toast keys`; the service reads it again."
+HEADER = "# Keys of a TOAST service, hashed. Change them with `toast keys`; the service follows."
 
 
 def new_key() -> str:
@@ -76,9 +76,7 @@ def _line(key: str, caller: Caller, expires: float | None) -> str:
 
 
 def _of_name(lines: list[str], name: str, path: Path) -> dict[int, ApiKey]:
-    keys = {
-        index: parse_line(line, str(path)) for index, line in enumerate(lines) if counts(line)
-    }
+    keys = {index: parse_line(line, str(path)) for index, line in enumerate(lines) if counts(line)}
     return {index: key for index, key in keys.items() if key.caller.name == name}
 
 

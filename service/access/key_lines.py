@@ -101,7 +101,7 @@ def _fields(words: list[str], source: str) -> dict[str, str]:
         if not equals or name not in _FIELDS or name in fields:
             known = ", ".join(f"{field}=" for field in _FIELDS)
             raise BadKeys(
-                f"{source} has a key with {name!r}, which is no field or comes twice; known: {known}"
+                f"{source} has a key with {name!r}, which is unknown or comes twice; known: {known}"
             )
         fields[name] = value
     if "scopes" not in fields:

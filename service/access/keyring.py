@@ -94,9 +94,7 @@ class Keyring:
             _log.error("the API keys stay as they were: %s", error)
             return None
         old, self._keys = self._keys, keys
-        change = KeyChange(
-            added=_names(keys.keys, old.keys), removed=_names(old.keys, keys.keys)
-        )
+        change = KeyChange(added=_names(keys.keys, old.keys), removed=_names(old.keys, keys.keys))
         _log.info("read the API keys again: %d keys", len(keys.keys))
         return change if keys.keys != old.keys else None
 

@@ -13,7 +13,8 @@ class Job:
     """One row of the job table. Times are seconds since the epoch.
 
     `version` grows by one with every event; `attempt` with every claim. `failures` counts
-    crashes that the job caused, `lost` workers that vanished through no fault of it.
+    crashes that the job caused, `lost` workers that vanished through no fault of it, `stalls`
+    workers that fell silent.
     `progress`, `error` (a problem object) and `summary` are JSON objects.
     """
 
@@ -35,6 +36,8 @@ class Job:
     plan_sha256: str | None
     result_sha256: str | None
     result_suffix: str | None
+    owned_by: str = ""
+    stalls: int = 0
 
     @property
     def terminal(self) -> bool:
@@ -44,13 +47,19 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job."""
+    """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job.
+
+    The job will be `owned_by` an owner; its module has to be one that the owner `sees` uploaded,
+    one of anybody where that is None.
+    """
 
     module: str
     request: dict[str, Any]
     scope: str = ""
     key: str | None = None
     fingerprint: str = ""
+    owned_by: str = ""
+    sees: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +88,4 @@ class JobResult:
     module_sha256: str
     suffix: str
     summary: dict[str, Any]
+    stored_bytes: int = 0

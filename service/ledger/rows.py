@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from toast.service import problems
 from toast.service.ledger.records import Claim, Event, Job, NewJob
 from toast.service.ledger.states import CLAIMED, State
 from toast.service.ledger.tables import events, jobs
@@ -51,6 +52,8 @@ def job_of(row: sa.Row[Any]) -> Job:
         plan_sha256=row.plan_sha256,
         result_sha256=row.result_sha256,
         result_suffix=row.result_suffix,
+        owned_by=row.owned_by,
+        stalls=row.stalls,
     )
 
 
@@ -67,6 +70,13 @@ def state_event(job: Job) -> tuple[str, dict[str, Any]]:
     if job.summary is not None:
         data["summary"] = job.summary
     return "state", data
+
+
+def unknown_job(job_id: str) -> problems.UnknownJob:
+    """The one answer for a job that is not there, and for one that the caller may not see."""
+    return problems.UnknownJob(
+        f"There is no job {job_id!r}.", "GET /v1/jobs lists the jobs that exist."
+    )
 
 
 def is_claimed(claim: Claim) -> sa.ColumnElement[bool]:
@@ -90,6 +100,7 @@ def insert_job(connection: sa.Connection, new: NewJob, now: float) -> Job:
         failures=0,
         lost=0,
         created=now,
+        owned_by=new.owned_by,
     )
     job = job_of(connection.execute(insert.returning(*jobs.c)).one())
     _insert_event(connection, job, state_event, now)

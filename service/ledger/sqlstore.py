@@ -13,6 +13,14 @@ import sqlalchemy as sa
 
 from toast.service import problems
 from toast.service.ledger.database import Database
+from toast.service.ledger.owners import (
+    Quota,
+    check_room,
+    check_submission,
+    next_job,
+    owns_module,
+    record_owner,
+)
 from toast.service.ledger.records import Claim, Event, Job, JobResult, NewJob
 from toast.service.ledger.rows import (
     change,
@@ -22,6 +30,7 @@ from toast.service.ledger.rows import (
     is_claimed,
     job_of,
     state_event,
+    unknown_job,
 )
 from toast.service.ledger.states import CLAIMED, State
 from toast.service.ledger.store import JobStore, StaleClaim
@@ -29,14 +38,18 @@ from toast.service.ledger.tables import events, idempotency, jobs, modules
 
 Answer = TypeVar("Answer")
 
+_CLAIMS = 7_408_113
+"""The number of our lock among the locks that programs take on a PostgreSQL database."""
+
 _UNCLAIM: dict[str, Any] = {"owner": None, "lease_until": None}
 
 
 class SqlJobStore(JobStore):
     """See `JobStore` for what each method promises."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, quota: Quota | None = None) -> None:
         self._database = database
+        self._quota = quota or Quota()
         self._write = database.writer.begin
         self._read = database.reader.begin
         self._postgres = database.writer.dialect.name == "postgresql"
@@ -48,16 +61,20 @@ class SqlJobStore(JobStore):
     def close(self) -> None:
         self._database.close()
 
-    def add_module(self, sha256: str, size: int) -> bool:
-        return self._again(lambda: self._add_module(sha256, size))
+    def add_module(self, sha256: str, size: int, owner: str = "") -> bool:
+        return self._again(lambda: self._add_module(sha256, size, owner))
 
-    def _add_module(self, sha256: str, size: int) -> bool:
+    def _add_module(self, sha256: str, size: int, owner: str) -> bool:
         with self._write() as connection:
-            if self._size(connection, sha256) is not None:
-                return False
-            row = {"sha256": sha256, "size": size, "created": self._now(connection)}
-            connection.execute(modules.insert().values(row))
-            return True
+            now = self._now(connection)
+            if self._size(connection, sha256) is None:
+                row = {"sha256": sha256, "size": size, "created": now}
+                connection.execute(modules.insert().values(row))
+            return record_owner(connection, owner, sha256, now)
+
+    def check_room(self, owner: str, size: int) -> None:
+        with self._read() as connection:
+            check_room(connection, owner, self._quota, size)
 
     def module_size(self, sha256: str) -> int | None:
         with self._read() as connection:
@@ -70,13 +87,16 @@ class SqlJobStore(JobStore):
         with self._write() as connection:
             if new.key is not None and (known := self._replayed(connection, new)) is not None:
                 return known, False
-            if self._size(connection, new.module) is None:
+            seen = new.sees is None or owns_module(connection, new.sees, new.module)
+            if not seen or self._size(connection, new.module) is None:
                 raise problems.UnknownModule(
                     f"No module {new.module} was uploaded.",
                     "Upload it with POST /v1/modules and use the id in the answer.",
                 )
+            now = self._now(connection)
             self._check_queue(connection, max_queued)
-            job = insert_job(connection, new, self._now(connection))
+            check_submission(connection, new.owned_by, self._quota, now, postgres=self._postgres)
+            job = insert_job(connection, new, now)
             if new.key is not None:
                 row = {"scope": new.scope, "key": new.key, "fingerprint": new.fingerprint}
                 connection.execute(idempotency.insert().values(**row, job=job.seq))
@@ -86,12 +106,16 @@ class SqlJobStore(JobStore):
         with self._read() as connection:
             return _existing(connection, job_id)
 
-    def page(self, *, limit: int, before: int | None, state: State | None) -> list[Job]:
+    def page(
+        self, *, limit: int, before: int | None, state: State | None, owner: str | None = None
+    ) -> list[Job]:
         query = sa.select(jobs).order_by(jobs.c.seq.desc()).limit(limit)
         if before is not None:
             query = query.where(jobs.c.seq < before)
         if state is not None:
             query = query.where(jobs.c.state == state.value)
+        if owner is not None:
+            query = query.where(jobs.c.owned_by == owner)
         with self._read() as connection:
             return [job_of(row) for row in connection.execute(query)]
 
@@ -119,14 +143,9 @@ class SqlJobStore(JobStore):
             return connection.execute(sa.select(jobs.c.seq).where(results)).first() is not None
 
     def claim(self, owner: str, *, lease: float) -> Claim | None:
-        oldest = (
-            sa.select(jobs.c.seq)
-            .where(jobs.c.state == State.QUEUED.value)
-            .order_by(jobs.c.seq)
-            .limit(1)
-            .with_for_update(skip_locked=True)  # PostgreSQL; SQLite has one writer
-        )
+        oldest = next_job(jobs.c.state == State.QUEUED.value, self._quota)
         with self._write() as connection:
+            self._one_at_a_time(connection)
             now = self._now(connection)
             job = change(
                 connection,
@@ -169,6 +188,7 @@ class SqlJobStore(JobStore):
             plan_sha256=result.plan_sha256,
             result_sha256=result.module_sha256,
             result_suffix=result.suffix,
+            stored_bytes=result.stored_bytes,
             summary=dumps(result.summary),
         )
 
@@ -184,6 +204,15 @@ class SqlJobStore(JobStore):
     def lose(self, claim: Claim, *, max_lost: int) -> Job:
         with self._write() as connection:
             return self._lose(connection, claim, _claimed(connection, claim), max_lost)
+
+    def stall(self, claim: Claim, *, max_lost: int) -> Job:
+        with self._write() as connection:
+            job = _claimed(connection, claim)
+            more = jobs.update().where(is_claimed(claim)).values(stalls=jobs.c.stalls + 1)
+            connection.execute(more)
+            if job.stalls == 0 and job.state is State.RUNNING:
+                return self._requeue(connection, claim)
+            return self._lose(connection, claim, job, max_lost)
 
     def release(self, claim: Claim) -> Job:
         with self._write() as connection:
@@ -236,6 +265,11 @@ class SqlJobStore(JobStore):
                 )
             connection.execute(jobs.delete().where(jobs.c.seq == job.seq))
             return job
+
+    def _one_at_a_time(self, connection: sa.Connection) -> None:
+        """Where owners may run so many jobs, two claims on PostgreSQL must not count at once."""
+        if self._postgres and self._quota.running is not None:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CLAIMS)))
 
     def _again(self, transaction: Callable[[], Answer]) -> Answer:
         """On PostgreSQL two inserts of one key can race; who lost finds the other's row next."""
@@ -326,9 +360,7 @@ def _existing(connection: sa.Connection, job_id: str, *, lock: bool = False) -> 
     known = re.fullmatch("[0-9a-f]{32}", job_id) is not None
     row = connection.execute(query.with_for_update() if lock else query).first() if known else None
     if row is None:
-        raise problems.UnknownJob(
-            f"There is no job {job_id!r}.", "GET /v1/jobs lists the jobs that exist."
-        )
+        raise unknown_job(job_id)
     return job_of(row)
 
 

@@ -31,8 +31,12 @@ class JobStore(ABC):
         """Give the connections back."""
 
     @abstractmethod
-    def add_module(self, sha256: str, size: int) -> bool:
-        """Record an uploaded module; whether it was new. Its bytes are on disk already."""
+    def add_module(self, sha256: str, size: int, owner: str = "") -> bool:
+        """Record an uploaded module; whether it was new to its owner. The bytes are on disk."""
+
+    @abstractmethod
+    def check_room(self, owner: str, size: int) -> None:
+        """Raises `QuotaExceeded` where the owner may not store `size` more bytes."""
 
     @abstractmethod
     def module_size(self, sha256: str) -> int | None:
@@ -42,8 +46,8 @@ class JobStore(ABC):
     def create(self, new: NewJob, *, max_queued: int) -> tuple[Job, bool]:
         """Queue a job; whether it was new rather than found by its idempotency key.
 
-        Raises `UnknownModule`, `QueueFull` and `IdempotencyMismatch`; the key is stored in the
-        transaction that stores the job.
+        Raises `UnknownModule`, `QueueFull`, `QuotaExceeded` and `IdempotencyMismatch`; the key is
+        stored in the transaction that stores the job.
         """
 
     @abstractmethod
@@ -51,8 +55,10 @@ class JobStore(ABC):
         """The job; raises `UnknownJob`."""
 
     @abstractmethod
-    def page(self, *, limit: int, before: int | None, state: State | None) -> list[Job]:
-        """Up to `limit` jobs, newest first, with `seq` below `before`."""
+    def page(
+        self, *, limit: int, before: int | None, state: State | None, owner: str | None = None
+    ) -> list[Job]:
+        """Up to `limit` jobs of `owner` (None: all), newest first, with `seq` below `before`."""
 
     @abstractmethod
     def events(self, job_id: str, *, after: int) -> list[Event]:
@@ -68,7 +74,10 @@ class JobStore(ABC):
 
     @abstractmethod
     def claim(self, owner: str, *, lease: float) -> Claim | None:
-        """Take the oldest queued job for `lease` seconds, or None. No two callers get one job."""
+        """Take a queued job for `lease` seconds, or None. No two callers get one job.
+
+        It is one of the owner with the fewest running jobs, and of those the oldest.
+        """
 
     @abstractmethod
     def renew(self, claim: Claim, *, lease: float) -> State:
@@ -92,6 +101,10 @@ class JobStore(ABC):
     @abstractmethod
     def lose(self, claim: Claim, *, max_lost: int) -> Job:
         """The worker vanished: queued again, failed at `max_lost`, cancelled when cancelling."""
+
+    @abstractmethod
+    def stall(self, claim: Claim, *, max_lost: int) -> Job:
+        """The worker fell silent and was killed: queued again the first time, then as `lose`."""
 
     @abstractmethod
     def release(self, claim: Claim) -> Job:

@@ -14,7 +14,7 @@ from toast.service.context import Context
 from toast.service.web import handlers
 from toast.service.web.guard import Guard
 from toast.service.web.openapi import describe_api
-from toast.service.web.routes import jobs, modules, operations, plan
+from toast.service.web.routes import audit, jobs, modules, operations, plan
 from toast.service.work.dispatcher import Dispatcher
 
 TITLE = "TOAST"
@@ -37,7 +37,7 @@ def create_app(context: Context, dispatcher: Dispatcher) -> FastAPI:
     app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.context = context
     app.state.dispatcher = dispatcher
-    for router in (modules.router, jobs.router, plan.router, operations.router):
+    for router in (modules.router, jobs.router, plan.router, audit.router, operations.router):
         app.include_router(router)
     handlers.install(app)
     app.add_middleware(Guard, context=context)

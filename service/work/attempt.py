@@ -184,6 +184,7 @@ class Attempt:
                 module_sha256=module_file.sha256,
                 suffix=outcome.suffix or "",
                 summary=_summary(plan, outcome),
+                stored_bytes=plan_file.size + module_file.size,
             )
             with artifacts.guard:
                 artifacts.keep(plan_in, plan_file)

@@ -27,6 +27,8 @@ if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     data = Path(arguments.pop("data"))
     arguments["keys"] = Path(arguments["keys"]) if "keys" in arguments else None
+    if "umask" in arguments:
+        os.umask(arguments.pop("umask"))
     data.mkdir(parents=True, exist_ok=True)
     log_to_stderr()
     watcher = threading.Thread(target=report_modules, args=(data / "modules.txt",), daemon=True)

@@ -19,9 +19,9 @@ from toast.service.ledger.states import State
 from toast.service.web.routes.shared import (
     MODULE_ANSWER,
     PLAN_ANSWER,
-    Caller,
     Key,
     Shared,
+    Trail,
     Workers,
     create_job,
     module_file,
@@ -47,21 +47,23 @@ async def plan(
     fields: Annotated[PlanFields, Query()],
     context: Shared,
     workers: Workers,
-    caller: Caller,
+    trail: Trail,
     key: Key = None,
 ) -> FileResponse:
     """Upload, plan, wait, answer. A caller that hangs up cancels the job, unless it has a key."""
     settings = fields.to_request()
-    artifact, _ = await take_module(request, context)
+    artifact, _ = await take_module(request, context, trail)
 
     def queue() -> Job:
-        made = create_job(context, workers, artifact.sha256, settings, caller=caller, key=key)
+        made = create_job(context, workers, artifact.sha256, settings, trail=trail, key=key)
         return made[0]
 
     job = await run_in_threadpool(queue)
     async with _cancelled_when_alone(request, context, workers, job, keep=key is not None):
         job = await _finished(context, job)
-    return _answer(request, context, job)
+    answer = _answer(request, context, job)
+    await run_in_threadpool(trail.record_read, "module", job)
+    return answer
 
 
 async def _finished(context: Context, job: Job) -> Job:

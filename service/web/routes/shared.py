@@ -17,6 +17,8 @@ from toast.service.access.callers import Caller as AccessCaller
 from toast.service.artifacts.local import Artifact, Incoming
 from toast.service.context import Context
 from toast.service.ledger.records import Job, NewJob
+from toast.service.ledger.rows import unknown_job
+from toast.service.web.auditor import Auditor
 from toast.service.work.dispatcher import Dispatcher
 
 _BATCH = 1 << 20
@@ -44,21 +46,43 @@ def _dispatcher(request: Request) -> Dispatcher:
     return cast(Dispatcher, request.app.state.dispatcher)
 
 
+def _auditor(request: Request) -> Auditor:
+    return Auditor(request)
+
+
 def _caller(request: Request) -> AccessCaller:
     return cast(AccessCaller, request.state.caller)
+
+
+def own_job(context: Context, caller: AccessCaller, job_id: str) -> Job:
+    """The job, where the caller may see it; other owners' jobs are as if they were not there."""
+    return check_own(context.store.get(job_id), caller)
+
+
+def check_own(job: Job, caller: AccessCaller) -> Job:
+    """The job itself, if it is one that the caller sees; raises `UnknownJob` like the store."""
+    if caller.sees not in (None, job.owned_by):
+        raise unknown_job(job.id)
+    return job
 
 
 Shared = Annotated[Context, Depends(_context)]
 Workers = Annotated[Dispatcher, Depends(_dispatcher)]
 Caller = Annotated[AccessCaller, Depends(_caller)]
+Trail = Annotated[Auditor, Depends(_auditor)]
 Key = Annotated[
     str | None,
     Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[\x20-\x7e]+$"),
 ]
 
 
-async def take_module(request: Request, context: Context) -> tuple[Artifact, bool]:
-    """Stream the body to disk and record it; the artifact and whether it was new."""
+async def take_module(request: Request, context: Context, trail: Auditor) -> tuple[Artifact, bool]:
+    """Stream the body to disk and record it; the artifact and whether it was new to its owner."""
+    owner = trail.caller.owner
+    declared = request.headers.get("content-length", "")
+    await run_in_threadpool(
+        context.store.check_room, owner, int(declared) if declared.isdigit() else 0
+    )
     with context.artifacts.incoming() as incoming:
         try:
             await _spool(request, incoming)
@@ -68,9 +92,10 @@ async def take_module(request: Request, context: Context) -> tuple[Artifact, boo
             raise problems.EmptyBody(
                 "The body is empty.", "Send the bytes of a StableHLO module as the body."
             )
-        artifact, new = await run_in_threadpool(_keep, context, incoming)
+        artifact, new = await run_in_threadpool(_keep, context, incoming, owner)
     if new:
         context.metrics.uploaded.inc(artifact.size)
+        await run_in_threadpool(trail.record, "module.uploaded", module=artifact.sha256)
     return artifact, new
 
 
@@ -87,11 +112,12 @@ async def _spool(request: Request, incoming: Incoming) -> None:
     incoming.write(b"".join(batch))
 
 
-def _keep(context: Context, incoming: Incoming) -> tuple[Artifact, bool]:
+def _keep(context: Context, incoming: Incoming, owner: str) -> tuple[Artifact, bool]:
     artifact = incoming.finish()
     with context.artifacts.guard:
+        context.store.check_room(owner, artifact.size)
         context.artifacts.keep(incoming, artifact)
-        return artifact, context.store.add_module(artifact.sha256, artifact.size)
+        return artifact, context.store.add_module(artifact.sha256, artifact.size, owner)
 
 
 def create_job(
@@ -100,7 +126,7 @@ def create_job(
     module: str,
     request: PlanRequest,
     *,
-    caller: AccessCaller,
+    trail: Auditor,
     key: str | None,
 ) -> tuple[Job, bool]:
     """Queue a job and wake a worker; whether it was new."""
@@ -113,11 +139,15 @@ def create_job(
     new = NewJob(
         module=module,
         request=settings,
-        scope=caller.owner,
+        scope=trail.caller.owner,
+        owned_by=trail.caller.owner,
+        sees=trail.caller.sees,
         key=key,
         fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
     )
     job, fresh = context.store.create(new, max_queued=context.settings.max_queued)
+    if fresh:
+        trail.record("job.submitted", job=job.id, module=module)
     workers.nudge()
     return job, fresh
 
