@@ -167,8 +167,10 @@ def test_the_audit_log_says_who(shared: dict[str, Server]) -> None:
     records = [*first["records"], *rest["records"]]
     said = [(record["action"], record["key"], record["owner"]) for record in records]
     assert said == [
-        ("job.deleted", "root", "ops"), ("result.read", "ann", "one"), ("job.submitted", "ann", "one"),
-    ]  # fmt: skip
+        ("job.deleted", "root", "ops"),
+        ("result.read", "ann", "one"),
+        ("job.submitted", "ann", "one"),
+    ]
     assert {record["address"] for record in records} == {"127.0.0.1"}
     assert records[0]["of"] == "one"
     check_problem(ann.client.get("/v1/audit"), 403, "forbidden")
