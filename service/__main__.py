@@ -30,6 +30,10 @@ def parser() -> argparse.ArgumentParser:
     add("--owner-stored", type=_bytes, help="bytes of modules and results of one owner")
     add("--owner-rate", type=_count, help="jobs that one owner may submit in a minute")
     add("--worker-memory", type=_bytes, help="memory of one worker (default: 4/5 of the machine)")
+    add("--worker-cpus", type=float, help="processors of one worker, in a cgroup (default: all)")
+    add("--worker-user", help="user that workers run as; the service must be root")
+    add("--spares", type=_some, default=1, help="workers that wait ready (default %(default)s)")
+    add("--stall", type=_seconds, default=5.0, help="silence of a worker that hangs (default 5s)")
     add("--deadline", type=_seconds, default=3600.0, help="longest run of a job (default 1h)")
     add("--drain", type=_seconds, default=10.0, help="time for running jobs at shutdown")
     add("--hash-key", action="store_true", help="read a key on stdin, print its keys-file line")
@@ -54,6 +58,13 @@ def _count(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+def _some(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must be 0 or more")
     return value
 
 

@@ -32,6 +32,7 @@ from toast.service.private import UMASK, make_private
 from toast.service.settings import ServiceSettings
 from toast.service.web.app import create_app
 from toast.service.work.dispatcher import Dispatcher
+from toast.service.work.launcher import UnknownUser, find_user
 
 _log = logging.getLogger("toast.service")
 
@@ -70,7 +71,11 @@ def serve(
         host=host, port=port, data=data.resolve(), database=database, keys=known,
         workers=workers, **limits,
     )  # fmt: skip
-    with _owned(settings.data), _listening(host, port) as listener:
+    try:
+        find_user(settings.worker_user)
+    except UnknownUser as error:
+        raise StartError(str(error)) from error
+    with _owned(settings), _listening(host, port) as listener:
         context = make_context(settings)
         known.watch(partial(_record_change, context.audit))
         try:
@@ -94,7 +99,7 @@ def make_context(settings: ServiceSettings) -> Context:
         owner=_instance(settings.data),
     )
     shutil.rmtree(context.work, ignore_errors=True)
-    context.work.mkdir(parents=True, exist_ok=True)
+    make_private(context.work, passable=settings.worker_user is not None)
     left = artifacts.sweep(store.refers_to)
     if left:
         _log.warning("removed %d files that an earlier run left unfinished", left)
@@ -157,9 +162,10 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def _owned(data: Path) -> Iterator[None]:
+def _owned(settings: ServiceSettings) -> Iterator[None]:
     """The data directory is ours alone; the lock goes with the process, however that ends."""
-    make_private(data)
+    data = settings.data
+    make_private(data, passable=settings.worker_user is not None)
     with (data / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,6 +17,8 @@ class ServiceSettings:
     """One server's settings; sizes in bytes, times in seconds.
 
     `worker_memory` of None is four fifths of the machine's memory shared among the workers.
+    `worker_user` is whom workers run as (None: as the server), `spares` how many wait for a job
+    with their imports done, `stall` how long one may be silent and idle before it counts as hung.
     `engine_command` replaces the engine, for tests; the attempt's directory is appended to it.
     """
 
@@ -30,6 +32,10 @@ class ServiceSettings:
     max_json: int = 1 << 20
     max_queued: int = 1000
     worker_memory: int | None = None
+    worker_cpus: float | None = None
+    worker_user: str | None = None
+    spares: int = 1
+    stall: float = 5.0
     deadline: float = 3600.0
     drain: float = 10.0
     lease: float = 30.0

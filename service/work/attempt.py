@@ -22,6 +22,9 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim, Job, JobResult
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
+from toast.service.work.launcher import Launcher, Worker
+from toast.service.work.results import only_files
+from toast.service.work.spares import SparePool
 
 _log = logging.getLogger("toast.service")
 
@@ -41,6 +44,7 @@ class AttemptVerdict(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     FAILED = "failed"
     LOST = "lost"
+    STALLED = "stalled"
     RELEASED = "released"
     STALE = "stale"
 
@@ -48,8 +52,12 @@ class AttemptVerdict(StrEnum):
 class Attempt:
     """Runs the engine for one claim and writes the end of it. Used by one worker thread."""
 
-    def __init__(self, context: Context, claim: Claim) -> None:
+    def __init__(
+        self, context: Context, claim: Claim, launcher: Launcher, spares: SparePool
+    ) -> None:
         self.claim = claim
+        self._launcher = launcher
+        self._spares = spares
         self._context = context
         self._stop = threading.Event()
         self._interrupted = False
@@ -90,22 +98,39 @@ class Attempt:
         (directory / "request.json").write_text(request.model_dump_json())
         # Linked, not read: a module may be large, and its bytes mean nothing to this process.
         self._context.artifacts.place(self.claim.job.module, directory / "module")
-        command = settings.engine_command
-        outcome = runner.run(
-            directory,
-            on_event=self._on_event,
-            cancelled=self._stop.is_set,
-            command=[*command, str(directory)] if command else None,
-            limits=runner.Limits(
-                deadline_s=settings.deadline,
-                memory_bytes=settings.memory_limit,
-                ask_grace_s=min(_ASK_GRACE, max(0.5, settings.drain)),
-                term_grace_s=min(_TERM_GRACE, max(0.5, settings.drain)),
-            ),
-        )
+        self._launcher.hand_over(directory)
+        worker = self._worker(directory)
+        try:
+            outcome = runner.follow(
+                worker.child,
+                directory,
+                runner.Limits(
+                    deadline_s=settings.deadline,
+                    memory_bytes=settings.memory_limit,
+                    stall_s=settings.stall,
+                    ask_grace_s=min(_ASK_GRACE, max(0.5, settings.drain)),
+                    term_grace_s=min(_TERM_GRACE, max(0.5, settings.drain)),
+                ),
+                on_event=self._on_event,
+                cancelled=self._stop.is_set,
+            )
+            outcome = only_files(worker.explain(outcome, settings.memory_limit))
+        finally:
+            worker.close()
         self._context.metrics.attempt_seconds.observe(outcome.seconds)
         self._context.metrics.peak_bytes.set(outcome.peak_rss_bytes)
         return outcome
+
+    def _worker(self, directory: Path) -> Worker:
+        """A spare process, or a new one where there is none that lives."""
+        spare = self._spares.take()
+        if spare is not None:
+            if spare.child.begin(directory):
+                self._context.metrics.starts.labels(kind="spare").inc()
+                return spare
+            spare.close()
+        self._context.metrics.starts.labels(kind="fresh").inc()
+        return self._launcher.start(str(directory))
 
     def _on_event(self, event: runner.Event) -> None:
         """Record progress: four times a second at first, ever more rarely in a long job."""
@@ -153,6 +178,8 @@ class Attempt:
                 return AttemptVerdict.FAILED
             self._count(self._store_result(outcome, plan))
             return AttemptVerdict(outcome.status)
+        if outcome.status == "stalled":
+            return self._stalled()
         self._failed(self._problem(outcome), retry=outcome.status == "crashed")
         return AttemptVerdict(outcome.status)
 
@@ -161,6 +188,11 @@ class Attempt:
         max_lost = self._context.settings.max_lost
         self._count(self._context.store.lose(self.claim, max_lost=max_lost))
         return AttemptVerdict.LOST
+
+    def _stalled(self) -> AttemptVerdict:
+        max_lost = self._context.settings.max_lost
+        self._count(self._context.store.stall(self.claim, max_lost=max_lost))
+        return AttemptVerdict.STALLED
 
     def _problem(self, outcome: Outcome) -> dict[str, Any]:
         if outcome.stderr:

@@ -1,12 +1,14 @@
 """An engine that does what the module's first line says; it speaks the engine's protocol.
 
     python fake_engine.py PLAN.json DIR
+    python fake_engine.py PLAN.json --spare
 
 The line is `MODE [NUMBER]`: `success`, `slow SECONDS` (with progress; stops when asked),
 `abort` (dies like a failed check), `error` (reports one of the user's), `hang` (deaf to all but
 SIGKILL), `killed` (dies from outside, every time), `killed-once`, `grow` (eats memory), `invalid`
-(writes a plan that is none), `silent` (ends without a word). It imports next to nothing, so that
-it starts quickly.
+(writes a plan that is none), `silent` (ends without a word), `mute` (lives without a word),
+`mute-once`, `stop-once` (stops itself). All but the mute ones have a heartbeat. It imports next to
+nothing, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -19,10 +21,25 @@ import threading
 import time
 from pathlib import Path
 
+LOCK = threading.Lock()
+
 
 def emit(event: str, **fields: object) -> None:
-    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
-    sys.stdout.flush()
+    with LOCK:
+        sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+        sys.stdout.flush()
+
+
+def beat() -> None:
+    while True:
+        emit("alive")
+        time.sleep(0.2)
+
+
+def spare_directory() -> Path | None:
+    emit("ready")
+    line = sys.stdin.readline()
+    return Path(json.loads(line)["directory"]) if line.strip() else None
 
 
 def progress(fraction: float, stage: str = "search") -> None:
@@ -100,11 +117,20 @@ def mode_takes_number(words: list[str]) -> bool:
 def main(plan: Path, directory: Path) -> int:
     words = (directory / "module").read_text(errors="replace").split() or ["error"]
     mode, number = words[0], float(words[1]) if mode_takes_number(words) else 0.0
-    if mode == "slow":
+    if words[0].endswith("-once") and not directory.name.endswith(".1"):
+        mode = "success"
+    if not mode.startswith("mute"):
+        threading.Thread(target=beat, daemon=True).start()
+    if mode.startswith("mute"):
+        hang()
+    elif mode == "stop-once":
+        progress(0.1)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif mode == "slow":
         slow(number)
     elif mode == "abort":
         die("F0000 Check failed: rank == 2 (3 vs. 2)", signal.SIGABRT)
-    elif mode == "killed" or (mode == "killed-once" and directory.name.endswith(".1")):
+    elif mode in ("killed", "killed-once"):
         die("", signal.SIGKILL)
     elif mode == "hang":
         hang()
@@ -127,6 +153,7 @@ def main(plan: Path, directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    code = main(Path(sys.argv[1]), Path(sys.argv[2]))
+    where = spare_directory() if sys.argv[2] == "--spare" else Path(sys.argv[2])
+    code = 0 if where is None else main(Path(sys.argv[1]), where)
     sys.stdout.flush()
     os._exit(code)

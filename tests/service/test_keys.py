@@ -67,9 +67,14 @@ def test_a_key_ends_at_its_time() -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "scope"),
-    [("GET", "/v1/jobs", "read"), ("POST", "/v1/jobs", "submit"),
-     ("DELETE", "/v1/jobs/x", "submit"), ("BREW", "/v1/jobs", "submit"), ("GET", "/v1/audit", "admin")],
-)  # fmt: skip
+    [
+        ("GET", "/v1/jobs", "read"),
+        ("POST", "/v1/jobs", "submit"),
+        ("DELETE", "/v1/jobs/x", "submit"),
+        ("BREW", "/v1/jobs", "submit"),
+        ("GET", "/v1/audit", "admin"),
+    ],
+)
 def test_what_a_request_needs(method: str, path: str, scope: str) -> None:
     assert needed_scope(method, path) == scope
 
