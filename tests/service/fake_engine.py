@@ -114,6 +114,13 @@ def mode_takes_number(words: list[str]) -> bool:
     return len(words) > 1 and words[0] == "slow"
 
 
+def fall_silent(mode: str) -> None:
+    if mode == "stop-once":
+        progress(0.1)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    hang()
+
+
 def main(plan: Path, directory: Path) -> int:
     words = (directory / "module").read_text(errors="replace").split() or ["error"]
     mode, number = words[0], float(words[1]) if mode_takes_number(words) else 0.0
@@ -121,11 +128,8 @@ def main(plan: Path, directory: Path) -> int:
         mode = "success"
     if not mode.startswith("mute"):
         threading.Thread(target=beat, daemon=True).start()
-    if mode.startswith("mute"):
-        hang()
-    elif mode == "stop-once":
-        progress(0.1)
-        os.kill(os.getpid(), signal.SIGSTOP)
+    if mode in ("mute", "mute-once", "stop-once"):
+        fall_silent(mode)
     elif mode == "slow":
         slow(number)
     elif mode == "abort":

@@ -6,7 +6,7 @@ import os
 import re
 import resource
 import signal
-import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -147,7 +147,7 @@ def test_a_pause_of_the_server_is_no_stall(tmp_path: Path) -> None:
 
 
 def test_the_engine_gives_up_rights_and_plans_as_a_spare(tmp_path: Path) -> None:
-    (tmp_path / "module").write_bytes(text("mlp.mlir"))
+    (tmp_path / "module").write_bytes(text("mlp"))
     (tmp_path / "request.json").write_text(
         '{"mesh": "data=2,model=2", "rollouts": 20, "threads": 1, "planner": "greedy"}'
     )
@@ -167,36 +167,42 @@ def test_the_engine_gives_up_rights_and_plans_as_a_spare(tmp_path: Path) -> None
         child.kill()
 
 
+SPY = """#!/bin/sh
+dir=$1
+if [ "$1" = --spare ]; then
+  echo '{"event": "ready"}'; read line; dir=${line#*: \\"}; dir=${dir%\\"*}
+fi
+said="uid $(id -u) module $(cat $dir/module) $(touch $dir/mine && ls -n $dir/mine | cut -d' ' -f3)"
+for name in toast.db audit.jsonl instance artifacts work; do
+  [ -r $dir/../../$name ] || said="$said no-$name"
+done
+echo "{\\"event\\": \\"error\\", \\"code\\": \\"invalid_module\\", \\"message\\": \\"$said\\"}"
+exit 2
+"""
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may run workers as another user")
-def test_workers_run_as_another_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spares", [0, 1])
+def test_workers_run_as_another_user(spares: int) -> None:
     """They see their own directory and nothing else of the service's."""
-    for parent in [tmp_path, *tmp_path.parents]:
-        if parent.owner() == "root" and parent != Path("/tmp") and str(parent).startswith("/tmp/"):
-            parent.chmod(0o711)
-    engine = tmp_path / "engine"
-    command = fake_engine(engine)
-    with Server(
-        tmp_path / "data", engine_command=command, drain=1.0, worker_user=str(NOBODY), spares=1
-    ) as server:
-        job = server.submit("slow 60")["id"]
-        server.until_progress(job)
-        uids = {child.uids().real for child in children(server)}
-        assert uids == {NOBODY}
-        work = server.data / "work" / f"{job}.1"
-        assert {path.stat().st_uid for path in (work, *work.iterdir())} == {NOBODY}
-        stored = [path for path in (server.data / "artifacts").rglob("*") if path.is_file()]
-        assert [path.stat().st_uid for path in stored] == [0]
-        secret = ["toast.db", "instance", "audit.jsonl", f"artifacts/{stored[0].parent.name}"]
-        for name in secret:
-            tried = subprocess.run(
-                ["/bin/cat", str(server.data / name)], user=NOBODY, group=NOBODY, extra_groups=[],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert "Permission denied" in tried.stderr, name
-        server.client.post(f"/v1/jobs/{job}/cancel")
-        done = server.finished(job)
-        assert done["state"] == "cancelled"
-        assert server.client.get(f"/v1/jobs/{job}/plan").status_code == 200
+    with tempfile.TemporaryDirectory() as name:  # pytest's own are closed to other users
+        directory = Path(name)
+        directory.chmod(0o711)
+        engine = directory / "engine.sh"
+        engine.write_text(SPY)
+        engine.chmod(0o755)
+        settings: dict[str, Any] = {"worker_user": str(NOBODY), "spares": spares, "drain": 1.0}
+        with Server(directory / "data", engine_command=[str(engine)], **settings) as server:
+            if spares:
+                wait_children(server)
+            done = server.finished(server.submit("bytes")["id"])
+            stored = [p for p in (server.data / "artifacts").rglob("*") if p.is_file()]
+            assert {path.stat().st_uid for path in stored} == {0}
+            assert set(starts(server)) == ({"spare"} if spares else {"fresh"})
+    assert done["error"]["detail"] == (
+        f"uid {NOBODY} module bytes {NOBODY} no-toast.db no-audit.jsonl no-instance no-artifacts "
+        "no-work"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may run workers as another user")

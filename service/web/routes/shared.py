@@ -146,9 +146,9 @@ def create_job(
         fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
     )
     job, fresh = context.store.create(new, max_queued=context.settings.max_queued)
+    workers.nudge()
     if fresh:
         trail.record("job.submitted", job=job.id, module=module)
-    workers.nudge()
     return job, fresh
 
 
