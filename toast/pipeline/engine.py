@@ -76,6 +76,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bool]) -> None:
     """Plan one job; raises ToastError for what its input is to blame for."""
+    emitter.beat()
     try:
         request = PlanRequest.model_validate_json((directory / "request.json").read_bytes())
     except ValueError as error:
@@ -158,7 +159,6 @@ def main(arguments: list[str]) -> int:
         if directory is None:
             return EXIT_OK
         arguments = [str(directory)]
-    emitter.beat()
     cancelled = listen_for_cancel()
     try:
         if arguments[:1] == ["--inspect"] and len(arguments) in (2, 3):

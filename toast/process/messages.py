@@ -45,8 +45,8 @@ class Emitter:
 
         def say() -> None:
             while True:
-                self.emit(ALIVE)
                 time.sleep(BEAT_SECONDS)
+                self.emit(ALIVE)
 
         threading.Thread(target=say, name="heartbeat", daemon=True).start()
 
