@@ -34,6 +34,12 @@ def parser() -> argparse.ArgumentParser:
     add("--worker-user", help="user that workers run as; the service must be root")
     add("--spares", type=_some, default=1, help="workers that wait ready (default %(default)s)")
     add("--stall", type=_seconds, default=5.0, help="silence of a worker that hangs (default 5s)")
+    add(
+        "--min-free",
+        type=_bytes,
+        default=256 << 20,
+        help="free bytes on the disk below which no work is taken (default 256MiB)",
+    )
     add("--deadline", type=_seconds, default=3600.0, help="longest run of a job (default 1h)")
     add("--drain", type=_seconds, default=10.0, help="time for running jobs at shutdown")
     add("--hash-key", action="store_true", help="read a key on stdin, print its keys-file line")

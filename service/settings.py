@@ -19,6 +19,8 @@ class ServiceSettings:
     `worker_memory` of None is four fifths of the machine's memory shared among the workers.
     `worker_user` is whom workers run as (None: as the server), `spares` how many wait for a job
     with their imports done, `stall` how long one may be silent and idle before it counts as hung.
+    Below `min_free` bytes on the disk of `data` no work is taken in. `backoff` is how long a job
+    waits after a fault; it doubles with each up to `longest_backoff`.
     `engine_command` replaces the engine, for tests; the attempt's directory is appended to it.
     """
 
@@ -40,6 +42,9 @@ class ServiceSettings:
     drain: float = 10.0
     lease: float = 30.0
     max_lost: int = 3
+    min_free: int = 256 << 20
+    backoff: float = 1.0
+    longest_backoff: float = 60.0
     retries: int = 0
     max_wait: float = 60.0
     owner_queued: int | None = None

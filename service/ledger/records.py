@@ -13,9 +13,11 @@ class Job:
     """One row of the job table. Times are seconds since the epoch.
 
     `version` grows by one with every event; `attempt` with every claim. `failures` counts
-    crashes that the job caused, `lost` workers that vanished through no fault of it, `stalls`
-    workers that fell silent.
-    `progress`, `error` (a problem object) and `summary` are JSON objects.
+    crashes that the job caused, `lost` worker processes that vanished, `stalls` those that fell
+    silent, `interruptions` attempts that a fault of the operator ended (a server that died, a full
+    disk, a database away), which never fail a job. A queued job is not claimed before
+    `not_before`. `progress`, `error` (a problem object) and `summary` are JSON objects.
+    `cached_from` is the job whose result this one was given.
     """
 
     seq: int
@@ -27,6 +29,8 @@ class Job:
     attempt: int
     failures: int
     lost: int
+    interruptions: int
+    not_before: float | None
     created: float
     started: float | None
     finished: float | None
@@ -36,6 +40,7 @@ class Job:
     plan_sha256: str | None
     result_sha256: str | None
     result_suffix: str | None
+    cached_from: str | None
     owned_by: str = ""
     stalls: int = 0
 

@@ -43,6 +43,8 @@ def job_of(row: sa.Row[Any]) -> Job:
         attempt=row.attempt,
         failures=row.failures,
         lost=row.lost,
+        interruptions=row.interruptions,
+        not_before=row.not_before,
         created=row.created,
         started=row.started,
         finished=row.finished,
@@ -52,6 +54,7 @@ def job_of(row: sa.Row[Any]) -> Job:
         plan_sha256=row.plan_sha256,
         result_sha256=row.result_sha256,
         result_suffix=row.result_suffix,
+        cached_from=row.cached_from,
         owned_by=row.owned_by,
         stalls=row.stalls,
     )
@@ -69,6 +72,8 @@ def state_event(job: Job) -> tuple[str, dict[str, Any]]:
         data["error"] = job.error
     if job.summary is not None:
         data["summary"] = job.summary
+    if job.not_before is not None:
+        data["not_before"] = job.not_before
     return "state", data
 
 

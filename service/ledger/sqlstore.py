@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from toast.service import problems
+from toast.service.ledger.backoff import Backoff
 from toast.service.ledger.database import Database
+from toast.service.ledger.faults import as_service_errors
 from toast.service.ledger.owners import (
     Quota,
     check_room,
@@ -45,18 +48,42 @@ _UNCLAIM: dict[str, Any] = {"owner": None, "lease_until": None}
 
 
 class SqlJobStore(JobStore):
-    """See `JobStore` for what each method promises."""
+    """See `JobStore` for what each method promises.
 
-    def __init__(self, database: Database, quota: Quota | None = None) -> None:
+    `backoff` is how long a job waits after a fault, `quota` what an owner may use. `wall` is the
+    clock of SQLite, whose file one process owns; PostgreSQL has its own.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        quota: Quota | None = None,
+        backoff: Backoff | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._database = database
         self._quota = quota or Quota()
-        self._write = database.writer.begin
-        self._read = database.reader.begin
+        self._backoff = backoff or Backoff()
+        self._wall = wall
         self._postgres = database.writer.dialect.name == "postgresql"
 
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[sa.Connection]:
+        with as_service_errors(), self._database.writer.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[sa.Connection]:
+        with as_service_errors(), self._database.reader.begin() as connection:
+            yield connection
+
     def ping(self) -> None:
-        with self._read() as connection:
-            connection.execute(sa.select(jobs.c.seq).limit(1)).first()
+        # The one row that is always there, written as it is and taken back: SQLite finds out only
+        # when it writes that its file was moved away or that its disk is full.
+        with as_service_errors(), self._database.writer.connect() as connection:
+            same = "UPDATE alembic_version SET version_num = version_num"
+            connection.execute(sa.text(same))
 
     def close(self) -> None:
         self._database.close()
@@ -143,10 +170,11 @@ class SqlJobStore(JobStore):
             return connection.execute(sa.select(jobs.c.seq).where(results)).first() is not None
 
     def claim(self, owner: str, *, lease: float) -> Claim | None:
-        oldest = next_job(jobs.c.state == State.QUEUED.value, self._quota)
         with self._write() as connection:
             self._one_at_a_time(connection)
             now = self._now(connection)
+            queued = jobs.c.state == State.QUEUED.value
+            oldest = next_job(sa.and_(queued, self._waited(now)), self._quota)
             job = change(
                 connection,
                 jobs.c.seq == oldest.scalar_subquery(),
@@ -158,6 +186,7 @@ class SqlJobStore(JobStore):
                 lease_until=now + lease,
                 started=sa.func.coalesce(jobs.c.started, now),
                 progress=None,
+                not_before=None,
             )
             return Claim(job=job, attempt=job.attempt) if job else None
 
@@ -214,6 +243,10 @@ class SqlJobStore(JobStore):
                 return self._requeue(connection, claim)
             return self._lose(connection, claim, job, max_lost)
 
+    def interrupt(self, claim: Claim) -> Job:
+        with self._write() as connection:
+            return self._interrupt(connection, claim, _claimed(connection, claim))
+
     def release(self, claim: Claim) -> Job:
         with self._write() as connection:
             if _claimed(connection, claim).state is State.CANCELLING:
@@ -224,7 +257,7 @@ class SqlJobStore(JobStore):
         with self._read() as connection:
             return self._now(connection)
 
-    def recover(self, owner: str | None, *, max_lost: int, at: float | None = None) -> list[Job]:
+    def recover(self, owner: str | None, *, at: float | None = None) -> list[Job]:
         with self._write() as connection:
             late = jobs.c.lease_until < (self._now(connection) if at is None else at)
             mine = late if owner is None else jobs.c.owner == owner
@@ -232,7 +265,7 @@ class SqlJobStore(JobStore):
             query = sa.select(jobs).where(claimed, mine).with_for_update(skip_locked=True)
             found = [job_of(row) for row in connection.execute(query)]
             return [
-                self._lose(connection, Claim(job=job, attempt=job.attempt), job, max_lost)
+                self._interrupt(connection, Claim(job=job, attempt=job.attempt), job)
                 for job in found
             ]
 
@@ -248,7 +281,7 @@ class SqlJobStore(JobStore):
             now = self._now(connection)
             queued = job.state is State.QUEUED
             values: dict[str, Any] = (
-                {"state": State.CANCELLED.value, "finished": now}
+                {"state": State.CANCELLED.value, "finished": now, "not_before": None}
                 if queued
                 else {"state": State.CANCELLING.value}
             )
@@ -280,7 +313,7 @@ class SqlJobStore(JobStore):
 
     def _now(self, connection: sa.Connection) -> float:
         if not self._postgres:  # one process owns the file, and its clock is the only one
-            return time.time()
+            return self._wall()
         clock = sa.select(sa.extract("epoch", sa.func.clock_timestamp()))
         return float(connection.execute(clock).scalar_one())
 
@@ -345,13 +378,34 @@ class SqlJobStore(JobStore):
         if job.state is State.CANCELLING:
             return self._close(connection, claim, State.CANCELLED, lost=lost)
         if lost < max_lost:
-            return self._requeue(connection, claim, lost=lost)
+            wait = self._wait(connection, job)
+            return self._requeue(connection, claim, lost=lost, not_before=wait)
         error = problems.WorkerLost(
             f"The job's worker vanished {lost} times.", "Look at the server's log and memory."
         )
         instance = f"/v1/jobs/{job.id}"
         body = dumps(problems.describe(error, instance))
         return self._close(connection, claim, State.FAILED, lost=lost, error=body)
+
+    def _interrupt(self, connection: sa.Connection, claim: Claim, job: Job) -> Job:
+        count = job.interruptions + 1
+        if job.state is State.CANCELLING:
+            return self._close(connection, claim, State.CANCELLED, interruptions=count)
+        wait = self._wait(connection, job)
+        return self._requeue(connection, claim, interruptions=count, not_before=wait)
+
+    def _wait(self, connection: sa.Connection, job: Job) -> float:
+        """When the job may be claimed again after one more attempt that came to nothing."""
+        times = job.lost + job.interruptions + 1
+        return self._now(connection) + self._backoff.after(times)
+
+    def _waited(self, now: float) -> sa.ColumnElement[bool]:
+        """True of rows that may be claimed; a wait longer than any is of a clock set back since."""
+        return sa.or_(
+            jobs.c.not_before.is_(None),
+            jobs.c.not_before <= now,
+            jobs.c.not_before > now + self._backoff.longest,
+        )
 
 
 def _existing(connection: sa.Connection, job_id: str, *, lock: bool = False) -> Job:

@@ -4,6 +4,10 @@ Every method is one transaction and may be called from any thread. Each change o
 to its version and writes exactly one event with that number, so a reader that has seen event *n*
 has missed nothing before it. Methods that take a `Claim` raise `StaleClaim` when the job has been
 claimed again, has ended or is gone; nothing is written then.
+
+Every method raises `DatabaseAway` where the database does not answer and `DiskFull` where it has no
+room. Nothing was written then, but for one case: an answer that was lost after the commit. Who asks
+again finds out, for a claim that it ended is stale.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ class JobStore(ABC):
 
     @abstractmethod
     def ping(self) -> None:
-        """Return when the database answers; raise whatever it raises when not."""
+        """Return when the database takes writes; raises `DatabaseAway` or `DiskFull` when not."""
 
     @abstractmethod
     def close(self) -> None:
@@ -74,9 +78,10 @@ class JobStore(ABC):
 
     @abstractmethod
     def claim(self, owner: str, *, lease: float) -> Claim | None:
-        """Take a queued job for `lease` seconds, or None. No two callers get one job.
+        """Take a job that may run for `lease` seconds, or None. No two callers get one job.
 
-        It is one of the owner with the fewest running jobs, and of those the oldest.
+        A job may run that is queued and whose `not_before` has passed. It is one of the owner with
+        the fewest running jobs, and of those the oldest.
         """
 
     @abstractmethod
@@ -100,7 +105,18 @@ class JobStore(ABC):
 
     @abstractmethod
     def lose(self, claim: Claim, *, max_lost: int) -> Job:
-        """The worker vanished: queued again, failed at `max_lost`, cancelled when cancelling."""
+        """The worker process vanished and its server did not: `lost` grows.
+
+        Queued again after a wait, failed at `max_lost`, cancelled when cancelling.
+        """
+
+    @abstractmethod
+    def interrupt(self, claim: Claim) -> Job:
+        """A fault of the operator ended the attempt: `interruptions` grows, nothing else counts.
+
+        Queued again after a wait that doubles each time up to a limit, or cancelled when
+        cancelling. However often it happens, the job does not fail.
+        """
 
     @abstractmethod
     def stall(self, claim: Claim, *, max_lost: int) -> Job:
@@ -115,8 +131,8 @@ class JobStore(ABC):
         """Seconds since the epoch, by the clock that leases are kept by."""
 
     @abstractmethod
-    def recover(self, owner: str | None, *, max_lost: int, at: float | None = None) -> list[Job]:
-        """`lose` every claimed job of `owner`; of None, every one whose lease has run out.
+    def recover(self, owner: str | None, *, at: float | None = None) -> list[Job]:
+        """`interrupt` each claimed job of `owner`; of None, each whose lease has run out.
 
         `at` is the time by which a lease must have run out: now, or a `clock` read earlier.
         """

@@ -98,6 +98,8 @@ class JobView(View):
     attempt: int
     failures: int
     lost_workers: int
+    interruptions: int
+    not_before: str | None
     created: str
     started: str | None
     finished: str | None
@@ -152,6 +154,8 @@ def job_view(job: Job) -> JobView:
         attempt=job.attempt,
         failures=job.failures,
         lost_workers=job.lost,
+        interruptions=job.interruptions,
+        not_before=None if job.not_before is None else _time(job.not_before),
         created=_time(job.created),
         started=None if job.started is None else _time(job.started),
         finished=None if job.finished is None else _time(job.finished),

@@ -5,10 +5,11 @@
 
 The line is `MODE [NUMBER]`: `success`, `slow SECONDS` (with progress; stops when asked),
 `abort` (dies like a failed check), `error` (reports one of the user's), `hang` (deaf to all but
-SIGKILL), `killed` (dies from outside, every time), `killed-once`, `grow` (eats memory), `invalid`
-(writes a plan that is none), `silent` (ends without a word), `mute` (lives without a word),
-`mute-once`, `stop-once` (stops itself). All but the mute ones have a heartbeat. It imports next to
-nothing, so that it starts quickly.
+SIGKILL), `killed` (dies from outside, every time), `killed-once`, `stopped-once` (by SIGTERM),
+`fill-once` (fills the disk and fails of it), `grow` (eats memory), `invalid` (writes a plan that is
+none), `silent` (ends without a word), `mute` (lives without a word), `mute-once`, `pause-once`
+(stops itself). All but the mute ones have a heartbeat. It imports next to nothing, so that it
+starts quickly.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ import time
 from pathlib import Path
 
 LOCK = threading.Lock()
+DEATHS = {
+    "abort": ("F0000 Check failed: rank == 2 (3 vs. 2)", signal.SIGABRT),
+    "killed": ("", signal.SIGKILL),
+    "killed-once": ("", signal.SIGKILL),
+    "stopped-once": ("", signal.SIGTERM),
+}
 
 
 def emit(event: str, **fields: object) -> None:
@@ -103,6 +110,16 @@ def die(line: str, number: signal.Signals) -> None:
     time.sleep(60)
 
 
+def fill(directory: Path) -> None:
+    """Write until there is no room, and end as the engine does of an error of its own."""
+    try:
+        with (directory / "much").open("wb") as file:
+            while True:
+                file.write(b"x" * (1 << 20))
+    except OSError as error:
+        emit("error", code="engine_failed", message=f"OSError: {error}.", hint="Report it.")
+
+
 def grow() -> None:
     kept = []
     while True:
@@ -115,7 +132,7 @@ def mode_takes_number(words: list[str]) -> bool:
 
 
 def fall_silent(mode: str) -> None:
-    if mode == "stop-once":
+    if mode == "pause-once":
         progress(0.1)
         os.kill(os.getpid(), signal.SIGSTOP)
     hang()
@@ -128,14 +145,15 @@ def main(plan: Path, directory: Path) -> int:
         mode = "success"
     if not mode.startswith("mute"):
         threading.Thread(target=beat, daemon=True).start()
-    if mode in ("mute", "mute-once", "stop-once"):
+    if mode in ("mute", "mute-once", "pause-once"):
         fall_silent(mode)
     elif mode == "slow":
         slow(number)
-    elif mode == "abort":
-        die("F0000 Check failed: rank == 2 (3 vs. 2)", signal.SIGABRT)
-    elif mode in ("killed", "killed-once"):
-        die("", signal.SIGKILL)
+    elif mode in DEATHS:
+        die(*DEATHS[mode])
+    elif mode == "fill-once":
+        fill(directory)
+        return 1
     elif mode == "hang":
         hang()
     elif mode == "grow":

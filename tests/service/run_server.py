@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+from tests.service import fault_points
 from toast.service.server import log_to_stderr, serve
 
 
@@ -31,6 +32,8 @@ if __name__ == "__main__":
         os.umask(arguments.pop("umask"))
     data.mkdir(parents=True, exist_ok=True)
     log_to_stderr()
+    if fault_points.ENVIRONMENT in os.environ:
+        fault_points.install(Path(os.environ[fault_points.ENVIRONMENT]))
     watcher = threading.Thread(target=report_modules, args=(data / "modules.txt",), daemon=True)
     watcher.start()
     serve("127.0.0.1", 0, data, **arguments)

@@ -95,7 +95,7 @@ def test_spares_that_cannot_live_are_not_started_over_and_over(tmp_path: Path) -
         assert 1 <= len(log.read_text().splitlines()) <= 3
 
 
-@pytest.mark.parametrize("mode", ["mute-once", "stop-once"])
+@pytest.mark.parametrize("mode", ["mute-once", "pause-once"])
 def test_a_worker_that_stops_is_replaced_within_seconds(tmp_path: Path, mode: str) -> None:
     with make(tmp_path, stall=1.0) as server:
         began = time.monotonic()

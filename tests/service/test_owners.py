@@ -237,7 +237,7 @@ def test_the_owner_with_the_fewest_running_comes_next(store: SqlJobStore) -> Non
 
 
 def with_quota(store: SqlJobStore, **limits: int) -> SqlJobStore:
-    return SqlJobStore(store._database, Quota(**limits))
+    return SqlJobStore(store._database, quota=Quota(**limits))
 
 
 def test_an_owner_runs_as_many_as_it_may(store: SqlJobStore) -> None:

@@ -68,7 +68,10 @@ async def plan(
 
 async def _finished(context: Context, job: Job) -> Job:
     while not job.terminal:
-        job = await wait_for(context, job.id, context.settings.max_wait, lambda j: j.terminal)
+        try:
+            job = await wait_for(context, job.id, context.settings.max_wait, lambda j: j.terminal)
+        except problems.DatabaseAway:  # the job was accepted; its caller waits on
+            await asyncio.sleep(_POLL_SECONDS)
         if context.notifier.draining and not job.terminal:
             raise problems.Draining(
                 f"The service is shutting down; job {job.id} goes on after its restart.",

@@ -14,6 +14,7 @@ from starlette.responses import FileResponse
 from toast.request.request import PlanRequest
 from toast.service import problems
 from toast.service.access.callers import Caller as AccessCaller
+from toast.service.artifacts.disk import no_room_is_disk_full
 from toast.service.artifacts.local import Artifact, Incoming
 from toast.service.context import Context
 from toast.service.ledger.records import Job, NewJob
@@ -80,10 +81,11 @@ async def take_module(request: Request, context: Context, trail: Auditor) -> tup
     """Stream the body to disk and record it; the artifact and whether it was new to its owner."""
     owner = trail.caller.owner
     declared = request.headers.get("content-length", "")
+    context.disk.check()
     await run_in_threadpool(
         context.store.check_room, owner, int(declared) if declared.isdigit() else 0
     )
-    with context.artifacts.incoming() as incoming:
+    with no_room_is_disk_full(), context.artifacts.incoming() as incoming:
         try:
             await _spool(request, incoming)
         except ClientDisconnect as error:
@@ -134,6 +136,7 @@ def create_job(
         raise problems.Draining(
             "The service is shutting down.", "Try again.", headers={"Retry-After": "5"}
         )
+    context.disk.check()
     settings = request.model_dump()
     identity = json.dumps([module, settings], sort_keys=True)
     new = NewJob(
