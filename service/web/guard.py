@@ -122,7 +122,7 @@ def check_scope(caller: Caller, method: str, path: str) -> None:
     if not caller.may(needed):
         has = ", ".join(sorted(caller.scopes))
         raise problems.Forbidden(
-            f"The key {caller.name!r} may {has}; this needs the scope {needed!r}.",
+            f"The key {caller.name!r} may {has}; this needs the scope {needed.value!r}.",
             "Use a key with that scope, or ask the operator for one.",
         )
 

@@ -281,7 +281,7 @@ def test_a_scope_is_asked_of_a_key(tmp_path: Path) -> None:
         ):
             headers = {"Authorization": f"Bearer {key}"}
             answer = server.client.request(method, path, headers=headers)
-            check_problem(answer, 403, "forbidden", "scope")
+            check_problem(answer, 403, "forbidden", "this needs the scope '")
         server.client.headers["Authorization"] = f"Bearer {writer}"
         module = server.upload("success")
         made = server.client.post("/v1/jobs", json={"module": module, "mesh": "data=2"})
