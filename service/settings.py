@@ -21,6 +21,8 @@ class ServiceSettings:
     with their imports done, `stall` how long one may be silent and idle before it counts as hung.
     Below `min_free` bytes on the disk of `data` no work is taken in. `backoff` is how long a job
     waits after a fault; it doubles with each up to `longest_backoff`.
+    `keep_jobs` is how long a job is kept once it is over, `keep_modules` a module that no job
+    names since it was last used; None is for ever.
     `engine_command` replaces the engine, for tests; the attempt's directory is appended to it.
     """
 
@@ -43,6 +45,8 @@ class ServiceSettings:
     lease: float = 30.0
     max_lost: int = 3
     min_free: int = 256 << 20
+    keep_jobs: float | None = 30 * 86_400.0
+    keep_modules: float | None = 30 * 86_400.0
     backoff: float = 1.0
     longest_backoff: float = 60.0
     retries: int = 0

@@ -33,11 +33,15 @@ class Quota:
     rate: int | None = None
 
 
-def record_owner(connection: sa.Connection, owner: str, sha256: str, now: float) -> bool:
-    """Note that the owner uploaded a module; whether that was new."""
-    if owns_module(connection, owner, sha256):
+def record_use(connection: sa.Connection, owner: str, sha256: str, now: float) -> bool:
+    """Note that the owner uploaded a module or made a job for it; whether it was new to the owner.
+
+    Who makes a job for the module of another, as admins may, has it from then on.
+    """
+    mine = sa.and_(module_owners.c.owner == owner, module_owners.c.sha256 == sha256)
+    if connection.execute(module_owners.update().where(mine).values(used=now)).rowcount:
         return False
-    row = {"owner": owner, "sha256": sha256, "created": now}
+    row = {"owner": owner, "sha256": sha256, "created": now, "used": now}
     connection.execute(module_owners.insert().values(row))
     return True
 
@@ -53,7 +57,8 @@ def owns_module(connection: sa.Connection, owner: str, sha256: str) -> bool:
 def stored_bytes(connection: sa.Connection, owner: str) -> int:
     """Bytes of the owner's modules and of the results of the owner's jobs.
 
-    What two owners uploaded is on the disk once and counts for both.
+    What two owners uploaded is on the disk once and counts for both, and so does a result for each
+    job that was given it.
     """
     uploaded = (
         sa.select(sa.func.coalesce(sa.func.sum(modules.c.size), 0))
@@ -83,12 +88,12 @@ def check_room(connection: sa.Connection, owner: str, quota: Quota, size: int) -
         )
 
 
-def check_submission(
+def check_rate(
     connection: sa.Connection, owner: str, quota: Quota, now: float, *, postgres: bool
 ) -> None:
-    """Count one more job of the owner, and refuse it where a quota is reached.
+    """Count one more submission of the owner, and refuse it above the quota of this minute.
 
-    The row of the owner is locked first: two submissions at once see each other's jobs.
+    The row of the owner is locked by that: two submissions at once see each other's jobs.
     """
     submitted = _count_submission(connection, owner, now, postgres=postgres)
     if quota.rate is not None and submitted > quota.rate:
@@ -99,6 +104,10 @@ def check_submission(
             "Try again in the next minute.",
             retry_after=math.ceil(MINUTE - now % MINUTE),
         )
+
+
+def check_waiting(connection: sa.Connection, owner: str, quota: Quota) -> None:
+    """Refuse one more job that will wait and leave a result, where a quota is reached."""
     if quota.queued is not None:
         query = sa.select(sa.func.count()).where(
             jobs.c.state == State.QUEUED.value, jobs.c.owned_by == owner

@@ -13,18 +13,21 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from toast.service import problems
+from toast.service.ledger import expiry
 from toast.service.ledger.backoff import Backoff
 from toast.service.ledger.database import Database
 from toast.service.ledger.faults import as_service_errors
 from toast.service.ledger.owners import (
     Quota,
+    check_rate,
     check_room,
-    check_submission,
+    check_waiting,
     next_job,
     owns_module,
-    record_owner,
+    record_use,
 )
-from toast.service.ledger.records import Claim, Event, Job, JobResult, NewJob
+from toast.service.ledger.records import Claim, Event, Job, JobResult, Module, NewJob
+from toast.service.ledger.reuse import candidates, insert_with_result
 from toast.service.ledger.rows import (
     change,
     dumps,
@@ -94,10 +97,11 @@ class SqlJobStore(JobStore):
     def _add_module(self, sha256: str, size: int, owner: str) -> bool:
         with self._write() as connection:
             now = self._now(connection)
-            if self._size(connection, sha256) is None:
-                row = {"sha256": sha256, "size": size, "created": now}
+            again = modules.update().where(modules.c.sha256 == sha256).values(used=now)
+            if connection.execute(again).rowcount == 0:
+                row = {"sha256": sha256, "size": size, "created": now, "used": now}
                 connection.execute(modules.insert().values(row))
-            return record_owner(connection, owner, sha256, now)
+            return record_use(connection, owner, sha256, now)
 
     def check_room(self, owner: str, size: int) -> None:
         with self._read() as connection:
@@ -106,6 +110,17 @@ class SqlJobStore(JobStore):
     def module_size(self, sha256: str) -> int | None:
         with self._read() as connection:
             return self._size(connection, sha256)
+
+    def module(self, sha256: str, owner: str | None = None) -> Module:
+        with self._read() as connection:
+            return expiry.module_of(connection, sha256, owner)
+
+    def delete_module(self, sha256: str, owner: str | None = None) -> None:
+        def delete() -> None:
+            with self._write() as connection:
+                expiry.delete_module(connection, sha256, owner)
+
+        self._again(delete)
 
     def create(self, new: NewJob, *, max_queued: int) -> tuple[Job, bool]:
         return self._again(lambda: self._create(new, max_queued))
@@ -121,13 +136,23 @@ class SqlJobStore(JobStore):
                     "Upload it with POST /v1/modules and use the id in the answer.",
                 )
             now = self._now(connection)
-            self._check_queue(connection, max_queued)
-            check_submission(connection, new.owned_by, self._quota, now, postgres=self._postgres)
-            job = insert_job(connection, new, now)
+            used = modules.update().where(modules.c.sha256 == new.module).values(used=now)
+            connection.execute(used)
+            record_use(connection, new.owned_by, new.module, now)
+            check_rate(connection, new.owned_by, self._quota, now, postgres=self._postgres)
+            job = None if new.source is None else insert_with_result(connection, new, now)
+            if job is None:
+                self._check_queue(connection, max_queued)
+                check_waiting(connection, new.owned_by, self._quota)
+                job = insert_job(connection, new, now)
             if new.key is not None:
                 row = {"scope": new.scope, "key": new.key, "fingerprint": new.fingerprint}
                 connection.execute(idempotency.insert().values(**row, job=job.seq))
             return job, True
+
+    def reusable(self, new: NewJob) -> list[Job]:
+        with self._read() as connection:
+            return candidates(connection, new)
 
     def get(self, job_id: str) -> Job:
         with self._read() as connection:
@@ -304,8 +329,19 @@ class SqlJobStore(JobStore):
         if self._postgres and self._quota.running is not None:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CLAIMS)))
 
+    def expire_jobs(self, *, before: float, limit: int) -> list[Job]:
+        with self._write() as connection:
+            return expiry.expire_jobs(connection, before, limit)
+
+    def expire_modules(self, *, before: float, limit: int) -> list[str]:
+        def expire() -> list[str]:
+            with self._write() as connection:
+                return expiry.expire_modules(connection, before, limit)
+
+        return self._again(expire)
+
     def _again(self, transaction: Callable[[], Answer]) -> Answer:
-        """On PostgreSQL two inserts of one key can race; who lost finds the other's row next."""
+        """On PostgreSQL two writes of one key can race; who lost finds the other's row next."""
         try:
             return transaction()
         except sa.exc.IntegrityError:

@@ -95,6 +95,7 @@ module_owners = Table(
         index=True,
     ),
     Column("created", Float(53), nullable=False),
+    Column("used", Float(53), nullable=False),
 )
 
 # How many jobs an owner submitted in which minute since the epoch; also what a submission locks.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from toast.service.access.audit import AuditTrail
 from toast.service.access.callers import Caller
@@ -31,6 +32,8 @@ class Auditor:
             **fields,
         )
 
-    def record_read(self, what: str, job: Job) -> None:
-        """Somebody fetched a result."""
-        self.record("result.read", durable=False, job=job.id, what=what, of=job.owned_by)
+    def read(self, what: str, job: Job, answer: Response) -> Response:
+        """Record that somebody fetched a result, unless the answer is that he has it already."""
+        if answer.status_code == 200:
+            self.record("result.read", durable=False, job=job.id, what=what, of=job.owned_by)
+        return answer

@@ -101,6 +101,37 @@ def test_the_modules_of_others_are_not_there(shared: dict[str, Server]) -> None:
     assert shared["root"].finished(used.json()["id"])["state"] == "succeeded"
 
 
+def test_a_module_is_deleted_for_its_owner(shared: dict[str, Server]) -> None:
+    ann, bob = shared["ann"], shared["bob"]
+    module = ann.upload("success // of both")
+    check_problem(bob.client.get(f"/v1/modules/{module}"), 404, "module_not_found")
+    check_problem(bob.client.delete(f"/v1/modules/{module}"), 404, "module_not_found")
+    bob.upload("success // of both")
+    job = as_object(bob.client.post("/v1/jobs", json={"module": module, "mesh": "data=2"}))["id"]
+    bob.finished(job)
+    assert as_object(ann.client.get(f"/v1/modules/{module}"))["jobs"] == 0
+    assert as_object(bob.client.get(f"/v1/modules/{module}"))["jobs"] == 1
+    assert ann.client.delete(f"/v1/modules/{module}").status_code == 204
+    check_problem(ann.client.get(f"/v1/modules/{module}"), 404, "module_not_found")
+    check_problem(bob.client.delete(f"/v1/modules/{module}"), 409, "module_in_use")
+    assert bob.client.get(f"/v1/jobs/{job}/plan").status_code == 200
+    assert bob.client.delete(f"/v1/jobs/{job}").status_code == 204
+    stored = bob.data / "artifacts" / module[:2] / module
+    assert stored.exists()
+    assert bob.client.delete(f"/v1/modules/{module}").status_code == 204
+    assert not stored.exists()
+
+
+def test_a_result_is_not_given_to_another_owner(shared: dict[str, Server]) -> None:
+    ann, bob = shared["ann"], shared["bob"]
+    first = ann.submit("success // cached", cache="any")["id"]
+    ann.finished(first)
+    again = shared["ann2"].submit("success // cached", cache="any")
+    assert again["state"] == "succeeded"
+    other = bob.submit("success // cached", cache="any")
+    assert bob.finished(other["id"])["attempt"] == 1
+
+
 def test_no_owner_takes_everything(shared: dict[str, Server]) -> None:
     ann, bob = shared["ann"], shared["bob"]
     running = ann.submit("slow 60")["id"]

@@ -57,7 +57,9 @@ async def plan(
     artifact, _ = await take_module(request, context, trail)
 
     def queue() -> Job:
-        made = create_job(context, workers, artifact.sha256, settings, trail=trail, key=key)
+        made = create_job(
+            context, workers, artifact.sha256, settings, trail=trail, key=key, cache=fields.cache
+        )
         return made[0]
 
     job = await run_in_threadpool(queue)
@@ -65,7 +67,7 @@ async def plan(
     async with _cancelled_when_alone(request, context, workers, job, trail=alone):
         job = await _finished(context, job)
     answer = _answer(request, context, job)
-    await run_in_threadpool(trail.record_read, "module", job)
+    await run_in_threadpool(trail.read, "module", job, answer)
     return answer
 
 
@@ -120,6 +122,8 @@ def _answer(request: Request, context: Context, job: Job) -> FileResponse:
         raise _failure(job, headers)
     wants_json = "application/json" in request.headers.get("accept", "")
     response = plan_file(context, job) if wants_json else module_file(context, job)
+    if job.cached_from is not None:
+        headers["Toast-Cached-From"] = job.cached_from
     response.headers.update(headers)
     response.headers["Link"] = f'<{path}/plan>; rel="describedby"; type="application/json"'
     summary = job.summary or {}

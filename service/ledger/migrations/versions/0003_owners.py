@@ -24,6 +24,7 @@ def upgrade() -> None:
         sa.Column("owner", sa.String(64), nullable=False),
         sa.Column("sha256", sa.String(64), nullable=False),
         sa.Column("created", sa.Float(53), nullable=False),
+        sa.Column("used", sa.Float(53), nullable=False),
         sa.PrimaryKeyConstraint("owner", "sha256", name="pk_module_owners"),
         sa.ForeignKeyConstraint(
             ["sha256"], ["modules.sha256"], name="fk_module_owners_sha256", ondelete="CASCADE"
