@@ -82,6 +82,8 @@ class NewJob:
     cache_any: str | None = None
     cache_exact: str | None = None
     source: str | None = None
+    owned_by: str = ""
+    sees: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +95,6 @@ class Module:
     created: float
     used: float
     jobs: int
-    owned_by: str = ""
-    sees: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
