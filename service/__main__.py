@@ -8,7 +8,8 @@ from pathlib import Path
 
 from toast.analysis.errors import ToastError
 from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
-from toast.service.access.keys import BadKeys, hashed_line
+from toast.service.access.key_lines import BadKeys
+from toast.service.access.keys import hashed_line
 
 
 def parser() -> argparse.ArgumentParser:
@@ -20,6 +21,7 @@ def parser() -> argparse.ArgumentParser:
     add("--data", type=Path, default=Path("data"), help="directory for jobs and files")
     add("--database", help="SQLAlchemy URL of the job table (default: SQLite in --data)")
     add("--keys", type=Path, help="file of hashed API keys, beside TOAST_API_KEYS")
+    add("--keys-fd", type=int, help="open descriptor to read API keys from, once")
     add("--workers", type=_count, default=1, help="jobs that run at once (default %(default)s)")
     add("--max-body", type=_bytes, default=2 << 30, help="largest module (default 2GiB)")
     add("--max-queued", type=_count, default=1000, help="jobs that may wait (default %(default)s)")
@@ -31,7 +33,15 @@ def parser() -> argparse.ArgumentParser:
     add("--max-address", type=_count, default=2048, help="connections of one address")
     add("--header-timeout", type=_seconds, default=10.0, help="for a request's header (10s)")
     add("--body-rate", type=_bytes, default=1024, help="least bytes a second of a body (1KiB)")
+    add("--owner-queued", type=_count, help="waiting jobs of one owner (default: half, with keys)")
+    add("--owner-running", type=_count, help="jobs of one owner that run at once")
+    add("--owner-stored", type=_bytes, help="bytes of modules and results of one owner")
+    add("--owner-rate", type=_count, help="jobs that one owner may submit in a minute")
     add("--worker-memory", type=_bytes, help="memory of one worker (default: 4/5 of the machine)")
+    add("--worker-cpus", type=float, help="processors of one worker, in a cgroup (default: all)")
+    add("--worker-user", help="user that workers run as; the service must be root")
+    add("--spares", type=_some, default=1, help="workers that wait ready (default %(default)s)")
+    add("--stall", type=_seconds, default=5.0, help="silence of a worker that hangs (default 5s)")
     add(
         "--min-free",
         type=_bytes,
@@ -80,6 +90,13 @@ def _count(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+def _some(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must be 0 or more")
     return value
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toast.process.traces import Tracer
+from toast.service.access.audit import AuditTrail
 from toast.service.artifacts.disk import Disk
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.feeds import Feeds
@@ -24,6 +25,7 @@ class Context:
     artifacts: ArtifactStore
     notifier: JobNotifier
     metrics: Metrics
+    audit: AuditTrail
     owner: str
     tracer: Tracer = field(default_factory=lambda: Tracer(None))
     feeds: Feeds = field(init=False)

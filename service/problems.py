@@ -128,11 +128,29 @@ class BadEncoding(ServiceError):
     status: ClassVar[int] = 400
 
 
+class Forbidden(ServiceError):
+    """The key is known and was not made for this."""
+
+    code: ClassVar[str] = "forbidden"
+    status: ClassVar[int] = 403
+
+
 class QueueFull(ServiceError):
     """As many jobs wait as are allowed to."""
 
     code: ClassVar[str] = "queue_full"
     status: ClassVar[int] = 429
+
+
+class QuotaExceeded(ServiceError):
+    """The owner of the key uses as much as one owner may; `Toast-Quota` says of what."""
+
+    code: ClassVar[str] = "quota_exceeded"
+    status: ClassVar[int] = 429
+
+    def __init__(self, quota: str, message: str, hint: str, *, retry_after: int) -> None:
+        headers = {"Retry-After": str(retry_after), "Toast-Quota": quota}
+        super().__init__(message, hint, headers=headers)
 
 
 class JobNotFinished(ServiceError):
@@ -234,7 +252,9 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     SlowRequest,
     UnknownEncoding,
     BadEncoding,
+    Forbidden,
     QueueFull,
+    QuotaExceeded,
     JobNotFinished,
     JobFinished,
     NoResult,

@@ -12,6 +12,7 @@ import socket
 import sys
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,7 +20,9 @@ from typing import Any
 import uvicorn
 
 from toast.process.traces import Tracer, TracesMissing, tracer_of
-from toast.service.access.keys import ENVIRONMENT, is_loopback, read_keys
+from toast.service.access.audit import AuditTrail
+from toast.service.access.keyring import KeyChange, open_keyring
+from toast.service.access.keys import ENVIRONMENT, is_loopback
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.context import Context
 from toast.service.job_notifier import JobNotifier
@@ -28,12 +31,14 @@ from toast.service.ledger.database import Database, open_database
 from toast.service.ledger.faults import as_service_errors
 from toast.service.ledger.sqlstore import SqlJobStore
 from toast.service.observe.metrics import Metrics
+from toast.service.private import UMASK, make_private
 from toast.service.problems import DatabaseAway, DiskFull
 from toast.service.settings import ServiceSettings
 from toast.service.web.app import create_app
 from toast.service.web.connections import Connections
 from toast.service.web.protocol import guarded
 from toast.service.work.dispatcher import Dispatcher
+from toast.service.work.launcher import UnknownUser, find_user
 
 _log = logging.getLogger("toast.service")
 
@@ -49,18 +54,20 @@ def serve(
     *,
     database: str | None = None,
     keys: Path | None = None,
+    keys_fd: int | None = None,
     workers: int = 1,
     **limits: Any,
 ) -> None:
     """Serve until a signal asks to stop, then drain.
 
     `port` 0 takes a free one. `database` is an SQLAlchemy URL (a SQLite file in `data` when
-    None), `keys` a file of hashed API keys, used beside those in TOAST_API_KEYS. `limits` are
-    further fields of `ServiceSettings`. Once listening, one line with the address goes to stdout.
+    None), `keys` a file of hashed API keys and `keys_fd` a descriptor to read keys from, used
+    beside those of the environment. `limits` are further fields of `ServiceSettings`. Once
+    listening, one line with the address goes to stdout.
     Raises `StartError`, and `BadKeys` for keys that cannot be used.
     """
-    # Taken out of the environment, so that no worker inherits it.
-    known = read_keys(os.environ.pop(ENVIRONMENT, None), keys)
+    os.umask(UMASK)
+    known = open_keyring(keys, keys_fd)
     if not known and not is_loopback(host):
         raise StartError(
             f"refusing to listen on {host} without API keys: anybody who reaches it could use it; "
@@ -70,11 +77,17 @@ def serve(
         host=host, port=port, data=data.resolve(), database=database, keys=known,
         workers=workers, **limits,
     )  # fmt: skip
-    with _owned(settings.data), _listening(host, port) as listener:
+    try:
+        find_user(settings.worker_user)
+    except UnknownUser as error:
+        raise StartError(str(error)) from error
+    with _owned(settings), _listening(host, port) as listener:
         context = make_context(settings)
+        known.watch(partial(_record_change, context.audit))
         try:
             _run(context, listener)
         finally:
+            known.close()
             context.store.close()
             context.tracer.finish()
 
@@ -82,7 +95,8 @@ def serve(
 def make_context(settings: ServiceSettings) -> Context:
     """Open the stores of a data directory and remove what a crash left in them."""
     backoff = Backoff(first=settings.backoff, longest=settings.longest_backoff)
-    store = SqlJobStore(_database(settings.database_url), backoff=backoff)
+    database = _database(settings.database_url)
+    store = SqlJobStore(database, quota=settings.quota, backoff=backoff)
     artifacts = ArtifactStore(settings.data / "artifacts")
     context = Context(
         settings=settings,
@@ -90,11 +104,12 @@ def make_context(settings: ServiceSettings) -> Context:
         artifacts=artifacts,
         notifier=JobNotifier(),
         metrics=Metrics(store),
+        audit=AuditTrail(settings.data / "audit.jsonl"),
         owner=_instance(settings.data),
         tracer=_tracer(),
     )
     shutil.rmtree(context.work, ignore_errors=True)
-    context.work.mkdir(parents=True, exist_ok=True)
+    make_private(context.work, passable=settings.worker_user is not None)
     left = artifacts.sweep(store.refers_to)
     if left:
         _log.warning("removed %d files that an earlier run left unfinished", left)
@@ -138,6 +153,7 @@ def _run(context: Context, listener: socket.socket) -> None:
     server = _Server(config, context, dispatcher, f"http://{shown}:{port}")
     # uvicorn raises the signal again when it has drained; that must not end us half-way out.
     earlier = {name: signal.signal(name, _ignore) for name in (signal.SIGTERM, signal.SIGINT)}
+    earlier[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: settings.keys.wake())
     try:
         server.run(sockets=[listener])
     finally:
@@ -168,14 +184,19 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+def _record_change(audit: AuditTrail, change: KeyChange) -> None:
+    audit.record("keys.changed", added=list(change.added), removed=list(change.removed))
+
+
 def _ignore(_number: int, _frame: FrameType | None) -> None:
     """The drain is over; the process ends by returning."""
 
 
 @contextlib.contextmanager
-def _owned(data: Path) -> Iterator[None]:
+def _owned(settings: ServiceSettings) -> Iterator[None]:
     """The data directory is ours alone; the lock goes with the process, however that ends."""
-    data.mkdir(parents=True, exist_ok=True)
+    data = settings.data
+    make_private(data, passable=settings.worker_user is not None)
     with (data / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,8 +9,9 @@ import psutil
 
 from toast.analysis.limits import ModuleLimits
 from toast.process.limits import EngineLimits
-from toast.service.access.keys import Keys
+from toast.service.access.keyring import Keyring
 from toast.service.ledger.database import sqlite_url
+from toast.service.ledger.owners import Quota
 
 WORKER_NICE = 10
 """A search takes every core it gets; requests come before it."""
@@ -38,6 +39,8 @@ class ServiceSettings:
     """One server's settings; sizes in bytes, times in seconds.
 
     `worker_memory` of None is four fifths of the machine's memory shared among the workers.
+    `worker_user` is whom workers run as (None: as the server), `spares` how many wait for a job
+    with their imports done, `stall` how long one may be silent and idle before it counts as hung.
     Below `min_free` bytes on the disk of `data` no work is taken in. `backoff` is how long a job
     waits after a fault; it doubles with each up to `longest_backoff`.
     `keep_jobs` is how long a job is kept once it is over, `keep_modules` a module that no job
@@ -49,7 +52,7 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     port: int = 8080
     database: str | None = None
-    keys: Keys = field(default_factory=Keys)
+    keys: Keyring = field(default_factory=Keyring)
     workers: int = 1
     max_body: int = 2 << 30
     max_json: int = 1 << 20
@@ -63,6 +66,10 @@ class ServiceSettings:
     header_timeout: float = 10.0
     body_rate: int = 1024
     worker_memory: int | None = None
+    worker_cpus: float | None = None
+    worker_user: str | None = None
+    spares: int = 1
+    stall: float = 5.0
     deadline: float = 3600.0
     drain: float = 10.0
     lease: float = 30.0
@@ -74,6 +81,10 @@ class ServiceSettings:
     longest_backoff: float = 60.0
     retries: int = 0
     max_wait: float = 60.0
+    owner_queued: int | None = None
+    owner_running: int | None = None
+    owner_stored: int | None = None
+    owner_rate: int | None = None
     engine_command: tuple[str, ...] | None = None
 
     @property
@@ -100,6 +111,19 @@ class ServiceSettings:
             arguments=self.max_arguments, ops=self.max_ops, constant_bytes=self.max_constants
         )
         return EngineLimits(module=module, plan_bytes=self.max_plan, nice=WORKER_NICE)
+
+    @property
+    def quota(self) -> Quota:
+        """What one owner may use. With keys, no owner may fill more than half of the queue."""
+        queued = self.owner_queued
+        if queued is None and self.keys:
+            queued = max(1, self.max_queued // 2)
+        return Quota(
+            queued=queued,
+            running=self.owner_running,
+            stored=self.owner_stored,
+            rate=self.owner_rate,
+        )
 
     @property
     def memory_limit(self) -> int:

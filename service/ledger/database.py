@@ -7,6 +7,7 @@ it. Its write-ahead log is used only where the library has the fix for the log-r
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -90,7 +91,9 @@ def _open_sqlite(url: str) -> Database:
     if not path or path == ":memory:":
         raise ValueError("the job table must outlive the process: give SQLite a file")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).touch()
+    Path(path).touch(mode=0o600)
+    with contextlib.suppress(PermissionError):  # another user's, who shares it with us
+        Path(path).chmod(0o600)
     # Not created by a connection: a file that was moved away must be missed, not replaced.
     writer = _sqlite_engine(f"sqlite:///file:{path}?mode=rw&uri=true", "BEGIN IMMEDIATE", size=1)
     reader = _sqlite_engine(f"sqlite:///file:{path}?mode=ro&uri=true", "BEGIN", size=8)

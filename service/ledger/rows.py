@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from toast.service import problems
 from toast.service.ledger.records import Claim, Event, Job, NewJob
 from toast.service.ledger.states import CLAIMED, State
 from toast.service.ledger.tables import events, jobs
@@ -60,6 +61,8 @@ def job_of(row: sa.Row[Any]) -> Job:
         result_sha256=row.result_sha256,
         result_suffix=row.result_suffix,
         cached_from=row.cached_from,
+        owned_by=row.owned_by,
+        stalls=row.stalls,
     )
 
 
@@ -88,6 +91,13 @@ def is_named(part: str, *, postgres: bool) -> sa.ColumnElement[bool]:
     return name.icontains(part, autoescape=True)
 
 
+def unknown_job(job_id: str) -> problems.UnknownJob:
+    """The one answer for a job that is not there, and for one that the caller may not see."""
+    return problems.UnknownJob(
+        f"There is no job {job_id!r}.", "GET /v1/jobs lists the jobs that exist."
+    )
+
+
 def is_claimed(claim: Claim) -> sa.ColumnElement[bool]:
     """The fence: true of the job's row while `claim` is the last one and the job is not over."""
     return sa.and_(
@@ -109,6 +119,7 @@ def insert_job(connection: sa.Connection, new: NewJob, now: float, **values: Any
         "failures": 0,
         "lost": 0,
         "created": now,
+        "owned_by": new.owned_by,
         "cache_any": new.cache_any,
         "cache_exact": new.cache_exact,
     }

@@ -39,6 +39,11 @@ class Metrics:
         self.attempts = counter(
             "toast_attempts", "Worker processes that ended, by outcome.", ["outcome"]
         )
+        self.starts = counter(
+            "toast_worker_starts",
+            "Workers that got a job, by where they came from.",
+            ["kind"],
+        )
         self.attempt_seconds = histogram(
             "toast_attempt_seconds", "Run time of a worker.", buckets=_JOB_SECONDS
         )

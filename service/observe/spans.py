@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from toast.process.traces import VARIABLE, Tracer, here
+from toast.process.traces import Tracer
 from toast.service.ledger.records import Claim
 from toast.service.ledger.store import JobStore
 from toast.service.problems import DatabaseAway, DiskFull
@@ -22,12 +22,6 @@ def attempt_span(tracer: Tracer, store: JobStore, claim: Claim) -> Iterator[None
     fields = {"toast.job.id": job.id, "toast.attempt": claim.attempt}
     with tracer.span("attempt", parent=parent, kind="consumer", **fields):
         yield
-
-
-def child_environment() -> dict[str, str]:
-    """What tells a worker process which span it belongs to."""
-    span = here()
-    return {} if span is None else {VARIABLE: span}
 
 
 def _parent(store: JobStore, job_id: str) -> str | None:

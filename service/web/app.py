@@ -15,7 +15,7 @@ from toast.service.web import handlers
 from toast.service.web.guard import Guard
 from toast.service.web.observed import Observed
 from toast.service.web.openapi import describe_api
-from toast.service.web.routes import jobs, modules, operations, pages, plan
+from toast.service.web.routes import audit, jobs, modules, operations, pages, plan
 from toast.service.work.dispatcher import Dispatcher
 from toast.service.work.expiry import Sweeper
 
@@ -50,7 +50,8 @@ def create_app(
     app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.context = context
     app.state.dispatcher = dispatcher
-    for router in (modules.router, jobs.router, plan.router, operations.router, pages.router):
+    served = (modules, jobs, plan, audit, operations, pages)
+    for router in (one.router for one in served):
         app.include_router(router)
     handlers.install(app)
     app.add_middleware(Guard, context=context)

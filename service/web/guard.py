@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.service import problems
+from toast.service.access.callers import ANYBODY, NOBODY, Caller, needed_scope
 from toast.service.context import Context
 from toast.service.web.assets import OPEN_ASSETS
 from toast.service.web.encodings import check_unpacked
@@ -49,15 +50,15 @@ class Guard:
         settings = self._context.settings
         return settings.max_body if scope["path"] in MODULE_PATHS else settings.max_json
 
-    def _admit(self, scope: Scope) -> str:
-        """The name of the caller, '' where no keys are asked for."""
+    def _admit(self, scope: Scope) -> Caller:
+        """Who calls; `ANYBODY` where no key is asked for."""
         headers = Headers(scope=scope)
         keys = self._context.settings.keys
         if not keys:
             check_origin(headers)
-            return ""
+            return ANYBODY
         if scope["path"] in OPEN_PATHS:
-            return ""
+            return NOBODY
         holder = keys.holder(headers.get("authorization"))
         if holder is None:
             raise problems.Unauthorized(
@@ -65,6 +66,7 @@ class Guard:
                 "Send it as: Authorization: Bearer KEY.",
                 headers={"WWW-Authenticate": 'Bearer realm="toast"'},
             )
+        check_scope(holder, scope["method"], scope["path"])
         return holder
 
 
@@ -94,6 +96,17 @@ class _Limited:
 
 
 _SMALLER = "Send the module as bytecode rather than text, or ask the operator for a higher limit."
+
+
+def check_scope(caller: Caller, method: str, path: str) -> None:
+    """Refuse what the caller's key was not made for."""
+    needed = needed_scope(method, path)
+    if not caller.may(needed):
+        has = ", ".join(sorted(caller.scopes))
+        raise problems.Forbidden(
+            f"The key {caller.name!r} may {has}; this needs the scope {needed.value!r}.",
+            "Use a key with that scope, or ask the operator for one.",
+        )
 
 
 async def refuse(error: problems.ServiceError, scope: Scope, receive: Receive, send: Send) -> None:

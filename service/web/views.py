@@ -106,6 +106,7 @@ class JobView(View):
 
     id: str
     name: str
+    owner: str
     state: State
     module: str
     request: dict[str, Any]
@@ -175,6 +176,7 @@ def job_view(job: Job) -> JobView:
     return JobView(
         id=job.id,
         name=job.name,
+        owner=job.owned_by,
         state=job.state,
         module=job.module,
         request=job.request,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toast.plans.summary import PlanSummary, read_summary
-from toast.process import runner
+from toast.process import runner, traces
 from toast.process.outcome import Outcome
 from toast.request.request import PlanRequest
 from toast.service import problems
@@ -21,9 +21,11 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim, Job, JobResult
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
-from toast.service.observe.spans import child_environment
 from toast.service.problems import DatabaseAway, DiskFull
+from toast.service.work.launcher import Launcher, Worker
 from toast.service.work.perseverance import GivenUp, persevere
+from toast.service.work.results import only_files
+from toast.service.work.spares import SparePool
 
 _log = logging.getLogger("toast.service")
 
@@ -48,6 +50,7 @@ class AttemptVerdict(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     LOST = "lost"
+    STALLED = "stalled"
     RELEASED = "released"
     STALE = "stale"
 
@@ -55,8 +58,12 @@ class AttemptVerdict(StrEnum):
 class Attempt:
     """Runs the engine for one claim and writes the end of it. Used by one worker thread."""
 
-    def __init__(self, context: Context, claim: Claim) -> None:
+    def __init__(
+        self, context: Context, claim: Claim, launcher: Launcher, spares: SparePool
+    ) -> None:
         self.claim = claim
+        self._launcher = launcher
+        self._spares = spares
         self._context = context
         self._stop = threading.Event()
         self._interrupted = threading.Event()
@@ -105,25 +112,42 @@ class Attempt:
         request = PlanRequest.model_validate(self.claim.job.request)
         (directory / "request.json").write_text(request.model_dump_json())
         settings.engine_limits.write(directory)
+        traces.hand_over(directory)
         # Linked, not read: a module may be large, and its bytes mean nothing to this process.
         self._context.artifacts.place(self.claim.job.module, directory / "module")
-        command = settings.engine_command
-        outcome = runner.run(
-            directory,
-            on_event=self._on_event,
-            cancelled=self._stop.is_set,
-            command=[*command, str(directory)] if command else None,
-            environment=child_environment(),
-            limits=runner.Limits(
-                deadline_s=settings.deadline,
-                memory_bytes=settings.memory_limit,
-                ask_grace_s=min(_ASK_GRACE, max(0.5, settings.drain)),
-                term_grace_s=min(_TERM_GRACE, max(0.5, settings.drain)),
-            ),
-        )
+        self._launcher.hand_over(directory)
+        worker = self._worker(directory)
+        try:
+            outcome = runner.follow(
+                worker.child,
+                directory,
+                runner.Limits(
+                    deadline_s=settings.deadline,
+                    memory_bytes=settings.memory_limit,
+                    stall_s=settings.stall,
+                    ask_grace_s=min(_ASK_GRACE, max(0.5, settings.drain)),
+                    term_grace_s=min(_TERM_GRACE, max(0.5, settings.drain)),
+                ),
+                on_event=self._on_event,
+                cancelled=self._stop.is_set,
+            )
+            outcome = only_files(worker.explain(outcome, settings.memory_limit))
+        finally:
+            worker.close()
         self._context.metrics.attempt_seconds.observe(outcome.seconds)
         self._context.metrics.peak_bytes.set(outcome.peak_rss_bytes)
         return outcome
+
+    def _worker(self, directory: Path) -> Worker:
+        """A spare process, or a new one where there is none that lives."""
+        spare = self._spares.take()
+        if spare is not None:
+            if spare.child.begin(directory):
+                self._context.metrics.starts.labels(kind="spare").inc()
+                return spare
+            spare.close()
+        self._context.metrics.starts.labels(kind="fresh").inc()
+        return self._launcher.start(str(directory))
 
     def _on_event(self, event: runner.Event) -> None:
         """Record progress: four times a second at first, ever more rarely in a long job."""
@@ -163,21 +187,26 @@ class Attempt:
             if outcome.exit_code in _FROM_OUTSIDE:
                 return self._lost()
         if outcome.has_plan:
-            try:
-                summary = read_summary(outcome.summary_path)
-            except (FileNotFoundError, ValueError) as error:
-                _log.error("job %s: no summary: %s", self.claim.job.id, type(error).__name__)
-                self._failed(
-                    problems.describe(
-                        problems.Internal(
-                            "The engine wrote a summary that does not fit its schema.", _REPORT
-                        )
+            return self._keep(outcome)
+        if outcome.status == "stalled":
+            return self._stalled()
+        self._failed(self._problem(outcome), retry=outcome.status == "crashed")
+        return AttemptVerdict(outcome.status)
+
+    def _keep(self, outcome: Outcome) -> AttemptVerdict:
+        try:
+            summary = read_summary(outcome.summary_path)
+        except (FileNotFoundError, ValueError) as error:
+            _log.error("job %s: no summary: %s", self.claim.job.id, type(error).__name__)
+            self._failed(
+                problems.describe(
+                    problems.Internal(
+                        "The engine wrote a summary that does not fit its schema.", _REPORT
                     )
                 )
-                return AttemptVerdict.FAILED
-            self._write(lambda: self._store_result(outcome, summary))
-            return AttemptVerdict(outcome.status)
-        self._failed(self._problem(outcome), retry=outcome.status == "crashed")
+            )
+            return AttemptVerdict.FAILED
+        self._write(lambda: self._store_result(outcome, summary))
         return AttemptVerdict(outcome.status)
 
     def _interrupt(self) -> AttemptVerdict:
@@ -192,6 +221,11 @@ class Attempt:
         max_lost = self._context.settings.max_lost
         self._leave(lambda: self._context.store.lose(self.claim, max_lost=max_lost))
         return AttemptVerdict.LOST
+
+    def _stalled(self) -> AttemptVerdict:
+        max_lost = self._context.settings.max_lost
+        self._leave(lambda: self._context.store.stall(self.claim, max_lost=max_lost))
+        return AttemptVerdict.STALLED
 
     def _leave(self, write: Callable[[], Job]) -> None:
         """End without a plan; the files go first, for they may be what fills the disk."""
@@ -226,6 +260,7 @@ class Attempt:
                 module_sha256=module_file.sha256,
                 suffix=outcome.suffix or "",
                 summary=_summary(summary, outcome),
+                stored_bytes=plan_file.size + module_file.size,
             )
             with artifacts.guard:
                 artifacts.keep(plan_in, plan_file)

@@ -60,6 +60,9 @@ RUNS = {
     "bench_plan": Smoke(
         program="bench_plan", arguments=("--repeats", "1", MLP), prints="Seconds by stage"
     ),
+    "bench_first_progress": Smoke(
+        program="bench_first_progress", arguments=("--jobs", "1"), prints="first progress after"
+    ),
     "bench_second_call": Smoke(
         program="bench_second_call",
         arguments=("--runs", "1", str(BENCHMARKS.parent / "examples/training/jax_step.py")),

@@ -1,13 +1,15 @@
 """An engine that does what the module's first line says; it speaks the engine's protocol.
 
     python fake_engine.py PLAN.json DIR
+    python fake_engine.py PLAN.json --spare
 
 The line is `MODE [NUMBER]`: `success`, `slow SECONDS` (with progress; stops when asked),
 `abort` (dies like a failed check), `error` (reports one of the user's), `hang` (deaf to all but
 SIGKILL), `killed` (dies from outside, every time), `killed-once`, `stopped-once` (by SIGTERM),
-`fill-once` (fills the disk and fails of it), `grow` (eats memory), `invalid`
-(writes a plan that is none), `silent` (ends without a word). It imports next to nothing, so that
-it starts quickly.
+`fill-once` (fills the disk and fails of it), `grow` (eats memory), `invalid` (writes a plan that is
+none), `silent` (ends without a word), `mute` (lives without a word), `mute-once`, `pause-once`
+(stops itself). All but the mute ones have a heartbeat. It imports next to nothing, so that it
+starts quickly.
 """
 
 from __future__ import annotations
@@ -21,10 +23,31 @@ import time
 from pathlib import Path
 from typing import Any
 
+LOCK = threading.Lock()
+DEATHS = {
+    "abort": ("F0000 Check failed: rank == 2 (3 vs. 2)", signal.SIGABRT),
+    "killed": ("", signal.SIGKILL),
+    "killed-once": ("", signal.SIGKILL),
+    "stopped-once": ("", signal.SIGTERM),
+}
+
 
 def emit(event: str, **fields: object) -> None:
-    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
-    sys.stdout.flush()
+    with LOCK:
+        sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+        sys.stdout.flush()
+
+
+def beat() -> None:
+    while True:
+        emit("alive")
+        time.sleep(0.2)
+
+
+def spare_directory() -> Path | None:
+    emit("ready")
+    line = sys.stdin.readline()
+    return Path(json.loads(line)["directory"]) if line.strip() else None
 
 
 def progress(fraction: float, stage: str = "search") -> None:
@@ -124,18 +147,27 @@ def mode_takes_number(words: list[str]) -> bool:
     return len(words) > 1 and words[0] == "slow"
 
 
+def fall_silent(mode: str) -> None:
+    if mode == "pause-once":
+        progress(0.1)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    hang()
+
+
 def main(plan: Path, directory: Path) -> int:
     words = (directory / "module").read_text(errors="replace").split() or ["error"]
     mode, number = words[0], float(words[1]) if mode_takes_number(words) else 0.0
-    if mode == "slow":
+    if words[0].endswith("-once") and not directory.name.endswith(".1"):
+        mode = "success"
+    if not mode.startswith("mute"):
+        threading.Thread(target=beat, daemon=True).start()
+    if mode in ("mute", "mute-once", "pause-once"):
+        fall_silent(mode)
+    elif mode == "slow":
         slow(number)
-    elif mode == "abort":
-        die("F0000 Check failed: rank == 2 (3 vs. 2)", signal.SIGABRT)
-    elif mode == "killed" or (mode == "killed-once" and directory.name.endswith(".1")):
-        die("", signal.SIGKILL)
-    elif mode == "stopped-once" and directory.name.endswith(".1"):
-        die("", signal.SIGTERM)
-    elif mode == "fill-once" and directory.name.endswith(".1"):
+    elif mode in DEATHS:
+        die(*DEATHS[mode])
+    elif mode == "fill-once":
         fill(directory)
         return 1
     elif mode == "hang":
@@ -160,6 +192,7 @@ def main(plan: Path, directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    code = main(Path(sys.argv[1]), Path(sys.argv[2]))
+    where = spare_directory() if sys.argv[2] == "--spare" else Path(sys.argv[2])
+    code = 0 if where is None else main(Path(sys.argv[1]), where)
     sys.stdout.flush()
     os._exit(code)

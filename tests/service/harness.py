@@ -81,7 +81,8 @@ class Server:
         self.client = httpx2.Client()
 
     def start(self) -> Server:
-        arguments = json.dumps({"data": str(self.data), **self._settings})
+        # Without spares the only processes of a server are those of its jobs.
+        arguments = json.dumps({"data": str(self.data), "spares": 0, **self._settings})
         command = [sys.executable, str(HERE / "run_server.py"), arguments]
         self.process, self.lines = start_process(command, self._environment)
         url = read_address(self.process, self.lines)

@@ -33,6 +33,8 @@ if __name__ == "__main__":
     descriptors = arguments.pop("descriptors", None)
     if descriptors is not None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    if "umask" in arguments:
+        os.umask(arguments.pop("umask"))
     data.mkdir(parents=True, exist_ok=True)
     log_to_stderr(arguments.pop("log_format", "text"))
     if fault_points.ENVIRONMENT in os.environ:

@@ -52,6 +52,7 @@ class Place:
             artifacts=nothing,
             notifier=self.notifier,
             metrics=self.metrics,
+            audit=nothing,
             owner="me",
         )
         self.store.add_module(MODULE, 1)

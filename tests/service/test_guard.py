@@ -14,7 +14,9 @@ import httpx2
 import pytest
 
 from tests.service.harness import ROOT, Server, check_problem, fake_engine
-from toast.service.access.keys import BadKeys, digest_of, hashed_line, is_loopback, read_keys
+from toast.service.access.key_lines import BadKeys
+from toast.service.access.keyring import KeyFile, Keyring
+from toast.service.access.keys import digest_of, hashed_line, is_loopback, keys_of_words
 from toast.service.web.assets import ASSETS
 
 KEY = "correct-horse-battery-staple"
@@ -193,11 +195,13 @@ def test_plain_keys_in_a_file_are_refused(tmp_path: Path) -> None:
     for text in (KEY, "", "# nothing\n"):
         file.write_text(text)
         with pytest.raises(BadKeys, match="--hash-key"):
-            read_keys(None, file)
+            Keyring(files=(KeyFile(file),))
     with pytest.raises(BadKeys, match="16 characters"):
-        read_keys("short", None)
-    assert not read_keys("", None)
-    assert read_keys(KEY, None).holder(f"Bearer {KEY}") == digest_of(KEY)[:16]
+        keys_of_words("short", "here")
+    assert not Keyring(keys_of_words("", "here"))
+    holder = Keyring(keys_of_words(KEY, "here")).holder(f"Bearer {KEY}")
+    assert holder is not None
+    assert holder.name == digest_of(KEY)[:16]
 
 
 def run_main(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -257,7 +257,8 @@ def test_the_worker_takes_the_span_that_it_is_given(tmp_path: Path) -> None:
 
     module = forms.serialize(mlp.make_step(mlp.PRESETS["tiny"]), "text")
     prepare(tmp_path, module, PlanRequest(mesh="data=2", rollouts=8, threads=1))
-    environment = engine_environment() | {"TRACEPARENT": PARENT, "OTEL_TRACES_EXPORTER": "console"}
+    (tmp_path / "traceparent").write_text(PARENT)
+    environment = engine_environment() | {"OTEL_TRACES_EXPORTER": "console"}
     done = subprocess.run(
         engine_command(str(tmp_path)), env=environment, capture_output=True, text=True, check=True,
         stdin=subprocess.DEVNULL, timeout=120,

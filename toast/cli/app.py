@@ -429,6 +429,21 @@ def serve_command(
     os.execve(command[0], command, package_environment())
 
 
+@app.command(
+    "keys",
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+)
+def keys_command(context: typer.Context) -> None:
+    """Add, list, rotate and revoke API keys of a service; `toast keys --help` says how."""
+    sys.stdout.flush()
+    command = [*python_module("toast.service.access"), *context.args]
+    os.execve(command[0], command, package_environment())
+
+
 @app.command("submit", cls=SettingsCommand)
 @with_settings
 def submit_command(

@@ -2,18 +2,22 @@
 
     python -m toast.pipeline.engine DIR                   plan DIR/module as DIR/request.json asks,
                                                           if within DIR/limits.json
+    python -m toast.pipeline.engine --spare               get ready, then plan as stdin says
     python -m toast.pipeline.engine --inspect FILE [SET]  what the analysis finds in a module
     python -m toast.pipeline.engine --size DIR            slices of chips, as DIR/request.json asks
 
-Events go to stdout, one JSON object a line: `progress`, `inspection`, `slices`, `written` where a
-plan is in its place and only what would fit is looked for, then `done` or `error`. Whatever XLA and
-MLIR print goes to stderr. A line `{"cancel": true}` on stdin, the end of stdin or SIGTERM stops the
-search, and the best plan so far is written; with a parent that is killed it ends.
+Events go to stdout, one JSON object a line: `alive` every second, `ready` of a spare process,
+`progress`, `inspection`, `slices`, `written` where a plan is in its place and only what would fit
+is looked for, then `done` or `error`. Whatever XLA and MLIR print goes to stderr. A line
+`{"directory": DIR}` on stdin gives a spare process its job; a line `{"cancel": true}`, the end of
+stdin or SIGTERM stops the search, and the best plan so far is written; with a parent that is killed
+it ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -27,9 +31,11 @@ from typing import TYPE_CHECKING
 
 from toast.analysis.errors import InvalidRequest, ToastError, UnsupportedModule
 from toast.analysis.parent_death import end_with_parent
+from toast.process.confine import confine
 from toast.process.limits import EngineLimits
 from toast.process.messages import (
     EXIT_USER_ERROR,
+    READY,
     Emitter,
     leave,
     one_line,
@@ -74,13 +80,14 @@ def listen_for_cancel() -> Callable[[], bool]:
 
 def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bool]) -> None:
     """Plan one job; raises ToastError for what its input is to blame for."""
+    emitter.beat()
     try:
         request = PlanRequest.model_validate_json((directory / "request.json").read_bytes())
     except ValueError as error:
         raise InvalidRequest(f"The request does not fit its schema: {error}.") from error
     tracer = tracer_of(os.environ, "toast-worker")
     try:
-        with tracer.span("plan", parent=parent_of()), StageSpans(tracer) as stages:
+        with tracer.span("plan", parent=parent_of(directory)), StageSpans(tracer) as stages:
             _plan(directory, request, emitter, cancelled, stages)
     finally:
         tracer.finish()
@@ -124,6 +131,21 @@ def _plan(
     )
 
 
+def get_ready() -> None:
+    """Import and load ahead of the job what every job needs."""
+    import toast.pipeline.plan_module  # noqa: F401
+    from toast.search.kernel_cache import compile_all, kept_in
+
+    if kept_in() is not None:  # else the job compiles them, and says that it does
+        compile_all(lambda _share: None)
+
+
+def next_directory() -> Path | None:
+    """The job that the parent gives a spare process; None when it ends without one."""
+    line = sys.stdin.readline()
+    return Path(json.loads(line)["directory"]) if line.strip() else None
+
+
 def inspect_file(path: Path, emitter: Emitter, which: int = 0) -> None:
     """What the analysis finds in the module at `path`, as one `inspection` event.
 
@@ -153,7 +175,15 @@ def size_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bo
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
     end_with_parent()
+    confine()
     emitter = Emitter(take_stdout())
+    if arguments == ["--spare"]:
+        get_ready()
+        emitter.emit(READY)
+        directory = next_directory()
+        if directory is None:
+            return EXIT_OK
+        arguments = [str(directory)]
     cancelled = listen_for_cancel()
     try:
         if arguments[:1] == ["--inspect"] and len(arguments) in (2, 3):

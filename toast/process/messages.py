@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -24,6 +25,9 @@ MAX_MESSAGE, MAX_LINE = 2000, 500
 """Characters of what a process says is wrong."""
 _TRACEBACK = "Traceback (most recent call last)"
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)+")
+BEAT_SECONDS = 1.0
+ALIVE, READY = "alive", "ready"
+"""Events for the parent alone: a heartbeat, and that a spare process waits for its directory."""
 
 
 class Emitter:
@@ -32,12 +36,24 @@ class Emitter:
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self._last = (0.0, "")
+        self._lock = threading.Lock()
 
     def emit(self, event: str, **fields: Any) -> None:
         """One event, as one line; a parent that went away is no error here."""
-        with contextlib.suppress(BrokenPipeError):
-            self._stream.write(json.dumps({"event": event, **fields}, default=str) + "\n")
+        line = json.dumps({"event": event, **fields}, default=str) + "\n"
+        with self._lock, contextlib.suppress(BrokenPipeError):
+            self._stream.write(line)
             self._stream.flush()
+
+    def beat(self) -> None:
+        """From now on say every second that this process lives, from a thread."""
+
+        def say() -> None:
+            while True:
+                time.sleep(BEAT_SECONDS)
+                self.emit(ALIVE)
+
+        threading.Thread(target=say, name="heartbeat", daemon=True).start()
 
     def progress(self, progress: Progress) -> None:
         """A progress event, at most ten a second and one at each change of stage."""

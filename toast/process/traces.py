@@ -8,17 +8,17 @@ costs one look at a variable. A span crosses processes as W3C `traceparent`.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
 
-VARIABLE = "TRACEPARENT"
-"""In the environment of a child: the span that it belongs to."""
+_FILE = "traceparent"
+"""In the directory of a job: the span that its process belongs to."""
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EXPORTER = "OTEL_TRACES_EXPORTER"
 _NAME = "toast"
@@ -138,6 +138,17 @@ class StageSpans:
         self._open.enter_context(self._tracer.span(stage))
 
 
-def parent_of() -> str | None:
-    """The span that whoever started this process wants it to belong to."""
-    return os.environ.get(VARIABLE)
+def hand_over(directory: Path) -> None:
+    """Tell the process that works on a directory which span it belongs to.
+
+    By a file, since a spare process was started before its job was known.
+    """
+    span = here()
+    if span is not None:
+        (directory / _FILE).write_text(span)
+
+
+def parent_of(directory: Path) -> str | None:
+    """The span that whoever filled the directory wants the work on it to belong to."""
+    file = directory / _FILE
+    return file.read_text() if file.exists() else None
