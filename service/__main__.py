@@ -19,6 +19,14 @@ def parser() -> argparse.ArgumentParser:
     add("--port", type=int, default=8080, help="port; 0 takes a free one (default %(default)s)")
     add("--data", type=Path, default=Path("data"), help="directory for jobs and files")
     add("--database", help="SQLAlchemy URL of the job table (default: SQLite in --data)")
+    add("--artifacts", metavar="URL", help="file:///FOLDER or s3://BUCKET/PREFIX (default: --data)")
+    add(
+        "--artifact-cache",
+        dest="cache_bytes",
+        type=_bytes,
+        default=10 << 30,
+        help="local copies of files of s3://... (default 10GiB)",
+    )
     add("--keys", type=Path, help="file of hashed API keys, beside TOAST_API_KEYS")
     add("--workers", type=_count, default=1, help="jobs that run at once (default %(default)s)")
     add("--max-body", type=_bytes, default=2 << 30, help="largest module (default 2GiB)")

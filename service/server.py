@@ -19,15 +19,17 @@ from typing import Any
 import uvicorn
 
 from toast.service.access.keys import ENVIRONMENT, is_loopback, read_keys
-from toast.service.artifacts.local import ArtifactStore
+from toast.service.artifacts.guard import NamingGuard, ProcessGuard
+from toast.service.artifacts.location import BadLocation, open_artifacts
 from toast.service.context import Context
 from toast.service.job_notifier import JobNotifier
 from toast.service.ledger.backoff import Backoff
-from toast.service.ledger.database import Database, open_database
+from toast.service.ledger.database import Database, is_sqlite, open_database
 from toast.service.ledger.faults import as_service_errors
+from toast.service.ledger.naming_guard import PostgresGuard
 from toast.service.ledger.sqlstore import SqlJobStore
 from toast.service.observe.metrics import Metrics
-from toast.service.problems import DatabaseAway, DiskFull
+from toast.service.problems import DatabaseAway, DiskFull, FilesAway
 from toast.service.settings import ServiceSettings
 from toast.service.web.app import create_app
 from toast.service.work.dispatcher import Dispatcher
@@ -67,7 +69,7 @@ def serve(
         host=host, port=port, data=data.resolve(), database=database, keys=known,
         workers=workers, **limits,
     )  # fmt: skip
-    with _owned(settings.data), _listening(host, port) as listener:
+    with owned(settings.data), _listening(host, port) as listener:
         context = make_context(settings)
         try:
             _run(context, listener)
@@ -76,24 +78,52 @@ def serve(
 
 
 def make_context(settings: ServiceSettings) -> Context:
-    """Open the stores of a data directory and remove what a crash left in them."""
+    """Open the stores of a server or worker and remove what a crash left in them."""
+    owner = _instance(settings.data)
     backoff = Backoff(first=settings.backoff, longest=settings.longest_backoff)
     store = SqlJobStore(_database(settings.database_url), backoff=backoff)
-    artifacts = ArtifactStore(settings.data / "artifacts")
+    try:
+        artifacts = open_artifacts(
+            _location(settings),
+            settings.data,
+            guard=_guard(settings.database_url),
+            owner=owner,
+            cache_bytes=settings.cache_bytes,
+        )
+    except BadLocation as error:
+        raise StartError(str(error)) from error
     context = Context(
         settings=settings,
         store=store,
         artifacts=artifacts,
         notifier=JobNotifier(),
         metrics=Metrics(store),
-        owner=_instance(settings.data),
+        owner=owner,
     )
     shutil.rmtree(context.work, ignore_errors=True)
     context.work.mkdir(parents=True, exist_ok=True)
-    left = artifacts.sweep(store.refers_to)
+    try:
+        left = artifacts.sweep(store.refers_to)
+    except FilesAway as error:
+        text = error.message[0].lower() + error.message[1:].rstrip(".")
+        raise StartError(f"{text}; look at it, or give another --artifacts") from error
     if left:
         _log.warning("removed %d files that an earlier run left unfinished", left)
     return context
+
+
+def _location(settings: ServiceSettings) -> str | None:
+    """Where the files are; never in a data directory where other servers share the ledger."""
+    if settings.artifacts is None and not is_sqlite(settings.database_url):
+        raise StartError(
+            "servers that share a database must share their files too: give --artifacts "
+            "file:///FOLDER or s3://BUCKET/PREFIX, the same for every server and worker"
+        )
+    return settings.artifacts
+
+
+def _guard(url: str) -> NamingGuard:
+    return ProcessGuard() if is_sqlite(url) else PostgresGuard(url)
 
 
 def _database(url: str) -> Database:
@@ -156,7 +186,7 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def _owned(data: Path) -> Iterator[None]:
+def owned(data: Path) -> Iterator[None]:
     """The data directory is ours alone; the lock goes with the process, however that ends."""
     data.mkdir(parents=True, exist_ok=True)
     with (data / "lock").open("w") as file:

@@ -16,7 +16,8 @@ class ServiceSettings:
     """One server's settings; sizes in bytes, times in seconds.
 
     `worker_memory` of None is four fifths of the machine's memory shared among the workers.
-    Below `min_free` bytes on the disk of `data` no work is taken in. `backoff` is how long a job
+    `artifacts` of None keeps files in `data`; `cache_bytes` bounds the local copies of files that
+    are kept elsewhere. Below `min_free` bytes on the disk of `data` no work is taken in. `backoff` is how long a job
     waits after a fault; it doubles with each up to `longest_backoff`.
     `engine_command` replaces the engine, for tests; the attempt's directory is appended to it.
     """
@@ -25,6 +26,8 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     port: int = 8080
     database: str | None = None
+    artifacts: str | None = None
+    cache_bytes: int = 10 << 30
     keys: Keys = field(default_factory=Keys)
     workers: int = 1
     max_body: int = 2 << 30

@@ -61,7 +61,7 @@ async def plan(
     job = await run_in_threadpool(queue)
     async with _cancelled_when_alone(request, context, workers, job, keep=key is not None):
         job = await _finished(context, job)
-    return _answer(request, context, job)
+    return await run_in_threadpool(_answer, request, context, job)
 
 
 async def _finished(context: Context, job: Job) -> Job:
