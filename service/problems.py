@@ -51,6 +51,20 @@ class UnknownModule(ServiceError):
     status: ClassVar[int] = 422
 
 
+class ModuleNotFound(ServiceError):
+    """No module has that id (or it was deleted, or has expired)."""
+
+    code: ClassVar[str] = "module_not_found"
+    status: ClassVar[int] = 404
+
+
+class ModuleInUse(ServiceError):
+    """A module that jobs name cannot be deleted."""
+
+    code: ClassVar[str] = "module_in_use"
+    status: ClassVar[int] = 409
+
+
 class EmptyBody(ServiceError):
     """A module was expected and nothing came."""
 
@@ -191,6 +205,8 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     MethodNotAllowed,
     UnknownJob,
     UnknownModule,
+    ModuleNotFound,
+    ModuleInUse,
     EmptyBody,
     IncompleteBody,
     BodyTooLarge,

@@ -19,6 +19,8 @@ class ServiceSettings:
     `artifacts` of None keeps files in `data`; `cache_bytes` bounds the local copies of files that
     are kept elsewhere. Below `min_free` bytes on the disk of `data` no work is taken in. `backoff` is how long a job
     waits after a fault; it doubles with each up to `longest_backoff`.
+    `keep_jobs` is how long a job is kept once it is over, `keep_modules` a module that no job
+    names since it was last used; None is for ever.
     `engine_command` replaces the engine, for tests; the attempt's directory is appended to it.
     """
 
@@ -39,6 +41,8 @@ class ServiceSettings:
     lease: float = 30.0
     max_lost: int = 3
     min_free: int = 256 << 20
+    keep_jobs: float | None = 30 * 86_400.0
+    keep_modules: float | None = 30 * 86_400.0
     backoff: float = 1.0
     longest_backoff: float = 60.0
     retries: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from toast.service.ledger.states import TERMINAL, State
@@ -48,15 +49,46 @@ class Job:
         return self.state in TERMINAL
 
 
+class CacheMode(StrEnum):
+    """Whether a job may be given the result of an earlier one.
+
+    `ANY`: of one that asked the same question, however long and from which seed it searched.
+    `EXACT`: of one with equal settings whose search ran to its end. `OFF`: of none.
+    """
+
+    ANY = "any"
+    EXACT = "exact"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job."""
+    """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job.
+
+    `cache_any` and `cache_exact` are equal for jobs that may share a result; `source` is the id of
+    a job whose result this one is given.
+    """
 
     module: str
     request: dict[str, Any]
     scope: str = ""
     key: str | None = None
     fingerprint: str = ""
+    cache: CacheMode = CacheMode.OFF
+    cache_any: str | None = None
+    cache_exact: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """An uploaded module. `used` is its last upload or the last job made for it."""
+
+    sha256: str
+    size: int
+    created: float
+    used: float
+    jobs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,19 +83,22 @@ def is_claimed(claim: Claim) -> sa.ColumnElement[bool]:
     )
 
 
-def insert_job(connection: sa.Connection, new: NewJob, now: float) -> Job:
-    """A new queued job and its first event."""
-    insert = jobs.insert().values(
-        id=uuid.uuid4().hex,
-        module=new.module,
-        request=dumps(new.request),
-        state=State.QUEUED.value,
-        version=1,
-        attempt=0,
-        failures=0,
-        lost=0,
-        created=now,
-    )
+def insert_job(connection: sa.Connection, new: NewJob, now: float, **values: Any) -> Job:
+    """A new job, queued unless `values` say otherwise, and its first event."""
+    row: dict[str, Any] = {
+        "id": uuid.uuid4().hex,
+        "module": new.module,
+        "request": dumps(new.request),
+        "state": State.QUEUED.value,
+        "version": 1,
+        "attempt": 0,
+        "failures": 0,
+        "lost": 0,
+        "created": now,
+        "cache_any": new.cache_any,
+        "cache_exact": new.cache_exact,
+    }
+    insert = jobs.insert().values({**row, **values})
     job = job_of(connection.execute(insert.returning(*jobs.c)).one())
     _insert_event(connection, job, state_event, now)
     return job

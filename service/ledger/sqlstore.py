@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from toast.service import problems
+from toast.service.ledger import expiry
 from toast.service.ledger.backoff import Backoff
 from toast.service.ledger.database import Database
 from toast.service.ledger.faults import as_service_errors
-from toast.service.ledger.records import Claim, Event, Job, JobResult, NewJob
+from toast.service.ledger.records import Claim, Event, Job, JobResult, Module, NewJob
+from toast.service.ledger.reuse import candidates, insert_with_result
 from toast.service.ledger.rows import (
     change,
     dumps,
@@ -79,15 +81,28 @@ class SqlJobStore(JobStore):
 
     def _add_module(self, sha256: str, size: int) -> bool:
         with self._write() as connection:
-            if self._size(connection, sha256) is not None:
+            now = self._now(connection)
+            again = modules.update().where(modules.c.sha256 == sha256).values(used=now)
+            if connection.execute(again).rowcount:
                 return False
-            row = {"sha256": sha256, "size": size, "created": self._now(connection)}
+            row = {"sha256": sha256, "size": size, "created": now, "used": now}
             connection.execute(modules.insert().values(row))
             return True
 
     def module_size(self, sha256: str) -> int | None:
         with self._read() as connection:
             return self._size(connection, sha256)
+
+    def module(self, sha256: str) -> Module:
+        with self._read() as connection:
+            return expiry.module_of(connection, sha256)
+
+    def delete_module(self, sha256: str) -> None:
+        def delete() -> None:
+            with self._write() as connection:
+                expiry.delete_module(connection, sha256)
+
+        self._again(delete)
 
     def create(self, new: NewJob, *, max_queued: int) -> tuple[Job, bool]:
         return self._again(lambda: self._create(new, max_queued))
@@ -101,12 +116,21 @@ class SqlJobStore(JobStore):
                     f"No module {new.module} was uploaded.",
                     "Upload it with POST /v1/modules and use the id in the answer.",
                 )
-            self._check_queue(connection, max_queued)
-            job = insert_job(connection, new, self._now(connection))
+            now = self._now(connection)
+            used = modules.update().where(modules.c.sha256 == new.module).values(used=now)
+            connection.execute(used)
+            job = None if new.source is None else insert_with_result(connection, new, now)
+            if job is None:
+                self._check_queue(connection, max_queued)
+                job = insert_job(connection, new, now)
             if new.key is not None:
                 row = {"scope": new.scope, "key": new.key, "fingerprint": new.fingerprint}
                 connection.execute(idempotency.insert().values(**row, job=job.seq))
             return job, True
+
+    def reusable(self, new: NewJob) -> list[Job]:
+        with self._read() as connection:
+            return candidates(connection, new)
 
     def get(self, job_id: str) -> Job:
         with self._read() as connection:
@@ -268,8 +292,19 @@ class SqlJobStore(JobStore):
             connection.execute(jobs.delete().where(jobs.c.seq == job.seq))
             return job
 
+    def expire_jobs(self, *, before: float, limit: int) -> list[Job]:
+        with self._write() as connection:
+            return expiry.expire_jobs(connection, before, limit)
+
+    def expire_modules(self, *, before: float, limit: int) -> list[str]:
+        def expire() -> list[str]:
+            with self._write() as connection:
+                return expiry.expire_modules(connection, before, limit)
+
+        return self._again(expire)
+
     def _again(self, transaction: Callable[[], Answer]) -> Answer:
-        """On PostgreSQL two inserts of one key can race; who lost finds the other's row next."""
+        """On PostgreSQL two writes of one key can race; who lost finds the other's row next."""
         try:
             return transaction()
         except sa.exc.IntegrityError:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from toast.service.ledger.records import Claim, Event, Job, JobResult, NewJob
+from toast.service.ledger.records import Claim, Event, Job, JobResult, Module, NewJob
 from toast.service.ledger.states import State
 
 
@@ -43,12 +43,25 @@ class JobStore(ABC):
         """The size in bytes of an uploaded module, None for an unknown one."""
 
     @abstractmethod
+    def module(self, sha256: str) -> Module:
+        """The module; raises `ModuleNotFound`."""
+
+    @abstractmethod
+    def delete_module(self, sha256: str) -> None:
+        """Forget a module; raises `ModuleNotFound`, and `ModuleInUse` while jobs name it."""
+
+    @abstractmethod
     def create(self, new: NewJob, *, max_queued: int) -> tuple[Job, bool]:
         """Queue a job; whether it was new rather than found by its idempotency key.
 
+        With a `source` that still has its result the job has succeeded with that result at once.
         Raises `UnknownModule`, `QueueFull` and `IdempotencyMismatch`; the key is stored in the
         transaction that stores the job.
         """
+
+    @abstractmethod
+    def reusable(self, new: NewJob) -> list[Job]:
+        """A few jobs whose result `new.cache` allows to be given to `new`, newest first."""
 
     @abstractmethod
     def get(self, job_id: str) -> Job:
@@ -136,3 +149,11 @@ class JobStore(ABC):
     @abstractmethod
     def delete(self, job_id: str) -> Job:
         """Forget a job that is over or queued; raises `UnknownJob` and `JobNotFinished`."""
+
+    @abstractmethod
+    def expire_jobs(self, *, before: float, limit: int) -> list[Job]:
+        """Forget up to `limit` jobs that were over before that time; those that went."""
+
+    @abstractmethod
+    def expire_modules(self, *, before: float, limit: int) -> list[str]:
+        """Forget up to `limit` modules that no job names and nobody used since; their ids."""

@@ -54,6 +54,10 @@ class Metrics:
         self.interrupted = counter(
             "toast_jobs_taken_back", "Jobs taken back from servers that died or stalled."
         )
+        self.reused = counter(
+            "toast_results_reused", "Jobs given the result of an earlier one.", ["cache"]
+        )
+        self.expired = counter("toast_expired", "Jobs and modules past their time.", ["what"])
         self.stale = counter("toast_stale_writes", "Writes of workers that had lost their claim.")
         self.uploaded = counter("toast_uploaded_bytes", "Bytes of modules taken in.")
         self.requests = counter(

@@ -54,12 +54,14 @@ class Model:
     interruptions: int = 0
     not_before: float | None = None
     lease_until: float = 0.0
+    finished: float | None = None
     owner: str | None = None
     plan: str | None = None
     history: list[str] = field(default_factory=lambda: ["queued"])
 
-    def become(self, state: State) -> None:
+    def become(self, state: State, now: float = 0.0) -> None:
         self.state = state
+        self.finished = now if state in TERMINAL else None
         self.history.append(state.value)
 
 
@@ -130,7 +132,7 @@ class StoreMachine(RuleBasedStateMachine):
         model.owner = owner
         model.not_before = None
         model.lease_until = self.now + LEASE
-        model.become(State.RUNNING)
+        model.become(State.RUNNING, self.now)
         assert claim.attempt == model.attempt
         return claim
 
@@ -176,7 +178,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.fail(claim, {"code": "x"}, retries=retries)
         model.failures += 1
         if model.state is State.RUNNING and model.failures <= retries:
-            model.become(State.QUEUED)
+            model.become(State.QUEUED, self.now)
         else:
             self.end(model, State.FAILED)
 
@@ -209,9 +211,9 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.store.release(claim)
         if model.state is State.CANCELLING:
-            model.become(State.CANCELLED)
+            model.become(State.CANCELLED, self.now)
         else:
-            model.become(State.QUEUED)
+            model.become(State.QUEUED, self.now)
 
     @rule(owner=st.sampled_from(["one", "two"]))
     def restart(self, owner: str) -> None:
@@ -281,9 +283,9 @@ class StoreMachine(RuleBasedStateMachine):
             self.store.cancel(job)
             if model.state is State.QUEUED:
                 model.not_before = None
-                model.become(State.CANCELLED)
+                model.become(State.CANCELLED, self.now)
             elif model.state is State.RUNNING:
-                model.become(State.CANCELLING)
+                model.become(State.CANCELLING, self.now)
 
     @rule(job=consumes(jobs))
     def delete(self, job: str) -> None:
@@ -295,6 +297,28 @@ class StoreMachine(RuleBasedStateMachine):
             self.store.delete(job)
             del self.models[job]
             self.keys = {key: used for key, used in self.keys.items() if used[0] != job}
+
+    @rule(age=st.sampled_from([1.0, 10.0]))
+    def expire(self, age: float) -> None:
+        """Jobs go that were over before that time, and with the last one their module may."""
+        before = self.now - age
+        old = {
+            name
+            for name, model in self.models.items()
+            if model.finished is not None and model.finished < before
+        }
+        gone = self.store.expire_jobs(before=before, limit=100)
+        assert {job.id for job in gone} == old
+        for name in old:
+            del self.models[name]
+        self.keys = {key: used for key, used in self.keys.items() if used[0] not in old}
+        if self.models:
+            assert self.store.expire_modules(before=self.now + 1e6, limit=100) == []
+            with pytest.raises(problems.ModuleInUse):
+                self.store.delete_module(MODULE)
+        else:
+            self.store.delete_module(MODULE)
+            assert self.store.add_module(MODULE, 1)
 
     @rule()
     def reopen(self) -> None:
@@ -325,29 +349,29 @@ class StoreMachine(RuleBasedStateMachine):
         return model.state is State.QUEUED and waited
 
     def end(self, model: Model, state: State) -> None:
-        model.become(State.CANCELLED if model.state is State.CANCELLING else state)
+        model.become(State.CANCELLED if model.state is State.CANCELLING else state, self.now)
 
     def vanish(self, model: Model) -> None:
         model.lost += 1
         if model.state is State.CANCELLING:
-            model.become(State.CANCELLED)
+            model.become(State.CANCELLED, self.now)
         elif model.lost < MAX_LOST:
             self.wait(model)
         else:
-            model.become(State.FAILED)
+            model.become(State.FAILED, self.now)
 
     def suffer(self, model: Model) -> None:
         """A fault of the operator: counted apart, and never the end of a job."""
         model.interruptions += 1
         if model.state is State.CANCELLING:
-            model.become(State.CANCELLED)
+            model.become(State.CANCELLED, self.now)
         else:
             self.wait(model)
 
     def wait(self, model: Model) -> None:
         times = model.lost + model.interruptions
         model.not_before = self.now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (times - 1))
-        model.become(State.QUEUED)
+        model.become(State.QUEUED, self.now)
 
     def count(self, state: State) -> int:
         return sum(model.state is state for model in self.models.values())

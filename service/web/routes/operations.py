@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from toast.costmodel.hardware import devices
+from toast.service.web import conditional
 from toast.service.web.health import check_ready
 from toast.service.web.routes.shared import PAGE_HEADERS, Shared, Workers
 from toast.service.web.views import DeviceList, DeviceView, NetworkView
@@ -18,9 +19,13 @@ router = APIRouter()
 _PAGE = (Path(__file__).parent.parent / "page.html").read_text(encoding="utf-8")
 
 
-@router.get("/v1/devices")
-def list_devices() -> DeviceList:
+@router.get("/v1/devices", response_model=DeviceList, responses=conditional.UNCHANGED)
+def list_devices(seen: conditional.Seen = None) -> Response:
     """The chips that can be planned for."""
+    return conditional.answer(_devices(), seen)
+
+
+def _devices() -> DeviceList:
     found = devices.catalogue().values()
     return DeviceList(
         devices=[
