@@ -24,6 +24,11 @@ def time(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def age(text: str) -> float | None:
+    """Seconds, or None for `never`."""
+    return None if text == "never" else time(text)
+
+
 def count(text: str) -> int:
     """1 or more."""
     value = int(text)

@@ -24,7 +24,7 @@ from toast.service.artifacts.location import BadLocation, open_artifacts
 from toast.service.context import Context
 from toast.service.job_notifier import JobNotifier
 from toast.service.ledger.backoff import Backoff
-from toast.service.ledger.database import Database, is_sqlite, open_database
+from toast.service.ledger.database import BadDatabase, Database, is_sqlite, open_database
 from toast.service.ledger.faults import as_service_errors
 from toast.service.ledger.naming_guard import PostgresGuard
 from toast.service.ledger.sqlstore import SqlJobStore
@@ -78,7 +78,10 @@ def serve(
 
 
 def make_context(settings: ServiceSettings) -> Context:
-    """Open the stores of a server or worker and remove what a crash left in them."""
+    """Open the stores of a server or worker and remove what a crash left in them.
+
+    Raises `StartError`.
+    """
     owner = _instance(settings.data)
     backoff = Backoff(first=settings.backoff, longest=settings.longest_backoff)
     store = SqlJobStore(_database(settings.database_url), backoff=backoff)
@@ -130,6 +133,8 @@ def _database(url: str) -> Database:
     try:
         with as_service_errors():
             return open_database(url)
+    except BadDatabase as error:
+        raise StartError(str(error)) from error
     except (DatabaseAway, DiskFull) as error:
         text = error.message[0].lower() + error.message[1:].rstrip(".")
         raise StartError(f"{text}; look at it, or give another --database") from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toast.service.context import Context
-from toast.service.ledger.database import is_sqlite
+from toast.service.ledger.database import BadDatabase, is_sqlite
 from toast.service.probes import Probes
 from toast.service.server import StartError, make_context, owned
 from toast.service.settings import ServiceSettings
@@ -31,7 +31,7 @@ def work(
     `store` is the SQLAlchemy URL of the ledger, `artifacts` the URL of its files, `health` where
     to answer probes. Once it claims, one line goes to stdout. Raises `StartError`.
     """
-    if is_sqlite(store):
+    if _is_sqlite(store):
         raise StartError(
             "one process owns a SQLite database, and its server runs the jobs; "
             "give --store postgresql+psycopg://..."
@@ -43,6 +43,13 @@ def work(
             _run(context, health)
         finally:
             context.store.close()
+
+
+def _is_sqlite(store: str) -> bool:
+    try:
+        return is_sqlite(store)
+    except BadDatabase as error:
+        raise StartError(f"{error}; give --store postgresql+psycopg://...") from error
 
 
 def _run(context: Context, health: tuple[str, int] | None) -> None:

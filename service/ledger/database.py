@@ -27,6 +27,10 @@ _POOL_SECONDS = 10.0
 """Who waits longer for the database than this is told that it does not answer."""
 
 
+class BadDatabase(ValueError):
+    """The URL of the ledger cannot be used; the text says why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
     """`writer` for transactions that write, `reader` for those that only read."""
@@ -48,7 +52,10 @@ def sqlite_url(path: Path) -> str:
 
 def is_sqlite(url: str) -> bool:
     """Whether the database is a file that one process owns."""
-    return sa.make_url(url).get_backend_name() == "sqlite"
+    try:
+        return sa.make_url(url).get_backend_name() == "sqlite"
+    except sa.exc.ArgumentError as error:
+        raise BadDatabase(f"{url!r} is no URL of a database") from error
 
 
 def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
@@ -61,12 +68,20 @@ def open_database(url: str) -> Database:
     if is_sqlite(url):
         database = _open_sqlite(url)
     else:
-        engine = sa.create_engine(
-            url, pool_size=10, pool_pre_ping=True, pool_timeout=_POOL_SECONDS
-        )
+        engine = _server_engine(url)
         database = Database(writer=engine, reader=engine)
     migrate(database.writer)
     return database
+
+
+def _server_engine(url: str) -> sa.Engine:
+    try:
+        return sa.create_engine(url, pool_size=10, pool_pre_ping=True, pool_timeout=_POOL_SECONDS)
+    except (ModuleNotFoundError, sa.exc.NoSuchModuleError) as error:
+        raise BadDatabase(
+            f"the database needs a driver that is not installed ({error}); pip install "
+            "'toast-planner[postgres]' and write postgresql+psycopg://..."
+        ) from error
 
 
 def migrate(engine: sa.Engine, revision: str = "head") -> None:
