@@ -17,8 +17,8 @@ class ServiceSettings:
 
     `worker_memory` of None is four fifths of the machine's memory shared among the workers.
     `artifacts` of None keeps files in `data`; `cache_bytes` bounds the local copies of files that
-    are kept elsewhere. Below `min_free` bytes on the disk of `data` no work is taken in. `backoff` is how long a job
-    waits after a fault; it doubles with each up to `longest_backoff`.
+    are kept elsewhere. Below `min_free` bytes on the disk of `data` no work is taken in. `backoff`
+    is how long a job waits after a fault; it doubles with each up to `longest_backoff`.
     `keep_jobs` is how long a job is kept once it is over, `keep_modules` a module that no job
     names since it was last used; None is for ever.
     `engine_command` replaces the engine, for tests; the attempt's directory is appended to it.

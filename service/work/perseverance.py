@@ -1,4 +1,4 @@
-"""Writes the end of an attempt however long the database or the files are away or the disk is full."""
+"""Writes the end of an attempt however long database or files are away or the disk is full."""
 
 from __future__ import annotations
 

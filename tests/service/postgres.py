@@ -75,7 +75,7 @@ class _Starter:
         self._programs, self._folder, self._user = programs, folder, user
 
     def run(self, program: str, *arguments: str) -> None:
-        who = {} if self._user is None else {"user": self._user.pw_uid, "group": self._user.pw_gid}
+        user = self._user
         with (self._folder / "said").open("ab") as said_file:
             done = subprocess.run(
                 [str(self._programs / program), *arguments],
@@ -84,7 +84,8 @@ class _Starter:
                 stdout=said_file,
                 stderr=subprocess.STDOUT,
                 check=False,
-                **who,  # type: ignore[arg-type]
+                user=None if user is None else user.pw_uid,
+                group=None if user is None else user.pw_gid,
             )
         said = (self._folder / "said").read_text(errors="replace")
         assert done.returncode == 0, f"{program} failed:\n{said}"

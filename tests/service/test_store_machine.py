@@ -441,6 +441,6 @@ def test_the_machine_runs_on_postgresql(postgres_url: str) -> None:
     class Machine(PostgresStoreMachine):
         url = postgres_url
 
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Machine, settings=settings(TestStoreMachine.settings, max_examples=10)
     )
