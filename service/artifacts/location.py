@@ -35,6 +35,10 @@ def open_artifacts(
 
 
 def _open_s3(url: str, cache: Path, *, guard: NamingGuard, cache_bytes: int) -> ArtifactStore:
+    parts = urlsplit(url)
+    if not parts.netloc:
+        raise BadLocation(f"--artifacts {url!r} names no bucket; write s3://BUCKET/PREFIX")
+    options = _s3_options(parts.query)
     try:
         import s3fs  # noqa: F401
 
@@ -43,10 +47,7 @@ def _open_s3(url: str, cache: Path, *, guard: NamingGuard, cache_bytes: int) -> 
         raise BadLocation(
             "--artifacts s3://... needs s3fs; pip install 'toast-planner[s3]'"
         ) from error
-    parts = urlsplit(url)
-    if not parts.netloc:
-        raise BadLocation(f"--artifacts {url!r} names no bucket; write s3://BUCKET/PREFIX")
-    files, prefix = connect(f"s3://{parts.netloc}{parts.path}", _s3_options(parts.query))
+    files, prefix = connect(f"s3://{parts.netloc}{parts.path}", options)
     return RemoteArtifactStore(files, prefix, cache, guard=guard, cache_bytes=cache_bytes)
 
 
