@@ -215,6 +215,16 @@ class DiskFull(ServiceError):
         super().__init__(message, hint, headers={"Retry-After": "60"})
 
 
+class FilesAway(ServiceError):
+    """The store of modules and plans does not answer."""
+
+    code: ClassVar[str] = "files_unavailable"
+    status: ClassVar[int] = 503
+
+    def __init__(self, message: str, hint: str = "Try again; nothing was changed.") -> None:
+        super().__init__(message, hint, headers={"Retry-After": "5"})
+
+
 class JobCancelled(ServiceError):
     """The job of a waiting call was cancelled before it had any plan."""
 
@@ -263,6 +273,7 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     NotReady,
     DatabaseAway,
     DiskFull,
+    FilesAway,
     JobCancelled,
     WorkerLost,
     Internal,

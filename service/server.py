@@ -23,16 +23,18 @@ from toast.process.traces import Tracer, TracesMissing, tracer_of
 from toast.service.access.audit import AuditTrail
 from toast.service.access.keyring import KeyChange, open_keyring
 from toast.service.access.keys import ENVIRONMENT, is_loopback
-from toast.service.artifacts.local import ArtifactStore
+from toast.service.artifacts.guard import NamingGuard, ProcessGuard
+from toast.service.artifacts.location import BadLocation, open_artifacts
 from toast.service.context import Context
 from toast.service.job_notifier import JobNotifier
 from toast.service.ledger.backoff import Backoff
-from toast.service.ledger.database import Database, open_database
+from toast.service.ledger.database import BadDatabase, Database, is_sqlite, open_database
 from toast.service.ledger.faults import as_service_errors
+from toast.service.ledger.naming_guard import PostgresGuard
 from toast.service.ledger.sqlstore import SqlJobStore
 from toast.service.observe.metrics import Metrics
 from toast.service.private import UMASK, make_private
-from toast.service.problems import DatabaseAway, DiskFull
+from toast.service.problems import DatabaseAway, DiskFull, FilesAway
 from toast.service.settings import ServiceSettings
 from toast.service.web.app import create_app
 from toast.service.web.connections import Connections
@@ -81,7 +83,7 @@ def serve(
         find_user(settings.worker_user)
     except UnknownUser as error:
         raise StartError(str(error)) from error
-    with _owned(settings), _listening(host, port) as listener:
+    with owned(settings), _listening(host, port) as listener:
         context = make_context(settings)
         known.watch(partial(_record_change, context.audit))
         try:
@@ -93,11 +95,24 @@ def serve(
 
 
 def make_context(settings: ServiceSettings) -> Context:
-    """Open the stores of a data directory and remove what a crash left in them."""
+    """Open the stores of a server or worker and remove what a crash left in them.
+
+    Raises `StartError`.
+    """
+    owner = _instance(settings.data)
     backoff = Backoff(first=settings.backoff, longest=settings.longest_backoff)
     database = _database(settings.database_url)
     store = SqlJobStore(database, quota=settings.quota, backoff=backoff)
-    artifacts = ArtifactStore(settings.data / "artifacts")
+    try:
+        artifacts = open_artifacts(
+            _location(settings),
+            settings.data,
+            guard=_guard(settings.database_url),
+            owner=owner,
+            cache_bytes=settings.cache_bytes,
+        )
+    except BadLocation as error:
+        raise StartError(str(error)) from error
     context = Context(
         settings=settings,
         store=store,
@@ -105,12 +120,16 @@ def make_context(settings: ServiceSettings) -> Context:
         notifier=JobNotifier(),
         metrics=Metrics(store),
         audit=AuditTrail(settings.data / "audit.jsonl"),
-        owner=_instance(settings.data),
+        owner=owner,
         tracer=_tracer(),
     )
     shutil.rmtree(context.work, ignore_errors=True)
     make_private(context.work, passable=settings.worker_user is not None)
-    left = artifacts.sweep(store.refers_to)
+    try:
+        left = artifacts.sweep(store.refers_to)
+    except FilesAway as error:
+        text = error.message[0].lower() + error.message[1:].rstrip(".")
+        raise StartError(f"{text}; look at it, or give another --artifacts") from error
     if left:
         _log.warning("removed %d files that an earlier run left unfinished", left)
     return context
@@ -123,10 +142,26 @@ def _tracer() -> Tracer:
         raise StartError(str(error)) from error
 
 
+def _location(settings: ServiceSettings) -> str | None:
+    """Where the files are; never in a data directory where other servers share the ledger."""
+    if settings.artifacts is None and not is_sqlite(settings.database_url):
+        raise StartError(
+            "servers that share a database must share their files too: give --artifacts "
+            "file:///FOLDER or s3://BUCKET/PREFIX, the same for every server and worker"
+        )
+    return settings.artifacts
+
+
+def _guard(url: str) -> NamingGuard:
+    return ProcessGuard() if is_sqlite(url) else PostgresGuard(url)
+
+
 def _database(url: str) -> Database:
     try:
         with as_service_errors():
             return open_database(url)
+    except BadDatabase as error:
+        raise StartError(str(error)) from error
     except (DatabaseAway, DiskFull) as error:
         text = error.message[0].lower() + error.message[1:].rstrip(".")
         said = str(getattr(error.__cause__, "orig", "")).partition("\n")[0]
@@ -193,7 +228,7 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def _owned(settings: ServiceSettings) -> Iterator[None]:
+def owned(settings: ServiceSettings) -> Iterator[None]:
     """The data directory is ours alone; the lock goes with the process, however that ends."""
     data = settings.data
     make_private(data, passable=settings.worker_user is not None)

@@ -41,8 +41,9 @@ class ServiceSettings:
     `worker_memory` of None is four fifths of the machine's memory shared among the workers.
     `worker_user` is whom workers run as (None: as the server), `spares` how many wait for a job
     with their imports done, `stall` how long one may be silent and idle before it counts as hung.
-    Below `min_free` bytes on the disk of `data` no work is taken in. `backoff` is how long a job
-    waits after a fault; it doubles with each up to `longest_backoff`.
+    `artifacts` of None keeps files in `data`; `cache_bytes` bounds the local copies of files that
+    are kept elsewhere. Below `min_free` bytes on the disk of `data` no work is taken in. `backoff`
+    is how long a job waits after a fault; it doubles with each up to `longest_backoff`.
     `keep_jobs` is how long a job is kept once it is over, `keep_modules` a module that no job
     names since it was last used; None is for ever.
     `engine_command` replaces the engine, for tests; the attempt's directory is appended to it.
@@ -52,6 +53,8 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     port: int = 8080
     database: str | None = None
+    artifacts: str | None = None
+    cache_bytes: int = 10 << 30
     keys: Keyring = field(default_factory=Keyring)
     workers: int = 1
     max_body: int = 2 << 30

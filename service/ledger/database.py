@@ -22,9 +22,14 @@ from sqlalchemy.pool import QueuePool
 FIXED_WAL = (3, 51, 3)
 """The first SQLite version whose write-ahead log is safe to reset."""
 
+_MIGRATING = int.from_bytes(b"migrate", "big")
 _BUSY_MS = 5_000
 _POOL_SECONDS = 10.0
 """Who waits longer for the database than this is told that it does not answer."""
+
+
+class BadDatabase(ValueError):
+    """The URL of the ledger cannot be used; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,14 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+def is_sqlite(url: str) -> bool:
+    """Whether the database is a file that one process owns."""
+    try:
+        return sa.make_url(url).get_backend_name() == "sqlite"
+    except sa.exc.ArgumentError as error:
+        raise BadDatabase(f"{url!r} is no URL of a database") from error
+
+
 def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
     """`WAL` where that is safe, else the rollback journal."""
     return "WAL" if version >= FIXED_WAL else "DELETE"
@@ -53,19 +66,29 @@ def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
 
 def open_database(url: str) -> Database:
     """Connect, bring the tables up to date, and return the two engines."""
-    if sa.make_url(url).get_backend_name() == "sqlite":
+    if is_sqlite(url):
         database = _open_sqlite(url)
     else:
-        engine = sa.create_engine(
+        engine = _server_engine(url)
+        database = Database(writer=engine, reader=engine)
+    migrate(database.writer)
+    return database
+
+
+def _server_engine(url: str) -> sa.Engine:
+    try:
+        return sa.create_engine(
             url,
             pool_size=10,
             pool_pre_ping=True,
             pool_timeout=_POOL_SECONDS,
             connect_args=_limits(url),
         )
-        database = Database(writer=engine, reader=engine)
-    migrate(database.writer)
-    return database
+    except (ModuleNotFoundError, sa.exc.NoSuchModuleError) as error:
+        raise BadDatabase(
+            f"the database needs a driver that is not installed ({error}); pip install "
+            "'toast-planner[postgres]' and write postgresql+psycopg://..."
+        ) from error
 
 
 def migrate(engine: sa.Engine, revision: str = "head") -> None:
@@ -74,6 +97,8 @@ def migrate(engine: sa.Engine, revision: str = "head") -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.set_main_option("path_separator", "os")
     with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":  # servers may start at the same moment
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
 

@@ -54,8 +54,8 @@ _UNCLAIM: dict[str, Any] = {"owner": None, "lease_until": None}
 class SqlJobStore(JobStore):
     """See `JobStore` for what each method promises.
 
-    `backoff` is how long a job waits after a fault, `quota` what an owner may use. `wall` is the
-    clock of SQLite, whose file one process owns; PostgreSQL has its own.
+    `backoff` is how long a job waits after a fault, `quota` what an owner may use. `wall` replaces
+    the clock: for SQLite, whose file one process owns, that of the process, for PostgreSQL its own.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class SqlJobStore(JobStore):
         *,
         quota: Quota | None = None,
         backoff: Backoff | None = None,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] | None = None,
     ) -> None:
         self._database = database
         self._quota = quota or Quota()
         self._backoff = backoff or Backoff()
-        self._wall = wall
         self._postgres = database.writer.dialect.name == "postgresql"
+        self._wall = wall or (None if self._postgres else time.time)
 
     @contextlib.contextmanager
     def _write(self) -> Iterator[sa.Connection]:
@@ -357,7 +357,7 @@ class SqlJobStore(JobStore):
             return transaction()
 
     def _now(self, connection: sa.Connection) -> float:
-        if not self._postgres:  # one process owns the file, and its clock is the only one
+        if self._wall is not None:
             return self._wall()
         clock = sa.select(sa.extract("epoch", sa.func.clock_timestamp()))
         return float(connection.execute(clock).scalar_one())

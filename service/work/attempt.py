@@ -21,7 +21,7 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim, Job, JobResult
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
-from toast.service.problems import DatabaseAway, DiskFull
+from toast.service.problems import DatabaseAway, DiskFull, FilesAway
 from toast.service.work.launcher import Launcher, Worker
 from toast.service.work.perseverance import GivenUp, persevere
 from toast.service.work.results import only_files
@@ -94,7 +94,7 @@ class Attempt:
     def _attempt(self, directory: Path) -> AttemptVerdict:
         try:
             return self._settle(self._engine(directory))
-        except OSError as error:  # no space, no process, no file: not the job's fault
+        except (OSError, FilesAway) as error:  # no space, process or file: not the job's fault
             _log.warning("job %s could not be run: %s", self.claim.job.id, error)
             return self._interrupt()
         except (StaleClaim, GivenUp):

@@ -1,4 +1,4 @@
-"""A way to a TCP server that can be taken away and put back."""
+"""A way to a server that can be taken away and put back."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """Listens on a free port of loopback and passes everything on, while it is there."""
+    """Listens on a free port of loopback and passes everything on, while it is there.
 
-    def __init__(self, host: str, port: int) -> None:
-        self._server = (host, port)
+    `server` is a host and a port, or the path of a socket.
+    """
+
+    def __init__(self, server: tuple[str, int] | str) -> None:
+        self._server = server
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._away = False
@@ -45,7 +48,7 @@ class Proxy:
                 if self._away:
                     client.close()
                     continue
-                server = socket.create_connection(self._server)
+                server = _connected(self._server)
                 for source, target in ((client, server), (server, client)):
                     threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
 
@@ -60,3 +63,11 @@ class Proxy:
         with self._lock:
             self._open.discard(source)
         source.close()
+
+
+def _connected(server: tuple[str, int] | str) -> socket.socket:
+    if not isinstance(server, str):
+        return socket.create_connection(server)
+    found = socket.socket(socket.AF_UNIX)
+    found.connect(server)
+    return found

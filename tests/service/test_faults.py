@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.service.conftest import POSTGRES, empty
 from tests.service.harness import Server, check_problem, fake_engine
 from tests.service.tcp_proxy import Proxy
 from toast.service import problems
@@ -157,14 +156,13 @@ def test_a_server_stops_without_its_database(tmp_path: Path) -> None:
         assert (done["attempt"], done["interruptions"]) == (2, 1)
 
 
-@pytest.mark.skipif(POSTGRES is None, reason="TOAST_TEST_POSTGRES names no database")
-def test_a_postgresql_that_is_away_fails_no_job(tmp_path: Path) -> None:
-    assert POSTGRES is not None
-    empty(POSTGRES)
-    url = sa.make_url(POSTGRES)
-    proxy = Proxy(url.host or "127.0.0.1", url.port or 5432)
-    through = url.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
-    with make(tmp_path, database=through, lease=3.0) as server:
+def test_a_postgresql_that_is_away_fails_no_job(tmp_path: Path, postgres_url: str) -> None:
+    url = sa.make_url(postgres_url)
+    proxy = Proxy(f"{url.query['host']}/.s.PGSQL.5432")
+    away = url.set(host="127.0.0.1", port=proxy.port, query={})
+    through = away.render_as_string(hide_password=False)
+    files = f"file://{tmp_path}/files"
+    with make(tmp_path, database=through, artifacts=files, lease=3.0) as server:
         job = server.submit("slow 1")["id"]
         server.until_progress(job)
         with proxy.away():

@@ -444,6 +444,23 @@ def keys_command(context: typer.Context) -> None:
     os.execve(command[0], command, package_environment())
 
 
+@app.command("worker", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def worker_command(
+    context: typer.Context,
+    store: Annotated[
+        str, typer.Option("--store", metavar="URL", help="The ledger: postgresql+psycopg://...")
+    ],
+    artifacts: Annotated[
+        str, typer.Option("--artifacts", metavar="URL", help="file:///... or s3://BUCKET/PREFIX.")
+    ],
+) -> None:
+    """Run jobs of a shared ledger without serving HTTP; docs/many-machines.md has all flags."""
+    flags = ["--store", store, "--artifacts", artifacts, *context.args]
+    sys.stdout.flush()
+    command = [*python_module("toast.service.worker_command"), *flags]
+    os.execve(command[0], command, package_environment())
+
+
 @app.command("submit", cls=SettingsCommand)
 @with_settings
 def submit_command(

@@ -67,7 +67,7 @@ async def plan(
     alone = trail if key is None else None
     async with _cancelled_when_alone(request, context, workers, job, trail=alone):
         job = await _finished(context, job)
-    answer = _answer(request, context, job)
+    answer = await run_in_threadpool(_answer, request, context, job)
     await run_in_threadpool(trail.read, "module", job, answer)
     return answer
 
