@@ -27,7 +27,7 @@ def check_size(module: ir.Module, limits: ModuleLimits) -> None:
         return  # refused in its own words, later
     blocks = list(main.regions[0].blocks)
     _compare("arguments", len(blocks[0].arguments) if blocks else 0, limits.arguments)
-    bodies = {name: _Body.of(function) for name, function in functions.items()}
+    bodies = {name: _FunctionSize.of(function) for name, function in functions.items()}
     _compare("ops once its calls are inlined", _inlined(bodies), limits.ops)
     constants = sum(body.constant_bytes for body in bodies.values())
     _compare("bytes of constants", constants, limits.constant_bytes)
@@ -44,13 +44,13 @@ def _compare(what: str, count: int, limit: int | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Body:
+class _FunctionSize:
     ops: int
     calls: Sequence[str]
     constant_bytes: int
 
     @classmethod
-    def of(cls, function: ir.Operation) -> _Body:
+    def of(cls, function: ir.Operation) -> _FunctionSize:
         ops, size = 0, 0
         calls: list[str] = []
 
@@ -78,7 +78,7 @@ def _constant_bytes(op: ir.Operation) -> int:
     return math.prod(kind.shape) * int(width) // 8
 
 
-def _inlined(bodies: dict[str, _Body]) -> int:
+def _inlined(bodies: dict[str, _FunctionSize]) -> int:
     """The ops of `main` with all calls inlined; a call within itself counts as none."""
     total: dict[str, int] = {}
     open_: dict[str, None] = {}

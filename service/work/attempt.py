@@ -22,7 +22,7 @@ from toast.service.ledger.records import Claim, Job, JobResult
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
 from toast.service.problems import DatabaseAway, DiskFull, FilesAway
-from toast.service.work.launcher import Launcher, Worker
+from toast.service.work.launcher import Launcher, WorkerProcess
 from toast.service.work.perseverance import GivenUp, persevere
 from toast.service.work.results import only_files
 from toast.service.work.spares import SparePool
@@ -138,7 +138,7 @@ class Attempt:
         self._context.metrics.peak_bytes.set(outcome.peak_rss_bytes)
         return outcome
 
-    def _worker(self, directory: Path) -> Worker:
+    def _worker(self, directory: Path) -> WorkerProcess:
         """A spare process, or a new one where there is none that lives."""
         spare = self._spares.take()
         if spare is not None:

@@ -24,7 +24,7 @@ class UnknownUser(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
+class WorkerProcess:
     """A worker process and its group, where it has one."""
 
     child: Child
@@ -57,7 +57,7 @@ class Launcher:
             memory=settings.memory_limit, pids=_PIDS, cpus=settings.worker_cpus
         )
 
-    def start(self, argument: str) -> Worker:
+    def start(self, argument: str) -> WorkerProcess:
         """A process for one directory, or (`SPARE`) one that waits for its directory."""
         command = [*self._command, argument] if self._command else engine_command(argument)
         environment = engine_environment()
@@ -71,7 +71,7 @@ class Launcher:
         except OSError:
             child.kill()
             raise
-        return Worker(child=child, group=group)
+        return WorkerProcess(child=child, group=group)
 
     def hand_over(self, directory: Path) -> None:
         """Give the directory of an attempt, with what is in it, to the user of the workers."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from toast.service.work.launcher import SPARE, Launcher, Worker
+from toast.service.work.launcher import SPARE, Launcher, WorkerProcess
 
 _log = logging.getLogger("toast.service")
 
@@ -27,7 +27,7 @@ class SparePool:
     def __init__(self, launcher: Launcher, count: int) -> None:
         self._launcher = launcher
         self._count = count
-        self._spares: list[Worker] = []
+        self._spares: list[WorkerProcess] = []
         self._changed = threading.Condition()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="spares")
@@ -36,7 +36,7 @@ class SparePool:
         """Begin to start processes."""
         self._thread.start()
 
-    def take(self) -> Worker | None:
+    def take(self) -> WorkerProcess | None:
         """A spare process, now the caller's, or None where none is there."""
         with self._changed:
             while self._spares:

@@ -83,7 +83,7 @@ def summary_of(record: dict[str, Any]) -> dict[str, object]:
     cost = record["predicted"]
     return {
         "fits": cost["fits"],
-        "verdict": "fits",
+        "verdict": cost.get("verdict") or ("fits" if cost["fits"] else "does not fit"),
         "step_seconds": cost["step_seconds"],
         "unsharded_step_seconds": record["unsharded"]["step_seconds"],
         "peak_bytes": cost["peak_bytes"],

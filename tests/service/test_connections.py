@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from tests.service.harness import Server, fake_engine
+from tests.service.raw_http import read_all
 from toast.service.web.connections import raise_descriptors
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "
@@ -36,14 +37,6 @@ def connect(server: Server, data: bytes = b"", source: str = "127.0.0.1") -> soc
     made = socket.create_connection(place, timeout=10, source_address=(source, 0))
     made.sendall(data)
     return made
-
-
-def read_all(connection: socket.socket) -> bytes:
-    data = b""
-    with contextlib.suppress(ConnectionResetError):
-        while chunk := connection.recv(65536):
-            data += chunk
-    return data
 
 
 def until(true: Callable[[], bool], seconds: float = 15) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from examples import forms, mlp
 from tests.service.harness import Server, fake_engine
-from tests.service.test_connections import read_all
+from tests.service.raw_http import read_all
 
 SEEDS = [
     b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",

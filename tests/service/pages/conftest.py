@@ -24,8 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"PAGES NOT TESTED: {why}"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
+    # Not for the session: while it lives the process has an event loop, and other tests run theirs.
     with running_browser() as found:
         yield found
 

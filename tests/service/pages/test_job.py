@@ -165,7 +165,7 @@ def test_what_is_wrong_with_an_upload_is_said_in_the_services_words(
     assert page.evaluate("document.activeElement.name") == "memory"
     page.get_by_label("Memory per chip").fill("")
     page.get_by_label("Name", exact=True).fill("my own name")
-    page.locator("#upload select[name=device]").select_option("h100")
+    page.locator("#upload select[name=device]").select_option("h100-80gb")
     send.click()
     page.wait_for_selector("h1:has-text('my own name')")
     assert "h100" in page.locator("#asked").inner_text()
