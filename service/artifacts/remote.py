@@ -20,12 +20,15 @@ from toast.service.artifacts.guard import NamingGuard
 from toast.service.artifacts.local import (
     Artifact,
     ArtifactStore,
+    DamagedArtifact,
     Incoming,
     check_digest,
     link_or_copy,
 )
 from toast.service.problems import FilesAway
 
+_PARTS = {"chunksize": 8 << 20, "max_concurrency": 2}
+"""How S3 takes a file: what is in memory at once stays small however large the file."""
 _IN_USE_SECONDS = 60.0
 """A file that was asked for so recently may be about to be opened, so it stays."""
 
@@ -60,6 +63,7 @@ class RemoteArtifactStore(ArtifactStore):
         self._files = files
         self._prefix = prefix.rstrip("/")
         self._cache_bytes = cache_bytes
+        self._parts = _PARTS if "s3" in files.protocol else {}
 
     @contextlib.contextmanager
     def incoming(self) -> Iterator[Incoming]:
@@ -87,9 +91,15 @@ class RemoteArtifactStore(ArtifactStore):
         raise FilesAway(f"The store has no file {sha256}.", "Tell the operator of the service.")
 
     def place(self, sha256: str, target: Path) -> None:
-        """See `ArtifactStore.place`."""
+        """See `ArtifactStore.place`. A local copy that was damaged is fetched again, once."""
         link_or_copy(self.path(sha256), target)
-        check_digest(target, sha256)
+        try:
+            check_digest(target, sha256)
+        except DamagedArtifact:
+            target.unlink()
+            self._cached(sha256).unlink(missing_ok=True)
+            link_or_copy(self.path(sha256), target)
+            check_digest(target, sha256)
 
     def release(self, sha256: str, refers_to: Callable[[str], bool]) -> bool:
         """See `ArtifactStore.release`."""
@@ -117,7 +127,7 @@ class RemoteArtifactStore(ArtifactStore):
         key = self._key(artifact.sha256)
         with _as_service_errors():
             if not self._files.exists(key):
-                self._files.put_file(str(path), key)
+                self._files.put_file(str(path), key, **self._parts)
 
     def _fetch(self, sha256: str, cached: Path) -> None:
         cached.parent.mkdir(exist_ok=True)

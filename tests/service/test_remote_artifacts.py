@@ -74,6 +74,21 @@ def test_large_files_go_in_parts(buckets: Buckets) -> None:
     data = os.urandom(1 << 20) * 24
     artifact = add(buckets.open("one"), data)
     assert buckets.open("two").path(artifact.sha256).stat().st_size == len(data)
+    import s3fs
+
+    files = s3fs.S3FileSystem(endpoint_url=buckets.url.partition("endpoint_url=")[2])
+    bucket = buckets.url.partition("?")[0].removeprefix("s3://")
+    key = f"{bucket}/{artifact.sha256[:2]}/{artifact.sha256}"
+    assert files.info(key)["ETag"].strip('"').endswith("-3")  # S3 counts the parts there
+
+
+def test_a_damaged_local_copy_is_fetched_again(buckets: Buckets, tmp_path: Path) -> None:
+    store = buckets.open("one")
+    artifact = add(store, b"module")
+    store.path(artifact.sha256).write_bytes(b"other!")
+    store.place(artifact.sha256, tmp_path / "module")
+    assert (tmp_path / "module").read_bytes() == b"module"
+    assert store.path(artifact.sha256).read_bytes() == b"module"
 
 
 def test_what_breaks_off_leaves_nothing(buckets: Buckets) -> None:
