@@ -19,7 +19,6 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
     "convolution_tiling": {"undilated_tiles": 1},
     "all_reduce_combiner": {"max_bytes": NEVER},
     "bf16_narrowing": {"rounding_rate": 1.0},
-    "layout_assignment": {"copy_rate": 1.0, "placing_copies": 1.0, "placing_rate": 1.0},
     "select_and_scatter_expander": {"pooled_layouts": 1.0},
     "space_to_batch": {"stored_copies": 1.0, "blocking_cost": 1.0},
     "memory_space_assignment": {

@@ -193,24 +193,18 @@ class LayoutAssignmentRules:
     `copies_arguments`: what an update reads of the arguments is copied to the layout of a product
     that lies otherwise, `copied_for`: one that is transposed as no order of operands makes it, or
     a convolution. `copies_all`: all such arguments and the results back, when the product is made;
-    else one, from the start, in no time. `copy_rate` is how fast that is, over streaming.
+    else one, from the start, in no time.
 
     `pads_values`: all values fill whole tiles. `pads_images`: what convolutions read and make
     does. `copies_images`: arguments that are convolved are copied to their tiles.
-    `places_gathers`: what is gathered along two dimensions at once is put in place by
-    `placing_copies`, at `placing_rate` of how fast elements are handled.
     """
 
     copies_arguments: bool
     copied_for: Literal["transposed_dots", "convolutions"]
     copies_all: bool
-    copy_rate: float
     pads_values: bool
     pads_images: bool
     copies_images: bool
-    places_gathers: bool
-    placing_copies: float
-    placing_rate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,12 +126,7 @@ def _copying(t: Tables, s: Scratch, row: int) -> float:
     for k in range(t.fusions.copied_start[row], t.fusions.copied_start[row + 1]):
         tensor = t.fusions.copied[k]
         size = s.tensors.local[tensor]
-        moved = (
-            2.0
-            * size
-            * streamed(t.chip.on_chip, t.chip.streamed_from, size)
-            / (t.chip.bandwidth * t.chip.turning)
-        )
+        moved = 2.0 * size * streamed(t.chip.on_chip, t.chip.streamed_from, size) / t.chip.bandwidth
         spent += max(moved, _elements(t, s, tensor) / t.chip.element_rate) + t.chip.overhead
     return spent
 

@@ -109,7 +109,6 @@ PASSES: Mapping[str, Pass] = {
                 "pads_values": False,
                 "pads_images": False,
                 "copies_images": False,
-                "places_gathers": False,
             },
         ),
         Pass(

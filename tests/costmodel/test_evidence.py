@@ -135,14 +135,6 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         (TPU,),
         lambda d: copies("update of a transposed gradient")(d) > 0,
     ),
-    "layout_assignment.places_gathers": (
-        (TPU,),
-        lambda d: copies("product, gathered along two dimensions")(d) > 1,
-    ),
-    "layout_assignment.placing_copies": (
-        (TPU,),
-        copies("product, gathered along two dimensions"),
-    ),
     "select_and_scatter_expander.keeps_places": ((TPU, GPU), places),
     "buffer_assignment.reuses_buffers": ((*ALL, V5P), reused),
 }

@@ -70,11 +70,8 @@ def test_copies_of_what_does_not_fit_on_the_chip_go_by_bytes() -> None:
         maps("add", f"m1:{w}", "m", "t"),
     ]
     found = evaluator(main(f"x:8x{n}xf32 d:8x64x16xf32 m:{w}", lines, f"m1:{w}"))
-    size = n * 64 * 16 * 4
-    rows = found.tables
-    assert len(rows.fusions.copied) == 2
-    copied = golden("fusion_rates", "transpose and add 64 Mi")["copy"] / CLOCK * size / 2**28
-    assert found.cost(()).compute > 2 * copied
+    assert len(found.tables.fusions.copied) == 2
+    assert found.cost(()).compute > 2 * 2 * n * 64 * 16 * 4 / RATE
     other = evaluator(main(f"x:8x{n}xf32 d:8x64x16xf32 m:{w}", lines, f"m1:{w}"), GPU)
     assert len(other.tables.fusions.copied) == 0
 
@@ -123,17 +120,6 @@ def test_what_a_kernel_makes_is_rounded_where_it_is_made() -> None:
     assert sum(row.seconds for row in journal.fusions) == pytest.approx(journal.cost.compute)
     ops = {ops for row in journal.fusions for ops, _ in row.sources}
     assert len(ops) == len(journal.fusions)
-
-
-def test_what_is_gathered_along_two_dimensions_is_put_in_place() -> None:
-    found = evaluator(GATHERED)
-    one = over(found, (0, 0, 0), (0, 0, 1), (1, 1, 0))
-    both = over(found, (0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1))
-    assert len(local_kernels(found, one)) == 1
-    placing = max(local_kernels(found, both))
-    assert len(local_kernels(found, both)) == 2
-    compiled = golden("fusion_rates", "product, gathered along two dimensions")["copy"] / CLOCK
-    assert 0.4 < placing / compiled < 2
 
 
 def test_what_is_computed_for_a_product_is_handled_element_by_element() -> None:
