@@ -12,7 +12,7 @@ AS_IS = "as it is"
 NEVER, ALWAYS = 1e18, 1 << 40
 
 NEUTRAL: Mapping[str, Mapping[str, float]] = {
-    "fusion": {"max_sources": ALWAYS, "operand_cost": 1.0, "epilogue_cost": 1.0},
+    "fusion": {"operand_cost": 1.0, "epilogue_cost": 1.0},
     "reduction_fusion": {"longest_row": ALWAYS, "lanes": 1},
     "dot_strength_reduction": {"wide_cost": 1.0},
     "dot_tiling": {"resident_share": 0.0},

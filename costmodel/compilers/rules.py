@@ -22,8 +22,7 @@ class FusionRules:
     reduction stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`:
     the chain behind a product is stored where it is narrowest, not as the product makes it.
     `stores_padded`: what is computed and then padded is stored before. `stores_looked_up`: a lookup
-    of rows runs by itself, between a stored table and stored rows. A fusion reads at most
-    `max_sources` values.
+    of rows runs by itself, between a stored table and stored rows.
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it,
     `epilogue_cost` what handling an element costs that a product has just made, over loading it as
@@ -40,7 +39,6 @@ class FusionRules:
     stores_narrowest: bool
     stores_padded: bool
     stores_looked_up: bool
-    max_sources: int
     operand_cost: float
     epilogue_cost: float
 
