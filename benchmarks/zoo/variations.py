@@ -9,11 +9,11 @@ from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.passes.registry import PASSES, without
 
 AS_IS = "as it is"
-NEVER, ALWAYS = 1e18, 1 << 40
+NEVER = 1e18
 
 NEUTRAL: Mapping[str, Mapping[str, float]] = {
     "fusion": {"operand_cost": 1.0, "epilogue_cost": 1.0},
-    "reduction_fusion": {"longest_row": ALWAYS, "lanes": 1},
+    "reduction_fusion": {"lanes": 1},
     "dot_strength_reduction": {"wide_cost": 1.0},
     "dot_tiling": {"resident_share": 0.0},
     "convolution_tiling": {"undilated_tiles": 1},

@@ -62,12 +62,10 @@ class ReductionFusionRules:
     """`merges`: reductions run beside the product, or the reduction, that reads the same.
 
     What widened rows of a product are reduced to, where another reduction of these rows is needed,
-    is made beside it if rows have at most `longest_row` elements and `lanes` of them lie side by
-    side.
+    is made beside it if `lanes` of these rows lie side by side.
     """
 
     merges: bool
-    longest_row: int
     lanes: int
 
 
