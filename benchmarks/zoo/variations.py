@@ -14,7 +14,6 @@ NEVER = 1e18
 NEUTRAL: Mapping[str, Mapping[str, float]] = {
     "fusion": {"operand_cost": 1.0, "epilogue_cost": 1.0},
     "reduction_fusion": {"lanes": 1},
-    "dot_strength_reduction": {"wide_cost": 1.0},
     "dot_tiling": {"resident_share": 0.0},
     "convolution_tiling": {"undilated_tiles": 1},
     "all_reduce_combiner": {"max_bytes": NEVER},

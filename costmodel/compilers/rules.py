@@ -71,13 +71,9 @@ class ReductionFusionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotStrengthReductionRules:
-    """`reduces_rows`: batches of products of one row are made on the vector unit.
-
-    Elements of more than 16 bits take `wide_cost` times as long: they are rounded first.
-    """
+    """`reduces_rows`: batches of products of one row are made on the vector unit."""
 
     reduces_rows: bool
-    wide_cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,9 +87,7 @@ def _reducing(t: Tables, s: Scratch, dot: int) -> float:
             others *= size
     if min(left, right) > 1.0 or batch == 1.0:
         return 0.0
-    tensor = t.fusions.dot_operand[dot, 0 if right == 1.0 else 1, 1]
-    wide = t.tensors.itemsize[tensor] > NARROW
-    return others * left * right * t.chip.reducing * (t.chip.reducing_wide if wide else 1.0)
+    return others * left * right * t.chip.reducing
 
 
 @inner

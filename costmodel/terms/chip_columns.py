@@ -33,8 +33,7 @@ class ChipColumns(NamedTuple):
     `rounding` and `blocking`. A program that needs more than `memory` bytes is squeezed into these,
     at `again_seconds` a byte. A matrix is scattered in pieces of which `scattered_piece` gives the
     bytes (0: of any size). `reducing`: seconds for each element that a product of one row
-    multiplies and adds up, 0 where the matrix unit does it; `reducing_wide` times that for elements
-    that are rounded first.
+    multiplies and adds up, 0 where the matrix unit does it.
     """
 
     tile_rows: int
@@ -66,7 +65,6 @@ class ChipColumns(NamedTuple):
     again_seconds: float
     scattered_piece: float
     reducing: float
-    reducing_wide: float
 
 
 def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
@@ -107,5 +105,4 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         again_seconds=again.passes / device.bandwidth,
         scattered_piece=profile.reduce_scatter_creator.piece_bytes,
         reducing=reducing_seconds(device, profile.dot_strength_reduction),
-        reducing_wide=profile.dot_strength_reduction.wide_cost,
     )
