@@ -15,7 +15,6 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
     "fusion": {"operand_cost": 1.0, "epilogue_cost": 1.0},
     "reduction_fusion": {"lanes": 1},
     "dot_tiling": {"resident_share": 0.0},
-    "convolution_tiling": {"undilated_tiles": 1},
     "all_reduce_combiner": {"max_bytes": NEVER},
     "bf16_narrowing": {"rounding_rate": 1.0},
     "select_and_scatter_expander": {"pooled_layouts": 1.0},

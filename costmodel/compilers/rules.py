@@ -92,14 +92,9 @@ class DotTilingRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionTilingRules:
-    """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows.
-
-    Where a stride puts zeros between pixels, rows of zeros are left out of batches of at least
-    `undilated_tiles` tiles of images.
-    """
+    """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows."""
 
     fills_tiles: bool
-    undilated_tiles: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

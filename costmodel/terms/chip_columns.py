@@ -16,8 +16,7 @@ from toast.costmodel.passes.memory_space_assignment import assign_memory
 class ChipColumns(NamedTuple):
     """Figures of a chip and of its compiler that the kernels read.
 
-    A matrix unit's tile of `tile_rows` by `tile_columns`, and from how many images on rows of zeros
-    between pixels are left out (`undilated_images`); `bandwidth` in bytes, and `element_rate`
+    A matrix unit's tile of `tile_rows` by `tile_columns`; `bandwidth` in bytes, and `element_rate`
     in elements a second; seconds of `overhead` of each fusion. `on_chip` bytes keep operands; up to
     `on_chip_buffers` bytes of what is alive, in pieces of up to `on_chip_piece`, may be on the chip
     for `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to
@@ -39,7 +38,6 @@ class ChipColumns(NamedTuple):
     tile_rows: int
     tile_columns: int
     fills_tiles: bool
-    undilated_images: int
     in_blocks: float
     deferral_budget_bytes: float
     sums_in_turn: bool
@@ -79,7 +77,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
         fills_tiles=profile.layout_assignment.pads_values,
-        undilated_images=profile.convolution_tiling.undilated_tiles * device.tile[0],
         in_blocks=blocks.stored_copies if blocks.convolves_in_blocks else 0.0,
         deferral_budget_bytes=float(device.usable_bytes) if fills_memory else 0.0,
         sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
