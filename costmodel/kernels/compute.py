@@ -16,8 +16,6 @@ from toast.costmodel.terms.journal import ROOT, Bound
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-NARROW = 2.0
-"""Bytes of an element that the matrix unit takes as it is."""
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
 
 
