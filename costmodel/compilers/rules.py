@@ -61,12 +61,11 @@ class MultiOutputFusionRules:
 class ReductionFusionRules:
     """`merges`: reductions run beside the product, or the reduction, that reads the same.
 
-    What widened rows of a product are reduced to, where another reduction of these rows is needed,
-    is made beside it if `lanes` of these rows lie side by side.
+    So is what widened rows of a product are reduced to where another reduction of these rows is
+    needed.
     """
 
     merges: bool
-    lanes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
