@@ -25,7 +25,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "brief_positions": 0,
         "table_bytes": 0.0,
     },
-    "rematerialization": {"least_gap": 0, "passes": 0.0},
+    "rematerialization": {"least_gap": 0},
 }
 """By pass the constants that have a value at which they say nothing, and that value.
 

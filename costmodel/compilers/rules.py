@@ -290,10 +290,9 @@ class RematerializationRules:
 
     `recomputes`: elementwise values, reductions and copies in another layout, that are not read for
     more than `least_gap` positions of the schedule; and the part `products` of products and of what
-    is made of them. Each byte that is spared takes as long as main memory takes for `passes` bytes.
+    is made of them.
     """
 
     recomputes: bool
     least_gap: int
     products: float
-    passes: float

@@ -371,12 +371,12 @@ def squeeze(t: Tables, s: Scratch) -> tuple[float, float]:
 
     What has room is left as it is. Where the device has less memory than that, what waits only
     where there is memory does not wait. Of the rest the compiler spares what is missing, as far as
-    it can, and computes it again.
+    it can, and computes it again, which takes at least as long as writing it.
     """
     room, pressed, kept = s.schedule.peaks[0], s.schedule.peaks[1], s.schedule.peaks[2]
     laid_out = min(room, max(pressed, t.chip.memory))
     spared = max(kept - laid_out, 0.0)
-    spent = spared * t.chip.again_seconds
+    spent = spared / t.chip.bandwidth
     if spared > 0.0:
         note(s.journal, RECOMPUTED, 0, 0, BYTES, 0, 1.0, spared, spent)
     return laid_out, spent

@@ -29,8 +29,8 @@ class ChipColumns(NamedTuple):
     that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on.
     `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
     element costs that a product has just made, over one that is loaded; elements a second of
-    `rounding` and `blocking`. A program that needs more than `memory` bytes is squeezed into these,
-    at `again_seconds` a byte. A matrix is scattered in pieces of which `scattered_piece` gives the
+    `rounding` and `blocking`. A program that needs more than `memory` bytes is squeezed into these.
+    A matrix is scattered in pieces of which `scattered_piece` gives the
     bytes (0: of any size). `reducing`: seconds for each element that a product of one row
     multiplies and adds up, 0 where the matrix unit does it.
     """
@@ -60,7 +60,6 @@ class ChipColumns(NamedTuple):
     resident_share: float
     streamed_from: float
     memory: float
-    again_seconds: float
     scattered_piece: float
     reducing: float
 
@@ -99,7 +98,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         resident_share=tiles.resident,
         streamed_from=memory.streamed_from,
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
-        again_seconds=again.passes / device.bandwidth,
         scattered_piece=profile.reduce_scatter_creator.piece_bytes,
         reducing=reducing_seconds(device, profile.dot_strength_reduction),
     )
