@@ -30,9 +30,9 @@ class ChipColumns(NamedTuple):
     `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
     element costs that a product has just made, over one that is loaded; elements a second of
     `rounding` and `blocking`. A program that needs more than `memory` bytes is squeezed into these.
-    A matrix is scattered in pieces of which `scattered_piece` gives the
-    bytes (0: of any size). `reducing`: seconds for each element that a product of one row
-    multiplies and adds up, 0 where the matrix unit does it.
+    A matrix is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size).
+    `reducing`: seconds for each element that a product of one row multiplies and adds up, 0 where
+    the matrix unit does it.
     """
 
     tile_rows: int
