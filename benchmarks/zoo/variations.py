@@ -23,7 +23,6 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "piece_share": 1.0,
         "stay_ratio": NEVER,
         "brief_positions": 0,
-        "table_bytes": 0.0,
     },
     "rematerialization": {"least_gap": 0},
 }

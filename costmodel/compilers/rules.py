@@ -271,7 +271,7 @@ class MemorySpaceAssignmentRules:
     Main memory is spared `buffer_bytes` of what is alive: pieces of at most `piece_share` of that,
     for at most `stay_ratio` times what main memory takes to fill the memory on the chip; for
     `brief_positions` of the schedule in any step. `collectives_on_chip`: also what collectives read
-    and write. A copy to or from the chip finds where it goes in `table_bytes` of main memory.
+    and write.
     """
 
     assigns: bool
@@ -281,7 +281,6 @@ class MemorySpaceAssignmentRules:
     stay_ratio: float
     brief_positions: int
     collectives_on_chip: bool
-    table_bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
