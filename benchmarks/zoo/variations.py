@@ -22,7 +22,6 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "streamed_from": 0.0,
         "piece_share": 1.0,
         "stay_ratio": NEVER,
-        "brief_positions": 0,
     },
     "rematerialization": {"least_gap": 0},
 }

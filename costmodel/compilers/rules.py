@@ -269,9 +269,8 @@ class MemorySpaceAssignmentRules:
     from main memory, of one as large as all of it everything.
 
     Main memory is spared `buffer_bytes` of what is alive: pieces of at most `piece_share` of that,
-    for at most `stay_ratio` times what main memory takes to fill the memory on the chip; for
-    `brief_positions` of the schedule in any step. `collectives_on_chip`: also what collectives read
-    and write.
+    for at most `stay_ratio` times what main memory takes to fill the memory on the chip.
+    `collectives_on_chip`: also what collectives read and write.
     """
 
     assigns: bool
@@ -279,7 +278,6 @@ class MemorySpaceAssignmentRules:
     buffer_bytes: int
     piece_share: float
     stay_ratio: float
-    brief_positions: int
     collectives_on_chip: bool
 
 

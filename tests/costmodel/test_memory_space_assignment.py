@@ -91,8 +91,7 @@ def test_what_is_alive_is_in_main_memory_or_on_the_chip(
     assert breakdown.on_chip == min(size, short + share * lasting)
     for one in breakdown.held:
         assert not (one.short or one.lasting) or one.why is not Entry.BASE
-        assert not one.short or one.last - one.first < 64
-        assert not one.lasting or one.last - one.first >= 64
+        assert not one.short or one.why is Entry.SUM
     kept = [one.bytes for one in breakdown.alive if one.short]
     assert breakdown.on_chip == size or not kept
     kept = [one.bytes for one in breakdown.alive if one.lasting]
