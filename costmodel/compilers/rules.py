@@ -91,7 +91,10 @@ class DotTilingRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionTilingRules:
-    """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows."""
+    """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows.
+
+    Where a stride puts zeros between pixels, rows of zeros are left out if images fill a tile.
+    """
 
     fills_tiles: bool
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toast.analysis.jit import inner
-from toast.costmodel.kernels.incremental import in_blocks, tiles
+from toast.costmodel.kernels.incremental import in_blocks, side, tiles
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-ROW, WIDEST = range(2)
+ROW, WIDEST, APART = range(3)
 """The columns of `dot_window`."""
 
 
 @inner
 def more_pixels(t: Tables, s: Scratch, dot: int) -> float:
-    """How many times as many pixels are convolved as there are: blocks overlap."""
-    tensor = t.fusions.dot_operand[dot, 0, 1]
-    if t.tensors.image[tensor, 0] < 0 or t.fusions.dot_window[dot, WIDEST] <= 1:
+    """How many times as many pixels are convolved as there are.
+
+    Blocks overlap. Where images fill a tile, rows of zeros between pixels are left out.
+    """
+    tensor, apart = t.fusions.dot_operand[dot, 0, 1], t.fusions.dot_window[dot, APART]
+    if t.tensors.image[tensor, 0] < 0:
         return 1.0
-    return max(in_blocks(t, s, tensor), 1.0)
+    if apart > 1 and side(t, s, tensor, t.tensors.image[tensor, 0]) >= t.chip.tile_rows:
+        return 1.0 / apart
+    return max(in_blocks(t, s, tensor), 1.0) if t.fusions.dot_window[dot, WIDEST] > 1 else 1.0
 
 
 @inner

@@ -14,11 +14,13 @@ class FilterWindow(NamedTuple):
     """Of a convolution how many pixels of its window are contracted in one go with the channels.
 
     That is a row of the window, and 0 where pixels themselves are contracted, as in the gradient of
-    a filter. `widest` is the longest side of the window, 0 for what is no convolution.
+    a filter. `widest` is the longest side of the window, 0 for what is no convolution. `apart` is
+    how far apart pixels are put that are read, with zeros between, as where a stride is undone.
     """
 
     row: int = 0
     widest: int = 0
+    apart: int = 1
 
 
 NO_WINDOW = FilterWindow()
@@ -43,8 +45,22 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Filter
         pairs = zip(shape, names, strict=True)
         sides = [size for size, name in pairs if name < 0 or name not in known]
         row = 0 if op in gradients else (sides or [1])[-1]
-        found[op] = FilterWindow(row=row, widest=max(sides, default=1))
+        apart = 1 if op in gradients else _apart(program, op)
+        found[op] = FilterWindow(row=row, widest=max(sides, default=1), apart=apart)
     return found
+
+
+def _apart(program: Program, op: int) -> int:
+    """By how much the sides of an image grow that is convolved, and not by its window."""
+    left, _, made = _names(program, op)
+    source, value = program.sources[program.uses_of(op)[0]], program.values_of(op)[0]
+    read = dict(zip(left, program.shape(source), strict=True))
+    shared = [
+        size // read[name]
+        for size, name in zip(program.shape(value), made, strict=True)
+        if name >= 0 and read.get(name, 0) > 1
+    ]
+    return max(1, *shared) if shared else 1
 
 
 def convolution_sides(program: Program, rules: ConvolutionTilingRules) -> dict[int, Sides]:

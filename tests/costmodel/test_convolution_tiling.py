@@ -71,7 +71,7 @@ def convolving(evaluator: Evaluator, *state: Action) -> float:
     )
 
 
-ZEROS = "of 16 images and more libtpu leaves out every second row of zeros"
+ZEROS = "of 8 images libtpu leaves out no row of zeros, only of 16"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ ZEROS = "of 16 images and more libtpu leaves out every second row of zeros"
         pytest.param(
             name,
             marks=pytest.mark.xfail(reason=ZEROS, strict=True)
-            if one.stride > 1 and one.batch >= 16
+            if one.form == IMAGE and one.stride > 1 and one.batch < 16
             else (),
         )
         for name, one in CONVOLUTIONS.items()
@@ -168,7 +168,7 @@ def test_strides_change_no_window(form: Form) -> None:
     (plain,) = windows(analysed(alone(form, 64, 128)).program, TPU.convolution_tiling).values()
     program = analysed(alone(form, 64, 128, stride=2)).program
     (strided,) = windows(program, TPU.convolution_tiling).values()
-    assert strided == plain
+    assert strided == plain._replace(apart=2 if form == IMAGE else 1)
     assert plain.widest == 3
 
 
