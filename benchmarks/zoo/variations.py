@@ -15,7 +15,6 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
     "fusion": {"operand_cost": 1.0, "epilogue_cost": 1.0},
     "all_reduce_combiner": {"max_bytes": NEVER},
     "bf16_narrowing": {"rounding_rate": 1.0},
-    "select_and_scatter_expander": {"pooled_layouts": 1.0},
     "space_to_batch": {"stored_copies": 1.0, "blocking_cost": 1.0},
     "memory_space_assignment": {
         "streamed_from": 0.0,

@@ -196,20 +196,6 @@ class LayoutAssignmentRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectAndScatterExpanderRules:
-    """What is kept from a max pooling for its gradient.
-
-    `keeps_places`: what was pooled in `pooled_layouts`, and an integer of `index_bytes` a dimension
-    for each result. `keeps_padded`: what was pooled once more, if it is padded.
-    """
-
-    keeps_places: bool
-    pooled_layouts: float
-    index_bytes: int
-    keeps_padded: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceToBatchRules:
     """How few images are convolved.
 

@@ -112,11 +112,6 @@ PASSES: Mapping[str, Pass] = {
             },
         ),
         Pass(
-            name="select_and_scatter_expander",
-            models="A max pooling keeps what its gradient needs.",
-            off={"keeps_places": False, "keeps_padded": False},
-        ),
-        Pass(
             name="space_to_batch",
             models="Few images are convolved in blocks of pixels.",
             off={"convolves_in_blocks": False},

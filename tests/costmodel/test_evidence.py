@@ -68,11 +68,6 @@ def copies(case: str) -> Callable[[str], int]:
     return lambda device: len(golden("layout_assignment", case, device))
 
 
-def places(device: str) -> bool:
-    found = golden("select_and_scatter_expander", "padded", device)
-    return any("s32" in one for one in found)
-
-
 def reused(device: str) -> bool:
     few, many, kept = (
         golden("buffer_assignment", case, device)
@@ -135,7 +130,6 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         (TPU,),
         lambda d: copies("update of a transposed gradient")(d) > 0,
     ),
-    "select_and_scatter_expander.keeps_places": ((TPU, GPU), places),
     "buffer_assignment.reuses_buffers": ((*ALL, V5P), reused),
 }
 """By key the devices of whose compiler a probe says it, and what that found."""
