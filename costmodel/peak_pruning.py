@@ -240,9 +240,8 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
     low, last = _between(kept, sums.first, sums.first)
     _, high = _between(kept, sums.first, np.where(sums.stored == 0, sums.until, sums.first))
     waits = _between(kept, sums.wait_first, sums.wait_last)
-    stays = sums.stored, sums.stay, sums.wait_stay
     mates = sums.mate, sums.scattered_mate
-    columns = (sums.row, *mates, sums.tensor, low, last, high, *waits, *stays)
+    columns = (sums.row, *mates, sums.tensor, low, last, high, *waits, sums.stored)
     some = (low <= high) | (waits[0] <= waits[1])
     (row, mate, scattered, tensor, first, ends, to, *waited), at, count = _counted(columns, some)
     return SumColumns(
@@ -255,9 +254,7 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
         until=to,
         wait_first=waited[0],
         wait_last=waited[1],
-        wait_stay=sums.wait_stay[at],
         stored=t.sums.stored[at],
-        stay=t.sums.stay[at],
         times=count,
     )
 
@@ -289,7 +286,5 @@ def _copies(t: Tables, kept: Ints) -> CopyColumns:
         last=high[place],
         gap_first=gap_low[place],
         gap_last=gap_high[place],
-        begin=wanted.begin[place],
-        end=wanted.end[place],
         narrow=wanted.narrow[place],
     )
