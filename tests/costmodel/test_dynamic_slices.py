@@ -122,8 +122,10 @@ def test_a_stack_made_in_a_loop_that_reads_a_donated_one_is_copied_to_its_buffer
     (row,) = fusions(found, "loop_end")
     chip, size = find(device), 2.0 * 64 * 4096 * 512
     streamed_twice = 2 * size / (chip.bandwidth * chip.stream_efficiency)
+    copied = golden("fusion_rates", "transpose and add 64 Mi")["copy"] / CLOCK * size / 2**28
+    expected = copied if device == TPU else streamed_twice
     assert row.runs == 1.0
-    assert row.seconds == pytest.approx(streamed_twice + 2 * chip.op_overhead, rel=1 / 10)
+    assert row.seconds == pytest.approx(expected + 2 * chip.op_overhead, rel=1 / 10)
     assert sum(k.seconds for k in explain(resolve(found, ())).fusions) == pytest.approx(
         found.cost(()).compute
     )
