@@ -20,6 +20,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "streamed_from": 0.0,
         "piece_share": 1.0,
         "stay_ratio": NEVER,
+        "table_bytes": 0.0,
     },
     "rematerialization": {"least_gap": 0},
 }

@@ -258,7 +258,8 @@ class MemorySpaceAssignmentRules:
 
     Main memory is spared `buffer_bytes` of what is alive: pieces of at most `piece_share` of that,
     for at most `stay_ratio` times what main memory takes to fill the memory on the chip.
-    `collectives_on_chip`: also what collectives read and write.
+    `collectives_on_chip`: also what collectives read and write. A copy to or from the chip finds
+    where it goes in `table_bytes` of main memory.
     """
 
     assigns: bool
@@ -267,6 +268,7 @@ class MemorySpaceAssignmentRules:
     piece_share: float
     stay_ratio: float
     collectives_on_chip: bool
+    table_bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

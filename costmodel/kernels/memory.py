@@ -325,6 +325,7 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
     base, last = 0.0, len(t.schedule.position) - 2
     for row in range(len(t.arguments.tensor)):
         size = t.arguments.times[row] * s.tensors.given[t.arguments.tensor[row]]
+        size += t.arguments.fetched[row] * t.chip.on_chip_table_bytes
         note(s.journal, BASE, row, 0, 0, last, t.arguments.times[row], size, 0.0)
         base += size
     for row in range(len(t.live_ranges.tensor)):

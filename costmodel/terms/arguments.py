@@ -17,29 +17,45 @@ if TYPE_CHECKING:
 
 
 class Arguments(NamedTuple):
-    """Arguments of one `tensor`, and how many there are."""
+    """Arguments of one `tensor`: how many there are, and how many copies go to and from the chip.
+
+    Such copies (`fetched`) have a table in main memory each.
+    """
 
     tensor: Ints
     times: Floats
+    fetched: Floats
 
 
-def argument_rows(listing: Listing) -> Counter[int]:
-    """By tensor how many arguments have it."""
+class ArgumentRows(NamedTuple):
+    """By tensor how many arguments have it; and how often they go to the chip's own memory."""
+
+    times: Counter[int]
+    fetched: Counter[int]
+
+
+def argument_rows(listing: Listing) -> ArgumentRows:
+    """Arguments, and results that come from the chip where they take over an argument's buffer."""
     tensors = listing.layouts.value_tensor
-    return Counter(
-        int(tensors[value]) for value in {argument.value for argument in listing.program.arguments}
-    )
+    arguments = {argument.value for argument in listing.program.arguments}
+    times = Counter(int(tensors[value]) for value in arguments)
+    kept = Counter(int(tensors[value]) for value in listing.reused.values())
+    return ArgumentRows(times, times + kept)
 
 
-def argument_columns(rows: Counter[int], _listing: Listing) -> Arguments:
+def argument_columns(rows: ArgumentRows, _listing: Listing) -> Arguments:
     """The rows as columns."""
-    return Arguments(tensor=ints(list(rows)), times=floats(list(rows.values())))
+    return Arguments(
+        tensor=ints(list(rows.times)),
+        times=floats(list(rows.times.values())),
+        fetched=floats([rows.fetched[tensor] for tensor in rows.times]),
+    )
 
 
 def _values(sources: Sources) -> list[list[int]]:
     """The arguments of each row."""
     listing = sources.listing
-    found: dict[int, list[int]] = {tensor: [] for tensor in listing.of(ARGUMENTS)}
+    found: dict[int, list[int]] = {tensor: [] for tensor in listing.of(ARGUMENTS).times}
     for argument in listing.program.arguments:
         found[int(listing.layouts.value_tensor[argument.value])].append(argument.value)
     return list(found.values())

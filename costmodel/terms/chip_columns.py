@@ -19,9 +19,9 @@ class ChipColumns(NamedTuple):
     A matrix unit's tile of `tile_rows` by `tile_columns`; `bandwidth` in bytes, and `element_rate`
     in elements a second; seconds of `overhead` of each fusion. `on_chip` bytes keep operands; up to
     `on_chip_buffers` bytes of what is alive, in pieces of up to `on_chip_piece`, may be on the chip
-    for `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Images lie
-    `in_blocks` times over where they are convolved block by block. Deferred gradients fill up to
-    `deferral_budget_bytes`.
+    for `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to
+    or from the chip takes `on_chip_table_bytes` of main memory. Images lie `in_blocks` times over
+    where they are convolved block by block. Deferred gradients fill up to `deferral_budget_bytes`.
     `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the next,
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
     Sums are sent together in messages of up to `combined_bytes`. The part of operands that does not
@@ -49,6 +49,7 @@ class ChipColumns(NamedTuple):
     on_chip_buffers: float
     on_chip_piece: float
     on_chip_seconds: float
+    on_chip_table_bytes: float
     on_chip_sent: bool
     feeding: float
     epilogue_rate: float
@@ -84,6 +85,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         on_chip_buffers=on_chip.buffers,
         on_chip_piece=on_chip.piece,
         on_chip_seconds=on_chip.seconds,
+        on_chip_table_bytes=on_chip.table,
         on_chip_sent=memory.collectives_on_chip,
         feeding=profile.fusion.operand_cost,
         epilogue_rate=profile.fusion.epilogue_cost,
