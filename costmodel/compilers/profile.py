@@ -25,7 +25,7 @@ _PACKAGE = "toast.costmodel.compilers"
 _RANGES = Ranges(
     may_be_zero=frozenset({"buffer_bytes", "piece_bytes"}),
     shares=frozenset({"piece_share"}),
-    parts=frozenset({"streamed_from"}),
+    parts=frozenset({"resident_share", "streamed_from"}),
 )
 _HINT = "costmodel/compilers/rules.py says what each key means."
 _OVERRIDE_HINT = (
