@@ -28,8 +28,8 @@ values and of sums that wait.** A rule that did not pay then may pay now. The zo
 *pays* where more figures get worse without it than better, by a fifth of a point or more; *unseen*
 is what changes no price.
 
-Gone since, as no figure of a held-out half was better with them by more than that: `spmd_partitioner`,
-`select_and_scatter_expander`, `fusion.max_sources`, `reduction_fusion.longest_row` and `.lanes`,
+Gone since, as no figure of a held-out half was better with them by more than that:
+`spmd_partitioner`, `select_and_scatter_expander`, `fusion.max_sources`, `reduction_fusion.longest_row` and `.lanes`,
 `dot_strength_reduction.wide_cost`, `convolution_tiling.undilated_tiles`,
 `layout_assignment.copy_rate`, `.places_gathers`, `.placing_copies` and `.placing_rate`,
 `memory_space_assignment.brief_positions`, `rematerialization.passes`. Kept all the same are four:
