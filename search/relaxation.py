@@ -302,5 +302,8 @@ def _sending(tables: Tables) -> dict[int, Tables]:
     found = {-1: t}
     for loop, runs in enumerate(t.partial_sums.loop_runs.tolist()):
         sums = max(many[t.partial_sums.combined_in == loop].sum() / runs, 1.0)
-        found[loop] = t._replace(mesh=t.mesh._replace(alpha=t.mesh.alpha / sums))
+        found[loop] = t._replace(
+            mesh=t.mesh._replace(alpha=t.mesh.alpha / sums),
+            chip=t.chip._replace(launched=t.chip.launched / sums),
+        )
     return found

@@ -23,7 +23,17 @@ from toast.costmodel.hardware.typed_toml import Ranges, TypedToml
 
 _PACKAGE = "toast.costmodel.compilers"
 _RANGES = Ranges(
-    may_be_zero=frozenset({"buffer_bytes", "piece_bytes"}),
+    may_be_zero=frozenset(
+        {
+            "buffer_bytes",
+            "beside_all_reduce",
+            "beside_all_gather",
+            "beside_reduce_scatter",
+            "beside_all_to_all",
+            "beside_collective_permute",
+            "piece_bytes",
+        }
+    ),
     shares=frozenset({"piece_share"}),
     parts=frozenset({"resident_share", "streamed_from"}),
 )
@@ -67,6 +77,7 @@ class CompilerProfile:
     dynamic_update_slice: rules.DynamicUpdateSliceRules
     memory_space_assignment: rules.MemorySpaceAssignmentRules
     rematerialization: rules.RematerializationRules
+    spmd_partitioner: rules.SpmdPartitionerRules
 
     def changed(self, keys: Mapping[str, Mapping[str, Any]]) -> CompilerProfile:
         """The same but for some keys, by section."""

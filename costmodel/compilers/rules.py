@@ -284,3 +284,14 @@ class RematerializationRules:
     recomputes: bool
     least_gap: int
     products: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpmdPartitionerRules:
+    """How many small fusions are launched beside a collective of each kind, in the mean."""
+
+    beside_all_reduce: float
+    beside_all_gather: float
+    beside_reduce_scatter: float
+    beside_all_to_all: float
+    beside_collective_permute: float

@@ -32,11 +32,14 @@ UNKNOWN = -1
 
 @inner
 def duration(t: Tables, kind: int, axes: int, size: float) -> float:
-    """Seconds of one collective by the algorithm that is fastest for its size."""
+    """Seconds of one collective by the algorithm that is fastest for its size.
+
+    The small kernels that are launched beside it, to cut, pack and put in place, are part of it.
+    """
     seconds = t.mesh.alpha[kind, axes, 0] + t.mesh.beta[kind, axes, 0] * size
     for k in range(1, t.mesh.alpha.shape[2]):
         seconds = min(seconds, t.mesh.alpha[kind, axes, k] + t.mesh.beta[kind, axes, k] * size)
-    return float(seconds)
+    return float(seconds + t.chip.launched[kind])
 
 
 @inner

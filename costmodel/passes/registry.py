@@ -7,10 +7,11 @@ its section in docs/compilers.md. Leaving it out means that the compiler is take
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.compilers.profile import CompilerProfile
+from toast.costmodel.compilers.rules import SpmdPartitionerRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +141,11 @@ PASSES: Mapping[str, Pass] = {
             name="rematerialization",
             models="A program too large for the device is computed again in parts, to fit.",
             off={"recomputes": False},
+        ),
+        Pass(
+            name="spmd_partitioner",
+            models="Small fusions beside a collective cut, pack and put in place what it moves.",
+            off={key.name: 0.0 for key in fields(SpmdPartitionerRules)},
         ),
     )
 }

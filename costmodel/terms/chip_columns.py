@@ -6,18 +6,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from toast.analysis.program import Floats
 from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.passes.dot_strength_reduction import reducing_seconds
 from toast.costmodel.passes.dot_tiling import tile_dots
 from toast.costmodel.passes.memory_space_assignment import assign_memory
+from toast.costmodel.passes.spmd_partitioner import launched_beside
 
 
 class ChipColumns(NamedTuple):
     """Figures of a chip and of its compiler that the kernels read.
 
     A matrix unit's tile of `tile_rows` by `tile_columns`; `bandwidth` in bytes, and `element_rate`
-    in elements a second; seconds of `overhead` of each fusion. `on_chip` bytes keep operands; up to
+    in elements a second; seconds of `overhead` of each fusion, and those of the small fusions
+    `launched` beside one collective of a kind. `on_chip` bytes keep operands; up to
     `on_chip_buffers` bytes of what is alive, in pieces of up to `on_chip_piece`, may be on the chip
     for `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to
     or from the chip takes `on_chip_table_bytes` of main memory. Images lie `in_blocks` times over
@@ -45,6 +48,7 @@ class ChipColumns(NamedTuple):
     bandwidth: float
     element_rate: float
     overhead: float
+    launched: Floats
     on_chip: float
     on_chip_buffers: float
     on_chip_piece: float
@@ -83,6 +87,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
+        launched=launched_beside(device, profile.spmd_partitioner),
         on_chip=on_chip.size,
         on_chip_buffers=on_chip.buffers,
         on_chip_piece=on_chip.piece,

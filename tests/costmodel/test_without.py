@@ -184,6 +184,7 @@ CASES = {
     "dynamic_update_slice": Case(module=updated, split=((0, 0),)),
     "memory_space_assignment": Case(module=TWO_PRODUCTS, on_chip=True),
     "rematerialization": Case(module=sorted_twice),
+    "spmd_partitioner": Case(module=TWO_PRODUCTS, split=((0, 1),)),
 }
 
 
