@@ -71,7 +71,6 @@ class CompilerProfile:
     reduce_scatter_creator: rules.ReduceScatterCreatorRules
     bf16_narrowing: rules.Bf16NarrowingRules
     layout_assignment: rules.LayoutAssignmentRules
-    select_and_scatter_expander: rules.SelectAndScatterExpanderRules
     space_to_batch: rules.SpaceToBatchRules
     deferred_filter_gradients: rules.DeferredFilterGradientsRules
     buffer_assignment: rules.BufferAssignmentRules

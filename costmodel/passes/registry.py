@@ -110,13 +110,7 @@ PASSES: Mapping[str, Pass] = {
                 "pads_values": False,
                 "pads_images": False,
                 "copies_images": False,
-                "places_gathers": False,
             },
-        ),
-        Pass(
-            name="select_and_scatter_expander",
-            models="A max pooling keeps what its gradient needs.",
-            off={"keeps_places": False, "keeps_padded": False},
         ),
         Pass(
             name="space_to_batch",

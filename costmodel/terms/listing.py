@@ -122,5 +122,4 @@ class Listing:
     def schedule(self) -> Schedule:
         """The events at which something of any term begins to be alive."""
         begins = [term.begins(self.of(term)) for term in self._terms if term.begins is not None]
-        brief = self.fusion.profile.memory_space_assignment.brief_positions
-        return schedule_of(begins, self.program.ops + 1, brief)
+        return schedule_of(begins, self.program.ops + 1)

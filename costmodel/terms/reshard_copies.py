@@ -47,9 +47,9 @@ class CopyColumns(NamedTuple):
 
     The wanted ones are `kind_tensor`, from `kind_start` on. Values of one kind whose copies are
     wanted over the same events are one row, `times` times; from `start` on it has for each copy the
-    tensor, the events from `first` to `last`, the positions from `begin` to `end` and in what width
-    it travels (`narrow`). It can be let go of over the events from `gap_first` to `gap_last`, and
-    where nothing reads it that shares it, if the value is `there`.
+    tensor, the events from `first` to `last` and in what width it travels (`narrow`). It can be let
+    go of over the events from `gap_first` to `gap_last`, and where nothing reads it that shares it,
+    if the value is `there`.
     """
 
     kind_source: Ints
@@ -62,8 +62,6 @@ class CopyColumns(NamedTuple):
     tensor: Ints
     first: Ints
     last: Ints
-    begin: Ints
-    end: Ints
     gap_first: Ints
     gap_last: Ints
     narrow: Ints
@@ -135,8 +133,6 @@ def copy_columns(copies: Copies, listing: Listing) -> CopyColumns:
         tensor=copies.tensor,
         first=first,
         last=last,
-        begin=schedule.position[first],
-        end=schedule.position[last + 1],
         gap_first=schedule.event_from(copies.gap_first),
         gap_last=schedule.event_at(copies.gap_last),
         narrow=copies.width,

@@ -106,8 +106,7 @@ class BySets:
             return False
         if needs.contractions:
             return True
-        costly = needs.expensive and len(users) > 1 and not self.policy.fusion.repeats_costly
-        if len(needs.uses) > self.policy.fusion.max_sources or costly:
+        if needs.expensive and len(users) > 1 and not self.policy.fusion.repeats_costly:
             return False
         own, count = self.bytes(value), len({program.user(use) for use in users})
         sources = {program.sources[use] for use in needs.uses}

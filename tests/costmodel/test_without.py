@@ -73,19 +73,6 @@ def accumulated() -> bytes:
 
 
 @cache
-def pooled() -> bytes:
-    """The gradient of a max pooling."""
-
-    def loss(x: Any) -> Any:
-        window, strides = (1, 2, 2, 1), (1, 2, 2, 1)
-        made = jax.lax.reduce_window(jnp.tanh(x), -jnp.inf, jax.lax.max, window, strides, "VALID")
-        return jnp.sum(made * made)
-
-    image = jax.ShapeDtypeStruct((8, 32, 32, 64), jnp.float32)
-    return jax.jit(jax.grad(loss)).lower(image).as_text().encode()
-
-
-@cache
 def updated() -> bytes:
     """A row of a buffer that is written at a place that is not known."""
 
@@ -180,7 +167,6 @@ CASES = {
     "layout_assignment": Case(
         module=text("x:64x3xf32", [maps("tanh", "a:64x3xf32", "x")], "a:64x3xf32")
     ),
-    "select_and_scatter_expander": Case(module=pooled, device=GPU),
     "space_to_batch": Case(module=lambda: chain(4, 32, (64, 64, 64))),
     "deferred_filter_gradients": Case(module=lambda: step(16, 16, 64, 4), split=((4, 0),)),
     "buffer_assignment": Case(
