@@ -251,10 +251,10 @@ class Evaluator:
 
         The price has what is alive at once: a `room` without the holes between buffers.
         """
-        cost = self.cost(state)
-        if not self.profile.buffer_assignment.leaves_holes:
+        cost, counted = self.cost(state), self.profile.buffer_assignment.holes
+        if counted == 0.0:
             return cost.room
-        return cost.room + hole_bytes(self.folded, self._scratches[0])
+        return cost.room + counted * hole_bytes(self.folded, self._scratches[0])
 
     def laid_out(self, room: float, pressed: float) -> float:
         """The peak on this device of what takes `room`, and `pressed` where nothing else goes."""

@@ -262,13 +262,13 @@ class BufferAssignmentRules:
 
     An elementwise fusion writes over an input of its shape that dies with it, and loops and updates
     in place keep their buffers. `multiplies_at_once`: a product that its user would compute inside
-    itself is made when it can be, so that what it is made of is let go of. `leaves_holes`: a buffer
-    stays where it fits best when it is made, so that there are holes between buffers.
+    itself is made when it can be, so that what it is made of is let go of. `holes`: a buffer stays
+    where it fits best when it is made, and of the holes that this leaves this part is counted.
     """
 
     reuses_buffers: bool
     multiplies_at_once: bool
-    leaves_holes: bool
+    holes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

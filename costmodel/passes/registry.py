@@ -131,7 +131,7 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="buffer_assignment",
             models="Values share a buffer where they can.",
-            off={"reuses_buffers": False, "multiplies_at_once": False, "leaves_holes": False},
+            off={"reuses_buffers": False, "multiplies_at_once": False, "holes": 0.0},
         ),
         Pass(
             name="dynamic_update_slice",
