@@ -24,7 +24,26 @@ def parser() -> argparse.ArgumentParser:
     add("--max-body", type=_bytes, default=2 << 30, help="largest module (default 2GiB)")
     add("--max-queued", type=_count, default=1000, help="jobs that may wait (default %(default)s)")
     add("--worker-memory", type=_bytes, help="memory of one worker (default: 4/5 of the machine)")
+    add(
+        "--min-free",
+        type=_bytes,
+        default=256 << 20,
+        help="free bytes on the disk below which no work is taken (default 256MiB)",
+    )
     add("--deadline", type=_seconds, default=3600.0, help="longest run of a job (default 1h)")
+    month = 30 * 86_400.0
+    add(
+        "--keep-jobs",
+        type=_age,
+        default=month,
+        help="how long jobs are kept once they are over, or never to delete none (default 30d)",
+    )
+    add(
+        "--keep-modules",
+        type=_age,
+        default=month,
+        help="how long modules are kept that no job names, or never (default 30d)",
+    )
     add("--drain", type=_seconds, default=10.0, help="time for running jobs at shutdown")
     add("--hash-key", action="store_true", help="read a key on stdin, print its keys-file line")
     return top
@@ -42,6 +61,10 @@ def _seconds(text: str) -> float:
         return parse_seconds(text)
     except ToastError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _age(text: str) -> float | None:
+    return None if text == "never" else _seconds(text)
 
 
 def _count(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from toast.service.artifacts.disk import Disk
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.job_notifier import JobNotifier
 from toast.service.ledger.store import JobStore
@@ -27,3 +28,8 @@ class Context:
     def work(self) -> Path:
         """Where attempts have their directories."""
         return self.settings.data / "work"
+
+    @property
+    def disk(self) -> Disk:
+        """The disk of the data directory."""
+        return Disk(self.settings.data, self.settings.min_free)

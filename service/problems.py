@@ -51,6 +51,20 @@ class UnknownModule(ServiceError):
     status: ClassVar[int] = 422
 
 
+class ModuleNotFound(ServiceError):
+    """No module has that id (or it was deleted, or has expired)."""
+
+    code: ClassVar[str] = "module_not_found"
+    status: ClassVar[int] = 404
+
+
+class ModuleInUse(ServiceError):
+    """A module that jobs name cannot be deleted."""
+
+    code: ClassVar[str] = "module_in_use"
+    status: ClassVar[int] = 409
+
+
 class EmptyBody(ServiceError):
     """A module was expected and nothing came."""
 
@@ -135,6 +149,26 @@ class NotReady(ServiceError):
     status: ClassVar[int] = 503
 
 
+class DatabaseAway(ServiceError):
+    """The database does not answer, or takes no writes."""
+
+    code: ClassVar[str] = "database_unavailable"
+    status: ClassVar[int] = 503
+
+    def __init__(self, message: str, hint: str = "Try again; nothing was changed.") -> None:
+        super().__init__(message, hint, headers={"Retry-After": "5"})
+
+
+class DiskFull(ServiceError):
+    """The disk of the service or of its database has no room left."""
+
+    code: ClassVar[str] = "disk_full"
+    status: ClassVar[int] = 507
+
+    def __init__(self, message: str, hint: str = "Try again when its operator made room.") -> None:
+        super().__init__(message, hint, headers={"Retry-After": "60"})
+
+
 class JobCancelled(ServiceError):
     """The job of a waiting call was cancelled before it had any plan."""
 
@@ -143,7 +177,7 @@ class JobCancelled(ServiceError):
 
 
 class WorkerLost(ServiceError):
-    """The job's workers vanished, through no fault of the job, more often than is retried."""
+    """The job's worker processes vanished more often than is retried; the server did not."""
 
     code: ClassVar[str] = "worker_lost"
     status: ClassVar[int] = 503
@@ -161,6 +195,8 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     MethodNotAllowed,
     UnknownJob,
     UnknownModule,
+    ModuleNotFound,
+    ModuleInUse,
     EmptyBody,
     IncompleteBody,
     BodyTooLarge,
@@ -173,6 +209,8 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     IdempotencyMismatch,
     Draining,
     NotReady,
+    DatabaseAway,
+    DiskFull,
     JobCancelled,
     WorkerLost,
     Internal,

@@ -22,9 +22,12 @@ from toast.service.access.keys import ENVIRONMENT, is_loopback, read_keys
 from toast.service.artifacts.local import ArtifactStore
 from toast.service.context import Context
 from toast.service.job_notifier import JobNotifier
-from toast.service.ledger.database import open_database
+from toast.service.ledger.backoff import Backoff
+from toast.service.ledger.database import Database, open_database
+from toast.service.ledger.faults import as_service_errors
 from toast.service.ledger.sqlstore import SqlJobStore
 from toast.service.observe.metrics import Metrics
+from toast.service.problems import DatabaseAway, DiskFull
 from toast.service.settings import ServiceSettings
 from toast.service.web.app import create_app
 from toast.service.work.dispatcher import Dispatcher
@@ -74,7 +77,8 @@ def serve(
 
 def make_context(settings: ServiceSettings) -> Context:
     """Open the stores of a data directory and remove what a crash left in them."""
-    store = SqlJobStore(open_database(settings.database_url))
+    backoff = Backoff(first=settings.backoff, longest=settings.longest_backoff)
+    store = SqlJobStore(_database(settings.database_url), backoff=backoff)
     artifacts = ArtifactStore(settings.data / "artifacts")
     context = Context(
         settings=settings,
@@ -90,6 +94,15 @@ def make_context(settings: ServiceSettings) -> Context:
     if left:
         _log.warning("removed %d files that an earlier run left unfinished", left)
     return context
+
+
+def _database(url: str) -> Database:
+    try:
+        with as_service_errors():
+            return open_database(url)
+    except (DatabaseAway, DiskFull) as error:
+        text = error.message[0].lower() + error.message[1:].rstrip(".")
+        raise StartError(f"{text}; look at it, or give another --database") from error
 
 
 def _run(context: Context, listener: socket.socket) -> None:

@@ -16,6 +16,10 @@ class ServiceSettings:
     """One server's settings; sizes in bytes, times in seconds.
 
     `worker_memory` of None is four fifths of the machine's memory shared among the workers.
+    Below `min_free` bytes on the disk of `data` no work is taken in. `backoff` is how long a job
+    waits after a fault; it doubles with each up to `longest_backoff`.
+    `keep_jobs` is how long a job is kept once it is over, `keep_modules` a module that no job
+    names since it was last used; None is for ever.
     `engine_command` replaces the engine, for tests; the attempt's directory is appended to it.
     """
 
@@ -33,6 +37,11 @@ class ServiceSettings:
     drain: float = 10.0
     lease: float = 30.0
     max_lost: int = 3
+    min_free: int = 256 << 20
+    keep_jobs: float | None = 30 * 86_400.0
+    keep_modules: float | None = 30 * 86_400.0
+    backoff: float = 1.0
+    longest_backoff: float = 60.0
     retries: int = 0
     max_wait: float = 60.0
     engine_command: tuple[str, ...] | None = None

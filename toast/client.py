@@ -92,21 +92,34 @@ class Client:
         return str(self._json("POST", "/v1/modules", content=module)["id"])
 
     def submit(
-        self, module: bytes | str, *, idempotency_key: str | None = None, **settings: Any
+        self,
+        module: bytes | str,
+        *,
+        idempotency_key: str | None = None,
+        cache: str = "off",
+        **settings: Any,
     ) -> str:
         """Queue a job and return its id; `module` is bytes, or the id of an uploaded module.
 
         `settings` are those of `toast.plan` (mesh, device, memory, seed, rollouts, budget,
-        threads, planner). With the same `idempotency_key` a second call is the same job.
+        threads, planner). With the same `idempotency_key` a second call is the same job. With
+        `cache` of "any" or "exact" the job may be given the result of an earlier one
+        (docs/http-api.md).
         """
-        return self.submit_request(module, make_request(**settings), idempotency_key)
+        return self.submit_request(module, make_request(**settings), idempotency_key, cache)
 
     def submit_request(
-        self, module: bytes | str, request: PlanRequest, idempotency_key: str | None = None
+        self,
+        module: bytes | str,
+        request: PlanRequest,
+        idempotency_key: str | None = None,
+        cache: str = "off",
     ) -> str:
         """As `submit`, for a request that was made before."""
         identity = module if isinstance(module, str) else self.upload(module)
         body = {"module": identity, **request.model_dump(exclude_none=True)}
+        if cache != "off":
+            body["cache"] = cache
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return str(self._json("POST", "/v1/jobs", json=body, headers=headers)["id"])
 

@@ -53,7 +53,8 @@ class Incoming:
 
     def discard(self) -> None:
         """Remove the temporary file if it is still there."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk refuses what is still to be flushed
+            self._file.close()
         self.path.unlink(missing_ok=True)
 
 

@@ -21,7 +21,9 @@ from sqlalchemy.pool import QueuePool
 FIXED_WAL = (3, 51, 3)
 """The first SQLite version whose write-ahead log is safe to reset."""
 
-_BUSY_MS = 30_000
+_BUSY_MS = 5_000
+_POOL_SECONDS = 10.0
+"""Who waits longer for the database than this is told that it does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,9 @@ def _open_sqlite(url: str) -> Database:
     if not path or path == ":memory:":
         raise ValueError("the job table must outlive the process: give SQLite a file")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    writer = _sqlite_engine(url, "BEGIN IMMEDIATE", size=1)
+    Path(path).touch()
+    # Not created by a connection: a file that was moved away must be missed, not replaced.
+    writer = _sqlite_engine(f"sqlite:///file:{path}?mode=rw&uri=true", "BEGIN IMMEDIATE", size=1)
     reader = _sqlite_engine(f"sqlite:///file:{path}?mode=ro&uri=true", "BEGIN", size=8)
     return Database(writer=writer, reader=reader)
 
@@ -82,7 +86,7 @@ def _open_sqlite(url: str) -> Database:
 def _sqlite_engine(url: str, begin: str, *, size: int) -> sa.Engine:
     # A caller waits for the one writing connection rather than failing: the lock is in the pool.
     engine = sa.create_engine(
-        url, poolclass=QueuePool, pool_size=size, max_overflow=0, pool_timeout=60
+        url, poolclass=QueuePool, pool_size=size, max_overflow=0, pool_timeout=_POOL_SECONDS
     )
     sa.event.listen(engine, "connect", _on_connect(write=size == 1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from toast.service.ledger.states import TERMINAL, State
@@ -13,8 +14,11 @@ class Job:
     """One row of the job table. Times are seconds since the epoch.
 
     `version` grows by one with every event; `attempt` with every claim. `failures` counts
-    crashes that the job caused, `lost` workers that vanished through no fault of it.
-    `progress`, `error` (a problem object) and `summary` are JSON objects.
+    crashes that the job caused, `lost` worker processes that vanished, `interruptions` attempts
+    that a fault of the operator ended (a server that died, a full disk, a database away), which
+    never fail a job. A queued job is not claimed before `not_before`. `progress`, `error` (a
+    problem object) and `summary` are JSON objects. `cached_from` is the job whose result this one
+    was given.
     """
 
     seq: int
@@ -26,6 +30,8 @@ class Job:
     attempt: int
     failures: int
     lost: int
+    interruptions: int
+    not_before: float | None
     created: float
     started: float | None
     finished: float | None
@@ -35,6 +41,7 @@ class Job:
     plan_sha256: str | None
     result_sha256: str | None
     result_suffix: str | None
+    cached_from: str | None
 
     @property
     def terminal(self) -> bool:
@@ -42,15 +49,46 @@ class Job:
         return self.state in TERMINAL
 
 
+class CacheMode(StrEnum):
+    """Whether a job may be given the result of an earlier one.
+
+    `ANY`: of one that asked the same question, however long and from which seed it searched.
+    `EXACT`: of one with equal settings whose search ran to its end. `OFF`: of none.
+    """
+
+    ANY = "any"
+    EXACT = "exact"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job."""
+    """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job.
+
+    `cache_any` and `cache_exact` are equal for jobs that may share a result; `source` is the id of
+    a job whose result this one is given.
+    """
 
     module: str
     request: dict[str, Any]
     scope: str = ""
     key: str | None = None
     fingerprint: str = ""
+    cache: CacheMode = CacheMode.OFF
+    cache_any: str | None = None
+    cache_exact: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """An uploaded module. `used` is its last upload or the last job made for it."""
+
+    sha256: str
+    size: int
+    created: float
+    used: float
+    jobs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,8 @@ def job_of(row: sa.Row[Any]) -> Job:
         attempt=row.attempt,
         failures=row.failures,
         lost=row.lost,
+        interruptions=row.interruptions,
+        not_before=row.not_before,
         created=row.created,
         started=row.started,
         finished=row.finished,
@@ -51,6 +53,7 @@ def job_of(row: sa.Row[Any]) -> Job:
         plan_sha256=row.plan_sha256,
         result_sha256=row.result_sha256,
         result_suffix=row.result_suffix,
+        cached_from=row.cached_from,
     )
 
 
@@ -66,6 +69,8 @@ def state_event(job: Job) -> tuple[str, dict[str, Any]]:
         data["error"] = job.error
     if job.summary is not None:
         data["summary"] = job.summary
+    if job.not_before is not None:
+        data["not_before"] = job.not_before
     return "state", data
 
 
@@ -78,19 +83,22 @@ def is_claimed(claim: Claim) -> sa.ColumnElement[bool]:
     )
 
 
-def insert_job(connection: sa.Connection, new: NewJob, now: float) -> Job:
-    """A new queued job and its first event."""
-    insert = jobs.insert().values(
-        id=uuid.uuid4().hex,
-        module=new.module,
-        request=dumps(new.request),
-        state=State.QUEUED.value,
-        version=1,
-        attempt=0,
-        failures=0,
-        lost=0,
-        created=now,
-    )
+def insert_job(connection: sa.Connection, new: NewJob, now: float, **values: Any) -> Job:
+    """A new job, queued unless `values` say otherwise, and its first event."""
+    row: dict[str, Any] = {
+        "id": uuid.uuid4().hex,
+        "module": new.module,
+        "request": dumps(new.request),
+        "state": State.QUEUED.value,
+        "version": 1,
+        "attempt": 0,
+        "failures": 0,
+        "lost": 0,
+        "created": now,
+        "cache_any": new.cache_any,
+        "cache_exact": new.cache_exact,
+    }
+    insert = jobs.insert().values({**row, **values})
     job = job_of(connection.execute(insert.returning(*jobs.c)).one())
     _insert_event(connection, job, state_event, now)
     return job

@@ -4,16 +4,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from toast.service import problems
+from toast.service.ledger import expiry
+from toast.service.ledger.backoff import Backoff
 from toast.service.ledger.database import Database
-from toast.service.ledger.records import Claim, Event, Job, JobResult, NewJob
+from toast.service.ledger.faults import as_service_errors
+from toast.service.ledger.records import Claim, Event, Job, JobResult, Module, NewJob
+from toast.service.ledger.reuse import candidates, insert_with_result
 from toast.service.ledger.rows import (
     change,
     dumps,
@@ -33,17 +38,40 @@ _UNCLAIM: dict[str, Any] = {"owner": None, "lease_until": None}
 
 
 class SqlJobStore(JobStore):
-    """See `JobStore` for what each method promises."""
+    """See `JobStore` for what each method promises.
 
-    def __init__(self, database: Database) -> None:
+    `backoff` is how long a job waits after a fault. `wall` is the clock of SQLite, whose file one
+    process owns; PostgreSQL has its own.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        backoff: Backoff | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._database = database
-        self._write = database.writer.begin
-        self._read = database.reader.begin
+        self._backoff = backoff or Backoff()
+        self._wall = wall
         self._postgres = database.writer.dialect.name == "postgresql"
 
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[sa.Connection]:
+        with as_service_errors(), self._database.writer.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[sa.Connection]:
+        with as_service_errors(), self._database.reader.begin() as connection:
+            yield connection
+
     def ping(self) -> None:
-        with self._read() as connection:
-            connection.execute(sa.select(jobs.c.seq).limit(1)).first()
+        # The one row that is always there, written as it is and taken back: SQLite finds out only
+        # when it writes that its file was moved away or that its disk is full.
+        with as_service_errors(), self._database.writer.connect() as connection:
+            same = "UPDATE alembic_version SET version_num = version_num"
+            connection.execute(sa.text(same))
 
     def close(self) -> None:
         self._database.close()
@@ -53,15 +81,28 @@ class SqlJobStore(JobStore):
 
     def _add_module(self, sha256: str, size: int) -> bool:
         with self._write() as connection:
-            if self._size(connection, sha256) is not None:
+            now = self._now(connection)
+            again = modules.update().where(modules.c.sha256 == sha256).values(used=now)
+            if connection.execute(again).rowcount:
                 return False
-            row = {"sha256": sha256, "size": size, "created": self._now(connection)}
+            row = {"sha256": sha256, "size": size, "created": now, "used": now}
             connection.execute(modules.insert().values(row))
             return True
 
     def module_size(self, sha256: str) -> int | None:
         with self._read() as connection:
             return self._size(connection, sha256)
+
+    def module(self, sha256: str) -> Module:
+        with self._read() as connection:
+            return expiry.module_of(connection, sha256)
+
+    def delete_module(self, sha256: str) -> None:
+        def delete() -> None:
+            with self._write() as connection:
+                expiry.delete_module(connection, sha256)
+
+        self._again(delete)
 
     def create(self, new: NewJob, *, max_queued: int) -> tuple[Job, bool]:
         return self._again(lambda: self._create(new, max_queued))
@@ -75,12 +116,21 @@ class SqlJobStore(JobStore):
                     f"No module {new.module} was uploaded.",
                     "Upload it with POST /v1/modules and use the id in the answer.",
                 )
-            self._check_queue(connection, max_queued)
-            job = insert_job(connection, new, self._now(connection))
+            now = self._now(connection)
+            used = modules.update().where(modules.c.sha256 == new.module).values(used=now)
+            connection.execute(used)
+            job = None if new.source is None else insert_with_result(connection, new, now)
+            if job is None:
+                self._check_queue(connection, max_queued)
+                job = insert_job(connection, new, now)
             if new.key is not None:
                 row = {"scope": new.scope, "key": new.key, "fingerprint": new.fingerprint}
                 connection.execute(idempotency.insert().values(**row, job=job.seq))
             return job, True
+
+    def reusable(self, new: NewJob) -> list[Job]:
+        with self._read() as connection:
+            return candidates(connection, new)
 
     def get(self, job_id: str) -> Job:
         with self._read() as connection:
@@ -119,15 +169,15 @@ class SqlJobStore(JobStore):
             return connection.execute(sa.select(jobs.c.seq).where(results)).first() is not None
 
     def claim(self, owner: str, *, lease: float) -> Claim | None:
-        oldest = (
-            sa.select(jobs.c.seq)
-            .where(jobs.c.state == State.QUEUED.value)
-            .order_by(jobs.c.seq)
-            .limit(1)
-            .with_for_update(skip_locked=True)  # PostgreSQL; SQLite has one writer
-        )
         with self._write() as connection:
             now = self._now(connection)
+            oldest = (
+                sa.select(jobs.c.seq)
+                .where(jobs.c.state == State.QUEUED.value, self._waited(now))
+                .order_by(jobs.c.seq)
+                .limit(1)
+                .with_for_update(skip_locked=True)  # PostgreSQL; SQLite has one writer
+            )
             job = change(
                 connection,
                 jobs.c.seq == oldest.scalar_subquery(),
@@ -139,6 +189,7 @@ class SqlJobStore(JobStore):
                 lease_until=now + lease,
                 started=sa.func.coalesce(jobs.c.started, now),
                 progress=None,
+                not_before=None,
             )
             return Claim(job=job, attempt=job.attempt) if job else None
 
@@ -185,6 +236,10 @@ class SqlJobStore(JobStore):
         with self._write() as connection:
             return self._lose(connection, claim, _claimed(connection, claim), max_lost)
 
+    def interrupt(self, claim: Claim) -> Job:
+        with self._write() as connection:
+            return self._interrupt(connection, claim, _claimed(connection, claim))
+
     def release(self, claim: Claim) -> Job:
         with self._write() as connection:
             if _claimed(connection, claim).state is State.CANCELLING:
@@ -195,7 +250,7 @@ class SqlJobStore(JobStore):
         with self._read() as connection:
             return self._now(connection)
 
-    def recover(self, owner: str | None, *, max_lost: int, at: float | None = None) -> list[Job]:
+    def recover(self, owner: str | None, *, at: float | None = None) -> list[Job]:
         with self._write() as connection:
             late = jobs.c.lease_until < (self._now(connection) if at is None else at)
             mine = late if owner is None else jobs.c.owner == owner
@@ -203,7 +258,7 @@ class SqlJobStore(JobStore):
             query = sa.select(jobs).where(claimed, mine).with_for_update(skip_locked=True)
             found = [job_of(row) for row in connection.execute(query)]
             return [
-                self._lose(connection, Claim(job=job, attempt=job.attempt), job, max_lost)
+                self._interrupt(connection, Claim(job=job, attempt=job.attempt), job)
                 for job in found
             ]
 
@@ -219,7 +274,7 @@ class SqlJobStore(JobStore):
             now = self._now(connection)
             queued = job.state is State.QUEUED
             values: dict[str, Any] = (
-                {"state": State.CANCELLED.value, "finished": now}
+                {"state": State.CANCELLED.value, "finished": now, "not_before": None}
                 if queued
                 else {"state": State.CANCELLING.value}
             )
@@ -237,8 +292,19 @@ class SqlJobStore(JobStore):
             connection.execute(jobs.delete().where(jobs.c.seq == job.seq))
             return job
 
+    def expire_jobs(self, *, before: float, limit: int) -> list[Job]:
+        with self._write() as connection:
+            return expiry.expire_jobs(connection, before, limit)
+
+    def expire_modules(self, *, before: float, limit: int) -> list[str]:
+        def expire() -> list[str]:
+            with self._write() as connection:
+                return expiry.expire_modules(connection, before, limit)
+
+        return self._again(expire)
+
     def _again(self, transaction: Callable[[], Answer]) -> Answer:
-        """On PostgreSQL two inserts of one key can race; who lost finds the other's row next."""
+        """On PostgreSQL two writes of one key can race; who lost finds the other's row next."""
         try:
             return transaction()
         except sa.exc.IntegrityError:
@@ -246,7 +312,7 @@ class SqlJobStore(JobStore):
 
     def _now(self, connection: sa.Connection) -> float:
         if not self._postgres:  # one process owns the file, and its clock is the only one
-            return time.time()
+            return self._wall()
         clock = sa.select(sa.extract("epoch", sa.func.clock_timestamp()))
         return float(connection.execute(clock).scalar_one())
 
@@ -311,13 +377,34 @@ class SqlJobStore(JobStore):
         if job.state is State.CANCELLING:
             return self._close(connection, claim, State.CANCELLED, lost=lost)
         if lost < max_lost:
-            return self._requeue(connection, claim, lost=lost)
+            wait = self._wait(connection, job)
+            return self._requeue(connection, claim, lost=lost, not_before=wait)
         error = problems.WorkerLost(
             f"The job's worker vanished {lost} times.", "Look at the server's log and memory."
         )
         instance = f"/v1/jobs/{job.id}"
         body = dumps(problems.describe(error, instance))
         return self._close(connection, claim, State.FAILED, lost=lost, error=body)
+
+    def _interrupt(self, connection: sa.Connection, claim: Claim, job: Job) -> Job:
+        count = job.interruptions + 1
+        if job.state is State.CANCELLING:
+            return self._close(connection, claim, State.CANCELLED, interruptions=count)
+        wait = self._wait(connection, job)
+        return self._requeue(connection, claim, interruptions=count, not_before=wait)
+
+    def _wait(self, connection: sa.Connection, job: Job) -> float:
+        """When the job may be claimed again after one more attempt that came to nothing."""
+        times = job.lost + job.interruptions + 1
+        return self._now(connection) + self._backoff.after(times)
+
+    def _waited(self, now: float) -> sa.ColumnElement[bool]:
+        """True of rows that may be claimed; a wait longer than any is of a clock set back since."""
+        return sa.or_(
+            jobs.c.not_before.is_(None),
+            jobs.c.not_before <= now,
+            jobs.c.not_before > now + self._backoff.longest,
+        )
 
 
 def _existing(connection: sa.Connection, job_id: str, *, lock: bool = False) -> Job:

@@ -4,6 +4,10 @@ Every method is one transaction and may be called from any thread. Each change o
 to its version and writes exactly one event with that number, so a reader that has seen event *n*
 has missed nothing before it. Methods that take a `Claim` raise `StaleClaim` when the job has been
 claimed again, has ended or is gone; nothing is written then.
+
+Every method raises `DatabaseAway` where the database does not answer and `DiskFull` where it has no
+room. Nothing was written then, but for one case: an answer that was lost after the commit. Who asks
+again finds out, for a claim that it ended is stale.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from toast.service.ledger.records import Claim, Event, Job, JobResult, NewJob
+from toast.service.ledger.records import Claim, Event, Job, JobResult, Module, NewJob
 from toast.service.ledger.states import State
 
 
@@ -24,7 +28,7 @@ class JobStore(ABC):
 
     @abstractmethod
     def ping(self) -> None:
-        """Return when the database answers; raise whatever it raises when not."""
+        """Return when the database takes writes; raises `DatabaseAway` or `DiskFull` when not."""
 
     @abstractmethod
     def close(self) -> None:
@@ -39,12 +43,25 @@ class JobStore(ABC):
         """The size in bytes of an uploaded module, None for an unknown one."""
 
     @abstractmethod
+    def module(self, sha256: str) -> Module:
+        """The module; raises `ModuleNotFound`."""
+
+    @abstractmethod
+    def delete_module(self, sha256: str) -> None:
+        """Forget a module; raises `ModuleNotFound`, and `ModuleInUse` while jobs name it."""
+
+    @abstractmethod
     def create(self, new: NewJob, *, max_queued: int) -> tuple[Job, bool]:
         """Queue a job; whether it was new rather than found by its idempotency key.
 
+        With a `source` that still has its result the job has succeeded with that result at once.
         Raises `UnknownModule`, `QueueFull` and `IdempotencyMismatch`; the key is stored in the
         transaction that stores the job.
         """
+
+    @abstractmethod
+    def reusable(self, new: NewJob) -> list[Job]:
+        """A few jobs whose result `new.cache` allows to be given to `new`, newest first."""
 
     @abstractmethod
     def get(self, job_id: str) -> Job:
@@ -68,7 +85,10 @@ class JobStore(ABC):
 
     @abstractmethod
     def claim(self, owner: str, *, lease: float) -> Claim | None:
-        """Take the oldest queued job for `lease` seconds, or None. No two callers get one job."""
+        """Take the oldest job that may run for `lease` seconds, or None.
+
+        No two callers get one job. A job may run that is queued and whose `not_before` has passed.
+        """
 
     @abstractmethod
     def renew(self, claim: Claim, *, lease: float) -> State:
@@ -91,7 +111,18 @@ class JobStore(ABC):
 
     @abstractmethod
     def lose(self, claim: Claim, *, max_lost: int) -> Job:
-        """The worker vanished: queued again, failed at `max_lost`, cancelled when cancelling."""
+        """The worker process vanished and its server did not: `lost` grows.
+
+        Queued again after a wait, failed at `max_lost`, cancelled when cancelling.
+        """
+
+    @abstractmethod
+    def interrupt(self, claim: Claim) -> Job:
+        """A fault of the operator ended the attempt: `interruptions` grows, nothing else counts.
+
+        Queued again after a wait that doubles each time up to a limit, or cancelled when
+        cancelling. However often it happens, the job does not fail.
+        """
 
     @abstractmethod
     def release(self, claim: Claim) -> Job:
@@ -102,8 +133,8 @@ class JobStore(ABC):
         """Seconds since the epoch, by the clock that leases are kept by."""
 
     @abstractmethod
-    def recover(self, owner: str | None, *, max_lost: int, at: float | None = None) -> list[Job]:
-        """`lose` every claimed job of `owner`; of None, every one whose lease has run out.
+    def recover(self, owner: str | None, *, at: float | None = None) -> list[Job]:
+        """`interrupt` each claimed job of `owner`; of None, each whose lease has run out.
 
         `at` is the time by which a lease must have run out: now, or a `clock` read earlier.
         """
@@ -118,3 +149,11 @@ class JobStore(ABC):
     @abstractmethod
     def delete(self, job_id: str) -> Job:
         """Forget a job that is over or queued; raises `UnknownJob` and `JobNotFinished`."""
+
+    @abstractmethod
+    def expire_jobs(self, *, before: float, limit: int) -> list[Job]:
+        """Forget up to `limit` jobs that were over before that time; those that went."""
+
+    @abstractmethod
+    def expire_modules(self, *, before: float, limit: int) -> list[str]:
+        """Forget up to `limit` modules that no job names and nobody used since; their ids."""

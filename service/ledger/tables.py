@@ -37,6 +37,8 @@ modules = Table(
     Column("sha256", String(64), primary_key=True),
     Column("size", BigInteger, nullable=False),
     Column("created", Float(53), nullable=False),
+    # The last upload of it or the last job for it: modules expire by this.
+    Column("used", Float(53), nullable=False, server_default="0"),
 )
 
 jobs = Table(
@@ -44,7 +46,7 @@ jobs = Table(
     metadata,
     Column("seq", _serial, primary_key=True, autoincrement=True),
     Column("id", String(32), nullable=False, unique=True),
-    Column("module", String(64), ForeignKey("modules.sha256"), nullable=False),
+    Column("module", String(64), ForeignKey("modules.sha256"), nullable=False, index=True),
     Column("request", Text, nullable=False),
     Column("state", String(16), nullable=False),
     # Number of writes a reader can see; also the number of the last event. ETags are made of it.
@@ -53,17 +55,25 @@ jobs = Table(
     Column("attempt", Integer, nullable=False),
     Column("failures", Integer, nullable=False),
     Column("lost", Integer, nullable=False),
+    # Attempts that a fault of the operator ended: never a reason to fail the job.
+    Column("interruptions", Integer, nullable=False, server_default="0"),
+    # A queued job is not claimed before this time.
+    Column("not_before", Float(53)),
     Column("owner", String(64)),
     Column("lease_until", Float(53)),
     Column("created", Float(53), nullable=False),
     Column("started", Float(53)),
-    Column("finished", Float(53)),
+    Column("finished", Float(53), index=True),
     Column("progress", Text),
     Column("error", Text),
     Column("summary", Text),
     Column("plan_sha256", String(64)),
     Column("result_sha256", String(64)),
     Column("result_suffix", String(16)),
+    # What jobs must share for one to take the result of another; None for those that must not.
+    Column("cache_any", String(64), index=True),
+    Column("cache_exact", String(64), index=True),
+    Column("cached_from", String(32)),
     Index(None, "state", "seq"),
     sqlite_autoincrement=True,  # numbers of deleted jobs are not given again: they are cursors
 )

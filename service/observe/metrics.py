@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 
 from prometheus_client import (
@@ -16,6 +17,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from toast.service.ledger.store import JobStore
+from toast.service.problems import DatabaseAway
 
 _JOB_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600)
 _REQUEST_SECONDS = (0.002, 0.005, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 60)
@@ -48,7 +50,14 @@ class Metrics:
         )
         self.busy = gauge("toast_workers_busy", "Workers that run a job.")
         self.workers = gauge("toast_workers", "Workers that this server may run.")
-        self.lost = counter("toast_workers_lost", "Workers that vanished, by no fault of the job.")
+        self.lost = counter("toast_workers_lost", "Worker processes that somebody killed.")
+        self.interrupted = counter(
+            "toast_jobs_taken_back", "Jobs taken back from servers that died or stalled."
+        )
+        self.reused = counter(
+            "toast_results_reused", "Jobs given the result of an earlier one.", ["cache"]
+        )
+        self.expired = counter("toast_expired", "Jobs and modules past their time.", ["what"])
         self.stale = counter("toast_stale_writes", "Writes of workers that had lost their claim.")
         self.uploaded = counter("toast_uploaded_bytes", "Bytes of modules taken in.")
         self.requests = counter(
@@ -75,6 +84,7 @@ class _JobStates(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         family = GaugeMetricFamily("toast_jobs", "Jobs in the table, by state.", labels=["state"])
-        for state, count in self._store.counts().items():
-            family.add_metric([state.value], count)
+        with suppress(DatabaseAway):  # the other numbers matter most when the database is away
+            for state, count in self._store.counts().items():
+                family.add_metric([state.value], count)
         yield family

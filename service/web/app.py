@@ -16,21 +16,25 @@ from toast.service.web.guard import Guard
 from toast.service.web.openapi import describe_api
 from toast.service.web.routes import jobs, modules, operations, plan
 from toast.service.work.dispatcher import Dispatcher
+from toast.service.work.expiry import Sweeper
 
 TITLE = "TOAST"
 
 
 def create_app(context: Context, dispatcher: Dispatcher) -> FastAPI:
     """The ASGI application. Its lifespan starts the workers and, at the end, stops them."""
+    sweeper = Sweeper(context)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         context.notifier.attach(asyncio.get_running_loop())
         await run_in_threadpool(dispatcher.start)
         try:
+            sweeper.start()
             yield
         finally:
             context.notifier.drain()
+            await run_in_threadpool(sweeper.stop)
             await run_in_threadpool(dispatcher.stop)
 
     # No interactive pages: they load their scripts from elsewhere.

@@ -13,7 +13,7 @@ from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
 from toast.costmodel.network.auto_mesh import meshes
 from toast.request.request import PlanRequest
 from toast.request.settings import agreeing
-from toast.service.ledger.records import Job
+from toast.service.ledger.records import CacheMode, Job, Module
 from toast.service.ledger.states import State
 
 PLANNERS = ("mcts", "greedy", "beam", "ilp", "random")
@@ -50,6 +50,7 @@ class PlanFields(PlanRequest):
     pins: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS_IN_QUERY)
     forbid: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS_IN_QUERY)
     decisions: tuple[Demand, ...] | None = Field(default=None, max_length=MAX_DECISIONS)
+    cache: CacheMode = CacheMode.OFF
 
     def to_request(self) -> PlanRequest:
         """The request for the engine; raises the `ToastError` that it would raise itself."""
@@ -88,6 +89,14 @@ class ModuleView(View):
     size: int
 
 
+class StoredModuleView(ModuleView):
+    """A module and its use: `last_used` is its last upload or the last job that was made for it."""
+
+    created: str
+    last_used: str
+    jobs: int
+
+
 class JobView(View):
     """A job. Times are RFC 3339 in UTC; `error` is a problem object (RFC 9457)."""
 
@@ -98,12 +107,15 @@ class JobView(View):
     attempt: int
     failures: int
     lost_workers: int
+    interruptions: int
+    not_before: str | None
     created: str
     started: str | None
     finished: str | None
     progress: dict[str, Any] | None
     summary: dict[str, Any] | None
     error: dict[str, Any] | None
+    cached_from: str | None
     links: dict[str, str]
 
 
@@ -142,6 +154,17 @@ class DeviceList(View):
     devices: list[DeviceView]
 
 
+def module_view(module: Module) -> StoredModuleView:
+    """The module as the API shows it."""
+    return StoredModuleView(
+        id=module.sha256,
+        size=module.size,
+        created=_time(module.created),
+        last_used=_time(module.used),
+        jobs=module.jobs,
+    )
+
+
 def job_view(job: Job) -> JobView:
     """The job as the API shows it."""
     return JobView(
@@ -152,12 +175,15 @@ def job_view(job: Job) -> JobView:
         attempt=job.attempt,
         failures=job.failures,
         lost_workers=job.lost,
+        interruptions=job.interruptions,
+        not_before=None if job.not_before is None else _time(job.not_before),
         created=_time(job.created),
         started=None if job.started is None else _time(job.started),
         finished=None if job.finished is None else _time(job.finished),
         progress=job.progress,
         summary=job.summary,
         error=job.error,
+        cached_from=job.cached_from,
         links=_links(job),
     )
 

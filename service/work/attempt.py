@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import shutil
+import signal
 import threading
 import time
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,17 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim, Job, JobResult
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
+from toast.service.problems import DatabaseAway, DiskFull
+from toast.service.work.perseverance import GivenUp, persevere
 
 _log = logging.getLogger("toast.service")
 
 _PROGRESS_SECONDS = 0.25
 _ASK_GRACE, _TERM_GRACE = 20.0, 5.0
+_FAULT_SECONDS = 5.0
+"""After a progress that the database did not take the next one waits so long."""
+_FROM_OUTSIDE = tuple(-number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
+"""How a worker ends that somebody killed; what XLA does to itself looks otherwise."""
 _REPORT = "The fault is the service's; tell its operator."
 
 
@@ -40,6 +48,7 @@ class AttemptVerdict(StrEnum):
     CRASHED = "crashed"
     OUT_OF_MEMORY = "out_of_memory"
     FAILED = "failed"
+    INTERRUPTED = "interrupted"
     LOST = "lost"
     RELEASED = "released"
     STALE = "stale"
@@ -52,8 +61,9 @@ class Attempt:
         self.claim = claim
         self._context = context
         self._stop = threading.Event()
-        self._interrupted = False
+        self._interrupted = threading.Event()
         self._stale = False
+        self._directory = work_directory(context, claim)
         self._started = time.monotonic()
         self._last = float("-inf")
 
@@ -63,25 +73,33 @@ class Attempt:
 
     def interrupt(self) -> None:
         """The server goes: end the engine and give the job back. From any thread."""
-        self._interrupted = True
+        self._interrupted.set()
         self._stop.set()
 
     def run(self) -> AttemptVerdict:
         """The whole attempt; raises `StaleClaim` when the job was taken over meanwhile."""
-        directory = work_directory(self._context, self.claim)
+        directory = self._directory
         try:
-            try:
-                outcome = self._engine(directory)
-            except OSError as error:  # no space, no process: not the job's fault
-                _log.exception("job %s could not be started", self.claim.job.id)
-                outcome = Outcome(
-                    status="failed",
-                    directory=directory,
-                    error=problems.Internal(f"The worker could not be started: {error}.", _REPORT),
-                )
-            return self._settle(outcome)
+            return self._attempt(directory)
+        except GivenUp:
+            return AttemptVerdict.INTERRUPTED
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+    def _attempt(self, directory: Path) -> AttemptVerdict:
+        try:
+            return self._settle(self._engine(directory))
+        except OSError as error:  # no space, no process, no file: not the job's fault
+            _log.warning("job %s could not be run: %s", self.claim.job.id, error)
+            return self._interrupt()
+        except (StaleClaim, GivenUp):
+            raise
+        except Exception:  # a bug, which would meet the job again at every attempt
+            _log.exception("job %s failed in the server", self.claim.job.id)
+            self._failed(
+                problems.describe(problems.Internal("The service failed on this job.", _REPORT))
+            )
+            return AttemptVerdict.FAILED
 
     def _engine(self, directory: Path) -> Outcome:
         settings = self._context.settings
@@ -120,6 +138,9 @@ class Attempt:
         except StaleClaim:
             self._stale = True
             self._stop.set()
+        except (DatabaseAway, DiskFull) as error:
+            _log.warning("job %s: progress was dropped: %s", self.claim.job.id, error.message)
+            self._last = time.monotonic() + _FAULT_SECONDS
         except ValueError:
             _log.warning("job %s: progress that is not JSON was dropped", self.claim.job.id)
 
@@ -132,11 +153,15 @@ class Attempt:
 
     def _settle(self, outcome: Outcome) -> AttemptVerdict:
         context = self._context
-        if self._interrupted and outcome.status == "cancelled":
-            context.store.release(self.claim)
+        if self._interrupted.is_set() and outcome.status == "cancelled":
+            self._leave(lambda: context.store.release(self.claim))
             return AttemptVerdict.RELEASED
-        if outcome.status == "failed" and outcome.exit_code == -9:
-            return self._lost()
+        if outcome.status in ("failed", "crashed"):
+            if not context.disk.takes(outcome.directory):
+                _log.warning("job %s: no room on the disk for its worker", self.claim.job.id)
+                return self._interrupt()
+            if outcome.exit_code in _FROM_OUTSIDE:
+                return self._lost()
         if outcome.has_plan:
             try:
                 plan = Plan.from_json(outcome.plan_path.read_bytes())
@@ -151,16 +176,34 @@ class Attempt:
                     )
                 )
                 return AttemptVerdict.FAILED
-            self._count(self._store_result(outcome, plan))
+            self._write(lambda: self._store_result(outcome, plan))
             return AttemptVerdict(outcome.status)
         self._failed(self._problem(outcome), retry=outcome.status == "crashed")
         return AttemptVerdict(outcome.status)
 
+    def _interrupt(self) -> AttemptVerdict:
+        self._leave(lambda: self._context.store.interrupt(self.claim))
+        return AttemptVerdict.INTERRUPTED
+
     def _lost(self) -> AttemptVerdict:
+        if self._context.notifier.draining:  # who stops a server may stop its workers as well
+            self._leave(lambda: self._context.store.release(self.claim))
+            return AttemptVerdict.RELEASED
         self._context.metrics.lost.inc()
         max_lost = self._context.settings.max_lost
-        self._count(self._context.store.lose(self.claim, max_lost=max_lost))
+        self._leave(lambda: self._context.store.lose(self.claim, max_lost=max_lost))
         return AttemptVerdict.LOST
+
+    def _leave(self, write: Callable[[], Job]) -> None:
+        """End without a plan; the files go first, for they may be what fills the disk."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._write(write)
+
+    def _write(self, write: Callable[[], Job]) -> None:
+        """Write the end of this attempt, and count the job if that was its end too."""
+        job = persevere(write, self._context.store, self.claim, self._interrupted)
+        if job.terminal:
+            self._context.metrics.finished.labels(state=job.state.value).inc()
 
     def _problem(self, outcome: Outcome) -> dict[str, Any]:
         if outcome.stderr:
@@ -171,7 +214,7 @@ class Attempt:
     def _failed(self, problem: dict[str, Any], *, retry: bool = False) -> None:
         problem["instance"] = f"/v1/jobs/{self.claim.job.id}"
         retries = self._context.settings.retries if retry else 0
-        self._count(self._context.store.fail(self.claim, problem, retries=retries))
+        self._leave(lambda: self._context.store.fail(self.claim, problem, retries=retries))
 
     def _store_result(self, outcome: Outcome, plan: Plan) -> Job:
         """Files first, then the row, under the guard that keeps a deletion out of between."""
@@ -189,10 +232,6 @@ class Attempt:
                 artifacts.keep(plan_in, plan_file)
                 artifacts.keep(module_in, module_file)
                 return self._context.store.succeed(self.claim, result)
-
-    def _count(self, job: Job) -> None:
-        if job.terminal:
-            self._context.metrics.finished.labels(state=job.state.value).inc()
 
 
 def work_directory(context: Context, claim: Claim) -> Path:

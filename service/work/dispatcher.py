@@ -16,11 +16,13 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
+from toast.service.problems import DatabaseAway, DiskFull
 from toast.service.work.attempt import Attempt, AttemptVerdict
 
 _log = logging.getLogger("toast.service")
 
 _POLL_SECONDS = 1.0
+_LONGEST_PAUSE = 5.0
 
 
 class Dispatcher:
@@ -58,6 +60,11 @@ class Dispatcher:
         if attempt is not None:
             attempt.stop()
 
+    def missing(self) -> list[str]:
+        """The names of threads that should run and do not."""
+        threads = (*self._workers, self._keeper)
+        return [thread.name for thread in threads if not thread.is_alive()]
+
     def drain(self) -> None:
         """Claim nothing more. Running jobs have `settings.drain` seconds. Returns at once."""
         self._draining.set()
@@ -79,20 +86,29 @@ class Dispatcher:
         self._keeper.join()
 
     def _work(self) -> None:
+        pause = _POLL_SECONDS
         while not self._draining.is_set():
             try:
                 claim = self._claim()
+                pause = _POLL_SECONDS
                 if claim is None:
                     with self._wake:
                         self._wake.wait(_POLL_SECONDS)
                 else:
                     self._run(claim)
-            except Exception:  # the database may be away; the thread must not be
+            except (DatabaseAway, DiskFull) as error:
+                if pause == _POLL_SECONDS:
+                    _log.warning("no job is claimed: %s", error.message)
+                self._draining.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            except Exception:
                 _log.exception("worker thread failed; it goes on")
                 self._draining.wait(_POLL_SECONDS)
 
     def _claim(self) -> Claim | None:
+        """The next job; none is taken while the disk has no room for what it would write."""
         settings = self._context.settings
+        self._context.disk.check()
         claim = self._context.store.claim(self._context.owner, lease=settings.lease)
         if claim is not None:
             self._context.notifier.notify(claim.job.id)
@@ -125,11 +141,16 @@ class Dispatcher:
         # Renewing comes before reaping, and reaping goes by the time before the renewal: after a
         # pause of this process longer than a lease, wherever in this loop it comes, its own jobs
         # are renewed (if nobody took them) rather than taken from itself.
-        while not self._over.wait(self._context.settings.lease / 3):
+        usual = pause = self._context.settings.lease / 3
+        while not self._over.wait(pause):
             try:
                 before = self._context.store.clock()
                 self._renew()
                 self._recover(None, before)
+                pause = usual
+            except (DatabaseAway, DiskFull) as error:
+                _log.warning("leases could not be renewed: %s", error.message)
+                pause = min(usual, _POLL_SECONDS)
             except Exception:
                 _log.exception("leases could not be renewed; trying again")
 
@@ -146,9 +167,9 @@ class Dispatcher:
 
     def _recover(self, owner: str | None, at: float | None = None) -> None:
         context = self._context
-        for job in context.store.recover(owner, max_lost=context.settings.max_lost, at=at):
-            context.metrics.lost.inc()
-            _log.warning("job %s lost its worker and is now %s", job.id, job.state)
+        for job in context.store.recover(owner, at=at):
+            context.metrics.interrupted.inc()
+            _log.warning("job %s lost its server and is now %s", job.id, job.state)
             if job.terminal:
                 context.metrics.finished.labels(state=job.state.value).inc()
             context.notifier.notify(job.id)

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.service.harness import Server, fake_engine
+from toast.service.ledger.backoff import Backoff
 from toast.service.ledger.database import open_database, sqlite_url
 from toast.service.ledger.sqlstore import SqlJobStore
 
@@ -27,7 +28,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJobStor
         assert POSTGRES is not None
         url = POSTGRES
         _empty(url)
-    opened = SqlJobStore(open_database(url))
+    opened = SqlJobStore(open_database(url), backoff=Backoff(first=0.0, longest=0.0))
     yield opened
     opened.close()
 

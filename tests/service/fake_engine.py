@@ -4,7 +4,8 @@
 
 The line is `MODE [NUMBER]`: `success`, `slow SECONDS` (with progress; stops when asked),
 `abort` (dies like a failed check), `error` (reports one of the user's), `hang` (deaf to all but
-SIGKILL), `killed` (dies from outside, every time), `killed-once`, `grow` (eats memory), `invalid`
+SIGKILL), `killed` (dies from outside, every time), `killed-once`, `stopped-once` (by SIGTERM),
+`fill-once` (fills the disk and fails of it), `grow` (eats memory), `invalid`
 (writes a plan that is none), `silent` (ends without a word). It imports next to nothing, so that
 it starts quickly.
 """
@@ -86,6 +87,16 @@ def die(line: str, number: signal.Signals) -> None:
     time.sleep(60)
 
 
+def fill(directory: Path) -> None:
+    """Write until there is no room, and end as the engine does of an error of its own."""
+    try:
+        with (directory / "much").open("wb") as file:
+            while True:
+                file.write(b"x" * (1 << 20))
+    except OSError as error:
+        emit("error", code="engine_failed", message=f"OSError: {error}.", hint="Report it.")
+
+
 def grow() -> None:
     kept = []
     while True:
@@ -106,6 +117,11 @@ def main(plan: Path, directory: Path) -> int:
         die("F0000 Check failed: rank == 2 (3 vs. 2)", signal.SIGABRT)
     elif mode == "killed" or (mode == "killed-once" and directory.name.endswith(".1")):
         die("", signal.SIGKILL)
+    elif mode == "stopped-once" and directory.name.endswith(".1"):
+        die("", signal.SIGTERM)
+    elif mode == "fill-once" and directory.name.endswith(".1"):
+        fill(directory)
+        return 1
     elif mode == "hang":
         hang()
     elif mode == "grow":

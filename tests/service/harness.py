@@ -74,7 +74,7 @@ class Server:
         self, data: Path, *, environment: dict[str, str] | None = None, **settings: Any
     ) -> None:
         self.data = data
-        self._settings = settings
+        self._settings = {"backoff": 0.1, **settings}
         self._environment = environment or {}
         self.process: subprocess.Popen[str] | None = None
         self.log = ""

@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+from tests.service import fault_points
 from toast.service.server import log_to_stderr, serve
 
 
@@ -29,6 +30,8 @@ if __name__ == "__main__":
     arguments["keys"] = Path(arguments["keys"]) if "keys" in arguments else None
     data.mkdir(parents=True, exist_ok=True)
     log_to_stderr()
+    if fault_points.ENVIRONMENT in os.environ:
+        fault_points.install(Path(os.environ[fault_points.ENVIRONMENT]))
     watcher = threading.Thread(target=report_modules, args=(data / "modules.txt",), daemon=True)
     watcher.start()
     serve("127.0.0.1", 0, data, **arguments)

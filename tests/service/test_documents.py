@@ -37,7 +37,7 @@ def test_every_route_has_an_example_with_curl() -> None:
     sections = HEADING.split(API)[1:]
     for method, path, text in zip(sections[::3], sections[1::3], sections[2::3], strict=True):
         last = path.rpartition("/")[2]
-        wanted = "$JOB" if last == "{job_id}" else last
+        wanted = {"{job_id}": "$JOB", "{module_id}": "$MODULE"}.get(last, last)
         assert re.search(r"curl [^`]*" + re.escape(wanted), text), f"{method} {path}"
 
 
@@ -70,7 +70,19 @@ def test_every_field_of_a_request_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["attempt", "failures", "lost_workers", "progress", "summary", "error", "links"]
+    "name",
+    [
+        "attempt",
+        "failures",
+        "lost_workers",
+        "interruptions",
+        "not_before",
+        "progress",
+        "summary",
+        "error",
+        "cached_from",
+        "links",
+    ],
 )
 def test_the_fields_of_a_job_that_need_words_have_them(name: str) -> None:
     assert name in JobView.model_fields

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from toast.service import problems
+from toast.service.ledger.backoff import Backoff
+from toast.service.ledger.database import open_database, sqlite_url
 from toast.service.ledger.records import Claim, Job, JobResult, NewJob
+from toast.service.ledger.sqlstore import SqlJobStore
 from toast.service.ledger.states import State
 from toast.service.ledger.store import JobStore, StaleClaim
 
@@ -152,6 +157,86 @@ def test_lost_workers_are_counted_apart(store: JobStore) -> None:
     assert job.error["code"] == "worker_lost"
 
 
+def test_faults_of_the_operator_never_fail_a_job(store: JobStore) -> None:
+    claim: Claim | None = claimed(store)
+    for count in range(1, 9):
+        assert claim is not None
+        job = store.interrupt(claim) if count % 2 else store.recover("me")[0]
+        assert (job.state, job.interruptions) == (State.QUEUED, count)
+        assert (job.lost, job.failures, job.error) == (0, 0, None)
+        claim = store.claim("me", lease=LEASE)
+    assert claim is not None
+    assert store.succeed(claim, RESULT).state is State.SUCCEEDED
+
+
+class Wall:
+    """A clock that stands still until somebody sets it."""
+
+    def __init__(self) -> None:
+        self.now = 1e9
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Iterator[tuple[SqlJobStore, Wall]]:
+    """A store that waits 1 s after a fault, 8 s at most, by a clock of the test."""
+    wall = Wall()
+    database = open_database(sqlite_url(tmp_path / "timed.db"))
+    store = SqlJobStore(database, backoff=Backoff(first=1.0, longest=8.0), wall=wall)
+    yield store, wall
+    store.close()
+
+
+def test_waits_after_faults_double_up_to_a_limit(timed: tuple[SqlJobStore, Wall]) -> None:
+    store, wall = timed
+    claim: Claim | None = claimed(store)
+    for number, wait in enumerate((1.0, 2.0, 4.0, 8.0, 8.0)):
+        assert claim is not None
+        job = store.interrupt(claim) if number else store.lose(claim, max_lost=3)
+        assert job.not_before == wall.now + wait
+        wall.now += wait - 0.01
+        assert store.claim("me", lease=LEASE) is None
+        wall.now += 0.02
+        claim = store.claim("me", lease=LEASE)
+    assert claim is not None
+    assert claim.job.not_before is None
+
+
+def test_a_job_that_waits_does_not_hold_up_others(timed: tuple[SqlJobStore, Wall]) -> None:
+    store, _ = timed
+    store.interrupt(claimed(store))
+    other = queued(store)
+    claim = store.claim("me", lease=LEASE)
+    assert claim is not None
+    assert claim.job.id == other.id
+
+
+@pytest.mark.parametrize("jump", [-1e6, 1e6])
+def test_a_clock_that_jumps_does_not_strand_a_job(
+    timed: tuple[SqlJobStore, Wall], jump: float
+) -> None:
+    store, wall = timed
+    store.interrupt(claimed(store))
+    wall.now += jump
+    claim = store.claim("me", lease=LEASE)
+    assert claim is not None
+    wall.now += jump
+    before = store.clock()
+    store.renew(claim, lease=LEASE)  # as the server does, before it looks for late ones
+    assert store.recover(None, at=before) == []
+    assert store.succeed(claim, RESULT).state is State.SUCCEEDED
+
+
+def test_a_job_that_waits_can_be_cancelled_and_deleted(timed: tuple[SqlJobStore, Wall]) -> None:
+    store, _ = timed
+    job = store.interrupt(claimed(store))
+    cancelled = store.cancel(job.id)
+    assert (cancelled.state, cancelled.not_before) == (State.CANCELLED, None)
+    store.delete(job.id)
+
+
 def test_a_released_job_is_queued_unharmed(store: JobStore) -> None:
     claim = claimed(store)
     store.progress(claim, {"fraction": 0.9}, lease=LEASE)
@@ -178,7 +263,7 @@ def test_a_cancelled_job_keeps_its_plan(store: JobStore) -> None:
     assert kinds(store, job)[-2:] == ["progress", "cancelled"]
 
 
-@pytest.mark.parametrize("end", ["fail", "lose", "release"])
+@pytest.mark.parametrize("end", ["fail", "lose", "interrupt", "release"])
 def test_a_cancelling_job_ends_cancelled_whatever_happens(store: JobStore, end: str) -> None:
     claim = claimed(store)
     store.cancel(claim.job.id)
@@ -186,6 +271,8 @@ def test_a_cancelling_job_ends_cancelled_whatever_happens(store: JobStore, end: 
         job = store.fail(claim, ERROR, retries=5)
     elif end == "lose":
         job = store.lose(claim, max_lost=5)
+    elif end == "interrupt":
+        job = store.interrupt(claim)
     else:
         job = store.release(claim)
     assert (job.state, job.error) == (State.CANCELLED, None)
@@ -199,6 +286,7 @@ def writes(store: JobStore, claim: Claim) -> None:
         lambda: store.succeed(claim, RESULT),
         lambda: store.fail(claim, ERROR),
         lambda: store.lose(claim, max_lost=1),
+        lambda: store.interrupt(claim),
         lambda: store.release(claim),
     ):
         with pytest.raises(StaleClaim):
@@ -230,18 +318,18 @@ def test_a_worker_whose_job_is_over_writes_nothing(store: JobStore, end: str) ->
 
 def test_recovery_takes_back_the_jobs_of_one_owner(store: JobStore) -> None:
     mine, other = claimed(store, "me"), claimed(store, "other")
-    assert [job.id for job in store.recover("me", max_lost=3)] == [mine.job.id]
+    assert [job.id for job in store.recover("me")] == [mine.job.id]
     assert store.get(mine.job.id).state is State.QUEUED
     assert store.get(other.job.id).state is State.RUNNING
-    assert store.recover("me", max_lost=3) == []
+    assert store.recover("me") == []
 
 
 def test_recovery_takes_back_what_was_not_renewed(store: JobStore) -> None:
     late, renewed = claimed(store, lease=0.0), claimed(store, lease=0.0)
     store.renew(renewed, lease=LEASE)
     time.sleep(0.01)
-    assert store.recover(None, max_lost=3, at=store.clock() - 3600) == []
-    assert [job.id for job in store.recover(None, max_lost=3)] == [late.job.id]
+    assert store.recover(None, at=store.clock() - 3600) == []
+    assert [job.id for job in store.recover(None)] == [late.job.id]
     with pytest.raises(StaleClaim):
         store.succeed(late, RESULT)
 

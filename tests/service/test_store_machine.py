@@ -1,9 +1,11 @@
-"""The store against a model that fits in one's head, under any order of calls."""
+"""The store against a model that fits in one's head, under any order of calls, faults and times."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from hypothesis.stateful import (
 )
 
 from toast.service import problems
+from toast.service.ledger.backoff import Backoff
 from toast.service.ledger.database import open_database, sqlite_url
 from toast.service.ledger.records import Claim, JobResult, NewJob
 from toast.service.ledger.sqlstore import SqlJobStore
@@ -32,7 +35,10 @@ from toast.service.ledger.store import StaleClaim
 MODULE = "a" * 64
 MAX_LOST = 3
 MAX_QUEUED = 4
-LEASE = 1000.0
+LEASE = 10.0
+FIRST_WAIT, LONGEST_WAIT = 1.0, 8.0
+LARGE = {"pad": "x" * 200_000}
+"""More than the free pages of a small database hold."""
 
 
 @dataclass
@@ -43,12 +49,17 @@ class Model:
     attempt: int = 0
     failures: int = 0
     lost: int = 0
+    interruptions: int = 0
+    not_before: float | None = None
+    lease_until: float = 0.0
+    finished: float | None = None
     owner: str | None = None
     plan: str | None = None
     history: list[str] = field(default_factory=lambda: ["queued"])
 
-    def become(self, state: State) -> None:
+    def become(self, state: State, now: float = 0.0) -> None:
         self.state = state
+        self.finished = now if state in TERMINAL else None
         self.history.append(state.value)
 
 
@@ -59,9 +70,16 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp())
-        self.store = SqlJobStore(open_database(sqlite_url(self.directory / "jobs.db")))
+        self.file = self.directory / "jobs.db"
+        self.now = 1e9
+        self.open()
         self.models: dict[str, Model] = {}
         self.keys: dict[str, tuple[str, str]] = {}
+
+    def open(self) -> None:
+        self.database = open_database(sqlite_url(self.file))
+        backoff = Backoff(first=FIRST_WAIT, longest=LONGEST_WAIT)
+        self.store = SqlJobStore(self.database, backoff=backoff, wall=lambda: self.now)
 
     def teardown(self) -> None:
         self.store.close()
@@ -100,7 +118,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=claims, owner=st.sampled_from(["one", "two"]))
     def claim(self, owner: str) -> Any:
-        waiting = [name for name, model in self.models.items() if model.state is State.QUEUED]
+        waiting = [name for name, model in self.models.items() if self.may_run(model)]
         claim = self.store.claim(owner, lease=LEASE)
         if not waiting:
             assert claim is None
@@ -110,7 +128,9 @@ class StoreMachine(RuleBasedStateMachine):
         model = self.models[claim.job.id]
         model.attempt += 1
         model.owner = owner
-        model.become(State.RUNNING)
+        model.not_before = None
+        model.lease_until = self.now + LEASE
+        model.become(State.RUNNING, self.now)
         assert claim.attempt == model.attempt
         return claim
 
@@ -132,6 +152,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.progress(claim, {"fraction": 0.5}, lease=LEASE) is model.state
         assert self.store.renew(claim, lease=LEASE) is model.state
         model.history.append("progress")
+        model.lease_until = self.now + LEASE
 
     @rule(claim=claims)
     def succeed(self, claim: Claim) -> None:
@@ -155,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.fail(claim, {"code": "x"}, retries=retries)
         model.failures += 1
         if model.state is State.RUNNING and model.failures <= retries:
-            model.become(State.QUEUED)
+            model.become(State.QUEUED, self.now)
         else:
             self.end(model, State.FAILED)
 
@@ -170,6 +191,16 @@ class StoreMachine(RuleBasedStateMachine):
         self.vanish(model)
 
     @rule(claim=claims)
+    def interrupt(self, claim: Claim) -> None:
+        model = self.held(claim)
+        if model is None:
+            with pytest.raises(StaleClaim):
+                self.store.interrupt(claim)
+            return
+        self.store.interrupt(claim)
+        self.suffer(model)
+
+    @rule(claim=claims)
     def release(self, claim: Claim) -> None:
         model = self.held(claim)
         if model is None:
@@ -178,9 +209,9 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.store.release(claim)
         if model.state is State.CANCELLING:
-            model.become(State.CANCELLED)
+            model.become(State.CANCELLED, self.now)
         else:
-            model.become(State.QUEUED)
+            model.become(State.QUEUED, self.now)
 
     @rule(owner=st.sampled_from(["one", "two"]))
     def restart(self, owner: str) -> None:
@@ -190,15 +221,52 @@ class StoreMachine(RuleBasedStateMachine):
             for name, model in self.models.items()
             if model.state in CLAIMED and model.owner == owner
         }
-        recovered = self.store.recover(owner, max_lost=MAX_LOST)
+        recovered = self.store.recover(owner)
         assert {job.id for job in recovered} == theirs
         for name in theirs:
-            self.vanish(self.models[name])
+            self.suffer(self.models[name])
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 20.0, -1000.0]))
+    def time_passes(self, seconds: float) -> None:
+        """Or is set back."""
+        self.now += seconds
 
     @precondition(lambda self: any(m.state in CLAIMED for m in self.models.values()))
     @rule()
-    def nothing_is_late(self) -> None:
-        assert self.store.recover(None, max_lost=MAX_LOST) == []
+    def reap(self) -> None:
+        """Jobs of servers that did not renew their leases are taken back, and no other."""
+        late = {
+            name
+            for name, model in self.models.items()
+            if model.state in CLAIMED and model.lease_until < self.now
+        }
+        assert {job.id for job in self.store.recover(None)} == late
+        for name in late:
+            self.suffer(self.models[name])
+
+    @rule(claim=claims)
+    def write_on_a_full_disk(self, claim: Claim) -> None:
+        """Whatever is refused for want of room has changed nothing."""
+        with self.full_disk():
+            if self.count(State.QUEUED) < MAX_QUEUED:
+                with pytest.raises(problems.DiskFull):
+                    self.store.create(NewJob(module=MODULE, request=LARGE), max_queued=MAX_QUEUED)
+            if self.held(claim) is not None:
+                with pytest.raises(problems.DiskFull):
+                    self.store.progress(claim, LARGE, lease=LEASE)
+
+    @rule(claim=claims)
+    def write_while_the_database_is_away(self, claim: Claim) -> None:
+        with self.moved_away():
+            with pytest.raises(problems.DatabaseAway):
+                self.store.ping()
+            if self.count(State.QUEUED) < MAX_QUEUED:
+                with pytest.raises(problems.DatabaseAway):
+                    self.store.create(NewJob(module=MODULE, request={}), max_queued=MAX_QUEUED)
+            if self.held(claim) is not None:
+                with pytest.raises(problems.DatabaseAway):
+                    self.store.interrupt(claim)
+        self.store.ping()
 
     @rule(job=jobs)
     def cancel(self, job: str) -> None:
@@ -212,9 +280,10 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             self.store.cancel(job)
             if model.state is State.QUEUED:
-                model.become(State.CANCELLED)
+                model.not_before = None
+                model.become(State.CANCELLED, self.now)
             elif model.state is State.RUNNING:
-                model.become(State.CANCELLING)
+                model.become(State.CANCELLING, self.now)
 
     @rule(job=consumes(jobs))
     def delete(self, job: str) -> None:
@@ -227,21 +296,80 @@ class StoreMachine(RuleBasedStateMachine):
             del self.models[job]
             self.keys = {key: used for key, used in self.keys.items() if used[0] != job}
 
+    @rule(age=st.sampled_from([1.0, 10.0]))
+    def expire(self, age: float) -> None:
+        """Jobs go that were over before that time, and with the last one their module may."""
+        before = self.now - age
+        old = {
+            name
+            for name, model in self.models.items()
+            if model.finished is not None and model.finished < before
+        }
+        gone = self.store.expire_jobs(before=before, limit=100)
+        assert {job.id for job in gone} == old
+        for name in old:
+            del self.models[name]
+        self.keys = {key: used for key, used in self.keys.items() if used[0] not in old}
+        if self.models:
+            assert self.store.expire_modules(before=self.now + 1e6, limit=100) == []
+            with pytest.raises(problems.ModuleInUse):
+                self.store.delete_module(MODULE)
+        else:
+            self.store.delete_module(MODULE)
+            assert self.store.add_module(MODULE, 1)
+
     @rule()
     def reopen(self) -> None:
         """All that was written is there for the next process."""
         self.store.close()
-        self.store = SqlJobStore(open_database(sqlite_url(self.directory / "jobs.db")))
+        self.open()
+
+    @contextlib.contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """The file may not grow by a page, which SQLite meets as it meets a full disk."""
+        with self.database.writer.connect() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+        yield
+        with self.database.writer.connect() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+
+    @contextlib.contextmanager
+    def moved_away(self) -> Iterator[None]:
+        elsewhere = self.file.with_suffix(".elsewhere")
+        self.file.rename(elsewhere)
+        yield
+        elsewhere.rename(self.file)
+
+    def may_run(self, model: Model) -> bool:
+        start = model.not_before
+        waited = start is None or start <= self.now or start > self.now + LONGEST_WAIT
+        return model.state is State.QUEUED and waited
 
     def end(self, model: Model, state: State) -> None:
-        model.become(State.CANCELLED if model.state is State.CANCELLING else state)
+        model.become(State.CANCELLED if model.state is State.CANCELLING else state, self.now)
 
     def vanish(self, model: Model) -> None:
         model.lost += 1
         if model.state is State.CANCELLING:
-            model.become(State.CANCELLED)
+            model.become(State.CANCELLED, self.now)
+        elif model.lost < MAX_LOST:
+            self.wait(model)
         else:
-            model.become(State.QUEUED if model.lost < MAX_LOST else State.FAILED)
+            model.become(State.FAILED, self.now)
+
+    def suffer(self, model: Model) -> None:
+        """A fault of the operator: counted apart, and never the end of a job."""
+        model.interruptions += 1
+        if model.state is State.CANCELLING:
+            model.become(State.CANCELLED, self.now)
+        else:
+            self.wait(model)
+
+    def wait(self, model: Model) -> None:
+        times = model.lost + model.interruptions
+        model.not_before = self.now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (times - 1))
+        model.become(State.QUEUED, self.now)
 
     def count(self, state: State) -> int:
         return sum(model.state is state for model in self.models.values())
@@ -255,6 +383,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert (job.state, job.attempt, job.failures, job.lost, job.plan_sha256) == (
                 model.state, model.attempt, model.failures, model.lost, model.plan,
             )  # fmt: skip
+            assert (job.interruptions, job.not_before) == (model.interruptions, model.not_before)
             assert (job.finished is not None) == (job.state in TERMINAL)
             events = self.store.events(job.id, after=0)
             assert [event.number for event in events] == list(range(1, job.version + 1))

@@ -67,6 +67,15 @@ def test_a_module_is_uploaded_once_and_a_key_makes_one_job(client: Client) -> No
     assert len(jobs) == 1
 
 
+def test_an_earlier_result_may_do(client: Client) -> None:
+    first = client.submit(b"success cached", mesh="data=2")
+    client.wait(first)
+    job = client.submit(b"success cached", mesh="data=2", cache="exact")
+    assert client.job(job)["cached_from"] == first
+    assert client.wait(job)["state"] == "succeeded"  # by its one event
+    assert client.module(job) == client.module(first)
+
+
 def test_cancel_keeps_the_best_plan(client: Client) -> None:
     job = client.submit(b"slow 60", mesh="data=2")
     for event in client.events(job):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import queue
@@ -47,8 +48,13 @@ class Child:
             threading.Thread(target=self._read_events, daemon=True),
             threading.Thread(target=self._read_errors, daemon=True),
         ]
-        for reader in self._readers:
-            reader.start()
+        try:
+            for reader in self._readers:
+                reader.start()
+        except RuntimeError as error:  # no more threads: the process is of no use without them
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+            raise OSError(errno.EAGAIN, "no thread to be had") from error
 
     @property
     def pid(self) -> int:

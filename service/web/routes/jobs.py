@@ -10,7 +10,9 @@ from starlette.concurrency import run_in_threadpool
 
 from toast.service.ledger.records import Job
 from toast.service.ledger.states import State
+from toast.service.web import conditional
 from toast.service.web.reports import render_report
+from toast.service.web.reuse import planner_version
 from toast.service.web.routes.shared import (
     MODULE_ANSWER,
     PAGE_HEADERS,
@@ -26,6 +28,7 @@ from toast.service.web.routes.shared import (
 )
 from toast.service.web.views import JobPage, JobRequest, JobView, etag, job_path, job_view
 from toast.service.web.waiting import stream_events, wait_for
+from toast.service.work.expiry import forget_files
 
 router = APIRouter(prefix="/v1/jobs")
 
@@ -46,46 +49,50 @@ def create(
 ) -> JobView:
     """Queue a job for an uploaded module."""
     plan = body.to_request()
-    job, new = create_job(context, workers, body.module, plan, caller=caller, key=key)
+    job, new = create_job(
+        context, workers, body.module, plan, caller=caller, key=key, cache=body.cache
+    )
     _describe(response, job)
     if not new:
         response.headers["Idempotency-Replayed"] = "true"
     return job_view(job)
 
 
-@router.get("")
+@router.get("", response_model=JobPage, responses=conditional.UNCHANGED)
 def list_jobs(
     context: Shared,
+    seen: conditional.Seen = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
     state: State | None = None,
-) -> JobPage:
+) -> Response:
     """A page of jobs, newest first."""
     jobs = context.store.page(limit=limit + 1, before=cursor, state=state)
     more, jobs = len(jobs) > limit, jobs[:limit]
     following = f"/v1/jobs?limit={limit}&cursor={jobs[-1].seq}" if more else None
     if following is not None and state is not None:
         following += f"&state={state}"
-    return JobPage(jobs=[job_view(job) for job in jobs], next=following)
+    page = JobPage(jobs=[job_view(job) for job in jobs], next=following)
+    return conditional.answer(page, seen)
 
 
-@router.get("/{job_id}", response_model=JobView, responses={304: {}})
+@router.get("/{job_id}", response_model=JobView, responses=conditional.UNCHANGED)
 async def show(
     job_id: str,
     response: Response,
     context: Shared,
     wait: Annotated[float, Query(ge=0, le=3600, allow_inf_nan=False)] = 0.0,
-    seen: Annotated[str | None, Header(alias="If-None-Match")] = None,
+    seen: conditional.Seen = None,
 ) -> Any:
     """The job. With `wait`, once it is over, or differs from the ETag in `If-None-Match`."""
     seconds = min(wait, context.settings.max_wait)
 
     def ready(job: Job) -> bool:
-        return job.terminal or (seen is not None and not _matches(seen, job))
+        return job.terminal or (seen is not None and not conditional.has(seen, etag(job)))
 
     job = await wait_for(context, job_id, seconds, ready)
-    if seen is not None and _matches(seen, job):
-        return Response(status_code=304, headers={"ETag": etag(job)})
+    if conditional.has(seen, etag(job)):
+        return conditional.unchanged(etag(job))
     _describe(response, job)
     return job_view(job)
 
@@ -112,24 +119,32 @@ async def follow(
     )
 
 
-@router.get("/{job_id}/plan", response_class=FileResponse, responses=PLAN_ANSWER)
-def plan(job_id: str, context: Shared) -> FileResponse:
+@router.get(
+    "/{job_id}/plan", response_class=FileResponse, responses=PLAN_ANSWER | conditional.UNCHANGED
+)
+def plan(job_id: str, context: Shared, seen: conditional.Seen = None) -> Response:
     """`plan.json`."""
-    return plan_file(context, context.store.get(job_id))
+    return _unless_seen(plan_file(context, context.store.get(job_id)), seen)
 
 
-@router.get("/{job_id}/module", response_class=FileResponse, responses=MODULE_ANSWER)
-def module(job_id: str, context: Shared) -> FileResponse:
+@router.get(
+    "/{job_id}/module", response_class=FileResponse, responses=MODULE_ANSWER | conditional.UNCHANGED
+)
+def module(job_id: str, context: Shared, seen: conditional.Seen = None) -> Response:
     """The sharded module, in the form that came in."""
-    return module_file(context, context.store.get(job_id))
+    return _unless_seen(module_file(context, context.store.get(job_id)), seen)
 
 
-@router.get("/{job_id}/report", response_class=HTMLResponse)
-def report(job_id: str, context: Shared) -> HTMLResponse:
+@router.get("/{job_id}/report", response_class=HTMLResponse, responses=conditional.UNCHANGED)
+def report(job_id: str, context: Shared, seen: conditional.Seen = None) -> Response:
     """The plan as one page, as `toast report` writes it."""
     job = context.store.get(job_id)
-    page = render_report(context, job, result_of(job, job.plan_sha256))
-    return HTMLResponse(page, headers=PAGE_HEADERS)
+    sha256 = result_of(job, job.plan_sha256)
+    tag = f'"{job.id}.{sha256[:32]}.{planner_version()[:16]}"'  # the page names its job
+    if conditional.has(seen, tag):
+        return conditional.unchanged(tag)
+    page = render_report(context, job, sha256)
+    return HTMLResponse(page, headers=PAGE_HEADERS | conditional.headers(tag))
 
 
 @router.post("/{job_id}/cancel", status_code=202)
@@ -148,18 +163,16 @@ def cancel(job_id: str, response: Response, context: Shared, workers: Workers) -
 def delete(job_id: str, context: Shared) -> Response:
     """Forget the job and the files that no other job shares."""
     job = context.store.delete(job_id)
-    for sha256 in (job.plan_sha256, job.result_sha256):
-        if sha256 is not None:
-            context.artifacts.release(sha256, context.store.refers_to)
+    forget_files(context, job)
     context.notifier.notify(job_id)
     return Response(status_code=204)
 
 
 def _describe(response: Response, job: Job) -> None:
     response.headers["Location"] = job_path(job)
-    response.headers["ETag"] = etag(job)
+    response.headers.update(conditional.headers(etag(job)))
 
 
-def _matches(seen: str, job: Job) -> bool:
-    tags = {tag.strip().removeprefix("W/") for tag in seen.split(",")}
-    return etag(job) in tags or "*" in tags
+def _unless_seen(file: FileResponse, seen: str | None) -> Response:
+    tag = file.headers["ETag"]
+    return conditional.unchanged(tag) if conditional.has(seen, tag) else file

@@ -9,8 +9,9 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from toast.costmodel.hardware import devices
-from toast.service import problems
-from toast.service.web.routes.shared import PAGE_HEADERS, Shared
+from toast.service.web import conditional
+from toast.service.web.health import check_ready
+from toast.service.web.routes.shared import PAGE_HEADERS, Shared, Workers
 from toast.service.web.views import DeviceList, DeviceView, NetworkView
 
 router = APIRouter()
@@ -18,9 +19,13 @@ router = APIRouter()
 _PAGE = (Path(__file__).parent.parent / "page.html").read_text(encoding="utf-8")
 
 
-@router.get("/v1/devices")
-def list_devices() -> DeviceList:
+@router.get("/v1/devices", response_model=DeviceList, responses=conditional.UNCHANGED)
+def list_devices(seen: conditional.Seen = None) -> Response:
     """The chips that can be planned for."""
+    return conditional.answer(_devices(), seen)
+
+
+def _devices() -> DeviceList:
     found = devices.catalogue().values()
     return DeviceList(
         devices=[
@@ -51,19 +56,9 @@ async def alive() -> str:
 
 
 @router.get("/readyz", response_class=PlainTextResponse)
-def ready(context: Shared) -> str:
-    """The database answers, the disk takes files, and we are not shutting down."""
-    if context.notifier.draining:
-        raise problems.Draining("The service is shutting down.", "Use another replica.")
-    try:
-        context.store.ping()
-        with context.artifacts.incoming() as probe:
-            probe.write(b"ready")
-            probe.finish()
-    except Exception as error:
-        raise problems.NotReady(
-            f"The store does not answer: {type(error).__name__}.", "Look at the server's log."
-        ) from error
+def ready(context: Shared, workers: Workers) -> str:
+    """The database takes writes, the disk has room, the workers live, we are not shutting down."""
+    check_ready(context, workers)
     return "ready\n"
 
 

@@ -55,7 +55,10 @@ async def plan(
     artifact, _ = await take_module(request, context)
 
     def queue() -> Job:
-        made = create_job(context, workers, artifact.sha256, settings, caller=caller, key=key)
+        made = create_job(
+            context, workers, artifact.sha256, settings,
+            caller=caller, key=key, cache=fields.cache,
+        )  # fmt: skip
         return made[0]
 
     job = await run_in_threadpool(queue)
@@ -66,7 +69,10 @@ async def plan(
 
 async def _finished(context: Context, job: Job) -> Job:
     while not job.terminal:
-        job = await wait_for(context, job.id, context.settings.max_wait, lambda j: j.terminal)
+        try:
+            job = await wait_for(context, job.id, context.settings.max_wait, lambda j: j.terminal)
+        except problems.DatabaseAway:  # the job was accepted; its caller waits on
+            await asyncio.sleep(_POLL_SECONDS)
         if context.notifier.draining and not job.terminal:
             raise problems.Draining(
                 f"The service is shutting down; job {job.id} goes on after its restart.",
@@ -106,6 +112,8 @@ def _answer(request: Request, context: Context, job: Job) -> FileResponse:
         raise _failure(job, headers)
     wants_json = "application/json" in request.headers.get("accept", "")
     response = plan_file(context, job) if wants_json else module_file(context, job)
+    if job.cached_from is not None:
+        headers["Toast-Cached-From"] = job.cached_from
     response.headers.update(headers)
     response.headers["Link"] = f'<{path}/plan>; rel="describedby"; type="application/json"'
     summary = job.summary or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from typing import Annotated, Any, cast
@@ -13,9 +14,12 @@ from starlette.responses import FileResponse
 
 from toast.request.request import PlanRequest
 from toast.service import problems
+from toast.service.artifacts.disk import no_room_is_disk_full
 from toast.service.artifacts.local import Artifact, Incoming
 from toast.service.context import Context
-from toast.service.ledger.records import Job, NewJob
+from toast.service.ledger.records import CacheMode, Job, NewJob
+from toast.service.web import conditional
+from toast.service.web.reuse import cache_keys, source_of
 from toast.service.work.dispatcher import Dispatcher
 
 _BATCH = 1 << 20
@@ -58,7 +62,8 @@ Key = Annotated[
 
 async def take_module(request: Request, context: Context) -> tuple[Artifact, bool]:
     """Stream the body to disk and record it; the artifact and whether it was new."""
-    with context.artifacts.incoming() as incoming:
+    context.disk.check()
+    with no_room_is_disk_full(), context.artifacts.incoming() as incoming:
         try:
             await _spool(request, incoming)
         except ClientDisconnect as error:
@@ -101,22 +106,34 @@ def create_job(
     *,
     caller: str,
     key: str | None,
+    cache: CacheMode,
 ) -> tuple[Job, bool]:
-    """Queue a job and wake a worker; whether it was new."""
+    """Queue a job and wake a worker, or find its result; whether it was new."""
     if context.notifier.draining:
         raise problems.Draining(
             "The service is shutting down.", "Try again.", headers={"Retry-After": "5"}
         )
+    context.disk.check()
     settings = request.model_dump()
-    identity = json.dumps([module, settings], sort_keys=True)
+    asked = [module, settings] if cache is CacheMode.OFF else [module, settings, cache]
+    identity = json.dumps(asked, sort_keys=True)
+    cache_any, cache_exact = cache_keys(module, request)
     new = NewJob(
         module=module,
         request=settings,
         scope=caller,
         key=key,
         fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
+        cache=cache,
+        cache_any=cache_any,
+        cache_exact=cache_exact,
     )
+    source = source_of(context, new)
+    if source is not None:
+        new = dataclasses.replace(new, source=source.id)
     job, fresh = context.store.create(new, max_queued=context.settings.max_queued)
+    if fresh and job.cached_from is not None:
+        context.metrics.reused.labels(cache=cache.value).inc()
     workers.nudge()
     return job, fresh
 
@@ -136,7 +153,7 @@ def module_file(context: Context, job: Job) -> FileResponse:
 
 
 def _file(context: Context, sha256: str, media: str, name: str) -> FileResponse:
-    headers = {"ETag": f'"{sha256}"', "X-Content-Type-Options": "nosniff"}
+    headers = {**conditional.headers(f'"{sha256}"'), "X-Content-Type-Options": "nosniff"}
     return FileResponse(
         context.artifacts.path(sha256), media_type=media, filename=name, headers=headers
     )

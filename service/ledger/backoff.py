@@ -1,0 +1,17 @@
+"""How long a job waits after an attempt that ended through no fault of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """`first` seconds after the first such attempt, doubled each time up to `longest`."""
+
+    first: float = 1.0
+    longest: float = 60.0
+
+    def after(self, times: int) -> float:
+        """Seconds to wait after the `times`-th attempt that ended so."""
+        return min(self.longest, self.first * 2.0 ** min(times - 1, 60))
