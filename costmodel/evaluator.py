@@ -15,10 +15,10 @@ from toast.analysis.program import Floats, Ints, Program
 from toast.analysis.records import by_address
 from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import Device
+from toast.costmodel.holes import hole_bytes
 from toast.costmodel.kernels.evaluate import FIGURES, Measured, evaluate_many, step_seconds
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import Fusion, fuse
-from toast.costmodel.holes import hole_bytes
 from toast.costmodel.peak_pruning import fold
 from toast.costmodel.program.pins import NO_PINS, Pins
 from toast.costmodel.program.sharding_units import Layouts, Marks, lay_out, mark
