@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.costmodel.texts import GPU, TPU, Priced, main, maps, product
+from tests.costmodel.texts import GPU, TPU, Priced, main, product
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.holes import hole_bytes
 from toast.costmodel.kernels.holes import extent
