@@ -32,6 +32,7 @@ _RANGES = Ranges(
             "beside_all_to_all",
             "beside_collective_permute",
             "piece_bytes",
+            "holes",
         }
     ),
     shares=frozenset({"piece_share"}),

@@ -217,13 +217,11 @@ class DeferredFilterGradientsRules:
     """When gradients of the filters of convolutions are made and summed.
 
     `defers`: summed behind the chain of gradients of activations, until which they or what they are
-    made of wait. `starts_at_once`: one that its update would compute inside itself is made when it
-    can be. `fills_memory`: filters are gathered beside them, so that those that are scattered wait
-    as long as there is memory.
+    made of wait. `fills_memory`: filters are gathered beside them, so that those that are scattered
+    wait as long as there is memory.
     """
 
     defers: bool
-    starts_at_once: bool
     fills_memory: bool
 
 
@@ -232,10 +230,14 @@ class BufferAssignmentRules:
     """`reuses_buffers`: values share a buffer where they can.
 
     An elementwise fusion writes over an input of its shape that dies with it, and loops and updates
-    in place keep their buffers.
+    in place keep their buffers. `multiplies_at_once`: a product that its user would compute inside
+    itself is made when it can be, so that what it is made of is let go of. `holes`: a buffer stays
+    where it fits best when it is made, and of the holes that this leaves this part is counted.
     """
 
     reuses_buffers: bool
+    multiplies_at_once: bool
+    holes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,12 +120,12 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="deferred_filter_gradients",
             models="Gradients of the filters of convolutions wait to be summed.",
-            off={"defers": False, "starts_at_once": False, "fills_memory": False},
+            off={"defers": False, "fills_memory": False},
         ),
         Pass(
             name="buffer_assignment",
             models="Values share a buffer where they can.",
-            off={"reuses_buffers": False},
+            off={"reuses_buffers": False, "multiplies_at_once": False, "holes": 0.0},
         ),
         Pass(
             name="dynamic_update_slice",

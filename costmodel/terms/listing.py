@@ -116,7 +116,7 @@ class Listing:
     @cached_property
     def positions(self) -> tuple[Ints, Ints]:
         """By op the first and the last position of the fusions that compute it."""
-        return positions_of_ops(self.program, self.fusion)
+        return positions_of_ops(self.program, self.fusion, self.fusion.position)
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
+from toast.costmodel.passes.buffer_assignment import launched_at, positions_of_ops
 from toast.costmodel.passes.rematerialization import gaps_between, widest
 from toast.costmodel.program.arrays import spans
 from toast.costmodel.program.dataflow import Bools
@@ -88,7 +89,8 @@ class CopyScratch(NamedTuple):
 def reshard_copies(listing: Listing) -> Copies:
     """What uses want, in which the values they are of are alive besides."""
     program, layouts, wanted = listing.program, listing.layouts, listing.wanted
-    low, high = listing.positions
+    at = launched_at(program, listing.fusion)
+    low, high = positions_of_ops(program, listing.fusion, at)
     users = program.use_op[wanted.uses]
     rules, until = listing.fusion.profile.rematerialization, listing.buffers.until[wanted.valued]
     until = until if rules.recomputes else np.full(len(until), -1)
