@@ -242,13 +242,11 @@ class BufferAssignmentRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicUpdateSliceRules:
-    """`passes_over_buffer`: an update of a part along a sharded dimension handles all of it.
+    """`fetches_buffer`: what reads a buffer behind an update of a part of it fetches it.
 
-    `fetches_buffer`: what reads a buffer behind an update fetches it from main memory, whatever
-    fits on the chip.
+    That is from main memory, whatever fits on the chip.
     """
 
-    passes_over_buffer: bool
     fetches_buffer: bool
 
 

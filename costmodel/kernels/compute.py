@@ -128,20 +128,6 @@ def _copying(t: Tables, s: Scratch, row: int) -> float:
 
 
 @inner
-def _spreading(t: Tables, s: Scratch, row: int) -> float:
-    """Seconds to update parts of buffers along dimensions that are split over devices.
-
-    Only one of these has the place: all bring the buffer to a memory layout in which the place is
-    easy to cut out, and keep there what they had.
-    """
-    handled = 0.0
-    for k in range(t.fusions.spread_start[row], t.fusions.spread_start[row + 1]):
-        if s.units.shards[t.fusions.spread_item[k]] > 1:
-            handled += _elements(t, s, t.fusions.spread_tensor[k])
-    return handled / t.chip.element_rate
-
-
-@inner
 def _blocking(t: Tables, s: Scratch, row: int) -> float:
     """Seconds to bring what a fusion convolves into blocks of pixels."""
     spent = 0.0
@@ -247,7 +233,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         if partial:
             seconds += _epilogue(t, s, row)
         weight = t.fusions.weight[row]
-        seconds += _copying(t, s, row) + _spreading(t, s, row) + _blocking(t, s, row)
+        seconds += _copying(t, s, row) + _blocking(t, s, row)
         spent = weight * (seconds + t.chip.overhead)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
         s.fusions.seconds[row] = spent

@@ -129,8 +129,8 @@ PASSES: Mapping[str, Pass] = {
         ),
         Pass(
             name="dynamic_update_slice",
-            models="An update of a part may handle the whole buffer; its readers fetch it.",
-            off={"passes_over_buffer": False, "fetches_buffer": False},
+            models="What reads a buffer behind an update of a part of it fetches it.",
+            off={"fetches_buffer": False},
         ),
         Pass(
             name="memory_space_assignment",

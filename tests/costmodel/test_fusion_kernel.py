@@ -204,7 +204,7 @@ def spans_by_walking(program: Program, fusion: Fusion) -> tuple[list[int], list[
 def test_an_op_runs_from_its_first_fusion_to_its_last(module: Text) -> None:
     program = load(module.module().encode()).program
     fusion = fuse(program, TPU)
-    low, high = positions_of_ops(program, fusion)
+    low, high = positions_of_ops(program, fusion, fusion.position)
     assert (low.tolist(), high.tolist()) == spans_by_walking(program, fusion)
 
 

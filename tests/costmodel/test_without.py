@@ -74,15 +74,16 @@ def accumulated() -> bytes:
 
 @cache
 def updated() -> bytes:
-    """A row of a buffer that is written at a place that is not known."""
+    """A buffer that may lie on the chip, read behind rows that are written."""
 
-    def write(buffer: Any, row: Any, at: Any) -> Any:
-        return jax.lax.dynamic_update_slice(buffer, row, (at, 0))
+    def attend(buffer: Any, rows: Any, at: Any) -> Any:
+        buffer = jax.lax.dynamic_update_slice(buffer, rows, (at, 0))
+        return buffer, (rows @ buffer.T) @ buffer
 
-    f32, i32 = jnp.float32, jnp.int32
-    shapes = [((4096, 256), f32), ((1, 256), f32), ((), i32)]
+    bf16 = jnp.bfloat16
+    shapes = [((8192, 1024), bf16), ((8, 1024), bf16), ((), jnp.int32)]
     structs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
-    return jax.jit(write, donate_argnums=0).lower(*structs).as_text().encode()
+    return jax.jit(attend, donate_argnums=0).lower(*structs).as_text().encode()
 
 
 @cache
@@ -181,7 +182,7 @@ CASES = {
         ),
         device=GPU,
     ),
-    "dynamic_update_slice": Case(module=updated, split=((0, 0),)),
+    "dynamic_update_slice": Case(module=updated, on_chip=True),
     "memory_space_assignment": Case(module=TWO_PRODUCTS, on_chip=True),
     "rematerialization": Case(module=sorted_twice),
     "spmd_partitioner": Case(module=TWO_PRODUCTS, split=((0, 1),)),
