@@ -1,7 +1,8 @@
 # The planner's HTTP service.
 #
 #   docker build -t toast-planner .
-#   docker run -e TOAST_API_KEYS=some-long-secret -p 8080:8080 -v toast-data:/data toast-planner
+#   docker run -e TOAST_API_KEYS=some-long-secret -p 8080:8080 -v toast-data:/data \
+#     --read-only --tmpfs /tmp toast-planner
 #
 # TOAST_API_KEYS is required: inside a container the service listens on every interface, and it
 # refuses to do that without keys. It holds one key or several, separated by commas, each of at least
@@ -54,9 +55,13 @@ RUN useradd --uid 10001 --create-home --home-dir /home/toast toast \
 COPY --from=build /opt/toast /opt/toast
 
 # On another processor the service compiles its own kernels, so the user that serves owns the folder.
+# The root may be read-only: what libraries keep for themselves goes to /tmp.
 ENV PATH=/opt/toast/bin:$PATH \
     NUMBA_CACHE_DIR=/var/cache/toast \
+    MPLCONFIGDIR=/tmp/matplotlib \
+    XDG_CACHE_HOME=/tmp/cache \
     JAX_PLATFORMS=cpu \
+    PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 
 USER toast

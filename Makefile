@@ -12,6 +12,7 @@ LIBRARIES := .venv-libraries
 LIBRARIES_STAMP := $(LIBRARIES)/.installed
 PYTEST_ARGS ?=
 IMAGE ?= toast-planner:dev
+EXTRAS ?=
 
 # The first interpreter that runs and is new enough; PYTHON=/path/to/python overrides it.
 PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3 python; do \
@@ -112,11 +113,11 @@ planners: setup ## Our plan against experts and peers: install the compilers, co
 
 .PHONY: image
 image: setup ## Build the container image with Docker, or with buildah where no engine runs
-	$(BIN)/python -m tools.image_test --tag $(IMAGE) --build-only
+	$(BIN)/python -m tools.image_test --tag $(IMAGE) --extras "$(EXTRAS)" --build-only
 
 .PHONY: image-test
 image-test: setup ## Build the image, start it, ask it for a plan, stop it
-	$(BIN)/python -m tools.image_test --tag $(IMAGE)
+	$(BIN)/python -m tools.image_test --tag $(IMAGE) --extras "$(EXTRAS)"
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated

@@ -15,6 +15,8 @@ from toast.analysis.errors import UnsupportedModule
 
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Ops that call a function, and the attribute that names it."""
+MAX_DEPTH = 128
+"""How deep calls may lie in calls; what jax lowers is some ten deep."""
 _CONTROL = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
 """Ops whose regions are read as part of the program; those of other ops belong to the op."""
 
@@ -110,6 +112,11 @@ class _Resolver:
         self.called: dict[str, list[str]] = {}
 
     def run(self, name: str) -> None:
+        if len(self._open) >= MAX_DEPTH and name not in self._open:
+            raise UnsupportedModule(
+                f"The module's functions call each other more than {MAX_DEPTH} deep.",
+                "Lower the step with jax.jit, or write what repeats as a loop.",
+            )
         if name in self._open:
             chain = " -> ".join([*self._open, name])
             raise UnsupportedModule(

@@ -40,6 +40,13 @@ class UnsupportedModule(ToastError):
     status = 422
 
 
+class ModuleTooLarge(ToastError):
+    """The module, or the plan for it, is larger than this service takes on."""
+
+    code = "module_too_large"
+    status = 422
+
+
 class InvalidMesh(ToastError):
     """The mesh does not parse, repeats an axis, or has nothing to shard over."""
 
@@ -74,6 +81,7 @@ class EngineCrashed(ToastError):
 ERRORS: tuple[type[ToastError], ...] = (
     InvalidModule,
     UnsupportedModule,
+    ModuleTooLarge,
     InvalidMesh,
     UnknownDevice,
     InvalidDevice,

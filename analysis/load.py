@@ -17,8 +17,10 @@ from toast.analysis.facts import Facts, take_facts
 from toast.analysis.flatten import flatten_calls, ops_in_order
 from toast.analysis.forms import Form, Loaded, decode
 from toast.analysis.gc_pause import collector_paused
+from toast.analysis.limits import ModuleLimits
 from toast.analysis.manual import Regions, stated_collectives, take_regions
 from toast.analysis.program import Ints, Program, Region
+from toast.analysis.size import check_size
 from toast.analysis.template import Place
 from toast.analysis.types import check_static
 from toast.analysis.walk import Walk
@@ -77,13 +79,16 @@ class Source:
         return Flat(main=main, handles=handles)
 
 
-def load(data: bytes) -> Source:
-    """Read a module in any form. May abort the process: MLIR checks by ending it."""
+def load(data: bytes, limits: ModuleLimits | None = None) -> Source:
+    """Read a module in any form. May abort the process: MLIR checks by ending it.
+
+    Raises `ModuleTooLarge` for one above the `limits`.
+    """
     with collector_paused():
-        return _load(data)
+        return _load(data, limits)
 
 
-def _load(data: bytes) -> Source:
+def _load(data: bytes, limits: ModuleLimits | None) -> Source:
     seconds: dict[str, float] = {}
     clock = time.perf_counter()
 
@@ -94,6 +99,8 @@ def _load(data: bytes) -> Source:
         clock = now
 
     loaded = decode(data)
+    if limits is not None:
+        check_size(loaded.module, limits)
     lap("parse")
     return _read(loaded, seconds, lap)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from toast.process.traces import Tracer
+from toast.service.access.audit import AuditTrail
 from toast.service.artifacts.disk import Disk
 from toast.service.artifacts.local import ArtifactStore
+from toast.service.feeds import Feeds
 from toast.service.job_notifier import JobNotifier
 from toast.service.ledger.store import JobStore
 from toast.service.observe.metrics import Metrics
@@ -22,7 +25,13 @@ class Context:
     artifacts: ArtifactStore
     notifier: JobNotifier
     metrics: Metrics
+    audit: AuditTrail
     owner: str
+    tracer: Tracer = field(default_factory=lambda: Tracer(None))
+    feeds: Feeds = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "feeds", Feeds(self.store, self.notifier))
 
     @property
     def work(self) -> Path:

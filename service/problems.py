@@ -100,11 +100,57 @@ class UntrustedOrigin(ServiceError):
     status: ClassVar[int] = 403
 
 
+class TooManyConnections(ServiceError):
+    """The service, or one address, has as many connections as it may."""
+
+    code: ClassVar[str] = "too_many_connections"
+    status: ClassVar[int] = 503
+
+
+class SlowRequest(ServiceError):
+    """The header or the body of a request comes too slowly."""
+
+    code: ClassVar[str] = "slow_request"
+    status: ClassVar[int] = 408
+
+
+class UnknownEncoding(ServiceError):
+    """The `Content-Encoding` of a body is none that is taken."""
+
+    code: ClassVar[str] = "unknown_encoding"
+    status: ClassVar[int] = 415
+
+
+class BadEncoding(ServiceError):
+    """The body is not what its `Content-Encoding` says, or unpacks to far more than was sent."""
+
+    code: ClassVar[str] = "bad_encoding"
+    status: ClassVar[int] = 400
+
+
+class Forbidden(ServiceError):
+    """The key is known and was not made for this."""
+
+    code: ClassVar[str] = "forbidden"
+    status: ClassVar[int] = 403
+
+
 class QueueFull(ServiceError):
     """As many jobs wait as are allowed to."""
 
     code: ClassVar[str] = "queue_full"
     status: ClassVar[int] = 429
+
+
+class QuotaExceeded(ServiceError):
+    """The owner of the key uses as much as one owner may; `Toast-Quota` says of what."""
+
+    code: ClassVar[str] = "quota_exceeded"
+    status: ClassVar[int] = 429
+
+    def __init__(self, quota: str, message: str, hint: str, *, retry_after: int) -> None:
+        headers = {"Retry-After": str(retry_after), "Toast-Quota": quota}
+        super().__init__(message, hint, headers=headers)
 
 
 class JobNotFinished(ServiceError):
@@ -169,6 +215,16 @@ class DiskFull(ServiceError):
         super().__init__(message, hint, headers={"Retry-After": "60"})
 
 
+class FilesAway(ServiceError):
+    """The store of modules and plans does not answer."""
+
+    code: ClassVar[str] = "files_unavailable"
+    status: ClassVar[int] = 503
+
+    def __init__(self, message: str, hint: str = "Try again; nothing was changed.") -> None:
+        super().__init__(message, hint, headers={"Retry-After": "5"})
+
+
 class JobCancelled(ServiceError):
     """The job of a waiting call was cancelled before it had any plan."""
 
@@ -202,7 +258,13 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     BodyTooLarge,
     Unauthorized,
     UntrustedOrigin,
+    TooManyConnections,
+    SlowRequest,
+    UnknownEncoding,
+    BadEncoding,
+    Forbidden,
     QueueFull,
+    QuotaExceeded,
     JobNotFinished,
     JobFinished,
     NoResult,
@@ -211,6 +273,7 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     NotReady,
     DatabaseAway,
     DiskFull,
+    FilesAway,
     JobCancelled,
     WorkerLost,
     Internal,

@@ -12,25 +12,35 @@ import socket
 import sys
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import uvicorn
 
-from toast.service.access.keys import ENVIRONMENT, is_loopback, read_keys
-from toast.service.artifacts.local import ArtifactStore
+from toast.process.traces import Tracer, TracesMissing, tracer_of
+from toast.service.access.audit import AuditTrail
+from toast.service.access.keyring import KeyChange, open_keyring
+from toast.service.access.keys import ENVIRONMENT, is_loopback
+from toast.service.artifacts.guard import NamingGuard, ProcessGuard
+from toast.service.artifacts.location import BadLocation, open_artifacts
 from toast.service.context import Context
 from toast.service.job_notifier import JobNotifier
 from toast.service.ledger.backoff import Backoff
-from toast.service.ledger.database import Database, open_database
+from toast.service.ledger.database import BadDatabase, Database, is_sqlite, open_database
 from toast.service.ledger.faults import as_service_errors
+from toast.service.ledger.naming_guard import PostgresGuard
 from toast.service.ledger.sqlstore import SqlJobStore
 from toast.service.observe.metrics import Metrics
-from toast.service.problems import DatabaseAway, DiskFull
+from toast.service.private import UMASK, make_private
+from toast.service.problems import DatabaseAway, DiskFull, FilesAway
 from toast.service.settings import ServiceSettings
 from toast.service.web.app import create_app
+from toast.service.web.connections import Connections
+from toast.service.web.protocol import guarded
 from toast.service.work.dispatcher import Dispatcher
+from toast.service.work.launcher import UnknownUser, find_user
 
 _log = logging.getLogger("toast.service")
 
@@ -46,18 +56,20 @@ def serve(
     *,
     database: str | None = None,
     keys: Path | None = None,
+    keys_fd: int | None = None,
     workers: int = 1,
     **limits: Any,
 ) -> None:
     """Serve until a signal asks to stop, then drain.
 
     `port` 0 takes a free one. `database` is an SQLAlchemy URL (a SQLite file in `data` when
-    None), `keys` a file of hashed API keys, used beside those in TOAST_API_KEYS. `limits` are
-    further fields of `ServiceSettings`. Once listening, one line with the address goes to stdout.
+    None), `keys` a file of hashed API keys and `keys_fd` a descriptor to read keys from, used
+    beside those of the environment. `limits` are further fields of `ServiceSettings`. Once
+    listening, one line with the address goes to stdout.
     Raises `StartError`, and `BadKeys` for keys that cannot be used.
     """
-    # Taken out of the environment, so that no worker inherits it.
-    known = read_keys(os.environ.pop(ENVIRONMENT, None), keys)
+    os.umask(UMASK)
+    known = open_keyring(keys, keys_fd)
     if not known and not is_loopback(host):
         raise StartError(
             f"refusing to listen on {host} without API keys: anybody who reaches it could use it; "
@@ -67,49 +79,104 @@ def serve(
         host=host, port=port, data=data.resolve(), database=database, keys=known,
         workers=workers, **limits,
     )  # fmt: skip
-    with _owned(settings.data), _listening(host, port) as listener:
+    try:
+        find_user(settings.worker_user)
+    except UnknownUser as error:
+        raise StartError(str(error)) from error
+    with owned(settings), _listening(host, port) as listener:
         context = make_context(settings)
+        known.watch(partial(_record_change, context.audit))
         try:
             _run(context, listener)
         finally:
+            known.close()
             context.store.close()
+            context.tracer.finish()
 
 
 def make_context(settings: ServiceSettings) -> Context:
-    """Open the stores of a data directory and remove what a crash left in them."""
+    """Open the stores of a server or worker and remove what a crash left in them.
+
+    Raises `StartError`.
+    """
+    owner = _instance(settings.data)
     backoff = Backoff(first=settings.backoff, longest=settings.longest_backoff)
-    store = SqlJobStore(_database(settings.database_url), backoff=backoff)
-    artifacts = ArtifactStore(settings.data / "artifacts")
+    database = _database(settings.database_url)
+    store = SqlJobStore(database, quota=settings.quota, backoff=backoff)
+    try:
+        artifacts = open_artifacts(
+            _location(settings),
+            settings.data,
+            guard=_guard(settings.database_url),
+            owner=owner,
+            cache_bytes=settings.cache_bytes,
+        )
+    except BadLocation as error:
+        raise StartError(str(error)) from error
     context = Context(
         settings=settings,
         store=store,
         artifacts=artifacts,
         notifier=JobNotifier(),
         metrics=Metrics(store),
-        owner=_instance(settings.data),
+        audit=AuditTrail(settings.data / "audit.jsonl"),
+        owner=owner,
+        tracer=_tracer(),
     )
     shutil.rmtree(context.work, ignore_errors=True)
-    context.work.mkdir(parents=True, exist_ok=True)
-    left = artifacts.sweep(store.refers_to)
+    make_private(context.work, passable=settings.worker_user is not None)
+    try:
+        left = artifacts.sweep(store.refers_to)
+    except FilesAway as error:
+        text = error.message[0].lower() + error.message[1:].rstrip(".")
+        raise StartError(f"{text}; look at it, or give another --artifacts") from error
     if left:
         _log.warning("removed %d files that an earlier run left unfinished", left)
     return context
+
+
+def _tracer() -> Tracer:
+    try:
+        return tracer_of(os.environ, "toast-service")
+    except TracesMissing as error:
+        raise StartError(str(error)) from error
+
+
+def _location(settings: ServiceSettings) -> str | None:
+    """Where the files are; never in a data directory where other servers share the ledger."""
+    if settings.artifacts is None and not is_sqlite(settings.database_url):
+        raise StartError(
+            "servers that share a database must share their files too: give --artifacts "
+            "file:///FOLDER or s3://BUCKET/PREFIX, the same for every server and worker"
+        )
+    return settings.artifacts
+
+
+def _guard(url: str) -> NamingGuard:
+    return ProcessGuard() if is_sqlite(url) else PostgresGuard(url)
 
 
 def _database(url: str) -> Database:
     try:
         with as_service_errors():
             return open_database(url)
+    except BadDatabase as error:
+        raise StartError(str(error)) from error
     except (DatabaseAway, DiskFull) as error:
         text = error.message[0].lower() + error.message[1:].rstrip(".")
-        raise StartError(f"{text}; look at it, or give another --database") from error
+        said = str(getattr(error.__cause__, "orig", "")).partition("\n")[0]
+        raise StartError(f"{text} ({said}); look at it, or give another --database") from error
 
 
 def _run(context: Context, listener: socket.socket) -> None:
     settings = context.settings
     dispatcher = Dispatcher(context)
+    connections = Connections(settings.connections, context.metrics)
     config = uvicorn.Config(
-        create_app(context, dispatcher),
+        create_app(context, dispatcher, connections.watch),
+        http=guarded(connections, context.metrics),
+        ws="none",
+        timeout_keep_alive=settings.connections.idle_seconds,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -121,6 +188,7 @@ def _run(context: Context, listener: socket.socket) -> None:
     server = _Server(config, context, dispatcher, f"http://{shown}:{port}")
     # uvicorn raises the signal again when it has drained; that must not end us half-way out.
     earlier = {name: signal.signal(name, _ignore) for name in (signal.SIGTERM, signal.SIGINT)}
+    earlier[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: settings.keys.wake())
     try:
         server.run(sockets=[listener])
     finally:
@@ -151,14 +219,19 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+def _record_change(audit: AuditTrail, change: KeyChange) -> None:
+    audit.record("keys.changed", added=list(change.added), removed=list(change.removed))
+
+
 def _ignore(_number: int, _frame: FrameType | None) -> None:
     """The drain is over; the process ends by returning."""
 
 
 @contextlib.contextmanager
-def _owned(data: Path) -> Iterator[None]:
+def owned(settings: ServiceSettings) -> Iterator[None]:
     """The data directory is ours alone; the lock goes with the process, however that ends."""
-    data.mkdir(parents=True, exist_ok=True)
+    data = settings.data
+    make_private(data, passable=settings.worker_user is not None)
     with (data / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -193,12 +266,3 @@ def _instance(data: Path) -> str:
         temporary.write_text(uuid.uuid4().hex)
         temporary.replace(path)
     return path.read_text().strip()
-
-
-def log_to_stderr(level: int = logging.INFO) -> None:
-    """Plain lines on stderr; stdout has the one line with the address."""
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    for noisy in ("alembic", "uvicorn"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -97,6 +97,7 @@ class Client:
         *,
         idempotency_key: str | None = None,
         cache: str = "off",
+        name: str | None = None,
         **settings: Any,
     ) -> str:
         """Queue a job and return its id; `module` is bytes, or the id of an uploaded module.
@@ -104,9 +105,11 @@ class Client:
         `settings` are those of `toast.plan` (mesh, device, memory, seed, rollouts, budget,
         threads, planner). With the same `idempotency_key` a second call is the same job. With
         `cache` of "any" or "exact" the job may be given the result of an earlier one
-        (docs/http-api.md).
+        (docs/http-api.md). `name` is what people call it; that of the module itself where there is
+        none.
         """
-        return self.submit_request(module, make_request(**settings), idempotency_key, cache)
+        request = make_request(**settings)
+        return self.submit_request(module, request, idempotency_key, cache, name=name)
 
     def submit_request(
         self,
@@ -114,10 +117,14 @@ class Client:
         request: PlanRequest,
         idempotency_key: str | None = None,
         cache: str = "off",
+        *,
+        name: str | None = None,
     ) -> str:
         """As `submit`, for a request that was made before."""
         identity = module if isinstance(module, str) else self.upload(module)
         body = {"module": identity, **request.model_dump(exclude_none=True)}
+        if name:
+            body["name"] = name
         if cache != "off":
             body["cache"] = cache
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}

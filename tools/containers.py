@@ -24,6 +24,8 @@ from tools.pip_settings import build_options
 
 BASE = "docker.io/library/python:3.11-slim"
 SERVED_PORT = "8080"
+READ_ONLY = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL")
+"""How the image is meant to run; buildah's chroot has no such thing."""
 _STOP_SECONDS = 30.0
 
 
@@ -42,8 +44,11 @@ class Engine(ABC):
     """
 
     @abstractmethod
-    def build(self, context: Path, tag: str) -> None:
-        """Build the Dockerfile in `context`; raises `CalledProcessError` where that fails."""
+    def build(self, context: Path, tag: str, extras: str = "") -> None:
+        """Build the Dockerfile in `context`, with `extras` of pyproject.toml.
+
+        Raises `CalledProcessError` where that fails.
+        """
 
     @abstractmethod
     def started(self, tag: str, environment: dict[str, str], log: Path) -> _Started:
@@ -60,10 +65,10 @@ _Started = contextlib.AbstractContextManager[str]
 class Docker(Engine):
     """The Docker command line, with an engine that answers."""
 
-    def build(self, context: Path, tag: str) -> None:
+    def build(self, context: Path, tag: str, extras: str = "") -> None:
         """See `Engine.build`."""
         with tempfile.TemporaryDirectory() as secrets:
-            options = build_options(Path(secrets))
+            options = [*build_options(Path(secrets)), *_arguments(extras)]
             _run(
                 ["docker", "build", "--tag", tag, *options, str(context)], {"DOCKER_BUILDKIT": "1"}
             )
@@ -73,7 +78,7 @@ class Docker(Engine):
         """See `Engine.started`."""
         variables = [part for name in environment for part in ("--env", name)]
         publish = ["--publish", f"127.0.0.1::{SERVED_PORT}"]
-        command = ["docker", "run", "--detach", *publish, *variables, tag]
+        command = ["docker", "run", "--detach", *READ_ONLY, *publish, *variables, tag]
         name = _output(command, environment).strip()
         try:
             address = _output(["docker", "port", name, SERVED_PORT], {}).split()[0]
@@ -96,11 +101,11 @@ class Buildah(Engine):
         "STORAGE_DRIVER": "vfs",
     }
 
-    def build(self, context: Path, tag: str) -> None:
+    def build(self, context: Path, tag: str, extras: str = "") -> None:
         """See `Engine.build`."""
         self._ensure_base()
         with tempfile.TemporaryDirectory() as secrets:
-            options = build_options(Path(secrets))
+            options = [*build_options(Path(secrets)), *_arguments(extras)]
             command = ["buildah", "bud", "--pull-never", "--layers", "--format", "docker"]
             _run([*command, "--tag", tag, *options, str(context)], self.environment)
 
@@ -168,6 +173,10 @@ def find_engine() -> Engine:
     if os.geteuid() != 0:
         raise MissingTool("Building with buildah in a chroot needs root: run this with sudo.")
     return Buildah()
+
+
+def _arguments(extras: str) -> list[str]:
+    return ["--build-arg", f"EXTRAS={extras}"] if extras else []
 
 
 def _make_root(root: Path) -> None:

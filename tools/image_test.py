@@ -82,11 +82,13 @@ def check_service(url: str, key: str) -> None:
         raise ImageFailed(f"bytes that are no module were answered with {status}: {problem}")
 
 
-def build_and_check(tag: str, *, build_only: bool, say: Callable[[str], None] = print) -> None:
+def build_and_check(
+    tag: str, *, extras: str, build_only: bool, say: Callable[[str], None] = print
+) -> None:
     """Everything that `main` does, with errors as exceptions."""
     engine = find_engine()
     say(f"Building {tag} with {type(engine).__name__.lower()}.")
-    engine.build(ROOT, tag)
+    engine.build(ROOT, tag, extras)
     if build_only:
         return
     key = secrets.token_urlsafe(24)
@@ -108,10 +110,11 @@ def main() -> int:
     """The command; see the module's own text for the exit codes."""
     parser = argparse.ArgumentParser(prog="image_test", description=__doc__)
     parser.add_argument("--tag", default="toast-planner:dev", help="name of the image")
+    parser.add_argument("--extras", default="", help="of pyproject.toml, such as aot")
     parser.add_argument("--build-only", action="store_true", help="build it and stop there")
     options = parser.parse_args()
     try:
-        build_and_check(options.tag, build_only=options.build_only)
+        build_and_check(options.tag, extras=options.extras, build_only=options.build_only)
     except MissingTool as error:
         print(error, file=sys.stderr)
         return 2

@@ -9,9 +9,9 @@ import types
 import typing
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from toast.analysis.errors import InvalidDevice
+from toast.analysis.errors import InvalidDevice, ToastError
 
 _WORDS: dict[Any, tuple[type, str]] = {
     str: (str, "text"),
@@ -38,7 +38,10 @@ class TypedToml:
     """Checks the values of one file against records; knows where each key stands.
 
     `where` names the file, `hint` says what to do about a mistake. Without a text no line is named.
+    Mistakes are raised as `error`.
     """
+
+    error: ClassVar[type[ToastError]] = InvalidDevice
 
     def __init__(self, where: str, hint: str, ranges: Ranges, text: str = "") -> None:
         self._rows = _rows(text)
@@ -47,12 +50,12 @@ class TypedToml:
         self._ranges = ranges
 
     def parse(self, text: str) -> dict[str, Any]:
-        """The tables of a TOML text; raises `InvalidDevice` where it is none."""
+        """The tables of a TOML text; raises `error` where it is none."""
         try:
             return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             message = str(error)[:1].lower() + str(error)[1:]
-            raise InvalidDevice(f"{self._where} is no TOML: {message}.", self._hint) from None
+            raise self.error(f"{self._where} is no TOML: {message}.", self._hint) from None
 
     def values(
         self, record: type, data: Mapping[str, Any], prefix: str, elsewhere: Collection[str] = ()
@@ -124,12 +127,12 @@ class TypedToml:
         return wanted(value)
 
     def fail(self, key: str, problem: str) -> typing.NoReturn:
-        """Raise `InvalidDevice` with the key, its line and what is wrong with it."""
-        line = self._line(key)
+        """Raise `error` with the key, its line and what is wrong with it."""
+        line = self.line(key)
         place = f"{self._where}, line {line}" if line else self._where
-        raise InvalidDevice(f"{place}: {key} {problem}.", self._hint)
+        raise self.error(f"{place}: {key} {problem}.", self._hint)
 
-    def _line(self, key: str) -> int | None:
+    def line(self, key: str) -> int | None:
         """Where a key stands, or else what it is part of; None where neither is there."""
         while key:
             table, _, name = key.rpartition(".")

@@ -8,38 +8,39 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+
+from toast.service.access.callers import Caller
+from toast.service.access.key_lines import ApiKey, BadKeys, counts, parse_line
 
 ENVIRONMENT = "TOAST_API_KEYS"
+FILE_ENVIRONMENT = "TOAST_API_KEYS_FILE"
 MIN_LENGTH = 16
-
-_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
-
-
-class BadKeys(ValueError):
-    """The keys cannot be used as they are; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """The digests that open the service; with none, it is open to all who reach it."""
+    """The keys that open the service; with none, it is open to all who reach it."""
 
-    digests: tuple[str, ...] = ()
+    keys: tuple[ApiKey, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.digests)
+        return bool(self.keys)
 
-    def holder(self, authorization: str | None) -> str | None:
-        """Who an `Authorization` header belongs to (a short name of the key), None for nobody."""
+    def holder(
+        self, authorization: str | None, clock: Callable[[], float] = time.time
+    ) -> Caller | None:
+        """Who an `Authorization` header belongs to, None for nobody."""
         scheme, _, key = (authorization or "").partition(" ")
         if scheme.lower() != "bearer":
             return None
         digest = digest_of(key.strip())
         # Compared with every key, so that the time taken tells nothing.
-        matches = [hmac.compare_digest(digest, known) for known in self.digests]
-        return digest[:16] if any(matches) else None
+        found = [known for known in self.keys if hmac.compare_digest(digest, known.digest)]
+        valid = [known for known in found if known.expires is None or known.expires > clock()]
+        return valid[0].caller if valid else None
 
 
 def digest_of(key: str) -> str:
@@ -54,19 +55,33 @@ def hashed_line(key: str) -> str:
     return f"sha256:{digest_of(key)}"
 
 
-def read_keys(environment: str | None, file: Path | None) -> Keys:
-    """Keys from the value of `TOAST_API_KEYS` (comma-separated) and from a file of digests.
+def keys_of_lines(text: str, source: str) -> list[ApiKey]:
+    """The keys of a file of hashed keys; empty lines and lines that start with # are skipped."""
+    return [parse_line(line, source) for line in text.splitlines() if counts(line)]
 
-    A line of the file is `sha256:HEX` and, after a space, anything that helps to remember whose
-    it is; empty lines and lines that start with # are skipped.
-    """
-    digests = [_from_environment(part) for part in (environment or "").split(",") if part.strip()]
-    if file is not None:
-        lines = file.read_text().splitlines()
-        digests += [_from_line(line, file) for line in lines if _counts(line)]
-        if not digests:
-            raise BadKeys(f"{file} has no keys; add one with: python -m service --hash-key")
-    return Keys(digests=tuple(dict.fromkeys(digests)))
+
+def keys_of_secret(text: str, source: str) -> list[ApiKey]:
+    """The keys of a secret: lines as in a file of hashed keys, or keys as in the environment."""
+    found: list[ApiKey] = []
+    for line in text.splitlines():
+        if counts(line):
+            named = line.startswith("sha256:") and "," not in line.split()[0]
+            found += [parse_line(line, source)] if named else keys_of_words(line, source)
+    return found
+
+
+def keys_of_words(text: str, source: str) -> list[ApiKey]:
+    """The keys of a list separated by commas, each a key or `sha256:HEX`; they may do anything."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return [
+        parse_line(part if part.startswith("sha256:") else hashed_line(part), source)
+        for part in parts
+    ]
+
+
+def distinct(keys: list[ApiKey]) -> tuple[ApiKey, ...]:
+    """Each key once, the first line that names it."""
+    return tuple({key.digest: key for key in reversed(keys)}.values())[::-1]
 
 
 def is_loopback(host: str) -> bool:
@@ -75,23 +90,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-def _counts(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
-
-
-def _from_environment(part: str) -> str:
-    text = part.strip()
-    match = _DIGEST.fullmatch(text)
-    return match[1] if match else hashed_line(text).removeprefix("sha256:")
-
-
-def _from_line(line: str, file: Path) -> str:
-    match = _DIGEST.fullmatch(line.split(maxsplit=1)[0])
-    if match is None:
-        raise BadKeys(
-            f"{file} has a line that is not sha256:HEX; keys are stored hashed, "
-            "make the line with: python -m service --hash-key"
-        )
-    return match[1]

@@ -1,8 +1,8 @@
 """Files named by the SHA-256 of their bytes: modules, plans, sharded modules.
 
 A file appears whole or not at all: temporary file, fsync, rename, fsync of the directory; its row
-in the database follows. `guard` is held from the rename to the row, and while a file that no row
-names is removed, so that neither can slip between the other's two steps.
+in the database follows. `guard` is held from the rename to the row, and another while a file that
+no row names is removed, so that neither can slip between the other's two steps.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import contextlib
 import hashlib
 import os
 import shutil
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from toast.service.artifacts.guard import NamingGuard, ProcessGuard
 
 _CHUNK = 1 << 20
 
@@ -27,6 +28,10 @@ class Artifact:
 
     sha256: str
     size: int
+
+
+class DamagedArtifact(OSError):
+    """Stored bytes are not those that came in."""
 
 
 class Incoming:
@@ -59,13 +64,21 @@ class Incoming:
 
 
 class ArtifactStore:
-    """A directory of files under `root`, two levels deep."""
+    """A directory of files under `root`, two levels deep.
 
-    def __init__(self, root: Path) -> None:
+    Servers may share it: each then has an `owner`, under whose name bytes come in.
+    """
+
+    def __init__(self, root: Path, *, guard: NamingGuard | None = None, owner: str = "") -> None:
         self._root = root
-        self._incoming = root / "incoming"
+        self._incoming = root / "incoming" / owner
         self._incoming.mkdir(parents=True, exist_ok=True)
-        self.guard = threading.Lock()
+        self._guard = guard or ProcessGuard()
+
+    @property
+    def guard(self) -> contextlib.AbstractContextManager[None]:
+        """To hold from `keep` until the row is written."""
+        return self._guard.naming()
 
     def path(self, sha256: str) -> Path:
         """Where the bytes of that digest are, or would be."""
@@ -85,7 +98,7 @@ class ArtifactStore:
         target = self.path(artifact.sha256)
         if target.exists():
             return  # the same bytes; the temporary copy goes
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         incoming.path.replace(target)
         _sync_directory(target.parent)
         _sync_directory(self._root)
@@ -98,27 +111,45 @@ class ArtifactStore:
         return incoming.finish()
 
     def place(self, sha256: str, target: Path) -> None:
-        """Make the bytes readable at `target`: a hard link where the disk allows, else a copy."""
-        try:
-            os.link(self.path(sha256), target)
-        except OSError:
-            shutil.copyfile(self.path(sha256), target)
+        """Make the bytes readable at `target`: a hard link where the disk allows, else a copy.
+
+        Raises `DamagedArtifact` when they are not those that came in.
+        """
+        link_or_copy(self.path(sha256), target)
+        check_digest(target, sha256)
 
     def release(self, sha256: str, refers_to: Callable[[str], bool]) -> bool:
         """Remove the bytes unless a row still names them; whether they went."""
-        with self.guard:
+        with self._guard.removing() as check:
             if refers_to(sha256):
                 return False
+            check()
             self.path(sha256).unlink(missing_ok=True)
             return True
 
     def sweep(self, refers_to: Callable[[str], bool]) -> int:
         """Remove what a crash left: temporary files and files that no row names. How many."""
-        left = list(self._incoming.iterdir())
+        left = [path for path in self._incoming.iterdir() if path.is_file()]
         for path in left:
             path.unlink(missing_ok=True)
         names = [path.name for path in self._root.glob("??/*") if len(path.name) == 64]
         return len(left) + sum(self.release(name, refers_to) for name in names)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make the file `source` readable at `target` as well."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def check_digest(path: Path, sha256: str) -> None:
+    """Raise `DamagedArtifact` unless the bytes of the file have that digest."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise DamagedArtifact(f"the stored file {sha256} is damaged: its bytes hash to {found}")
 
 
 def _sync_directory(path: Path) -> None:

@@ -7,6 +7,7 @@ it. Its write-ahead log is used only where the library has the fix for the log-r
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,9 +22,14 @@ from sqlalchemy.pool import QueuePool
 FIXED_WAL = (3, 51, 3)
 """The first SQLite version whose write-ahead log is safe to reset."""
 
+_MIGRATING = int.from_bytes(b"migrate", "big")
 _BUSY_MS = 5_000
 _POOL_SECONDS = 10.0
 """Who waits longer for the database than this is told that it does not answer."""
+
+
+class BadDatabase(ValueError):
+    """The URL of the ledger cannot be used; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,14 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+def is_sqlite(url: str) -> bool:
+    """Whether the database is a file that one process owns."""
+    try:
+        return sa.make_url(url).get_backend_name() == "sqlite"
+    except sa.exc.ArgumentError as error:
+        raise BadDatabase(f"{url!r} is no URL of a database") from error
+
+
 def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
     """`WAL` where that is safe, else the rollback journal."""
     return "WAL" if version >= FIXED_WAL else "DELETE"
@@ -52,13 +66,29 @@ def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
 
 def open_database(url: str) -> Database:
     """Connect, bring the tables up to date, and return the two engines."""
-    if sa.make_url(url).get_backend_name() == "sqlite":
+    if is_sqlite(url):
         database = _open_sqlite(url)
     else:
-        engine = sa.create_engine(url, pool_size=10, pool_pre_ping=True)
+        engine = _server_engine(url)
         database = Database(writer=engine, reader=engine)
     migrate(database.writer)
     return database
+
+
+def _server_engine(url: str) -> sa.Engine:
+    try:
+        return sa.create_engine(
+            url,
+            pool_size=10,
+            pool_pre_ping=True,
+            pool_timeout=_POOL_SECONDS,
+            connect_args=_limits(url),
+        )
+    except (ModuleNotFoundError, sa.exc.NoSuchModuleError) as error:
+        raise BadDatabase(
+            f"the database needs a driver that is not installed ({error}); pip install "
+            "'toast-planner[postgres]' and write postgresql+psycopg://..."
+        ) from error
 
 
 def migrate(engine: sa.Engine, revision: str = "head") -> None:
@@ -67,8 +97,18 @@ def migrate(engine: sa.Engine, revision: str = "head") -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.set_main_option("path_separator", "os")
     with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":  # servers may start at the same moment
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
+
+
+def _limits(url: str) -> dict[str, int]:
+    """What makes a network that swallows everything an error in place of a wait for ever."""
+    if not sa.make_url(url).get_driver_name().startswith("psycopg"):
+        return {}
+    seconds = round(_POOL_SECONDS)
+    return {"connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
 
 
 def _open_sqlite(url: str) -> Database:
@@ -76,7 +116,9 @@ def _open_sqlite(url: str) -> Database:
     if not path or path == ":memory:":
         raise ValueError("the job table must outlive the process: give SQLite a file")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).touch()
+    Path(path).touch(mode=0o600)
+    with contextlib.suppress(PermissionError):  # another user's, who shares it with us
+        Path(path).chmod(0o600)
     # Not created by a connection: a file that was moved away must be missed, not replaced.
     writer = _sqlite_engine(f"sqlite:///file:{path}?mode=rw&uri=true", "BEGIN IMMEDIATE", size=1)
     reader = _sqlite_engine(f"sqlite:///file:{path}?mode=ro&uri=true", "BEGIN", size=8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -14,11 +14,12 @@ class Job:
     """One row of the job table. Times are seconds since the epoch.
 
     `version` grows by one with every event; `attempt` with every claim. `failures` counts
-    crashes that the job caused, `lost` worker processes that vanished, `interruptions` attempts
-    that a fault of the operator ended (a server that died, a full disk, a database away), which
-    never fail a job. A queued job is not claimed before `not_before`. `progress`, `error` (a
-    problem object) and `summary` are JSON objects. `cached_from` is the job whose result this one
-    was given.
+    crashes that the job caused, `lost` worker processes that vanished, `stalls` those that fell
+    silent, `interruptions` attempts that a fault of the operator ended (a server that died, a full
+    disk, a database away), which never fail a job. A queued job is not claimed before
+    `not_before`. `progress`, `error` (a problem object) and `summary` are JSON objects.
+    `cached_from` is the job whose result this one was given. `name` is what people call the job,
+    '' where nobody said.
     """
 
     seq: int
@@ -42,6 +43,9 @@ class Job:
     result_sha256: str | None
     result_suffix: str | None
     cached_from: str | None
+    name: str = ""
+    owned_by: str = ""
+    stalls: int = 0
 
     @property
     def terminal(self) -> bool:
@@ -65,8 +69,11 @@ class CacheMode(StrEnum):
 class NewJob:
     """What a caller asks for. With `key`, asking again with the same `fingerprint` is one job.
 
+    The job will be `owned_by` an owner; its module has to be one that the owner `sees` uploaded,
+    one of anybody where that is None.
     `cache_any` and `cache_exact` are equal for jobs that may share a result; `source` is the id of
-    a job whose result this one is given.
+    a job whose result this one is given. `noted` goes into the first event: what later readers
+    should know of the request.
     """
 
     module: str
@@ -74,10 +81,14 @@ class NewJob:
     scope: str = ""
     key: str | None = None
     fingerprint: str = ""
+    name: str = ""
     cache: CacheMode = CacheMode.OFF
     cache_any: str | None = None
     cache_exact: str | None = None
     source: str | None = None
+    noted: dict[str, str] = field(default_factory=dict)
+    owned_by: str = ""
+    sees: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,3 +128,4 @@ class JobResult:
     module_sha256: str
     suffix: str
     summary: dict[str, Any]
+    stored_bytes: int = 0

@@ -27,6 +27,8 @@ def candidates(connection: sa.Connection, new: NewJob) -> list[Job]:
         .order_by(jobs.c.seq.desc())
         .limit(_CANDIDATES)
     )
+    if new.sees is not None:  # even that another owner asked the same is not ours to tell
+        query = query.where(jobs.c.owned_by == new.sees)
     found = [job_of(row) for row in connection.execute(query)]
     return [job for job in found if new.cache is CacheMode.ANY or _ran_to_its_end(job)]
 
@@ -53,6 +55,7 @@ def insert_with_result(connection: sa.Connection, new: NewJob, now: float) -> Jo
         plan_sha256=source.plan_sha256,
         result_sha256=source.result_sha256,
         result_suffix=source.result_suffix,
+        stored_bytes=row.stored_bytes,
         summary=None if source.summary is None else dumps(source.summary),
         cached_from=source.id,
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from toast.service import problems
 from toast.service.ledger.records import Claim, Event, Job, NewJob
 from toast.service.ledger.states import CLAIMED, State
 from toast.service.ledger.tables import events, jobs
@@ -30,13 +31,19 @@ def _loads(text: str | None) -> dict[str, Any] | None:
     return value
 
 
+NAME = "name"
+"""The key of a job's name in its stored request, beside the settings of the engine."""
+
+
 def job_of(row: sa.Row[Any]) -> Job:
     """The record of a row of `jobs`."""
+    request = _loads(row.request) or {}
     return Job(
+        name=request.pop(NAME, ""),
         seq=row.seq,
         id=row.id,
         module=row.module,
-        request=_loads(row.request) or {},
+        request=request,
         state=State(row.state),
         version=row.version,
         attempt=row.attempt,
@@ -54,6 +61,8 @@ def job_of(row: sa.Row[Any]) -> Job:
         result_sha256=row.result_sha256,
         result_suffix=row.result_suffix,
         cached_from=row.cached_from,
+        owned_by=row.owned_by,
+        stalls=row.stalls,
     )
 
 
@@ -74,6 +83,21 @@ def state_event(job: Job) -> tuple[str, dict[str, Any]]:
     return "state", data
 
 
+def is_named(part: str, *, postgres: bool) -> sa.ColumnElement[bool]:
+    """True of jobs whose name has this part, in capitals or not."""
+    # On PostgreSQL text becomes JSON by a cast; on SQLite its functions read the text itself.
+    coerced: Any = sa.cast if postgres else sa.type_coerce
+    name: sa.ColumnElement[str] = coerced(jobs.c.request, sa.JSON)[NAME].as_string()
+    return name.icontains(part, autoescape=True)
+
+
+def unknown_job(job_id: str) -> problems.UnknownJob:
+    """The one answer for a job that is not there, and for one that the caller may not see."""
+    return problems.UnknownJob(
+        f"There is no job {job_id!r}.", "GET /v1/jobs lists the jobs that exist."
+    )
+
+
 def is_claimed(claim: Claim) -> sa.ColumnElement[bool]:
     """The fence: true of the job's row while `claim` is the last one and the job is not over."""
     return sa.and_(
@@ -88,19 +112,25 @@ def insert_job(connection: sa.Connection, new: NewJob, now: float, **values: Any
     row: dict[str, Any] = {
         "id": uuid.uuid4().hex,
         "module": new.module,
-        "request": dumps(new.request),
+        "request": dumps({**new.request, NAME: new.name} if new.name else new.request),
         "state": State.QUEUED.value,
         "version": 1,
         "attempt": 0,
         "failures": 0,
         "lost": 0,
         "created": now,
+        "owned_by": new.owned_by,
         "cache_any": new.cache_any,
         "cache_exact": new.cache_exact,
     }
     insert = jobs.insert().values({**row, **values})
     job = job_of(connection.execute(insert.returning(*jobs.c)).one())
-    _insert_event(connection, job, state_event, now)
+
+    def queued(job: Job) -> tuple[str, dict[str, Any]]:
+        kind, data = state_event(job)
+        return kind, data | new.noted
+
+    _insert_event(connection, job, queued, now)
     return job
 
 

@@ -17,6 +17,15 @@ from toast.service.ledger import expiry
 from toast.service.ledger.backoff import Backoff
 from toast.service.ledger.database import Database
 from toast.service.ledger.faults import as_service_errors
+from toast.service.ledger.owners import (
+    Quota,
+    check_rate,
+    check_room,
+    check_waiting,
+    next_job,
+    owns_module,
+    record_use,
+)
 from toast.service.ledger.records import Claim, Event, Job, JobResult, Module, NewJob
 from toast.service.ledger.reuse import candidates, insert_with_result
 from toast.service.ledger.rows import (
@@ -25,8 +34,10 @@ from toast.service.ledger.rows import (
     event_of,
     insert_job,
     is_claimed,
+    is_named,
     job_of,
     state_event,
+    unknown_job,
 )
 from toast.service.ledger.states import CLAIMED, State
 from toast.service.ledger.store import JobStore, StaleClaim
@@ -34,27 +45,32 @@ from toast.service.ledger.tables import events, idempotency, jobs, modules
 
 Answer = TypeVar("Answer")
 
+_CLAIMS = 7_408_113
+"""The number of our lock among the locks that programs take on a PostgreSQL database."""
+
 _UNCLAIM: dict[str, Any] = {"owner": None, "lease_until": None}
 
 
 class SqlJobStore(JobStore):
     """See `JobStore` for what each method promises.
 
-    `backoff` is how long a job waits after a fault. `wall` is the clock of SQLite, whose file one
-    process owns; PostgreSQL has its own.
+    `backoff` is how long a job waits after a fault, `quota` what an owner may use. `wall` replaces
+    the clock: for SQLite, whose file one process owns, that of the process, for PostgreSQL its own.
     """
 
     def __init__(
         self,
         database: Database,
         *,
+        quota: Quota | None = None,
         backoff: Backoff | None = None,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] | None = None,
     ) -> None:
         self._database = database
+        self._quota = quota or Quota()
         self._backoff = backoff or Backoff()
-        self._wall = wall
         self._postgres = database.writer.dialect.name == "postgresql"
+        self._wall = wall or (None if self._postgres else time.time)
 
     @contextlib.contextmanager
     def _write(self) -> Iterator[sa.Connection]:
@@ -76,31 +92,34 @@ class SqlJobStore(JobStore):
     def close(self) -> None:
         self._database.close()
 
-    def add_module(self, sha256: str, size: int) -> bool:
-        return self._again(lambda: self._add_module(sha256, size))
+    def add_module(self, sha256: str, size: int, owner: str = "") -> bool:
+        return self._again(lambda: self._add_module(sha256, size, owner))
 
-    def _add_module(self, sha256: str, size: int) -> bool:
+    def _add_module(self, sha256: str, size: int, owner: str) -> bool:
         with self._write() as connection:
             now = self._now(connection)
             again = modules.update().where(modules.c.sha256 == sha256).values(used=now)
-            if connection.execute(again).rowcount:
-                return False
-            row = {"sha256": sha256, "size": size, "created": now, "used": now}
-            connection.execute(modules.insert().values(row))
-            return True
+            if connection.execute(again).rowcount == 0:
+                row = {"sha256": sha256, "size": size, "created": now, "used": now}
+                connection.execute(modules.insert().values(row))
+            return record_use(connection, owner, sha256, now)
+
+    def check_room(self, owner: str, size: int) -> None:
+        with self._read() as connection:
+            check_room(connection, owner, self._quota, size)
 
     def module_size(self, sha256: str) -> int | None:
         with self._read() as connection:
             return self._size(connection, sha256)
 
-    def module(self, sha256: str) -> Module:
+    def module(self, sha256: str, owner: str | None = None) -> Module:
         with self._read() as connection:
-            return expiry.module_of(connection, sha256)
+            return expiry.module_of(connection, sha256, owner)
 
-    def delete_module(self, sha256: str) -> None:
+    def delete_module(self, sha256: str, owner: str | None = None) -> None:
         def delete() -> None:
             with self._write() as connection:
-                expiry.delete_module(connection, sha256)
+                expiry.delete_module(connection, sha256, owner)
 
         self._again(delete)
 
@@ -111,7 +130,8 @@ class SqlJobStore(JobStore):
         with self._write() as connection:
             if new.key is not None and (known := self._replayed(connection, new)) is not None:
                 return known, False
-            if self._size(connection, new.module) is None:
+            seen = new.sees is None or owns_module(connection, new.sees, new.module)
+            if not seen or self._size(connection, new.module) is None:
                 raise problems.UnknownModule(
                     f"No module {new.module} was uploaded.",
                     "Upload it with POST /v1/modules and use the id in the answer.",
@@ -119,9 +139,12 @@ class SqlJobStore(JobStore):
             now = self._now(connection)
             used = modules.update().where(modules.c.sha256 == new.module).values(used=now)
             connection.execute(used)
+            record_use(connection, new.owned_by, new.module, now)
+            check_rate(connection, new.owned_by, self._quota, now, postgres=self._postgres)
             job = None if new.source is None else insert_with_result(connection, new, now)
             if job is None:
                 self._check_queue(connection, max_queued)
+                check_waiting(connection, new.owned_by, self._quota)
                 job = insert_job(connection, new, now)
             if new.key is not None:
                 row = {"scope": new.scope, "key": new.key, "fingerprint": new.fingerprint}
@@ -136,12 +159,24 @@ class SqlJobStore(JobStore):
         with self._read() as connection:
             return _existing(connection, job_id)
 
-    def page(self, *, limit: int, before: int | None, state: State | None) -> list[Job]:
+    def page(
+        self,
+        *,
+        limit: int,
+        before: int | None,
+        state: State | None,
+        name: str | None = None,
+        owner: str | None = None,
+    ) -> list[Job]:
         query = sa.select(jobs).order_by(jobs.c.seq.desc()).limit(limit)
         if before is not None:
             query = query.where(jobs.c.seq < before)
         if state is not None:
             query = query.where(jobs.c.state == state.value)
+        if name is not None:
+            query = query.where(is_named(name, postgres=self._postgres))
+        if owner is not None:
+            query = query.where(jobs.c.owned_by == owner)
         with self._read() as connection:
             return [job_of(row) for row in connection.execute(query)]
 
@@ -170,14 +205,10 @@ class SqlJobStore(JobStore):
 
     def claim(self, owner: str, *, lease: float) -> Claim | None:
         with self._write() as connection:
+            self._one_at_a_time(connection)
             now = self._now(connection)
-            oldest = (
-                sa.select(jobs.c.seq)
-                .where(jobs.c.state == State.QUEUED.value, self._waited(now))
-                .order_by(jobs.c.seq)
-                .limit(1)
-                .with_for_update(skip_locked=True)  # PostgreSQL; SQLite has one writer
-            )
+            queued = jobs.c.state == State.QUEUED.value
+            oldest = next_job(sa.and_(queued, self._waited(now)), self._quota)
             job = change(
                 connection,
                 jobs.c.seq == oldest.scalar_subquery(),
@@ -220,6 +251,7 @@ class SqlJobStore(JobStore):
             plan_sha256=result.plan_sha256,
             result_sha256=result.module_sha256,
             result_suffix=result.suffix,
+            stored_bytes=result.stored_bytes,
             summary=dumps(result.summary),
         )
 
@@ -235,6 +267,15 @@ class SqlJobStore(JobStore):
     def lose(self, claim: Claim, *, max_lost: int) -> Job:
         with self._write() as connection:
             return self._lose(connection, claim, _claimed(connection, claim), max_lost)
+
+    def stall(self, claim: Claim, *, max_lost: int) -> Job:
+        with self._write() as connection:
+            job = _claimed(connection, claim)
+            more = jobs.update().where(is_claimed(claim)).values(stalls=jobs.c.stalls + 1)
+            connection.execute(more)
+            if job.stalls == 0 and job.state is State.RUNNING:
+                return self._requeue(connection, claim)
+            return self._lose(connection, claim, job, max_lost)
 
     def interrupt(self, claim: Claim) -> Job:
         with self._write() as connection:
@@ -292,6 +333,11 @@ class SqlJobStore(JobStore):
             connection.execute(jobs.delete().where(jobs.c.seq == job.seq))
             return job
 
+    def _one_at_a_time(self, connection: sa.Connection) -> None:
+        """Where owners may run so many jobs, two claims on PostgreSQL must not count at once."""
+        if self._postgres and self._quota.running is not None:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CLAIMS)))
+
     def expire_jobs(self, *, before: float, limit: int) -> list[Job]:
         with self._write() as connection:
             return expiry.expire_jobs(connection, before, limit)
@@ -311,7 +357,7 @@ class SqlJobStore(JobStore):
             return transaction()
 
     def _now(self, connection: sa.Connection) -> float:
-        if not self._postgres:  # one process owns the file, and its clock is the only one
+        if self._wall is not None:
             return self._wall()
         clock = sa.select(sa.extract("epoch", sa.func.clock_timestamp()))
         return float(connection.execute(clock).scalar_one())
@@ -413,9 +459,7 @@ def _existing(connection: sa.Connection, job_id: str, *, lock: bool = False) -> 
     known = re.fullmatch("[0-9a-f]{32}", job_id) is not None
     row = connection.execute(query.with_for_update() if lock else query).first() if known else None
     if row is None:
-        raise problems.UnknownJob(
-            f"There is no job {job_id!r}.", "GET /v1/jobs lists the jobs that exist."
-        )
+        raise unknown_job(job_id)
     return job_of(row)
 
 

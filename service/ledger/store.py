@@ -35,28 +35,35 @@ class JobStore(ABC):
         """Give the connections back."""
 
     @abstractmethod
-    def add_module(self, sha256: str, size: int) -> bool:
-        """Record an uploaded module; whether it was new. Its bytes are on disk already."""
+    def add_module(self, sha256: str, size: int, owner: str = "") -> bool:
+        """Record an uploaded module; whether it was new to its owner. The bytes are on disk."""
+
+    @abstractmethod
+    def check_room(self, owner: str, size: int) -> None:
+        """Raises `QuotaExceeded` where the owner may not store `size` more bytes."""
 
     @abstractmethod
     def module_size(self, sha256: str) -> int | None:
         """The size in bytes of an uploaded module, None for an unknown one."""
 
     @abstractmethod
-    def module(self, sha256: str) -> Module:
-        """The module; raises `ModuleNotFound`."""
+    def module(self, sha256: str, owner: str | None = None) -> Module:
+        """The module, as `owner` sees it (None: anybody's); raises `ModuleNotFound`."""
 
     @abstractmethod
-    def delete_module(self, sha256: str) -> None:
-        """Forget a module; raises `ModuleNotFound`, and `ModuleInUse` while jobs name it."""
+    def delete_module(self, sha256: str, owner: str | None = None) -> None:
+        """Forget a module, for `owner` alone where others have it too (None: for all).
+
+        Raises `ModuleNotFound`, and `ModuleInUse` while jobs name it.
+        """
 
     @abstractmethod
     def create(self, new: NewJob, *, max_queued: int) -> tuple[Job, bool]:
         """Queue a job; whether it was new rather than found by its idempotency key.
 
         With a `source` that still has its result the job has succeeded with that result at once.
-        Raises `UnknownModule`, `QueueFull` and `IdempotencyMismatch`; the key is stored in the
-        transaction that stores the job.
+        Raises `UnknownModule`, `QueueFull`, `QuotaExceeded` and `IdempotencyMismatch`; the key is
+        stored in the transaction that stores the job.
         """
 
     @abstractmethod
@@ -68,8 +75,19 @@ class JobStore(ABC):
         """The job; raises `UnknownJob`."""
 
     @abstractmethod
-    def page(self, *, limit: int, before: int | None, state: State | None) -> list[Job]:
-        """Up to `limit` jobs, newest first, with `seq` below `before`."""
+    def page(
+        self,
+        *,
+        limit: int,
+        before: int | None,
+        state: State | None,
+        name: str | None = None,
+        owner: str | None = None,
+    ) -> list[Job]:
+        """Up to `limit` jobs of `owner` (None: all), newest first.
+
+        They have `seq` below `before`, and `name` in their names.
+        """
 
     @abstractmethod
     def events(self, job_id: str, *, after: int) -> list[Event]:
@@ -85,9 +103,10 @@ class JobStore(ABC):
 
     @abstractmethod
     def claim(self, owner: str, *, lease: float) -> Claim | None:
-        """Take the oldest job that may run for `lease` seconds, or None.
+        """Take a job that may run for `lease` seconds, or None. No two callers get one job.
 
-        No two callers get one job. A job may run that is queued and whose `not_before` has passed.
+        A job may run that is queued and whose `not_before` has passed. It is one of the owner with
+        the fewest running jobs, and of those the oldest.
         """
 
     @abstractmethod
@@ -123,6 +142,10 @@ class JobStore(ABC):
         Queued again after a wait that doubles each time up to a limit, or cancelled when
         cancelling. However often it happens, the job does not fail.
         """
+
+    @abstractmethod
+    def stall(self, claim: Claim, *, max_lost: int) -> Job:
+        """The worker fell silent and was killed: queued again the first time, then as `lose`."""
 
     @abstractmethod
     def release(self, claim: Claim) -> Job:

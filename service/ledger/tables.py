@@ -74,8 +74,37 @@ jobs = Table(
     Column("cache_any", String(64), index=True),
     Column("cache_exact", String(64), index=True),
     Column("cached_from", String(32)),
+    # Whose job it is: the owner of the key that submitted it.
+    Column("owned_by", String(64), nullable=False, server_default=""),
+    Column("stored_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("stalls", Integer, nullable=False, server_default="0"),
     Index(None, "state", "seq"),
+    Index(None, "owned_by", "seq"),
     sqlite_autoincrement=True,  # numbers of deleted jobs are not given again: they are cursors
+)
+
+module_owners = Table(
+    "module_owners",
+    metadata,
+    Column("owner", String(64), primary_key=True),
+    Column(
+        "sha256",
+        String(64),
+        ForeignKey("modules.sha256", ondelete="CASCADE"),
+        primary_key=True,
+        index=True,
+    ),
+    Column("created", Float(53), nullable=False),
+    Column("used", Float(53), nullable=False),
+)
+
+# How many jobs an owner submitted in which minute since the epoch; also what a submission locks.
+owners = Table(
+    "owners",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("minute", BigInteger, nullable=False),
+    Column("submitted", Integer, nullable=False),
 )
 
 events = Table(

@@ -39,6 +39,11 @@ class Metrics:
         self.attempts = counter(
             "toast_attempts", "Worker processes that ended, by outcome.", ["outcome"]
         )
+        self.starts = counter(
+            "toast_worker_starts",
+            "Workers that got a job, by where they came from.",
+            ["kind"],
+        )
         self.attempt_seconds = histogram(
             "toast_attempt_seconds", "Run time of a worker.", buckets=_JOB_SECONDS
         )
@@ -60,6 +65,11 @@ class Metrics:
         self.expired = counter("toast_expired", "Jobs and modules past their time.", ["what"])
         self.stale = counter("toast_stale_writes", "Writes of workers that had lost their claim.")
         self.uploaded = counter("toast_uploaded_bytes", "Bytes of modules taken in.")
+        self.connections = gauge("toast_http_connections", "Open connections.")
+        self.dropped = counter(
+            "toast_http_connections_dropped", "Connections refused or closed.", ["reason"]
+        )
+        self.streams = gauge("toast_event_streams", "Readers of events.")
         self.requests = counter(
             "toast_http_requests",
             "Requests answered, by method, route and status.",

@@ -1,9 +1,6 @@
-"""What every request passes first: keys, limits, and a count of the answers."""
+"""What every request passes before its route: keys and limits."""
 
 from __future__ import annotations
-
-import time
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -12,18 +9,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.service import problems
-from toast.service.access.keys import is_loopback
+from toast.service.access.callers import ANYBODY, NOBODY, Caller, needed_scope
 from toast.service.context import Context
+from toast.service.web.assets import OPEN_ASSETS
+from toast.service.web.encodings import check_unpacked
+from toast.service.web.origins import check_origin
 
-OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"})
-"""What needs no key: the page holds no data, and probes have no keys."""
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"}) | OPEN_ASSETS
+"""What needs no key: the pages hold no data, and probes have no keys."""
 
 MODULE_PATHS = frozenset({"/v1/modules", "/v1/plan"})
 """Whose body is a module; all others take a little JSON or nothing."""
 
 
 class Guard:
-    """ASGI middleware: 401, 403 and 413 before a route sees the request; metrics after."""
+    """ASGI middleware: 401, 403 and 413 before a route sees the request."""
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
         self._app = app
@@ -34,29 +34,31 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        counted = _Counted(self._context, scope, send)
         try:
             scope.setdefault("state", {})["caller"] = self._admit(scope)
             limited = _Limited(receive, self._limit(scope))
-            limited.check_declared(Headers(scope=scope).get("content-length"))
+            headers = Headers(scope=scope)
+            limited.check_declared(headers.get("content-length"))
+            if scope["path"] not in MODULE_PATHS and "content-encoding" in headers:
+                check_unpacked(headers["content-encoding"])
         except problems.ServiceError as error:
-            await _refuse(error, scope, receive, counted.send)
+            await refuse(error, scope, receive, send)
             return
-        await self._app(scope, limited.receive, counted.send)
+        await self._app(scope, limited.receive, send)
 
     def _limit(self, scope: Scope) -> int:
         settings = self._context.settings
         return settings.max_body if scope["path"] in MODULE_PATHS else settings.max_json
 
-    def _admit(self, scope: Scope) -> str:
-        """The name of the caller, '' where no keys are asked for."""
+    def _admit(self, scope: Scope) -> Caller:
+        """Who calls; `ANYBODY` where no key is asked for."""
         headers = Headers(scope=scope)
         keys = self._context.settings.keys
         if not keys:
-            _check_origin(headers)
-            return ""
+            check_origin(headers)
+            return ANYBODY
         if scope["path"] in OPEN_PATHS:
-            return ""
+            return NOBODY
         holder = keys.holder(headers.get("authorization"))
         if holder is None:
             raise problems.Unauthorized(
@@ -64,6 +66,7 @@ class Guard:
                 "Send it as: Authorization: Bearer KEY.",
                 headers={"WWW-Authenticate": 'Bearer realm="toast"'},
             )
+        check_scope(holder, scope["method"], scope["path"])
         return holder
 
 
@@ -95,45 +98,19 @@ class _Limited:
 _SMALLER = "Send the module as bytecode rather than text, or ask the operator for a higher limit."
 
 
-class _Counted:
-    """Counts the answer when its first byte goes out."""
-
-    def __init__(self, context: Context, scope: Scope, send: Send) -> None:
-        self._metrics = context.metrics
-        self._scope = scope
-        self._send = send
-        self._started = time.monotonic()
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            route = getattr(self._scope.get("route"), "path", "none")
-            method = self._scope["method"] if route != "none" else "any"
-            self._metrics.requests.labels(method, route, str(message["status"])).inc()
-            seconds = time.monotonic() - self._started
-            self._metrics.request_seconds.labels(route).observe(seconds)
-        await self._send(message)
-
-
-def _check_origin(headers: Headers) -> None:
-    """Without keys, only this machine's own programs may speak to us, not web pages it visits.
-
-    A page of another site can send requests to loopback, directly or by a host name of its own
-    that resolves there; both show in the headers.
-    """
-    host = headers.get("host", "")
-    if not is_loopback(urlsplit(f"//{host}").hostname or "localhost"):
-        raise problems.UntrustedOrigin(
-            f"This service has no keys and answers to loopback names only, not to {host!r}.",
-            "Use http://127.0.0.1, or start the service with API keys.",
-        )
-    origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
-        raise problems.UntrustedOrigin(
-            f"Pages of {origin!r} may not use this service.", "Start the service with API keys."
+def check_scope(caller: Caller, method: str, path: str) -> None:
+    """Refuse what the caller's key was not made for."""
+    needed = needed_scope(method, path)
+    if not caller.may(needed):
+        has = ", ".join(sorted(caller.scopes))
+        raise problems.Forbidden(
+            f"The key {caller.name!r} may {has}; this needs the scope {needed.value!r}.",
+            "Use a key with that scope, or ask the operator for one.",
         )
 
 
-async def _refuse(error: problems.ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
+async def refuse(error: problems.ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with a problem object."""
     response = JSONResponse(
         problems.describe(error, scope["path"]),
         status_code=error.status,

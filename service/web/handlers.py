@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +12,6 @@ from starlette.responses import JSONResponse
 
 from toast.analysis.errors import InvalidRequest, ToastError
 from toast.service import problems
-
-_log = logging.getLogger("toast.service")
 
 _HINTS = {
     400: "docs/http-api.md describes what this path takes.",
@@ -48,12 +45,6 @@ def install(app: FastAPI) -> None:
             detail = f"{request.url.path} has no method {request.method}."
         body = problems.problem(code, status, detail, hint)
         return _response(request, body, error.headers)
-
-    @app.exception_handler(Exception)
-    async def on_bug(request: Request, error: Exception) -> JSONResponse:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        bug = problems.Internal("The service failed on this request.", "Its log has the details.")
-        return _response(request, problems.describe(bug))
 
 
 def explain(errors: list[Any] | Any) -> tuple[str, str]:

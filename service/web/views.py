@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.hardware import devices
@@ -32,6 +32,9 @@ Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0, le=2**60)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=86_400)]
 
 
+JobName = Annotated[
+    str, StringConstraints(strip_whitespace=True, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
+]
 Demand = Annotated[str, Field(max_length=200)]
 MAX_DEMANDS, MAX_DEMANDS_IN_QUERY = 10_000, 32
 """How many pins a job may have; a query must fit the server's longest request line."""
@@ -50,6 +53,7 @@ class PlanFields(PlanRequest):
     pins: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS_IN_QUERY)
     forbid: tuple[Demand, ...] = Field(default=(), max_length=MAX_DEMANDS_IN_QUERY)
     decisions: tuple[Demand, ...] | None = Field(default=None, max_length=MAX_DECISIONS)
+    name: JobName | None = Field(default=None, description="What people call the job.")
     cache: CacheMode = CacheMode.OFF
 
     def to_request(self) -> PlanRequest:
@@ -101,6 +105,8 @@ class JobView(View):
     """A job. Times are RFC 3339 in UTC; `error` is a problem object (RFC 9457)."""
 
     id: str
+    name: str
+    owner: str
     state: State
     module: str
     request: dict[str, Any]
@@ -169,6 +175,8 @@ def job_view(job: Job) -> JobView:
     """The job as the API shows it."""
     return JobView(
         id=job.id,
+        name=job.name,
+        owner=job.owned_by,
         state=job.state,
         module=job.module,
         request=job.request,

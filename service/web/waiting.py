@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import AsyncIterator, Callable
 
 from starlette.concurrency import run_in_threadpool
 
 from toast.service.context import Context
-from toast.service.job_notifier import wait_for_change
-from toast.service.ledger.records import Event, Job
+from toast.service.feeds import Feed, event_text
+from toast.service.ledger.records import Job
 
 KEEP_ALIVE_SECONDS = 15.0
 
@@ -20,13 +19,19 @@ async def wait_for(
 ) -> Job:
     """The job as soon as `ready` says so, or as it is when the time is over or we drain."""
     until = time.monotonic() + seconds
-    with context.notifier.listen(job_id) as changed:
+    job = await run_in_threadpool(context.store.get, job_id)
+    if ready(job) or seconds <= 0 or context.notifier.draining:
+        return job
+    with context.feeds.follow(job_id) as feed:
         while True:
-            job = await run_in_threadpool(context.store.get, job_id)
+            if feed.job is not None and feed.job.version > job.version:
+                job = feed.job
             left = until - time.monotonic()
+            if feed.gone:
+                return await run_in_threadpool(context.store.get, job_id)  # which says so
             if ready(job) or left <= 0 or context.notifier.draining:
                 return job
-            await wait_for_change(changed, left)
+            await feed.changed(left)
 
 
 async def stream_events(context: Context, job_id: str, after: int) -> AsyncIterator[str]:
@@ -34,39 +39,30 @@ async def stream_events(context: Context, job_id: str, after: int) -> AsyncItera
 
     A comment goes out every 15 s, so that proxies and dead connections are noticed.
     """
-    spoke = time.monotonic()
-    yield "retry: 1000\n\n"
-    with context.notifier.listen(job_id) as changed:
-        while True:
-            draining = context.notifier.draining
-            events = await run_in_threadpool(context.store.events, job_id, after=after)
-            for event in events:
-                yield _format(event)
-                after, spoke = event.number, time.monotonic()
-                if _is_last(event):
+    context.metrics.streams.inc()
+    try:
+        with context.feeds.follow(job_id) as feed:
+            while not (feed.job or feed.gone or context.notifier.draining):
+                await feed.changed(KEEP_ALIVE_SECONDS)
+            yield "retry: 1000\n\n"
+            while True:
+                draining = context.notifier.draining
+                if after < feed.seen:  # more may come while this is sent
+                    text, after = await _above(context, feed, after)
+                    yield text
+                    continue
+                over = feed.job is not None and feed.job.terminal and after >= feed.job.version
+                if over or draining or feed.gone:
                     return
-            if draining or (not events and await _gone(context, job_id)):
-                return
-            if time.monotonic() - spoke > KEEP_ALIVE_SECONDS:
-                spoke = time.monotonic()
-                yield ": still here\n\n"
-            await wait_for_change(changed, 1.0)
+                if not await feed.changed(KEEP_ALIVE_SECONDS):
+                    yield ": still here\n\n"
+    finally:
+        context.metrics.streams.dec()
 
 
-async def _gone(context: Context, job_id: str) -> bool:
-    """Whether the job was deleted under its readers; they would wait for ever."""
-    page = await run_in_threadpool(context.store.events, job_id, after=0)
-    return not page
-
-
-def _is_last(event: Event) -> bool:
-    return event.kind == "state" and event.data.get("state") in (
-        "succeeded",
-        "failed",
-        "cancelled",
-    )
-
-
-def _format(event: Event) -> str:
-    data = json.dumps({**event.data, "at": event.at}, separators=(",", ":"))
-    return f"id: {event.number}\nevent: {event.kind}\ndata: {data}\n\n"
+async def _above(context: Context, feed: Feed, after: int) -> tuple[str, int]:
+    """The events above a number, and the number of the last; from the ledger if they are old."""
+    if after + 1 >= feed.first:
+        return feed.after(after), feed.seen
+    events = await run_in_threadpool(context.store.events, feed.job_id, after=after)
+    return "".join(map(event_text, events)), events[-1].number if events else feed.seen

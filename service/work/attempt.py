@@ -12,11 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from toast.plans.advice_report import advice_sentences
-from toast.plans.plan import Plan
-from toast.process import runner
+from toast.plans.summary import PlanSummary, read_summary
+from toast.process import runner, traces
 from toast.process.outcome import Outcome
 from toast.request.request import PlanRequest
 from toast.service import problems
@@ -24,8 +21,11 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim, Job, JobResult
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
-from toast.service.problems import DatabaseAway, DiskFull
+from toast.service.problems import DatabaseAway, DiskFull, FilesAway
+from toast.service.work.launcher import Launcher, WorkerProcess
 from toast.service.work.perseverance import GivenUp, persevere
+from toast.service.work.results import only_files
+from toast.service.work.spares import SparePool
 
 _log = logging.getLogger("toast.service")
 
@@ -50,6 +50,7 @@ class AttemptVerdict(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     LOST = "lost"
+    STALLED = "stalled"
     RELEASED = "released"
     STALE = "stale"
 
@@ -57,8 +58,12 @@ class AttemptVerdict(StrEnum):
 class Attempt:
     """Runs the engine for one claim and writes the end of it. Used by one worker thread."""
 
-    def __init__(self, context: Context, claim: Claim) -> None:
+    def __init__(
+        self, context: Context, claim: Claim, launcher: Launcher, spares: SparePool
+    ) -> None:
         self.claim = claim
+        self._launcher = launcher
+        self._spares = spares
         self._context = context
         self._stop = threading.Event()
         self._interrupted = threading.Event()
@@ -89,7 +94,7 @@ class Attempt:
     def _attempt(self, directory: Path) -> AttemptVerdict:
         try:
             return self._settle(self._engine(directory))
-        except OSError as error:  # no space, no process, no file: not the job's fault
+        except (OSError, FilesAway) as error:  # no space, process or file: not the job's fault
             _log.warning("job %s could not be run: %s", self.claim.job.id, error)
             return self._interrupt()
         except (StaleClaim, GivenUp):
@@ -106,24 +111,43 @@ class Attempt:
         directory.mkdir(parents=True)
         request = PlanRequest.model_validate(self.claim.job.request)
         (directory / "request.json").write_text(request.model_dump_json())
+        settings.engine_limits.write(directory)
+        traces.hand_over(directory)
         # Linked, not read: a module may be large, and its bytes mean nothing to this process.
         self._context.artifacts.place(self.claim.job.module, directory / "module")
-        command = settings.engine_command
-        outcome = runner.run(
-            directory,
-            on_event=self._on_event,
-            cancelled=self._stop.is_set,
-            command=[*command, str(directory)] if command else None,
-            limits=runner.Limits(
-                deadline_s=settings.deadline,
-                memory_bytes=settings.memory_limit,
-                ask_grace_s=min(_ASK_GRACE, max(0.5, settings.drain)),
-                term_grace_s=min(_TERM_GRACE, max(0.5, settings.drain)),
-            ),
-        )
+        self._launcher.hand_over(directory)
+        worker = self._worker(directory)
+        try:
+            outcome = runner.follow(
+                worker.child,
+                directory,
+                runner.Limits(
+                    deadline_s=settings.deadline,
+                    memory_bytes=settings.memory_limit,
+                    stall_s=settings.stall,
+                    ask_grace_s=min(_ASK_GRACE, max(0.5, settings.drain)),
+                    term_grace_s=min(_TERM_GRACE, max(0.5, settings.drain)),
+                ),
+                on_event=self._on_event,
+                cancelled=self._stop.is_set,
+            )
+            outcome = only_files(worker.explain(outcome, settings.memory_limit))
+        finally:
+            worker.close()
         self._context.metrics.attempt_seconds.observe(outcome.seconds)
         self._context.metrics.peak_bytes.set(outcome.peak_rss_bytes)
         return outcome
+
+    def _worker(self, directory: Path) -> WorkerProcess:
+        """A spare process, or a new one where there is none that lives."""
+        spare = self._spares.take()
+        if spare is not None:
+            if spare.child.begin(directory):
+                self._context.metrics.starts.labels(kind="spare").inc()
+                return spare
+            spare.close()
+        self._context.metrics.starts.labels(kind="fresh").inc()
+        return self._launcher.start(str(directory))
 
     def _on_event(self, event: runner.Event) -> None:
         """Record progress: four times a second at first, ever more rarely in a long job."""
@@ -163,22 +187,26 @@ class Attempt:
             if outcome.exit_code in _FROM_OUTSIDE:
                 return self._lost()
         if outcome.has_plan:
-            try:
-                plan = Plan.from_json(outcome.plan_path.read_bytes())
-            except ValidationError as error:
-                job_id, count = self.claim.job.id, error.error_count()
-                _log.error("job %s: plan.json has %d schema errors", job_id, count)
-                self._failed(
-                    problems.describe(
-                        problems.Internal(
-                            "The engine wrote a plan that does not fit its schema.", _REPORT
-                        )
+            return self._keep(outcome)
+        if outcome.status == "stalled":
+            return self._stalled()
+        self._failed(self._problem(outcome), retry=outcome.status == "crashed")
+        return AttemptVerdict(outcome.status)
+
+    def _keep(self, outcome: Outcome) -> AttemptVerdict:
+        try:
+            summary = read_summary(outcome.summary_path)
+        except (FileNotFoundError, ValueError) as error:
+            _log.error("job %s: no summary: %s", self.claim.job.id, type(error).__name__)
+            self._failed(
+                problems.describe(
+                    problems.Internal(
+                        "The engine wrote a summary that does not fit its schema.", _REPORT
                     )
                 )
-                return AttemptVerdict.FAILED
-            self._write(lambda: self._store_result(outcome, plan))
-            return AttemptVerdict(outcome.status)
-        self._failed(self._problem(outcome), retry=outcome.status == "crashed")
+            )
+            return AttemptVerdict.FAILED
+        self._write(lambda: self._store_result(outcome, summary))
         return AttemptVerdict(outcome.status)
 
     def _interrupt(self) -> AttemptVerdict:
@@ -193,6 +221,11 @@ class Attempt:
         max_lost = self._context.settings.max_lost
         self._leave(lambda: self._context.store.lose(self.claim, max_lost=max_lost))
         return AttemptVerdict.LOST
+
+    def _stalled(self) -> AttemptVerdict:
+        max_lost = self._context.settings.max_lost
+        self._leave(lambda: self._context.store.stall(self.claim, max_lost=max_lost))
+        return AttemptVerdict.STALLED
 
     def _leave(self, write: Callable[[], Job]) -> None:
         """End without a plan; the files go first, for they may be what fills the disk."""
@@ -216,7 +249,7 @@ class Attempt:
         retries = self._context.settings.retries if retry else 0
         self._leave(lambda: self._context.store.fail(self.claim, problem, retries=retries))
 
-    def _store_result(self, outcome: Outcome, plan: Plan) -> Job:
+    def _store_result(self, outcome: Outcome, summary: PlanSummary) -> Job:
         """Files first, then the row, under the guard that keeps a deletion out of between."""
         artifacts = self._context.artifacts
         with artifacts.incoming() as plan_in, artifacts.incoming() as module_in:
@@ -226,7 +259,8 @@ class Attempt:
                 plan_sha256=plan_file.sha256,
                 module_sha256=module_file.sha256,
                 suffix=outcome.suffix or "",
-                summary=_summary(plan, outcome),
+                summary=_summary(summary, outcome),
+                stored_bytes=plan_file.size + module_file.size,
             )
             with artifacts.guard:
                 artifacts.keep(plan_in, plan_file)
@@ -239,21 +273,15 @@ def work_directory(context: Context, claim: Claim) -> Path:
     return context.work / f"{claim.job.id}.{claim.attempt}"
 
 
-def _summary(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+def _summary(plan: PlanSummary, outcome: Outcome) -> dict[str, Any]:
     """The numbers that a list of jobs shows; the deadline is the server's to report."""
     stopped = outcome.status == "deadline"
-    advice = None if plan.shortfall is None else plan.shortfall.advice
-    bands = plan.predicted.bands
+    shown = plan.model_dump(exclude={"bands"})
+    bands = None if plan.bands is None else plan.bands.model_dump(exclude_none=True)
     return {
-        "fits": plan.fits,
-        "verdict": plan.verdict,
-        "step_seconds": plan.predicted.step_seconds,
-        "unsharded_step_seconds": plan.unsharded.step_seconds,
-        "peak_bytes": plan.predicted.peak_bytes,
-        "bands": None if bands is None else bands.model_dump(exclude_none=True),
-        "memory_bytes": plan.memory_bytes,
-        "advice": [] if advice is None else advice_sentences(advice),
-        "termination": "deadline" if stopped else plan.search.termination,
+        **shown,
+        "bands": bands,
+        "termination": "deadline" if stopped else plan.termination,
         "worker_seconds": round(outcome.seconds, 3),
         "worker_peak_bytes": outcome.peak_rss_bytes,
     }

@@ -16,8 +16,12 @@ from toast.service.context import Context
 from toast.service.ledger.records import Claim
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
+from toast.service.observe.logs import log_fields
+from toast.service.observe.spans import attempt_span
 from toast.service.problems import DatabaseAway, DiskFull
 from toast.service.work.attempt import Attempt, AttemptVerdict
+from toast.service.work.launcher import Launcher
+from toast.service.work.spares import SparePool
 
 _log = logging.getLogger("toast.service")
 
@@ -35,6 +39,8 @@ class Dispatcher:
         self._wake = threading.Condition(self._lock)
         self._draining = threading.Event()
         self._over = threading.Event()
+        self._launcher = Launcher(context.settings)
+        self._spares = SparePool(self._launcher, context.settings.spares)
         count = context.settings.workers
         self._workers = [
             threading.Thread(target=self._work, name=f"worker-{index}") for index in range(count)
@@ -45,6 +51,7 @@ class Dispatcher:
         """Take back what an earlier life of this server left, then begin to claim."""
         self._recover(self._context.owner)
         self._context.metrics.workers.set(len(self._workers))
+        self._spares.start()
         for thread in (*self._workers, self._keeper):
             thread.start()
 
@@ -82,6 +89,7 @@ class Dispatcher:
             attempt.interrupt()
         for thread in self._workers:
             thread.join()
+        self._spares.close()
         self._over.set()
         self._keeper.join()
 
@@ -95,7 +103,8 @@ class Dispatcher:
                     with self._wake:
                         self._wake.wait(_POLL_SECONDS)
                 else:
-                    self._run(claim)
+                    with log_fields(job_id=claim.job.id):
+                        self._run(claim)
             except (DatabaseAway, DiskFull) as error:
                 if pause == _POLL_SECONDS:
                     _log.warning("no job is claimed: %s", error.message)
@@ -119,12 +128,13 @@ class Dispatcher:
 
     def _run(self, claim: Claim) -> None:
         context, job_id = self._context, claim.job.id
-        attempt = Attempt(context, claim)
+        attempt = Attempt(context, claim, self._launcher, self._spares)
         with self._lock:
             self._running[job_id] = attempt
         context.metrics.busy.inc()
         try:
-            verdict = attempt.run()
+            with attempt_span(context.tracer, context.store, claim):
+                verdict = attempt.run()
         except StaleClaim:
             context.metrics.stale.inc()
             verdict = AttemptVerdict.STALE

@@ -1,4 +1,4 @@
-"""Writes the end of an attempt however long the database is away or the disk is full."""
+"""Writes the end of an attempt however long database or files are away or the disk is full."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from toast.service.artifacts.disk import no_room_is_disk_full
 from toast.service.ledger.records import Claim, Job
 from toast.service.ledger.store import JobStore
-from toast.service.problems import DatabaseAway, DiskFull, UnknownJob
+from toast.service.problems import DatabaseAway, DiskFull, FilesAway, UnknownJob
 
 _log = logging.getLogger("toast.service")
 
@@ -37,7 +37,7 @@ def persevere(
                     if (ended := _ended(store, claim)) is not None:
                         return ended
                 return write()
-        except (DatabaseAway, DiskFull) as error:
+        except (DatabaseAway, DiskFull, FilesAway) as error:
             if not fault:
                 _log.warning("job %s: its end waits: %s", claim.job.id, error.message)
             fault = True

@@ -60,10 +60,18 @@ RUNS = {
     "bench_plan": Smoke(
         program="bench_plan", arguments=("--repeats", "1", MLP), prints="Seconds by stage"
     ),
+    "bench_first_progress": Smoke(
+        program="bench_first_progress", arguments=("--jobs", "1"), prints="first progress after"
+    ),
     "bench_second_call": Smoke(
         program="bench_second_call",
         arguments=("--runs", "1", str(BENCHMARKS.parent / "examples/training/jax_step.py")),
         prints="Seconds of the first call",
+    ),
+    "bench_service_load": Smoke(
+        program="bench_service_load",
+        arguments=("--polls", "20", "--streams", "5", "--upload", "1", "--seconds", "0.5"),
+        prints="and 5 streams",
     ),
     "proof report": Smoke(program="proof", arguments=("report",), prints=" cases: "),
     "proof write": Smoke(program="proof", arguments=("write", "--docs", "PATH"), writes="proof.md"),

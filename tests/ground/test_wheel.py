@@ -110,7 +110,7 @@ def test_a_wheel_brings_the_rooms_with_their_data(wheel: Path) -> None:
         f"toast/{path.relative_to(ROOT).as_posix()}" if room != "toast" else f"toast/{rest}"
         for room in ROOMS
         for path in (ROOT / room).rglob("*")
-        if path.suffix in (".py", ".toml", ".html", ".mako", ".ini", ".txtpb")
+        if path.suffix in (".py", ".toml", ".html", ".css", ".js", ".mako", ".ini", ".txtpb")
         for rest in [path.relative_to(ROOT / room).as_posix()]
     ]
     assert [name for name in wanted if name not in names] == []

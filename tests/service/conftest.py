@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
+from tests.service import postgres
 from tests.service.harness import Server, fake_engine
 from toast.service.ledger.backoff import Backoff
 from toast.service.ledger.database import open_database, sqlite_url
 from toast.service.ledger.sqlstore import SqlJobStore
 
-POSTGRES = os.environ.get("TOAST_TEST_POSTGRES")
-"""The URL of an empty PostgreSQL database; with it the store's tests run on both."""
 
-BACKENDS = ["sqlite", "postgresql"] if POSTGRES else ["sqlite"]
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A skipped test alone is easily overlooked."""
+    if (reason := postgres.missing()) is not None:
+        terminalreporter.write_line(f"WARNING: {reason}", red=True, bold=True)
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a real PostgreSQL whose user may create databases."""
+    if (reason := postgres.missing()) is not None:
+        pytest.skip(reason)
+    with postgres.cluster() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database."""
+    with postgres.empty_database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJobStore]:
     """An empty job store."""
     url = sqlite_url(tmp_path / "jobs.db")
     if request.param == "postgresql":
-        assert POSTGRES is not None
-        url = POSTGRES
-        _empty(url)
+        url = request.getfixturevalue("postgres_url")
     opened = SqlJobStore(open_database(url), backoff=Backoff(first=0.0, longest=0.0))
     yield opened
     opened.close()
-
-
-def _empty(url: str) -> None:
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(sa.text("DROP SCHEMA public CASCADE"))
-        connection.execute(sa.text("CREATE SCHEMA public"))
-    engine.dispose()
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,15 @@
 """An engine that does what the module's first line says; it speaks the engine's protocol.
 
     python fake_engine.py PLAN.json DIR
+    python fake_engine.py PLAN.json --spare
 
 The line is `MODE [NUMBER]`: `success`, `slow SECONDS` (with progress; stops when asked),
 `abort` (dies like a failed check), `error` (reports one of the user's), `hang` (deaf to all but
 SIGKILL), `killed` (dies from outside, every time), `killed-once`, `stopped-once` (by SIGTERM),
-`fill-once` (fills the disk and fails of it), `grow` (eats memory), `invalid`
-(writes a plan that is none), `silent` (ends without a word). It imports next to nothing, so that
-it starts quickly.
+`fill-once` (fills the disk and fails of it), `grow` (eats memory), `invalid` (writes a plan that is
+none), `silent` (ends without a word), `mute` (lives without a word), `mute-once`, `pause-once`
+(stops itself). All but the mute ones have a heartbeat. It imports next to nothing, so that it
+starts quickly.
 """
 
 from __future__ import annotations
@@ -19,11 +21,33 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
+
+LOCK = threading.Lock()
+DEATHS = {
+    "abort": ("F0000 Check failed: rank == 2 (3 vs. 2)", signal.SIGABRT),
+    "killed": ("", signal.SIGKILL),
+    "killed-once": ("", signal.SIGKILL),
+    "stopped-once": ("", signal.SIGTERM),
+}
 
 
 def emit(event: str, **fields: object) -> None:
-    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
-    sys.stdout.flush()
+    with LOCK:
+        sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+        sys.stdout.flush()
+
+
+def beat() -> None:
+    while True:
+        emit("alive")
+        time.sleep(0.2)
+
+
+def spare_directory() -> Path | None:
+    emit("ready")
+    line = sys.stdin.readline()
+    return Path(json.loads(line)["directory"]) if line.strip() else None
 
 
 def progress(fraction: float, stage: str = "search") -> None:
@@ -50,8 +74,23 @@ def write_plan(plan: Path, directory: Path) -> None:
     (directory / f"sharded{suffix}").write_bytes(
         b"// sharded\n" + (directory / "module").read_bytes()
     )
+    (directory / "summary.json").write_text(json.dumps(summary_of(record)))
     (directory / "plan.json").write_text(json.dumps(record))
     emit("done", suffix=suffix)
+
+
+def summary_of(record: dict[str, Any]) -> dict[str, object]:
+    cost = record["predicted"]
+    return {
+        "fits": cost["fits"],
+        "verdict": cost.get("verdict") or ("fits" if cost["fits"] else "does not fit"),
+        "step_seconds": cost["step_seconds"],
+        "unsharded_step_seconds": record["unsharded"]["step_seconds"],
+        "peak_bytes": cost["peak_bytes"],
+        "memory_bytes": record["memory_bytes"],
+        "advice": [],
+        "termination": record["search"]["termination"],
+    }
 
 
 def asked_to_stop() -> threading.Event:
@@ -108,18 +147,27 @@ def mode_takes_number(words: list[str]) -> bool:
     return len(words) > 1 and words[0] == "slow"
 
 
+def fall_silent(mode: str) -> None:
+    if mode == "pause-once":
+        progress(0.1)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    hang()
+
+
 def main(plan: Path, directory: Path) -> int:
     words = (directory / "module").read_text(errors="replace").split() or ["error"]
     mode, number = words[0], float(words[1]) if mode_takes_number(words) else 0.0
-    if mode == "slow":
+    if words[0].endswith("-once") and not directory.name.endswith(".1"):
+        mode = "success"
+    if not mode.startswith("mute"):
+        threading.Thread(target=beat, daemon=True).start()
+    if mode in ("mute", "mute-once", "pause-once"):
+        fall_silent(mode)
+    elif mode == "slow":
         slow(number)
-    elif mode == "abort":
-        die("F0000 Check failed: rank == 2 (3 vs. 2)", signal.SIGABRT)
-    elif mode == "killed" or (mode == "killed-once" and directory.name.endswith(".1")):
-        die("", signal.SIGKILL)
-    elif mode == "stopped-once" and directory.name.endswith(".1"):
-        die("", signal.SIGTERM)
-    elif mode == "fill-once" and directory.name.endswith(".1"):
+    elif mode in DEATHS:
+        die(*DEATHS[mode])
+    elif mode == "fill-once":
         fill(directory)
         return 1
     elif mode == "hang":
@@ -133,6 +181,7 @@ def main(plan: Path, directory: Path) -> int:
         return 2
     elif mode == "invalid":
         (directory / "plan.json").write_text("{}")
+        (directory / "summary.json").write_text("{}")
         (directory / "sharded.mlir").write_text("")
         emit("done", suffix=".mlir")
         return 0
@@ -143,6 +192,7 @@ def main(plan: Path, directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    code = main(Path(sys.argv[1]), Path(sys.argv[2]))
+    where = spare_directory() if sys.argv[2] == "--spare" else Path(sys.argv[2])
+    code = 0 if where is None else main(Path(sys.argv[1]), where)
     sys.stdout.flush()
     os._exit(code)

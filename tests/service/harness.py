@@ -81,7 +81,8 @@ class Server:
         self.client = httpx2.Client()
 
     def start(self) -> Server:
-        arguments = json.dumps({"data": str(self.data), **self._settings})
+        # Without spares the only processes of a server are those of its jobs.
+        arguments = json.dumps({"data": str(self.data), "spares": 0, **self._settings})
         command = [sys.executable, str(HERE / "run_server.py"), arguments]
         self.process, self.lines = start_process(command, self._environment)
         url = read_address(self.process, self.lines)
@@ -202,11 +203,16 @@ def start_process(
         stderr=subprocess.STDOUT,
         text=True,
         cwd=ROOT,
-        env={**inherited, "PYTHONPATH": str(ROOT), **(environment or {})},
+        env={**inherited, "PYTHONPATH": _python_path(), **(environment or {})},
     )
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read, args=(process, lines), daemon=True).start()
     return process, lines
+
+
+def _python_path() -> str:
+    """This checkout before all that this process was told of."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def read_address(process: subprocess.Popen[str], lines: queue.Queue[str]) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 import threading
 from pathlib import Path
 
 from tests.service import fault_points
-from toast.service.server import log_to_stderr, serve
+from toast.service.observe.logs import log_to_stderr
+from toast.service.server import serve
 
 
 def report_modules(path: Path) -> None:
@@ -28,8 +30,13 @@ if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     data = Path(arguments.pop("data"))
     arguments["keys"] = Path(arguments["keys"]) if "keys" in arguments else None
+    descriptors = arguments.pop("descriptors", None)
+    if descriptors is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    if "umask" in arguments:
+        os.umask(arguments.pop("umask"))
     data.mkdir(parents=True, exist_ok=True)
-    log_to_stderr()
+    log_to_stderr(arguments.pop("log_format", "text"))
     if fault_points.ENVIRONMENT in os.environ:
         fault_points.install(Path(os.environ[fault_points.ENVIRONMENT]))
     watcher = threading.Thread(target=report_modules, args=(data / "modules.txt",), daemon=True)

@@ -120,7 +120,14 @@ def test_an_unknown_job_is_404(server: Server, method: str, path: str, name: str
     check_problem(answer, 404, "unknown_job")
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/v1", "/v1/jobs/a/b/c", "/docs", "/v1/modules/x"])
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@pytest.mark.parametrize("name", ["nothing", "0" * 64, "%00", "x" * 3000])
+def test_an_unknown_module_is_404(server: Server, method: str, name: str) -> None:
+    answer = server.client.request(method, f"/v1/modules/{name}")
+    check_problem(answer, 404, "module_not_found")
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/v1", "/v1/jobs/a/b/c", "/docs", "/v1/modules/x/y"])
 def test_an_unknown_path_is_404(server: Server, path: str) -> None:
     check_problem(server.client.get(path), 404, "not_found", path)
 

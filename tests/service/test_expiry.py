@@ -197,11 +197,11 @@ def test_a_module_is_deleted_by_hand_once_no_job_names_it(server: Server) -> Non
 def test_a_server_expires_what_it_keeps_too_long(tmp_path: Path) -> None:
     engine = fake_engine(tmp_path / "engine")
     data = tmp_path / "data"
-    with Server(data, engine_command=engine, keep_jobs=0.5, keep_modules=0.5) as server:
-        running = server.submit("slow 3")["id"]
+    with Server(data, engine_command=engine, keep_jobs=2, keep_modules=2) as server:
+        running = server.submit("slow 8")["id"]
         gone = server.submit("success")
         server.client.post(f"/v1/jobs/{gone['id']}/cancel")
-        end = time.monotonic() + 10
+        end = time.monotonic() + 7
         while server.client.get(f"/v1/modules/{gone['module']}").status_code == 200:
             assert time.monotonic() < end
             time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,9 @@ def test_an_answer_of_the_database_that_was_lost_is_asked_for_again(tmp_path: Pa
             assert (job["state"], job["attempt"], job["lost_workers"]) == (
                 "succeeded", attempts, 0,
             )  # fmt: skip
-        metrics = server.client.get("/metrics").text
-        assert 'toast_attempts_total{outcome="done"} 4.0' in metrics
+        end = time.monotonic() + 5
+        done = 'toast_attempts_total{outcome="done"} 4.0'  # counted a moment after the write
+        while done not in (metrics := server.client.get("/metrics").text):
+            assert time.monotonic() < end, metrics
+            time.sleep(0.05)
         assert "toast_stale_writes_total 0.0" in metrics

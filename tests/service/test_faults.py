@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.service.harness import Server, check_problem, fake_engine
+from tests.service.tcp_proxy import Proxy
 from toast.service import problems
 from toast.service.server import make_context
 from toast.service.settings import ServiceSettings
@@ -137,6 +139,43 @@ def test_a_database_that_is_away_fails_no_job(tmp_path: Path) -> None:
         unharmed(done)
         assert (done["attempt"], done["interruptions"]) == (1, 0)
         assert server.client.get(done["links"]["plan"]).status_code == 200
+
+
+def test_a_server_stops_without_its_database(tmp_path: Path) -> None:
+    """A plan that waits for the database does not hold up the end; its job is done again."""
+    with make(tmp_path, drain=0.5) as server:
+        job = server.submit("slow 0.5")["id"]
+        server.until_progress(job)
+        with moved_away(tmp_path / "data" / "toast.db"):
+            time.sleep(1.5)
+            server.terminate()
+            assert server.wait(15) == 0
+        server.start()
+        done = server.finished(job)
+        unharmed(done)
+        assert (done["attempt"], done["interruptions"]) == (2, 1)
+
+
+def test_a_postgresql_that_is_away_fails_no_job(tmp_path: Path, postgres_url: str) -> None:
+    url = sa.make_url(postgres_url)
+    proxy = Proxy(f"{url.query['host']}/.s.PGSQL.5432")
+    away = url.set(host="127.0.0.1", port=proxy.port, query={})
+    through = away.render_as_string(hide_password=False)
+    files = f"file://{tmp_path}/files"
+    with make(tmp_path, database=through, artifacts=files, lease=3.0) as server:
+        job = server.submit("slow 1")["id"]
+        server.until_progress(job)
+        with proxy.away():
+            check_problem(server.client.get("/readyz"), 503, "not_ready", "does not answer")
+            check_problem(server.client.get(f"/v1/jobs/{job}"), 503, "database_unavailable")
+            refused = server.client.post("/v1/modules", content=b"success 4")
+            check_problem(refused, 503, "database_unavailable")
+            time.sleep(2.0)
+        ready_again(server)
+        done = server.finished(job)
+        unharmed(done)
+        assert (done["attempt"], done["interruptions"]) == (1, 0)
+    proxy.close()
 
 
 @pytest.mark.nightly

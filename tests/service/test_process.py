@@ -25,6 +25,7 @@ FORBIDDEN = (
     "scipy",
     "toast.pipeline.plan_module",
     "toast.analysis.program",
+    "toast.plans.plan",
 )
 
 
@@ -54,6 +55,28 @@ def test_migrations_make_the_tables_that_the_code_uses(tmp_path: Path) -> None:
         assert "AUTOINCREMENT" in text
     migrate(database.writer)  # again: nothing to do
     database.close()
+
+
+def test_a_database_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    url = sqlite_url(tmp_path / "jobs.db")
+    engine = sa.create_engine(url)
+    migrate(engine, "0001")
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"INSERT INTO modules VALUES ('{'a' * 64}', 3, 1000.0)")
+        connection.exec_driver_sql(
+            "INSERT INTO jobs"
+            " (id, module, request, state, version, attempt, failures, lost, created)"
+            f" VALUES ('{'b' * 32}', '{'a' * 64}', '{{}}', 'queued', 1, 0, 0, 2, 1001.0)"
+        )
+    engine.dispose()
+    store = SqlJobStore(open_database(url))
+    job = store.get("b" * 32)
+    assert (job.lost, job.interruptions, job.not_before, job.cached_from) == (2, 0, None, None)
+    assert store.module("a" * 64).used == 1000.0
+    claim = store.claim("me", lease=9.0)
+    assert claim is not None
+    assert store.interrupt(claim).interruptions == 1
+    store.close()
 
 
 def test_sqlite_is_opened_for_safety(tmp_path: Path) -> None:

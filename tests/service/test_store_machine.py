@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,6 +23,7 @@ from hypothesis.stateful import (
     multiple,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
 from toast.service import problems
@@ -399,3 +401,46 @@ TestStoreMachine.settings = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+class PostgresStoreMachine(StoreMachine):
+    """The same machine on PostgreSQL, which has neither SQLite's file nor its faults."""
+
+    url = ""
+
+    def open(self) -> None:
+        self.database = open_database(self.url)
+        backoff = Backoff(first=FIRST_WAIT, longest=LONGEST_WAIT)
+        self.store = SqlJobStore(self.database, backoff=backoff, wall=lambda: self.now)
+
+    def write_on_a_full_disk(self, claim: Claim) -> None:
+        """No rule here: PostgreSQL's disk cannot be filled from a connection."""
+
+    @contextlib.contextmanager
+    def moved_away(self) -> Iterator[None]:
+        name = sa.make_url(self.url).database
+        self._administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+        self._administer(cut)
+        yield
+        self._administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+
+    def _administer(self, statement: str) -> None:
+        server = sa.make_url(self.url).set(database="postgres")
+        engine = sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            connection.exec_driver_sql(statement)
+
+    def teardown(self) -> None:
+        with self.database.writer.begin() as connection:
+            connection.exec_driver_sql("TRUNCATE modules CASCADE")
+        super().teardown()
+
+
+def test_the_machine_runs_on_postgresql(postgres_url: str) -> None:
+    class Machine(PostgresStoreMachine):
+        url = postgres_url
+
+    run_state_machine_as_test(
+        Machine, settings=settings(TestStoreMachine.settings, max_examples=10)
+    )

@@ -182,7 +182,7 @@ def test_no_flag_is_documented_that_does_not_exist() -> None:
 
 def test_the_fixed_names_of_the_commands() -> None:
     done = toast("--help")
-    for name in ("plan", "inspect", "verify", "serve", "submit", "devices"):
+    for name in ("plan", "inspect", "verify", "serve", "worker", "submit", "devices"):
         assert re.search(rf"^\s+{name}\s", done.stdout, flags=re.M)
     assert "schema" not in done.stdout
 

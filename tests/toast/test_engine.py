@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 
 from examples import forms, gemma, mlp
-from toast.pipeline.engine import write_atomically
+from toast.analysis.limits import ModuleLimits
+from toast.pipeline.write_result import write_atomically
+from toast.plans.advice_report import advice_sentences
 from toast.plans.plan import Plan
-from toast.process.messages import Emitter
+from toast.plans.summary import read_summary
+from toast.process.limits import EngineLimits
+from toast.process.messages import Emitter, one_line
 from toast.process.runner import Event, engine_command, engine_environment, prepare, run
 from toast.request.request import PlanRequest
 
@@ -58,7 +62,7 @@ def test_a_job_from_request_to_files(tmp_path: Path) -> None:
     assert events[-1]["best_seconds"] == pytest.approx(plan.predicted.step_seconds)
     assert events[-1]["best_bytes"] == plan.predicted.peak_bytes
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"module", "request.json", "plan.json", "sharded.mlir"}
+    assert left == {"module", "request.json", "plan.json", "summary.json", "sharded.mlir"}
 
 
 def test_asked_to_stop_it_writes_its_best_plan(tmp_path: Path) -> None:
@@ -80,7 +84,7 @@ def test_user_errors_are_one_event_and_exit_code_2(tmp_path: Path) -> None:
     assert done.returncode == 2
     *progress, error = (json.loads(line) for line in done.stdout.splitlines())
     assert (error["event"], error["code"]) == ("error", "invalid_module")
-    assert all(event["event"] == "progress" for event in progress)
+    assert {event["event"] for event in progress} <= {"progress", "alive"}
 
 
 def test_inspect_is_one_event(tmp_path: Path) -> None:
@@ -153,3 +157,127 @@ def test_files_appear_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flag", ["-h", "--inspect"])
 def test_one_argument_is_a_directory(tmp_path: Path, flag: str) -> None:
     assert engine(flag).returncode in (1, 2)
+
+
+def chain(length: int) -> bytes:
+    """Functions that each call the next."""
+    head = "func.func public @main(%x: tensor<8xf32>) -> tensor<8xf32>"
+    lines = [f"{head} {{ %0 = call @f0(%x) : (tensor<8xf32>) -> tensor<8xf32>"]
+    lines.append("return %0 : tensor<8xf32> }")
+    for number in range(length):
+        lines.append(f"func.func private @f{number}(%x: tensor<8xf32>) -> tensor<8xf32> {{")
+        following = f"call @f{number + 1}(%x) : (tensor<8xf32>) -> tensor<8xf32>"
+        add = "stablehlo.add %x, %x : tensor<8xf32>"
+        lines.append(f"%0 = {following if number + 1 < length else add}")
+        lines.append("return %0 : tensor<8xf32> }")
+    return "\n".join(lines).encode()
+
+
+def bomb(levels: int) -> bytes:
+    """Functions that each call the next one twice."""
+    call = "call @f{} : (tensor<8xf32>) -> tensor<8xf32>"
+    text = chain(levels).decode()
+    for number in range(1, levels):
+        once = f"%0 = {call.format(f'{number}(%x)')}"
+        text = text.replace(once, f"%t = {call.format(f'{number}(%x)')}\n{once}")
+    return text.encode()
+
+
+def wide(arguments: int) -> bytes:
+    """A function of many arguments."""
+    given = ", ".join(f"%x{number}: tensor<8xf32>" for number in range(arguments))
+    return (
+        f"func.func public @main({given}) -> tensor<8xf32> {{\n"
+        "%0 = stablehlo.add %x0, %x0 : tensor<8xf32>\nreturn %0 : tensor<8xf32> }"
+    ).encode()
+
+
+SPLAT = b"""func.func public @main(%x: tensor<65536xf32>) -> tensor<65536xf32> {
+%0 = stablehlo.constant dense<1.0> : tensor<65536xf32>
+%1 = stablehlo.add %x, %0 : tensor<65536xf32>
+return %1 : tensor<65536xf32> }"""
+LIMITS = EngineLimits(
+    module=ModuleLimits(arguments=4, ops=10_000, constant_bytes=100_000), plan_bytes=1 << 20
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "text"),
+    [
+        (chain(3000), "unsupported_module", "more than 128 deep"),
+        (bomb(40), "module_too_large", "ops once its calls are inlined, where the limit is 10,000"),
+        (wide(5), "module_too_large", "has 5 arguments, where the limit is 4"),
+        (
+            SPLAT.replace(
+                b"dense<1.0>", b'dense<"0x' + bytes(range(256)).hex().encode() * 1024 + b'">'
+            ),
+            "module_too_large",
+            "262,144 bytes of constants",
+        ),
+    ],
+    ids=["chain", "bomb", "wide", "constant"],
+)
+def test_what_is_too_large_is_refused_in_a_word(
+    tmp_path: Path, module: bytes, code: str, text: str
+) -> None:
+    prepare(tmp_path, module, PlanRequest(mesh="data=2"))
+    LIMITS.write(tmp_path)
+    error = run(tmp_path).error
+    assert error is not None
+    assert (error.code, error.status) == (code, 422)
+    assert text in error.message
+    assert "Traceback" not in error.message
+    assert len(error.message) < 300
+
+
+def test_a_plan_has_a_size_too(tmp_path: Path) -> None:
+    prepare(tmp_path, SPLAT, PlanRequest(mesh="data=2", rollouts=4, threads=1))
+    EngineLimits(plan_bytes=1000).write(tmp_path)
+    outcome = run(tmp_path)
+    assert outcome.error is not None
+    assert outcome.error.code == "module_too_large"
+    assert "1000 B" in outcome.error.message
+    assert not outcome.has_plan
+
+
+def test_the_summary_says_what_the_plan_says(tmp_path: Path) -> None:
+    prepare(tmp_path, SPLAT, PlanRequest(mesh="data=2", memory=4096, rollouts=4, threads=1))
+    LIMITS.write(tmp_path)  # one number repeated is no large constant
+    outcome = run(tmp_path)
+    assert outcome.status == "done", outcome
+    plan, summary = (
+        Plan.from_json(outcome.plan_path.read_bytes()),
+        read_summary(outcome.summary_path),
+    )
+    assert (summary.fits, summary.verdict) == (plan.fits, plan.verdict)
+    assert summary.peak_bytes == plan.predicted.peak_bytes
+    assert summary.step_seconds == plan.predicted.step_seconds
+    assert plan.shortfall is not None
+    assert plan.shortfall.advice is not None
+    assert summary.advice == advice_sentences(plan.shortfall.advice)
+
+
+def test_a_summary_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    for data in (b"{}", b"[" * 100_000, b'{"advice": ["' + b"x" * 70_000 + b'"]}', b"\xff"):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"summary|validation error"):
+            read_summary(path)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("/usr/lib/python3/x.py failed\nand more", "x.py failed"),
+        (
+            'Traceback (most recent call last):\n  File "/a/b.py", line 3\nKeyError: 3',
+            "KeyError: 3",
+        ),
+        ("F0000 /root/xla/shape.cc:12] Check failed", "F0000 shape.cc:12] Check failed"),
+        ("", "no reason"),
+        ("x" * 9000, "x" * 496 + " ..."),
+        ("1/2 and a/b/c stay", "1/2 and a/b/c stay"),
+    ],
+)
+def test_strangers_see_one_line_and_no_folders(said: str, shown: str) -> None:
+    assert one_line(said) == shown

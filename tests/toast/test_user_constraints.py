@@ -23,7 +23,8 @@ from toast.emit.writer import write
 from toast.pipeline.plan_module import make_plan
 from toast.pipeline.user_constraints import demands
 from toast.plans.result import PlanResult
-from toast.request.patterns import matching, path
+from toast.request import patterns
+from toast.request.patterns import ArgumentNames, path
 from toast.request.request import PlanRequest
 from toast.search.actions import action_space
 
@@ -88,23 +89,23 @@ NAMES = [
 )
 def test_patterns(pattern: str, expected: list[int]) -> None:
     if expected:
-        assert matching(pattern, NAMES) == expected
+        assert ArgumentNames(NAMES).matching(pattern) == expected
         return
     with pytest.raises(InvalidRequest, match="No argument matches"):
-        matching(pattern, NAMES)
+        ArgumentNames(NAMES).matching(pattern)
 
 
 def test_a_pattern_that_matches_nothing_names_what_is_near() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        matching("params/bios", NAMES)
+        ArgumentNames(NAMES).matching("params/bios")
     assert "s/params/bias" in caught.value.hint
     with pytest.raises(InvalidRequest, match="no argument 9"):
-        matching("9", NAMES)
+        ArgumentNames(NAMES).matching("9")
 
 
 def test_long_patterns_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="characters"):
-        matching("a" * 1001, NAMES)
+        ArgumentNames(NAMES).matching("a" * 1001)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +115,25 @@ def test_long_patterns_are_refused() -> None:
 @pytest.mark.timeout(20)
 def test_no_pattern_takes_exponential_time(pattern: str, name: str) -> None:
     with pytest.raises(InvalidRequest):
-        matching(pattern, [name + "b"])
+        ArgumentNames([name + "b"]).matching(pattern)
 
 
 STEPS = st.text("ab*", max_size=4)
+
+
+def test_many_patterns_on_many_arguments_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "LOOKS", 10)
+    names = ArgumentNames([f"p/{number}" for number in range(4)])
+    for number in range(4):
+        assert names.matching(f"p/{number}") == [number]  # looked up, however often
+    assert names.matching("p/*") == names.matching("p/**") == [0, 1, 2, 3]
+    with pytest.raises(InvalidRequest, match="So many patterns are too much for 4 arguments"):
+        names.matching("*")
+
+
+def test_a_digit_that_is_no_number_is_a_name() -> None:
+    with pytest.raises(InvalidRequest, match="No argument matches"):
+        ArgumentNames(NAMES).matching("²")
 
 
 def like(pattern: list[str], steps: list[str]) -> bool:
@@ -139,7 +155,7 @@ def test_patterns_mean_what_their_definition_says(pattern: list[str], steps: lis
     name, text = "/".join(steps), "/".join(pattern)
     wanted = any(like(pattern, steps[start:]) for start in range(len(steps)))
     try:
-        found = bool(matching(text, [name]))
+        found = bool(ArgumentNames([name]).matching(text))
     except InvalidRequest:
         found = False
     assert found == (wanted or text == name)

@@ -429,6 +429,38 @@ def serve_command(
     os.execve(command[0], command, package_environment())
 
 
+@app.command(
+    "keys",
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+)
+def keys_command(context: typer.Context) -> None:
+    """Add, list, rotate and revoke API keys of a service; `toast keys --help` says how."""
+    sys.stdout.flush()
+    command = [*python_module("toast.service.access"), *context.args]
+    os.execve(command[0], command, package_environment())
+
+
+@app.command("worker", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def worker_command(
+    context: typer.Context,
+    store: Annotated[
+        str, typer.Option("--store", metavar="URL", help="The ledger: postgresql+psycopg://...")
+    ],
+    artifacts: Annotated[
+        str, typer.Option("--artifacts", metavar="URL", help="file:///... or s3://BUCKET/PREFIX.")
+    ],
+) -> None:
+    """Run jobs of a shared ledger without serving HTTP; docs/many-machines.md has all flags."""
+    flags = ["--store", store, "--artifacts", artifacts, *context.args]
+    sys.stdout.flush()
+    command = [*python_module("toast.service.worker_command"), *flags]
+    os.execve(command[0], command, package_environment())
+
+
 @app.command("submit", cls=SettingsCommand)
 @with_settings
 def submit_command(
@@ -448,11 +480,70 @@ def submit_command(
     with user_errors():
         check_output(output)
         original = read_module(module)
-        result = submit_and_wait(url, key, original, request, answer)
+        result = submit_and_wait(url, key, original, request, answer, name=module.name)
         if result is None:
             raise typer.Exit(EXIT_INTERRUPTED)
         save(output, result.plan, original, result.module, result.suffix)
     show_and_exit(result.plan, output, answer, explain=explain)
+
+
+@app.command("ci")
+def ci_command(  # noqa: PLR0913 - one parameter for each flag
+    budget: Annotated[
+        Path,
+        typer.Option("--budget", metavar="FILE", help="The models and what they may take."),
+    ] = Path("toast.budget.toml"),
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="URL", help="Plan on this service; here if absent."),
+    ] = None,
+    key: options.Key = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="FILE", help="In place of the one of the budget."),
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option("--update-baseline", help="Write the figures of this run to the baseline."),
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="Plan this model alone; repeatable."),
+    ] = None,
+    summary: Annotated[
+        Path | None, typer.Option("--summary", metavar="FILE", help="Write Markdown there.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML there.")
+    ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option("--sarif", metavar="FILE", help="Write SARIF there.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Keep each plan at DIR/NAME/plan.json."),
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Plan the models of a budget; fail where one takes more than it may, or than before."""
+    from toast.cli.ci import CiOptions, check_budget
+
+    chosen = CiOptions(
+        budget=budget,
+        server=server,
+        key=key,
+        baseline=baseline,
+        update=update,
+        only=tuple(only or ()),
+        summary=summary,
+        junit=junit,
+        sarif=sarif,
+        output=output,
+    )
+    with user_errors():
+        code = check_budget(chosen, Answer(quiet=quiet, as_json=as_json))
+    raise typer.Exit(code)
 
 
 @app.command("devices")

@@ -9,7 +9,7 @@ from toast.request.request import PlanRequest
 
 
 def submit_and_wait(
-    url: str, key: str | None, module: bytes, request: PlanRequest, answer: Answer
+    url: str, key: str | None, module: bytes, request: PlanRequest, answer: Answer, *, name: str
 ) -> PlanResult | None:
     """The answer of the service; None when the job was cancelled before it had any plan.
 
@@ -17,7 +17,7 @@ def submit_and_wait(
     """
     with Client(url, key) as client, answer.progress() as bar, answer.interrupts() as interrupt:
         bar.stage("uploading")
-        job = client.submit_request(module, request)
+        job = client.submit_request(module, request, name=name)
         cancelled = False
 
         def on_event(event: JobEvent) -> None:

@@ -1,18 +1,23 @@
 """The engine: the child process that parses, plans and may die.
 
-    python -m toast.pipeline.engine DIR                   plan DIR/module as DIR/request.json asks
+    python -m toast.pipeline.engine DIR                   plan DIR/module as DIR/request.json asks,
+                                                          if within DIR/limits.json
+    python -m toast.pipeline.engine --spare               get ready, then plan as stdin says
     python -m toast.pipeline.engine --inspect FILE [SET]  what the analysis finds in a module
     python -m toast.pipeline.engine --size DIR            slices of chips, as DIR/request.json asks
 
-Events go to stdout, one JSON object a line: `progress`, `inspection`, `slices`, `written` where a
-plan is in its place and only what would fit is looked for, then `done` or `error`. Whatever XLA and
-MLIR print goes to stderr. A line `{"cancel": true}` on stdin, the end of stdin or SIGTERM stops the
-search, and the best plan so far is written; with a parent that is killed it ends.
+Events go to stdout, one JSON object a line: `alive` every second, `ready` of a spare process,
+`progress`, `inspection`, `slices`, `written` where a plan is in its place and only what would fit
+is looked for, then `done` or `error`. Whatever XLA and MLIR print goes to stderr. A line
+`{"directory": DIR}` on stdin gives a spare process its job; a line `{"cancel": true}`, the end of
+stdin or SIGTERM stops the search, and the best plan so far is written; with a parent that is killed
+it ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -24,17 +29,31 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from toast.analysis.errors import InvalidRequest, ToastError
+from toast.analysis.errors import InvalidRequest, ToastError, UnsupportedModule
 from toast.analysis.parent_death import end_with_parent
-from toast.process.messages import EXIT_USER_ERROR, Emitter, leave, take_stdout, tell
+from toast.process.confine import confine
+from toast.process.limits import EngineLimits
+from toast.process.messages import (
+    EXIT_USER_ERROR,
+    READY,
+    Emitter,
+    leave,
+    one_line,
+    take_stdout,
+    tell,
+)
+from toast.process.traces import StageSpans, parent_of, tracer_of
 from toast.request.request import PlanRequest
 from toast.request.size_request import SizeRequest
 
 if TYPE_CHECKING:
     from toast.plans.result import PlanResult
+    from toast.search.progress import Progress
 
 EXIT_OK, EXIT_BUG = 0, 1
 ORPHAN_SECONDS = 60.0
+_TOO_DEEP = "The module is nested too deeply to be read: loops, branches or calls within others."
+_FLATTER = "Write what repeats as a loop, and lower the step with jax.jit."
 
 
 def listen_for_cancel() -> Callable[[], bool]:
@@ -59,33 +78,51 @@ def listen_for_cancel() -> Callable[[], bool]:
     return asked.is_set
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Temporary file, fsync, rename: a reader sees all of it or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
 def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bool]) -> None:
     """Plan one job; raises ToastError for what its input is to blame for."""
+    emitter.beat()
     try:
         request = PlanRequest.model_validate_json((directory / "request.json").read_bytes())
     except ValueError as error:
         raise InvalidRequest(f"The request does not fit its schema: {error}.") from error
+    tracer = tracer_of(os.environ, "toast-worker")
+    try:
+        with tracer.span("plan", parent=parent_of(directory)), StageSpans(tracer) as stages:
+            _plan(directory, request, emitter, cancelled, stages)
+    finally:
+        tracer.finish()
+
+
+def _plan(
+    directory: Path,
+    request: PlanRequest,
+    emitter: Emitter,
+    cancelled: Callable[[], bool],
+    spans: StageSpans,
+) -> None:
     module = (directory / "module").read_bytes()
+    limits = EngineLimits.of(directory)
+    os.nice(limits.nice)
     from toast.pipeline.plan_module import make_plan  # late: a bad request needs no jax
+    from toast.pipeline.write_result import write_result
+
+    def on_progress(progress: Progress) -> None:
+        spans.enter(progress.stage)
+        emitter.progress(progress)
 
     def keep(result: PlanResult) -> None:
-        write_result(directory, result)
+        write_result(directory, result, limits.plan_bytes)
         emitter.emit("written", suffix=result.suffix)
 
     result = make_plan(
-        module, request, on_progress=emitter.progress, cancelled=cancelled, on_plan=keep
+        module,
+        request,
+        on_progress=on_progress,
+        cancelled=cancelled,
+        on_plan=keep,
+        limits=limits.module,
     )
-    write_result(directory, result)
+    write_result(directory, result, limits.plan_bytes)
     emitter.emit(
         "done",
         suffix=result.suffix,
@@ -94,10 +131,19 @@ def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bo
     )
 
 
-def write_result(directory: Path, result: PlanResult) -> None:
-    """Write `plan.json` and the sharded module."""
-    write_atomically(directory / f"sharded{result.suffix}", result.module)
-    write_atomically(directory / "plan.json", result.plan.to_json().encode())
+def get_ready() -> None:
+    """Import and load ahead of the job what every job needs."""
+    import toast.pipeline.plan_module  # noqa: F401
+    from toast.search.kernel_cache import compile_all, kept_in
+
+    if kept_in() is not None:  # else the job compiles them, and says that it does
+        compile_all(lambda _share: None)
+
+
+def next_directory() -> Path | None:
+    """The job that the parent gives a spare process; None when it ends without one."""
+    line = sys.stdin.readline()
+    return Path(json.loads(line)["directory"]) if line.strip() else None
 
 
 def inspect_file(path: Path, emitter: Emitter, which: int = 0) -> None:
@@ -129,7 +175,15 @@ def size_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bo
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
     end_with_parent()
+    confine()
     emitter = Emitter(take_stdout())
+    if arguments == ["--spare"]:
+        get_ready()
+        emitter.emit(READY)
+        directory = next_directory()
+        if directory is None:
+            return EXIT_OK
+        arguments = [str(directory)]
     cancelled = listen_for_cancel()
     try:
         if arguments[:1] == ["--inspect"] and len(arguments) in (2, 3):
@@ -145,14 +199,22 @@ def main(arguments: list[str]) -> int:
         return tell(emitter, error)
     except Exception as error:
         traceback.print_exc()
+        if _is_too_deep(error):
+            return tell(emitter, UnsupportedModule(_TOO_DEEP, _FLATTER))
+        reason = one_line(str(error)).rstrip(".")
         emitter.emit(
             "error",
             code="engine_failed",
-            message=f"The engine failed on this module: {type(error).__name__}: {error}.",
+            message=f"The engine failed on this module: {type(error).__name__}: {reason}.",
             hint="This is a bug of the planner; please report it with the module.",
         )
         return EXIT_BUG
     return EXIT_OK
+
+
+def _is_too_deep(error: Exception) -> bool:
+    """Whether Python's stack ended; MLIR says so in its own words where it called back."""
+    return isinstance(error, RecursionError) or "RecursionError: " in str(error)[-1000:]
 
 
 if __name__ == "__main__":

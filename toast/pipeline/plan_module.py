@@ -12,6 +12,7 @@ from toast.analysis.analyse import analyse
 from toast.analysis.errors import InvalidRequest
 from toast.analysis.forms import check_version
 from toast.analysis.gc_pause import collector_paused
+from toast.analysis.limits import ModuleLimits
 from toast.analysis.load import load
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
@@ -52,8 +53,9 @@ def make_plan(
     on_progress: Callable[[Progress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
     on_plan: Callable[[PlanResult], None] | None = None,
+    limits: ModuleLimits | None = None,
 ) -> PlanResult:
-    """Plan `module` as `request` asks.
+    """Plan `module` as `request` asks, if it is within the `limits`.
 
     `on_plan` gets a plan that does not fit before what would fit is looked for: programs of other
     sizes are made for that, over which MLIR may end the process. Raises `ToastError` for a module,
@@ -71,7 +73,7 @@ def make_plan(
     stages.enter("kernels", 0.01)
     warm_kernels(stages.compiling)
     stages.enter("load", 0.05)
-    source = load(module)
+    source = load(module, limits)
     check_version(source.loaded.form, request.target_version)
     stages.enter("analyse", 0.2)
     analysis = analyse(source.program)

@@ -18,7 +18,7 @@ from toast.analysis.rules import REGION
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.program_facts import Layout, Pins
 from toast.plans.plan import Pin, Spec
-from toast.request.patterns import matching
+from toast.request.patterns import ArgumentNames
 
 _HINT = "Write it as PATTERN=axis,None,... with one entry per dimension and + between axes."
 
@@ -56,15 +56,15 @@ def demands(source: Source, mesh: Mesh, pins: tuple[str, ...], forbid: tuple[str
     found = Demands()
     _check_regions(source, mesh, found)
     _of_module(source, mesh, found)
-    names = [argument.name for argument in source.program.arguments]
+    names = ArgumentNames([argument.name for argument in source.program.arguments])
     for text in pins:
         pattern, spec = _split(text, mesh)
-        for index in matching(pattern, names):
+        for index in names.matching(pattern):
             _pin_argument(source, mesh, index, spec, found)
     for text in forbid:
         pattern, spec = _split(text, mesh)
         mask = sum(1 << axis for axes in _layout(spec, mesh) for axis in axes)
-        for index in matching(pattern, names):
+        for index in names.matching(pattern):
             value = source.program.arguments[index].value
             found.forbidden[value] = found.forbidden.get(value, 0) | mask
     _share_buffers(source, found)

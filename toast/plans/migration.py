@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+SCHEMA = 2
+"""The schema of today."""
+
 
 def migrated(plan: dict[str, Any]) -> dict[str, Any]:
     """The fields of a plan as the schema of today has them; what is no plan stays as it is."""
@@ -14,12 +17,12 @@ def _from_1(plan: dict[str, Any]) -> dict[str, Any]:
     """Schema 1 calls the launched fusions of an explanation kernels."""
     explanation = plan.get("explanation")
     if not isinstance(explanation, dict):
-        return {**plan, "schema": 2}
+        return {**plan, "schema": SCHEMA}
     renamed = {"kernels": "fusions", "other_kernels": "other_fusions"}
     found = {renamed.get(name, name): value for name, value in explanation.items()}
     if isinstance(rows := found.get("fusions"), list):
         found["fusions"] = [_renamed_row(row) for row in rows]
-    return {**plan, "schema": 2, "explanation": found}
+    return {**plan, "schema": SCHEMA, "explanation": found}
 
 
 def _renamed_row(row: Any) -> Any:

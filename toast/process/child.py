@@ -13,6 +13,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import psutil
@@ -24,14 +26,28 @@ MAX_LINE_BYTES = 64 << 20
 CRASH = re.compile(r"check failed|LLVM ERROR|assertion|terminate called|fatal|^F\d{4} ", re.I)
 
 
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Whom a process runs as."""
+
+    uid: int
+    gid: int
+
+
 class Child:
     """A process that speaks JSON, one object a line, and that may die at any time.
 
     `events` holds one dict for each line of its stdout, `{}` for a line that is not a JSON
-    object. It runs in a session of its own, so that `kill` reaches whatever it started.
+    object. It runs in a session of its own, so that `kill` reaches whatever it started, and as
+    `user` (with no group but that user's own), for which this process must be root.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], user: User | None = None
+    ) -> None:
         self._process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,
@@ -39,6 +55,9 @@ class Child:
             stderr=subprocess.PIPE,
             env={**environment, **named_parent()},
             start_new_session=True,
+            user=None if user is None else user.uid,
+            group=None if user is None else user.gid,
+            extra_groups=None if user is None else [],
         )
         self._tail = bytearray()
         self._crash_line = ""
@@ -61,12 +80,13 @@ class Child:
         """The process id, which is also the process group."""
         return self._process.pid
 
+    def begin(self, directory: Path) -> bool:
+        """Give a spare process its directory; whether it was there to take it."""
+        return self._process.poll() is None and self._tell({"directory": str(directory)})
+
     def ask_to_stop(self) -> None:
         """Send the cancel line and leave stdin open; a child that is gone is no error."""
-        with contextlib.suppress(OSError, ValueError):
-            stdin = self._stdin()
-            stdin.write(b'{"cancel": true}\n')
-            stdin.flush()
+        self._tell({"cancel": True})
 
     def terminate(self) -> None:
         """SIGTERM to the whole group."""
@@ -99,6 +119,24 @@ class Child:
             self._exited_at = time.monotonic()
         return time.monotonic() - self._exited_at > 1.0
 
+    def is_usable(self) -> bool:
+        """Whether it runs, neither ended nor stopped."""
+        if self._process.poll() is not None:
+            return False
+        try:
+            return psutil.Process(self.pid).status() not in _STOPPED
+        except psutil.Error:
+            return False
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the process and of what it started; 0 once it has ended."""
+        try:
+            process = psutil.Process(self.pid)
+            family = [process, *process.children(recursive=True)]
+            return sum(sum(member.cpu_times()[:2]) for member in family)
+        except psutil.Error:
+            return 0.0
+
     def resident_bytes(self) -> int:
         """Resident memory of the process and of what it started; 0 once it has ended."""
         try:
@@ -122,6 +160,15 @@ class Child:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
+
+    def _tell(self, words: dict[str, Any]) -> bool:
+        try:
+            stdin = self._stdin()
+            stdin.write(json.dumps(words).encode() + b"\n")
+            stdin.flush()
+        except (OSError, ValueError):
+            return False
+        return True
 
     def _stdin(self) -> IO[bytes]:
         assert self._process.stdin is not None

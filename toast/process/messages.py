@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
 
 EXIT_USER_ERROR = 2
 PROGRESS_SECONDS = 0.1
+MAX_MESSAGE, MAX_LINE = 2000, 500
+"""Characters of what a process says is wrong."""
+_TRACEBACK = "Traceback (most recent call last)"
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)+")
+BEAT_SECONDS = 1.0
+ALIVE, READY = "alive", "ready"
+"""Events for the parent alone: a heartbeat, and that a spare process waits for its directory."""
 
 
 class Emitter:
@@ -27,12 +36,24 @@ class Emitter:
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self._last = (0.0, "")
+        self._lock = threading.Lock()
 
     def emit(self, event: str, **fields: Any) -> None:
         """One event, as one line; a parent that went away is no error here."""
-        with contextlib.suppress(BrokenPipeError):
-            self._stream.write(json.dumps({"event": event, **fields}, default=str) + "\n")
+        line = json.dumps({"event": event, **fields}, default=str) + "\n"
+        with self._lock, contextlib.suppress(BrokenPipeError):
+            self._stream.write(line)
             self._stream.flush()
+
+    def beat(self) -> None:
+        """From now on say every second that this process lives, from a thread."""
+
+        def say() -> None:
+            while True:
+                time.sleep(BEAT_SECONDS)
+                self.emit(ALIVE)
+
+        threading.Thread(target=say, name="heartbeat", daemon=True).start()
 
     def progress(self, progress: Progress) -> None:
         """A progress event, at most ten a second and one at each change of stage."""
@@ -61,8 +82,24 @@ def take_stdout() -> IO[str]:
 
 def tell(emitter: Emitter, error: ToastError) -> int:
     """Say what is wrong; the exit code for it."""
-    emitter.emit("error", code=error.code, message=error.message, hint=error.hint)
+    message = cut(error.message, MAX_MESSAGE)
+    emitter.emit("error", code=error.code, message=message, hint=cut(error.hint, MAX_MESSAGE))
     return EXIT_USER_ERROR
+
+
+def cut(text: str, length: int) -> str:
+    """The text, and of a longer one its beginning: a module's line may be megabytes."""
+    return text if len(text) <= length else text[: length - 4].rstrip() + " ..."
+
+
+def one_line(text: str) -> str:
+    """What a failure says to strangers: one line of it, without the folders of this machine.
+
+    Of a traceback that is the last line, which names the error.
+    """
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or ["no reason"]
+    line = lines[-1] if any(_TRACEBACK in line for line in lines) else lines[0]
+    return _FOLDERS.sub("", cut(line, MAX_LINE))
 
 
 def complete(

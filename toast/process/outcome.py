@@ -8,7 +8,9 @@ from typing import ClassVar, Literal
 
 from toast.analysis.errors import ToastError
 
-Status = Literal["done", "cancelled", "deadline", "error", "crashed", "out_of_memory", "failed"]
+Status = Literal[
+    "done", "cancelled", "deadline", "error", "crashed", "out_of_memory", "stalled", "failed"
+]
 
 
 class EngineFailed(ToastError):
@@ -38,7 +40,8 @@ class Outcome:
 
     `status` is `done`, or why it stopped: `cancelled` and `deadline` still have a plan when
     `suffix` is set; `error` is the user's, `crashed` an abort in XLA or MLIR, `out_of_memory`
-    the limit of the caller, `failed` everything else. `stderr` is the last 4 KiB.
+    the limit of the caller, `stalled` a process that was stopped or hung, `failed` everything else.
+    `stderr` is the last 4 KiB.
     """
 
     status: Status
@@ -59,6 +62,11 @@ class Outcome:
     def plan_path(self) -> Path:
         """Where `plan.json` is."""
         return self.directory / "plan.json"
+
+    @property
+    def summary_path(self) -> Path:
+        """Where the few figures of the plan are; a reader bounds them (`toast.plans.summary`)."""
+        return self.directory / "summary.json"
 
     @property
     def module_path(self) -> Path:

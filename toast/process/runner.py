@@ -23,10 +23,11 @@ from pydantic import BaseModel
 
 from toast.analysis.errors import EngineCrashed, ToastError, from_code
 from toast.process.child import Child
+from toast.process.messages import ALIVE, MAX_MESSAGE, READY, cut, one_line
 from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout, Outcome, Status
 
 Event = dict[str, Any]
-StopReason = Literal["cancelled", "deadline", "out_of_memory"]
+StopReason = Literal["cancelled", "deadline", "out_of_memory", "stalled"]
 
 SUFFIXES = (".mlir", ".mlirbc", ".jax_export")
 TICK_SECONDS = 0.1
@@ -36,10 +37,15 @@ SEARCHING = "search"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may use; seconds of grace between asking, terminating and killing."""
+    """What a run may use; seconds of grace between asking, terminating and killing.
+
+    `stall_s` is how long the process may neither say anything nor use any processor time; it is for
+    processes that have a heartbeat.
+    """
 
     deadline_s: float | None = None
     memory_bytes: int | None = None
+    stall_s: float | None = None
     ask_grace_s: float = 20.0
     term_grace_s: float = 5.0
 
@@ -94,12 +100,23 @@ def run(
     best plan so far, then terminated, then killed; cancelled before it searches it is killed at
     once, as it has nothing to write. Over `memory_bytes` of resident memory it is killed at once.
     An engine that fails once it has said that its plan is `written` is done. `command` replaces the
-    engine, `environment` adds to its environment and `limits` replaces the
-    two numbers.
+    engine, `environment` adds to its environment and `limits` replaces the two numbers.
     """
     limits = limits or Limits(deadline_s=deadline_s, memory_bytes=memory_bytes)
     command = command or engine_command(str(directory))
     child = Child(command, engine_environment() | dict(environment or {}))
+    return follow(child, directory, limits, on_event=on_event, cancelled=cancelled)
+
+
+def follow(
+    child: Child,
+    directory: Path,
+    limits: Limits,
+    *,
+    on_event: Callable[[Event], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Outcome:
+    """As `run`, for a process that was started on `directory` already."""
     watch = _Watch(child, limits, cancelled or (lambda: False))
     reported: Event = {}
     written: Event = {}
@@ -110,7 +127,7 @@ def run(
                 reported = line
             elif line.get("event") == "written":
                 written = line
-            elif line and on_event is not None:
+            elif line and on_event is not None and line.get("event") not in (ALIVE, READY):
                 on_event(line)
         exit_code = child.wait()
     finally:
@@ -144,15 +161,20 @@ class _Watch:
         self._searching = False
         self._memory_at = 0.0
         self._kill_at = self._term_at = float("inf")
+        self._looked = self.started
+        self._silent = 0.0
+        self._cpu: float | None = None
 
     def hear(self, event: Event) -> None:
-        """Remember whether there is a plan to wait for."""
+        """Remember that it lives, and whether there is a plan to wait for."""
+        self._silent, self._cpu = 0.0, None
         self._searching = self._searching or event.get("stage") == SEARCHING
 
     def check(self) -> None:
         """Look at the clock, the cancel flag and the memory once."""
         now = time.monotonic()
         self._check_memory(now)
+        self._check_stall(now)
         if self.reason is None:
             deadline = self.limits.deadline_s
             if self.cancelled():
@@ -173,6 +195,26 @@ class _Watch:
         self.child.ask_to_stop()
         self._term_at = now + self.limits.ask_grace_s
         self._kill_at = self._term_at + self.limits.term_grace_s
+
+    def _check_stall(self, now: float) -> None:
+        """Kill a process that is stopped or hangs: it neither speaks nor works.
+
+        One that holds Python's lock for long, in MLIR, is silent and works. Time in which this
+        process did not run itself is nobody's silence.
+        """
+        self._silent += min(now - self._looked, 10 * TICK_SECONDS)
+        self._looked = now
+        limit = self.limits.stall_s
+        if limit is None or self._silent < limit / 2:
+            return
+        if self._cpu is None:
+            self._cpu = self.child.cpu_seconds()
+        elif self._silent >= limit:
+            if self.child.cpu_seconds() > self._cpu:
+                self._silent, self._cpu = 0.0, None
+                return
+            self.reason = self.reason or "stalled"
+            self.child.kill()
 
     def _check_memory(self, now: float) -> None:
         if now < self._memory_at:  # reading /proc for each of a thousand events would cost more
@@ -228,8 +270,11 @@ def _verdict(
 
 
 def _reported_error(reported: Event) -> tuple[Status, ToastError]:
-    code, message = str(reported.get("code", "")), str(reported.get("message", ""))
-    hint = str(reported.get("hint", ""))
+    code, message = (
+        str(reported.get("code", "")),
+        cut(str(reported.get("message", "")), MAX_MESSAGE),
+    )
+    hint = cut(str(reported.get("hint", "")), MAX_MESSAGE)
     if code == EngineFailed.code:
         return "failed", EngineFailed(message, hint)
     return "error", from_code(code, message, hint)
@@ -241,7 +286,7 @@ def _crash(child: Child, exit_code: int) -> tuple[Status, ToastError]:
             "The engine process was killed from outside (SIGKILL).",
             "The machine may be short of memory; free some and try again.",
         )
-    line = child.crash_line()
+    line = one_line(child.crash_line())
     if exit_code < 0:
         return "crashed", EngineCrashed(
             f"XLA or MLIR aborted while it handled the module (signal {-exit_code}): {line}",
@@ -264,6 +309,12 @@ def _memory_error(watch: _Watch) -> EngineOutOfMemory:
 
 
 def _stopped_error(watch: _Watch) -> ToastError:
+    if watch.reason == "stalled":
+        return _failed(
+            "The engine process was stopped or hung: it neither spoke nor worked for "
+            f"{watch.limits.stall_s:g} s.",
+            "Try again; look for what stops processes on this machine if it happens again.",
+        )
     if watch.reason == "deadline":
         return EngineTimeout(
             f"No plan was found within the deadline of {watch.limits.deadline_s:g} s.",

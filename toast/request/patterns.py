@@ -11,6 +11,10 @@ from toast.analysis.errors import InvalidRequest
 
 MAX_PATTERN = 1000
 """Characters of a pattern; what is longer is a mistake."""
+LOOKS = 30_000_000
+"""How often the patterns of one request are compared with a name: some minutes."""
+NEAR_AMONG = 20_000
+"""Names among which one near a pattern is looked for."""
 _PARTS = re.compile(r"[^\[\]'\"./]+")
 _INDEX = re.compile(
     r"""\[(?:<flat index )?(?P<quote>['"]?)\d+(?P=quote)>?\]"""  # [3], ['3']
@@ -29,30 +33,59 @@ def path(name: str) -> str:
     return "/".join(_PARTS.findall(_FLAT.sub(r"\1", name)))
 
 
-def matching(pattern: str, names: list[str]) -> list[int]:
-    """The numbers of the arguments that a pattern means; raises `InvalidRequest` for none.
+class ArgumentNames:
+    """The names of a module's arguments, for all the patterns of a request.
 
-    `*` matches within one step of a path, `**` any number of steps and at the end at least one, so
-    `p/**` is all that lies below `p`; a pattern may begin at any step.
+    A name as it stands is looked up; a pattern with stars is compared with every name, and all
+    patterns together only `LOOKS` times.
     """
-    pattern = pattern.strip()
-    if len(pattern) > MAX_PATTERN:
-        raise InvalidRequest(
-            f"The pattern {pattern[:40]!r}... has {len(pattern):,} characters.",
-            f"A pattern has at most {MAX_PATTERN:,}.",
-        )
-    if pattern.isdigit():
-        if int(pattern) >= len(names):
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._exact: dict[str, list[int]] = {}
+        for index, name in enumerate(names):
+            self._exact.setdefault(name, []).append(index)
+        self._looks = 0
+
+    def matching(self, pattern: str) -> list[int]:
+        """The numbers of the arguments that a pattern means; raises `InvalidRequest` for none.
+
+        `*` matches within one step of a path, `**` any number of steps and at the end at least one,
+        so `p/**` is all that lies below `p`; a pattern may begin at any step.
+        """
+        pattern = pattern.strip()
+        if len(pattern) > MAX_PATTERN:
             raise InvalidRequest(
-                f"There is no argument {pattern}.", f"The module has {len(names)} arguments."
+                f"The pattern {pattern[:40]!r}... has {len(pattern):,} characters.",
+                f"A pattern has at most {MAX_PATTERN:,}.",
             )
-        return [int(pattern)]
-    found = matches(pattern, names)
-    if not found:
-        near = difflib.get_close_matches(path(pattern), [path(name) for name in names], 3, 0.3)
-        hint = f"Near it: {', '.join(near)}." if near else "`toast inspect` lists the arguments."
-        raise InvalidRequest(f"No argument matches {pattern!r}.", hint)
-    return found
+        if pattern.isdecimal():
+            return [self._numbered(int(pattern))]
+        found = self._exact.get(pattern) or self._search(pattern)
+        if not found:
+            raise InvalidRequest(f"No argument matches {pattern!r}.", self._near(pattern))
+        return found
+
+    def _numbered(self, number: int) -> int:
+        if number >= len(self._names):
+            raise InvalidRequest(
+                f"There is no argument {number}.", f"The module has {len(self._names)} arguments."
+            )
+        return number
+
+    def _search(self, pattern: str) -> list[int]:
+        self._looks += len(self._names)
+        if self._looks > LOOKS:
+            raise InvalidRequest(
+                f"So many patterns are too much for {len(self._names):,} arguments.",
+                "Give fewer with more stars, or the names as `toast inspect` lists them.",
+            )
+        return matches(pattern, self._names)
+
+    def _near(self, pattern: str) -> str:
+        known = dict.fromkeys(path(unnumbered(name)) for name in self._names[:NEAR_AMONG])
+        near = difflib.get_close_matches(path(pattern)[:100], list(known)[:1000], 3, 0.3)
+        return f"Near it: {', '.join(near)}." if near else "`toast inspect` lists the arguments."
 
 
 def matches(pattern: str, names: Sequence[str]) -> list[int]:

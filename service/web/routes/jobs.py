@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
@@ -11,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from toast.service.ledger.records import Job
 from toast.service.ledger.states import State
 from toast.service.web import conditional
-from toast.service.web.reports import render_report
+from toast.service.web.reports import compare_plans, render_report
 from toast.service.web.reuse import planner_version
 from toast.service.web.routes.shared import (
     MODULE_ANSWER,
@@ -20,9 +21,12 @@ from toast.service.web.routes.shared import (
     Caller,
     Key,
     Shared,
+    Trail,
     Workers,
+    check_own,
     create_job,
     module_file,
+    own_job,
     plan_file,
     result_of,
 )
@@ -37,6 +41,10 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
     204: {"description": "The job is over and everything was seen."},
 }
 
+_DIFF: dict[int | str, dict[str, Any]] = {
+    200: {"description": "What differs.", "content": {"application/json": {}}}
+}
+
 
 @router.post("", status_code=202)
 def create(
@@ -44,14 +52,15 @@ def create(
     response: Response,
     context: Shared,
     workers: Workers,
-    caller: Caller,
+    trail: Trail,
     key: Key = None,
 ) -> JobView:
     """Queue a job for an uploaded module."""
     plan = body.to_request()
     job, new = create_job(
-        context, workers, body.module, plan, caller=caller, key=key, cache=body.cache
-    )
+        context, workers, body.module, plan,
+        trail=trail, key=key, cache=body.cache, name=body.name,
+    )  # fmt: skip
     _describe(response, job)
     if not new:
         response.headers["Idempotency-Replayed"] = "true"
@@ -61,17 +70,24 @@ def create(
 @router.get("", response_model=JobPage, responses=conditional.UNCHANGED)
 def list_jobs(
     context: Shared,
+    caller: Caller,
     seen: conditional.Seen = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
     state: State | None = None,
+    name: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    owner: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
 ) -> Response:
-    """A page of jobs, newest first."""
-    jobs = context.store.page(limit=limit + 1, before=cursor, state=state)
+    """A page of jobs, newest first; those of `owner`, of all that the caller sees."""
+    if None not in (owner, caller.sees) and owner != caller.sees:
+        return conditional.answer(JobPage(jobs=[], next=None), seen)
+    whose = owner if caller.sees is None else caller.sees
+    jobs = context.store.page(limit=limit + 1, before=cursor, state=state, name=name, owner=whose)
     more, jobs = len(jobs) > limit, jobs[:limit]
-    following = f"/v1/jobs?limit={limit}&cursor={jobs[-1].seq}" if more else None
-    if following is not None and state is not None:
-        following += f"&state={state}"
+    last = jobs[-1].seq if more else None
+    asked = {"limit": limit, "cursor": last, "state": state, "name": name, "owner": owner}
+    query = urlencode({key: value for key, value in asked.items() if value is not None})
+    following = f"/v1/jobs?{query}" if more else None
     page = JobPage(jobs=[job_view(job) for job in jobs], next=following)
     return conditional.answer(page, seen)
 
@@ -81,6 +97,7 @@ async def show(
     job_id: str,
     response: Response,
     context: Shared,
+    caller: Caller,
     wait: Annotated[float, Query(ge=0, le=3600, allow_inf_nan=False)] = 0.0,
     seen: conditional.Seen = None,
 ) -> Any:
@@ -88,6 +105,7 @@ async def show(
     seconds = min(wait, context.settings.max_wait)
 
     def ready(job: Job) -> bool:
+        check_own(job, caller)
         return job.terminal or (seen is not None and not conditional.has(seen, etag(job)))
 
     job = await wait_for(context, job_id, seconds, ready)
@@ -101,13 +119,14 @@ async def show(
 async def follow(
     job_id: str,
     context: Shared,
+    caller: Caller,
     last: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     """Everything that happened to the job after `Last-Event-ID`, then what happens, then the end.
 
     A reader that has seen the end gets 204, which tells a browser not to come back.
     """
-    job = await run_in_threadpool(context.store.get, job_id)
+    job = await run_in_threadpool(own_job, context, caller, job_id)
     known = last is not None and last.isascii() and last.isdigit() and len(last) < 19
     after = int(last) if known and last is not None else 0
     if job.terminal and after >= job.version:
@@ -122,35 +141,53 @@ async def follow(
 @router.get(
     "/{job_id}/plan", response_class=FileResponse, responses=PLAN_ANSWER | conditional.UNCHANGED
 )
-def plan(job_id: str, context: Shared, seen: conditional.Seen = None) -> Response:
+def plan(job_id: str, context: Shared, trail: Trail, seen: conditional.Seen = None) -> Response:
     """`plan.json`."""
-    return _unless_seen(plan_file(context, context.store.get(job_id)), seen)
+    job = own_job(context, trail.caller, job_id)
+    return trail.read("plan", job, _unless_seen(plan_file(context, job), seen))
 
 
 @router.get(
     "/{job_id}/module", response_class=FileResponse, responses=MODULE_ANSWER | conditional.UNCHANGED
 )
-def module(job_id: str, context: Shared, seen: conditional.Seen = None) -> Response:
+def module(job_id: str, context: Shared, trail: Trail, seen: conditional.Seen = None) -> Response:
     """The sharded module, in the form that came in."""
-    return _unless_seen(module_file(context, context.store.get(job_id)), seen)
+    job = own_job(context, trail.caller, job_id)
+    return trail.read("module", job, _unless_seen(module_file(context, job), seen))
 
 
 @router.get("/{job_id}/report", response_class=HTMLResponse, responses=conditional.UNCHANGED)
-def report(job_id: str, context: Shared, seen: conditional.Seen = None) -> Response:
+def report(job_id: str, context: Shared, trail: Trail, seen: conditional.Seen = None) -> Response:
     """The plan as one page, as `toast report` writes it."""
-    job = context.store.get(job_id)
+    job = own_job(context, trail.caller, job_id)
     sha256 = result_of(job, job.plan_sha256)
     tag = f'"{job.id}.{sha256[:32]}.{planner_version()[:16]}"'  # the page names its job
     if conditional.has(seen, tag):
         return conditional.unchanged(tag)
     page = render_report(context, job, sha256)
-    return HTMLResponse(page, headers=PAGE_HEADERS | conditional.headers(tag))
+    answer = HTMLResponse(page, headers=PAGE_HEADERS | conditional.headers(tag))
+    return trail.read("report", job, answer)
+
+
+@router.get("/{job_id}/diff/{other_id}", response_class=Response, responses=_DIFF)
+def compare(job_id: str, other_id: str, context: Shared, trail: Trail) -> Response:
+    """What differs between the plans of two jobs, as `toast diff --json` has it."""
+    jobs = [own_job(context, trail.caller, one) for one in (job_id, other_id)]
+    found = compare_plans(context, *(result_of(job, job.plan_sha256) for job in jobs))
+    answer: Response = Response(found, media_type="application/json")
+    for job in jobs:
+        answer = trail.read("diff", job, answer)
+    return answer
 
 
 @router.post("/{job_id}/cancel", status_code=202)
-def cancel(job_id: str, response: Response, context: Shared, workers: Workers) -> JobView:
+def cancel(
+    job_id: str, response: Response, context: Shared, workers: Workers, trail: Trail
+) -> JobView:
     """Ask the job to stop; its best plan so far, if any, stays to be fetched."""
+    own_job(context, trail.caller, job_id)
     job = context.store.cancel(job_id)
+    trail.record("job.cancelled", job=job_id, of=job.owned_by)
     if job.terminal:
         context.metrics.finished.labels(state=job.state.value).inc()
     workers.cancel(job_id)
@@ -160,9 +197,11 @@ def cancel(job_id: str, response: Response, context: Shared, workers: Workers) -
 
 
 @router.delete("/{job_id}", status_code=204, response_class=Response)
-def delete(job_id: str, context: Shared) -> Response:
+def delete(job_id: str, context: Shared, trail: Trail) -> Response:
     """Forget the job and the files that no other job shares."""
+    own_job(context, trail.caller, job_id)
     job = context.store.delete(job_id)
+    trail.record("job.deleted", job=job_id, of=job.owned_by)
     forget_files(context, job)
     context.notifier.notify(job_id)
     return Response(status_code=204)

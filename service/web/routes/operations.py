@@ -1,22 +1,19 @@
-"""The catalogue, the probes, the metrics and the page."""
+"""The catalogue, the probes and the metrics."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fastapi import APIRouter
-from fastapi.responses import HTMLResponse, PlainTextResponse, Response
+from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from toast.costmodel.hardware import devices
 from toast.service.web import conditional
 from toast.service.web.health import check_ready
-from toast.service.web.routes.shared import PAGE_HEADERS, Shared, Workers
+from toast.service.web.routes.shared import Shared, Workers
+from toast.service.web.version import Version, version
 from toast.service.web.views import DeviceList, DeviceView, NetworkView
 
 router = APIRouter()
-
-_PAGE = (Path(__file__).parent.parent / "page.html").read_text(encoding="utf-8")
 
 
 @router.get("/v1/devices", response_model=DeviceList, responses=conditional.UNCHANGED)
@@ -49,6 +46,12 @@ def _devices() -> DeviceList:
     )
 
 
+@router.get("/version")
+def show_version() -> Version:
+    """Which planner this is."""
+    return version()
+
+
 @router.get("/healthz", response_class=PlainTextResponse)
 async def alive() -> str:
     """The process answers."""
@@ -66,9 +69,3 @@ def ready(context: Shared, workers: Workers) -> str:
 def metrics(context: Shared) -> Response:
     """Prometheus text."""
     return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-@router.get("/", response_class=HTMLResponse)
-async def page() -> HTMLResponse:
-    """A page that lists the jobs; it has no data of its own and no outside assets."""
-    return HTMLResponse(_PAGE, headers=PAGE_HEADERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -16,12 +17,13 @@ from toast.service import problems
 from toast.service.context import Context
 from toast.service.ledger.records import Job
 from toast.service.ledger.states import State
+from toast.service.web.auditor import Auditor
 from toast.service.web.routes.shared import (
     MODULE_ANSWER,
     PLAN_ANSWER,
-    Caller,
     Key,
     Shared,
+    Trail,
     Workers,
     create_job,
     module_file,
@@ -47,24 +49,27 @@ async def plan(
     fields: Annotated[PlanFields, Query()],
     context: Shared,
     workers: Workers,
-    caller: Caller,
+    trail: Trail,
     key: Key = None,
 ) -> FileResponse:
     """Upload, plan, wait, answer. A caller that hangs up cancels the job, unless it has a key."""
     settings = fields.to_request()
-    artifact, _ = await take_module(request, context)
+    artifact, _ = await take_module(request, context, trail)
 
     def queue() -> Job:
         made = create_job(
             context, workers, artifact.sha256, settings,
-            caller=caller, key=key, cache=fields.cache,
+            trail=trail, key=key, cache=fields.cache, name=fields.name,
         )  # fmt: skip
         return made[0]
 
     job = await run_in_threadpool(queue)
-    async with _cancelled_when_alone(request, context, workers, job, keep=key is not None):
+    alone = trail if key is None else None
+    async with _cancelled_when_alone(request, context, workers, job, trail=alone):
         job = await _finished(context, job)
-    return _answer(request, context, job)
+    answer = await run_in_threadpool(_answer, request, context, job)
+    await run_in_threadpool(trail.read, "module", job, answer)
+    return answer
 
 
 async def _finished(context: Context, job: Job) -> Job:
@@ -84,20 +89,26 @@ async def _finished(context: Context, job: Job) -> Job:
 
 @contextlib.asynccontextmanager
 async def _cancelled_when_alone(
-    request: Request, context: Context, workers: Dispatcher, job: Job, *, keep: bool
+    request: Request, context: Context, workers: Dispatcher, job: Job, *, trail: Auditor | None
 ) -> AsyncIterator[None]:
-    """Watch the connection while we wait: nobody reads the plan of a caller that went away."""
+    """Watch the connection while we wait: nobody reads the plan of a caller that went away.
 
-    async def watch() -> None:
+    The end of such a job is recorded in `trail`; without one the job goes on.
+    """
+
+    async def watch(trail: Auditor) -> None:
         # The framework offers no event for this, only a question.
         while not await request.is_disconnected():  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
         with contextlib.suppress(ToastError):  # over or deleted meanwhile
             await run_in_threadpool(context.store.cancel, job.id)
             workers.cancel(job.id)
+            # Before the news of it, which ends this task.
+            gone = partial(trail.record, "job.cancelled", job=job.id, of=job.owned_by)
+            await run_in_threadpool(gone)
             context.notifier.notify(job.id)
 
-    watcher = None if keep else asyncio.create_task(watch())
+    watcher = None if trail is None else asyncio.create_task(watch(trail))
     try:
         yield
     finally:
