@@ -15,6 +15,7 @@ from toast.analysis.program import Floats, Ints, Program
 from toast.analysis.records import by_address
 from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import Device
+from toast.costmodel.holes import hole_bytes
 from toast.costmodel.kernels.evaluate import FIGURES, Measured, evaluate_many, step_seconds
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import Fusion, fuse
@@ -244,6 +245,16 @@ class Evaluator:
         chip = self.folded.chip._replace(memory=0.0)
         tables = self.folded._replace(chip=chip)
         return measure(tables, self._scratches[0], *self._columns([state])).peak
+
+    def room_bytes(self, state: Sequence[Action | Refinement]) -> float:
+        """What the compiler lays out with all the memory that it wants, holes included.
+
+        The price has what is alive at once: a `room` without the holes between buffers.
+        """
+        cost, counted = self.cost(state), self.profile.buffer_assignment.holes
+        if counted == 0.0:
+            return cost.room
+        return cost.room + counted * hole_bytes(self.folded, self._scratches[0])
 
     def laid_out(self, room: float, pressed: float) -> float:
         """The peak on this device of what takes `room`, and `pressed` where nothing else goes."""

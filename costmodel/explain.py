@@ -92,8 +92,8 @@ class HeldMemory:
     `why` is `BASE` (an argument), `LIVE` (a buffer, `value` stands for it), `COPY` (resharded for
     `uses`), `SUM` (partial sums) or `SUMMED` (what they add up to). `tensor` numbers
     `layouts.tensors`, `shape` is that of one device; the elements may be narrower. `short` where
-    it is small and short-lived enough for the memory on the chip, `lasting` where it is small and
-    may be there for a part of the step, `late` where it is there only as far as there is memory.
+    small sums are scattered at once and so wait on the chip, `lasting` where it is small and may be
+    there for a part of the step, `late` where it is there only as far as there is memory.
     """
 
     value: int

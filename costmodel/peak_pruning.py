@@ -111,12 +111,10 @@ def _alive(t: Tables, events: int) -> Words:
     )
     _hold(change, t.live_ranges.first, t.live_ranges.last, live)
     _hold(change, t.sums.first, t.sums.first, _mixed(t.sums.row, _SUM, t.sums.tensor))
-    waiting = _mixed(
-        t.sums.row, _WAITING, t.sums.tensor, t.sums.mate, t.sums.scattered_mate, t.sums.wait_stay
-    )
+    waiting = _mixed(t.sums.row, _WAITING, t.sums.tensor, t.sums.mate, t.sums.scattered_mate)
     _hold(change, t.sums.wait_first, t.sums.wait_last, waiting)
     summed = t.sums.stored == 0
-    words = _mixed(t.sums.row, _SUMMED, t.sums.stay)[summed]
+    words = _mixed(t.sums.row, _SUMMED)[summed]
     _hold(change, t.sums.first[summed], t.sums.until[summed], words)
     for groups, rows in _by_count(t):
         kind, there = t.copies.kind[groups, None], t.copies.there[groups, None]
@@ -152,12 +150,10 @@ def _hold_copies(change: Words, kinds: Words, low: Ints, high: Ints) -> None:
 def _alike(t: Tables, rows: Ints) -> Ints:
     """What tells copies apart beside their kind and events [values, n], of these rows of each.
 
-    The width that each travels in, which of them together are short-lived, which can be let go of.
+    The width that each travels in, and which can be let go of.
     """
-    begin, end = t.copies.begin[rows], t.copies.end[rows]
-    short = end[:, :, None] - begin[:, None, :] <= t.schedule.brief
     gap = t.copies.gap_first[rows] <= t.copies.gap_last[rows]
-    return np.concatenate([t.copies.narrow[rows], short.reshape(len(rows), -1), gap], axis=1)
+    return np.concatenate([t.copies.narrow[rows], gap], axis=1)
 
 
 def _hashed(rows: Ints) -> Words:
@@ -244,9 +240,8 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
     low, last = _between(kept, sums.first, sums.first)
     _, high = _between(kept, sums.first, np.where(sums.stored == 0, sums.until, sums.first))
     waits = _between(kept, sums.wait_first, sums.wait_last)
-    stays = sums.stored, sums.stay, sums.wait_stay
     mates = sums.mate, sums.scattered_mate
-    columns = (sums.row, *mates, sums.tensor, low, last, high, *waits, *stays)
+    columns = (sums.row, *mates, sums.tensor, low, last, high, *waits, sums.stored)
     some = (low <= high) | (waits[0] <= waits[1])
     (row, mate, scattered, tensor, first, ends, to, *waited), at, count = _counted(columns, some)
     return SumColumns(
@@ -259,9 +254,7 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
         until=to,
         wait_first=waited[0],
         wait_last=waited[1],
-        wait_stay=sums.wait_stay[at],
         stored=t.sums.stored[at],
-        stay=t.sums.stay[at],
         times=count,
     )
 
@@ -293,7 +286,5 @@ def _copies(t: Tables, kept: Ints) -> CopyColumns:
         last=high[place],
         gap_first=gap_low[place],
         gap_last=gap_high[place],
-        begin=wanted.begin[place],
-        end=wanted.end[place],
         narrow=wanted.narrow[place],
     )

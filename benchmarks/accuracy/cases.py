@@ -79,7 +79,7 @@ class Bench:
         return {
             "compute_seconds": cost.compute,
             "communication_seconds": cost.communication,
-            "peak_bytes": cost.peak,
+            "peak_bytes": self.evaluator.laid_out(self.evaluator.room_bytes(state), cost.peak),
             "fits": cost.peak <= self.problem.reward.memory,
             "collectives": [
                 {

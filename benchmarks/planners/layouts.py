@@ -11,46 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.planners.tactics import FAMILIES
+from benchmarks.planners.zoo_programs import PROGRAMS
 from toast.costmodel.evaluator import Action, Evaluator, State
 from toast.search.problem import Problem
 
 Choice = tuple[str, int, str]
 """An argument by the end of its name, a dimension of it, and the mesh axis that is to split it."""
-Tactic = tuple[tuple[str, int], ...]
-
-TACTICS: dict[str, dict[str, Tactic]] = {
-    "transformer": {
-        "batch": (("['tokens']", 0),),
-        "sequence": (("['tokens']", 1),),
-        "parameters": (("['up']", -2),),
-        "megatron": (("['up']", -1), ("['query']", -2), ("['embedding']", 0)),
-    },
-    "itx": {
-        "batch": (("tokens", 0),),
-        "hidden": (("['up']", -1),),
-        "heads": (("['query']", -2),),
-    },
-    "gns": {
-        "edges": (("['senders']", 0),),
-        "nodes": (("batch['nodes']", 0),),
-        "megatron": tuple(
-            (f"['{kind}']['hidden'][{layer}]['kernel']", -1)
-            for kind in ("edge", "node")
-            for layer in (0, 2)
-        ),
-        "parameters": tuple((f"['hidden'][{layer}]['kernel']", -1) for layer in (0, 2)),
-    },
-    "unet": {
-        "batch": (("['images']", 0),),
-        "megatron": (("['first']['kernel']", -1), ("['query']['kernel']", -1)),
-        "parameters": (("['first']['kernel']", -2), ("['second']['kernel']", -1)),
-    },
-    "mlp": {
-        "batch": (("x", 0),),
-        "megatron": (("['w1']", -1),),
-        "parameters": (("['w1']", -2), ("['w2']", -1)),
-    },
-}
+TACTICS = FAMILIES | {name: tactics for name, (_, tactics) in PROGRAMS.items()}
 
 _COMMON = {
     "data": "batch:all",
@@ -79,6 +47,7 @@ LAYOUTS: dict[str, dict[str, str]] = {
     },
     "unet": _COMMON,
     "mlp": _COMMON,
+    **dict.fromkeys(PROGRAMS, _COMMON),
 }
 
 

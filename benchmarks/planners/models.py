@@ -11,18 +11,35 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from benchmarks.accuracy.models import makers
-from examples.forms import Step
+from benchmarks.planners.zoo_programs import PROGRAMS
+from examples.forms import Step, serialize
 from examples.models import gns, itx, t2b, t7b, transformer, unet
+from toast.analysis.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A program; `family` names its layouts by hand, `peer` says whether the peer is asked too."""
+    """A program: a step of ours by `make`, or one of the zoo by its name in `public`.
+
+    `family` names its layouts by hand, `peer` says whether the peer is asked too.
+    """
 
     family: str
-    make: Callable[[], Step]
+    make: Callable[[], Step] | None = None
+    public: str = ""
     full: bool = False
     peer: bool = False
+
+    def module(self) -> bytes:
+        """The bare module; raises InvalidRequest for one of the zoo that is not lowered here."""
+        if self.make is not None:
+            return serialize(self.make(), "bytecode")
+        # Only here: the peer's environment has no libraries of the zoo.
+        from benchmarks.zoo.lowering import module_of, path_of
+
+        if not path_of(self.public).exists():
+            raise InvalidRequest(f"{self.public} is not lowered.", "Run benchmarks.zoo lower.")
+        return module_of(self.public)
 
 
 def models() -> dict[str, Model]:
@@ -37,6 +54,7 @@ def models() -> dict[str, Model]:
         "gns_2": Model(family="gns", make=kept["gns_2"], peer=True),
         "unet_cut": Model(family="unet", make=kept["unet_cut"], peer=True),
         "t7b_1": Model(family="transformer", make=kept["t7b_1"], peer=True),
+        **{name: Model(family=name, public=program) for name, (program, _) in PROGRAMS.items()},
     } | _full()
 
 

@@ -15,7 +15,6 @@ from benchmarks.planners import peer
 from benchmarks.planners.cases import MANUAL, OURS, PEERS, REFINED
 from benchmarks.planners.layouts import layout
 from benchmarks.planners.models import models
-from examples.forms import serialize
 from toast.aot import Target
 from toast.costmodel.network.mesh import Mesh
 from toast.pipeline.plan_module import make_plan
@@ -98,7 +97,7 @@ class Runner:
     def _module(self, model: str) -> bytes:
         """The bare module of a program; the last one is kept."""
         if self._model != model:
-            self._model, self._bytes = model, serialize(models()[model].make(), "bytecode")
+            self._model, self._bytes = model, models()[model].module()
         return self._bytes
 
 

@@ -102,7 +102,7 @@ def _lower(options: argparse.Namespace) -> int:
 
 def _compile(options: argparse.Namespace) -> int:
     from benchmarks.accuracy.records import read_records
-    from benchmarks.zoo.cases import all_cases, in_turn
+    from benchmarks.zoo.cases import PLANS, all_cases, in_turn, room_cases
     from benchmarks.zoo.compiling import compile_all
     from benchmarks.zoo.lowering import PROGRAMS, path_of
 
@@ -115,8 +115,13 @@ def _compile(options: argparse.Namespace) -> int:
         wanted = _chosen(options.only, {*names, *owners}, "lowered program")
         names = [one for one in names if one in wanted or one.partition("/")[0] in wanted]
     targets = _chosen(options.target or V5E, TARGETS, "target")
+    if options.plans:
+        plans = _chosen(options.plans, {plan for _, plan in PLANS}, "plan")
+        groups = room_cases(names, targets, plans)
+    else:
+        groups = all_cases(names, targets, memory_only=options.memory_only)
     count = compile_all(
-        all_cases(names, targets, memory_only=options.memory_only),
+        groups,
         options.data,
         memory_only=options.memory_only,
         limit=options.limit,
@@ -239,6 +244,7 @@ def _parser() -> argparse.ArgumentParser:
         help="only with `ablation`: these passes and constants alone",
     )
     parser.add_argument("--half", choices=get_args(Half), help="only this half")
+    parser.add_argument("--plans", help="compile: only these, between commas, with room")
     parser.add_argument("--memory-only", action="store_true", help="end when memory is laid out")
     parser.add_argument("--hlo", type=Path, help="keep the tuning half's compiled HLO here")
     parser.add_argument("--verbose", action="store_true", help="report: cases of the tuning half")

@@ -142,7 +142,7 @@ def _price(evaluator: Evaluator, state: State) -> dict[str, Any] | None:
         "compute_seconds": cost.compute,
         "communication_seconds": cost.communication,
         "peak_bytes": cost.peak,
-        "room_bytes": cost.room,
+        "room_bytes": evaluator.room_bytes(state),
         "pressed_bytes": evaluator.pressed_bytes(state),
         "fits": cost.peak <= evaluator.device.plannable_bytes,
         "collectives": [{"bytes": sent}],

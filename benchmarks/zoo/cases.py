@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -131,6 +131,16 @@ def all_cases(
                 rows = plans[number] if number < len(plans) else []
                 groups.append([_case(name, target, row) for row in rows if _wanted(name, row)])
     return [group for group in groups if group]
+
+
+def room_cases(
+    programs: Iterable[str], targets: Iterable[str], plans: Collection[str]
+) -> list[list[Case]]:
+    """The plans named, with room: a program's in a row, so that its plans can be ranked early."""
+    chosen = set(targets)
+    rows = [(mesh, plan, 0.0, 0.0) for mesh, plan in PLANS if plan in plans]
+    pairs = [(name, one) for name in programs for one in targets_of(name) if one in chosen]
+    return [[_case(name, target, row) for row in rows] for name, target in pairs]
 
 
 def _case(program: str, target: str, row: tuple[str, str, float, float]) -> Case:

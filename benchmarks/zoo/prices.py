@@ -18,6 +18,6 @@ def predict(bench: Bench, state: State) -> dict[str, Any]:
     cost = evaluator.cost(state)
     return bench.predict(state) | {
         "fits": cost.peak <= evaluator.device.plannable_bytes,
-        "room_bytes": cost.room,
+        "room_bytes": evaluator.room_bytes(state),
         "pressed_bytes": evaluator.pressed_bytes(state),
     }

@@ -9,27 +9,21 @@ from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.passes.registry import PASSES, without
 
 AS_IS = "as it is"
-NEVER, ALWAYS = 1e18, 1 << 40
+NEVER = 1e18
 
 NEUTRAL: Mapping[str, Mapping[str, float]] = {
-    "fusion": {"max_sources": ALWAYS, "operand_cost": 1.0, "epilogue_cost": 1.0},
-    "reduction_fusion": {"longest_row": ALWAYS, "lanes": 1},
-    "dot_strength_reduction": {"wide_cost": 1.0},
+    "fusion": {"operand_cost": 1.0, "epilogue_cost": 1.0},
     "dot_tiling": {"resident_share": 0.0},
-    "convolution_tiling": {"undilated_tiles": 1},
     "all_reduce_combiner": {"max_bytes": NEVER},
     "bf16_narrowing": {"rounding_rate": 1.0},
-    "layout_assignment": {"copy_rate": 1.0, "placing_copies": 1.0, "placing_rate": 1.0},
-    "select_and_scatter_expander": {"pooled_layouts": 1.0},
     "space_to_batch": {"stored_copies": 1.0, "blocking_cost": 1.0},
     "memory_space_assignment": {
         "streamed_from": 0.0,
         "piece_share": 1.0,
         "stay_ratio": NEVER,
-        "brief_positions": 0,
         "table_bytes": 0.0,
     },
-    "rematerialization": {"least_gap": 0, "passes": 0.0},
+    "rematerialization": {"least_gap": 0},
     "spmd_partitioner": {
         "beside_all_reduce": 0.0,
         "beside_all_gather": 0.0,

@@ -32,6 +32,7 @@ _RANGES = Ranges(
             "beside_all_to_all",
             "beside_collective_permute",
             "piece_bytes",
+            "holes",
         }
     ),
     shares=frozenset({"piece_share"}),
@@ -71,7 +72,6 @@ class CompilerProfile:
     reduce_scatter_creator: rules.ReduceScatterCreatorRules
     bf16_narrowing: rules.Bf16NarrowingRules
     layout_assignment: rules.LayoutAssignmentRules
-    select_and_scatter_expander: rules.SelectAndScatterExpanderRules
     space_to_batch: rules.SpaceToBatchRules
     deferred_filter_gradients: rules.DeferredFilterGradientsRules
     buffer_assignment: rules.BufferAssignmentRules

@@ -22,8 +22,7 @@ class FusionRules:
     reduction stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`:
     the chain behind a product is stored where it is narrowest, not as the product makes it.
     `stores_padded`: what is computed and then padded is stored before. `stores_looked_up`: a lookup
-    of rows runs by itself, between a stored table and stored rows. A fusion reads at most
-    `max_sources` values.
+    of rows runs by itself, between a stored table and stored rows.
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it,
     `epilogue_cost` what handling an element costs that a product has just made, over loading it as
@@ -40,7 +39,6 @@ class FusionRules:
     stores_narrowest: bool
     stores_padded: bool
     stores_looked_up: bool
-    max_sources: int
     operand_cost: float
     epilogue_cost: float
 
@@ -63,25 +61,18 @@ class MultiOutputFusionRules:
 class ReductionFusionRules:
     """`merges`: reductions run beside the product, or the reduction, that reads the same.
 
-    What widened rows of a product are reduced to, where another reduction of these rows is needed,
-    is made beside it if rows have at most `longest_row` elements and `lanes` of them lie side by
-    side.
+    So is what widened rows of a product are reduced to where another reduction of these rows is
+    needed.
     """
 
     merges: bool
-    longest_row: int
-    lanes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotStrengthReductionRules:
-    """`reduces_rows`: batches of products of one row are made on the vector unit.
-
-    Elements of more than 16 bits take `wide_cost` times as long: they are rounded first.
-    """
+    """`reduces_rows`: batches of products of one row are made on the vector unit."""
 
     reduces_rows: bool
-    wide_cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +93,10 @@ class DotTilingRules:
 class ConvolutionTilingRules:
     """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows.
 
-    Where a stride puts zeros between pixels, rows of zeros are left out of batches of at least
-    `undilated_tiles` tiles of images.
+    Where a stride puts zeros between pixels, rows of zeros are left out if images fill a tile.
     """
 
     fills_tiles: bool
-    undilated_tiles: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,38 +182,18 @@ class LayoutAssignmentRules:
     `copies_arguments`: what an update reads of the arguments is copied to the layout of a product
     that lies otherwise, `copied_for`: one that is transposed as no order of operands makes it, or
     a convolution. `copies_all`: all such arguments and the results back, when the product is made;
-    else one, from the start, in no time. `copy_rate` is how fast that is, over streaming.
+    else one, from the start, in no time.
 
     `pads_values`: all values fill whole tiles. `pads_images`: what convolutions read and make
     does. `copies_images`: arguments that are convolved are copied to their tiles.
-    `places_gathers`: what is gathered along two dimensions at once is put in place by
-    `placing_copies`, at `placing_rate` of how fast elements are handled.
     """
 
     copies_arguments: bool
     copied_for: Literal["transposed_dots", "convolutions"]
     copies_all: bool
-    copy_rate: float
     pads_values: bool
     pads_images: bool
     copies_images: bool
-    places_gathers: bool
-    placing_copies: float
-    placing_rate: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectAndScatterExpanderRules:
-    """What is kept from a max pooling for its gradient.
-
-    `keeps_places`: what was pooled in `pooled_layouts`, and an integer of `index_bytes` a dimension
-    for each result. `keeps_padded`: what was pooled once more, if it is padded.
-    """
-
-    keeps_places: bool
-    pooled_layouts: float
-    index_bytes: int
-    keeps_padded: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,13 +217,11 @@ class DeferredFilterGradientsRules:
     """When gradients of the filters of convolutions are made and summed.
 
     `defers`: summed behind the chain of gradients of activations, until which they or what they are
-    made of wait. `starts_at_once`: one that its update would compute inside itself is made when it
-    can be. `fills_memory`: filters are gathered beside them, so that those that are scattered wait
-    as long as there is memory.
+    made of wait. `fills_memory`: filters are gathered beside them, so that those that are scattered
+    wait as long as there is memory.
     """
 
     defers: bool
-    starts_at_once: bool
     fills_memory: bool
 
 
@@ -263,21 +230,23 @@ class BufferAssignmentRules:
     """`reuses_buffers`: values share a buffer where they can.
 
     An elementwise fusion writes over an input of its shape that dies with it, and loops and updates
-    in place keep their buffers.
+    in place keep their buffers. `multiplies_at_once`: a product that its user would compute inside
+    itself is made when it can be, so that what it is made of is let go of. `holes`: a buffer stays
+    where it fits best when it is made, and of the holes that this leaves this part is counted.
     """
 
     reuses_buffers: bool
+    multiplies_at_once: bool
+    holes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicUpdateSliceRules:
-    """`passes_over_buffer`: an update of a part along a sharded dimension handles all of it.
+    """`fetches_buffer`: what reads a buffer behind an update of a part of it fetches it.
 
-    `fetches_buffer`: what reads a buffer behind an update fetches it from main memory, whatever
-    fits on the chip.
+    That is from main memory, whatever fits on the chip.
     """
 
-    passes_over_buffer: bool
     fetches_buffer: bool
 
 
@@ -289,9 +258,9 @@ class MemorySpaceAssignmentRules:
     from main memory, of one as large as all of it everything.
 
     Main memory is spared `buffer_bytes` of what is alive: pieces of at most `piece_share` of that,
-    for at most `stay_ratio` times what main memory takes to fill the memory on the chip; for
-    `brief_positions` of the schedule in any step. `collectives_on_chip`: also what collectives read
-    and write. A copy to or from the chip finds where it goes in `table_bytes` of main memory.
+    for at most `stay_ratio` times what main memory takes to fill the memory on the chip.
+    `collectives_on_chip`: also what collectives read and write. A copy to or from the chip finds
+    where it goes in `table_bytes` of main memory.
     """
 
     assigns: bool
@@ -299,7 +268,6 @@ class MemorySpaceAssignmentRules:
     buffer_bytes: int
     piece_share: float
     stay_ratio: float
-    brief_positions: int
     collectives_on_chip: bool
     table_bytes: float
 
@@ -310,13 +278,12 @@ class RematerializationRules:
 
     `recomputes`: elementwise values, reductions and copies in another layout, that are not read for
     more than `least_gap` positions of the schedule; and the part `products` of products and of what
-    is made of them. Each byte that is spared takes as long as main memory takes for `passes` bytes.
+    is made of them.
     """
 
     recomputes: bool
     least_gap: int
     products: float
-    passes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,6 @@ from toast.costmodel.terms.journal import ROOT, Bound
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-NARROW = 2.0
-"""Bytes of an element that the matrix unit takes as it is."""
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
 
 
@@ -87,9 +85,7 @@ def _reducing(t: Tables, s: Scratch, dot: int) -> float:
             others *= size
     if min(left, right) > 1.0 or batch == 1.0:
         return 0.0
-    tensor = t.fusions.dot_operand[dot, 0 if right == 1.0 else 1, 1]
-    wide = t.tensors.itemsize[tensor] > NARROW
-    return others * left * right * t.chip.reducing * (t.chip.reducing_wide if wide else 1.0)
+    return others * left * right * t.chip.reducing
 
 
 @inner
@@ -126,28 +122,9 @@ def _copying(t: Tables, s: Scratch, row: int) -> float:
     for k in range(t.fusions.copied_start[row], t.fusions.copied_start[row + 1]):
         tensor = t.fusions.copied[k]
         size = s.tensors.local[tensor]
-        moved = (
-            2.0
-            * size
-            * streamed(t.chip.on_chip, t.chip.streamed_from, size)
-            / (t.chip.bandwidth * t.chip.turning)
-        )
+        moved = 2.0 * size * streamed(t.chip.on_chip, t.chip.streamed_from, size) / t.chip.bandwidth
         spent += max(moved, _elements(t, s, tensor) / t.chip.element_rate) + t.chip.overhead
     return spent
-
-
-@inner
-def _spreading(t: Tables, s: Scratch, row: int) -> float:
-    """Seconds to update parts of buffers along dimensions that are split over devices.
-
-    Only one of these has the place: all bring the buffer to a memory layout in which the place is
-    easy to cut out, and keep there what they had.
-    """
-    handled = 0.0
-    for k in range(t.fusions.spread_start[row], t.fusions.spread_start[row + 1]):
-        if s.units.shards[t.fusions.spread_item[k]] > 1:
-            handled += _elements(t, s, t.fusions.spread_tensor[k])
-    return handled / t.chip.element_rate
 
 
 @inner
@@ -256,7 +233,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         if partial:
             seconds += _epilogue(t, s, row)
         weight = t.fusions.weight[row]
-        seconds += _copying(t, s, row) + _spreading(t, s, row) + _blocking(t, s, row)
+        seconds += _copying(t, s, row) + _blocking(t, s, row)
         spent = weight * (seconds + t.chip.overhead)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
         s.fusions.seconds[row] = spent

@@ -18,12 +18,12 @@ ROW, WIDEST, APART = range(3)
 def more_pixels(t: Tables, s: Scratch, dot: int) -> float:
     """How many times as many pixels are convolved as there are.
 
-    Blocks overlap. Of `undilated_images` and more, rows of zeros between pixels are left out.
+    Blocks overlap. Where images fill a tile, rows of zeros between pixels are left out.
     """
     tensor, apart = t.fusions.dot_operand[dot, 0, 1], t.fusions.dot_window[dot, APART]
     if t.tensors.image[tensor, 0] < 0:
         return 1.0
-    if apart > 1 and side(t, s, tensor, t.tensors.image[tensor, 0]) >= t.chip.undilated_images:
+    if apart > 1 and side(t, s, tensor, t.tensors.image[tensor, 0]) >= t.chip.tile_rows:
         return 1.0 / apart
     return max(in_blocks(t, s, tensor), 1.0) if t.fusions.dot_window[dot, WIDEST] > 1 else 1.0
 

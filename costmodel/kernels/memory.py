@@ -1,10 +1,10 @@
 """Kernels for memory: what is alive when, and how much that is at most.
 
 A compiler with memory on the chip to give away (`on_chip_buffers`) keeps there what is small and
-read for the last time within `on_chip_seconds`: main memory holds what is left of that. A step has
-many positions, so what lives for few of them is always counted; of the rest the part that these
-seconds are of the whole step. Operands and results of collectives are there only where the compiler
-allows it, and results of the program never.
+read for the last time within `on_chip_seconds`: main memory holds what is left of that. Partial
+sums that are scattered at once are always counted; of the rest the part that these seconds are of
+the whole step. Operands and results of collectives are there only where the compiler allows it, and
+results of the program never.
 
 Deferred gradients of filters stay themselves, or what they are made of stays. A compiler that
 gathers filters beside them (`deferral_budget_bytes`) computes all and keeps them while there is
@@ -132,21 +132,18 @@ def _add_copies(t: Tables, s: Scratch) -> None:
                 t.copies.last[row],
                 is_narrow(t, t.copies.narrow[row]),
             )
-            at, until = t.copies.begin[row], t.copies.end[row]
             again = t.copies.gap_first[row] <= t.copies.gap_last[row]
             for other in range(row + 1, last):
                 if s.copies.leader[kind + other - first] == place:
                     again = t.copies.there[group]
                     begin = min(begin, t.copies.first[other])
                     end = max(end, t.copies.last[other])
-                    at = min(at, t.copies.begin[other])
-                    until = max(until, t.copies.end[other])
                     narrow = narrow and is_narrow(t, t.copies.narrow[other])
             s.copies.first[row], s.copies.last[row] = begin, end
             size = s.tensors.stored[t.copies.tensor[row]] * (0.5 if narrow else 1.0)
-            piece, stay = _sent(t, size), BRIEF if until - at <= t.schedule.brief else LASTING
+            piece = _sent(t, size)
             size *= t.copies.times[group]
-            _hold(t, s, s.copies.held, COPY, row, begin, end, size, piece, stay)
+            _hold(t, s, s.copies.held, COPY, row, begin, end, size, piece, LASTING)
             if again and size > 0.0:
                 _count(s, s.copies.held, row, AGAIN, begin, end, size)
                 _need(t, s, kind, (first, last), place, begin, size)
@@ -196,7 +193,7 @@ def _read(s: Scratch, row: int, side: int, first: int, last: int, size: float) -
 def _forget_copy(s: Scratch, row: int) -> None:
     """Let go of all that is counted of a copy."""
     first, last = s.copies.first[row], s.copies.last[row]
-    for stay in (0, BRIEF, LASTING, AGAIN):
+    for stay in (0, LASTING, AGAIN):
         _count(s, s.copies.held, row, stay, first, last, 0.0)
 
 
@@ -229,7 +226,7 @@ def _hold_sum(t: Tables, s: Scratch, k: int, size: float, piece: float) -> None:
     """Count partial sums while they are there, instead of those that are held."""
     first, last, there = t.sums.first[k], t.sums.last[k], BRIEF
     if size > 0.0 and _is_waiting(t, s, k):
-        first, last, there = t.sums.wait_first[k], t.sums.wait_last[k], t.sums.wait_stay[k]
+        first, last, there = t.sums.wait_first[k], t.sums.wait_last[k], LASTING
     for stay in (0, BRIEF, LASTING):
         _count(s, s.sums.held, k, stay, s.sums.held_first[k], s.sums.held_last[k], 0.0)
     s.sums.held_first[k], s.sums.held_last[k] = first, last
@@ -255,8 +252,8 @@ def _add_sums(t: Tables, s: Scratch) -> None:
             summed = 0.0 if t.sums.stored[k] or s.partial_sums.behind_loop[row] else left
         at, to, count = t.sums.first[k], t.sums.until[k], t.sums.times[k]
         _hold_sum(t, s, k, count * size, _sent(t, whole))
-        piece, stay = _sent(t, summed), t.sums.stay[k]
-        _hold(t, s, s.sums.summed_held, SUMMED, k, at, to, count * summed, piece, stay)
+        piece = _sent(t, summed)
+        _hold(t, s, s.sums.summed_held, SUMMED, k, at, to, count * summed, piece, LASTING)
 
 
 @inner
@@ -371,12 +368,12 @@ def squeeze(t: Tables, s: Scratch) -> tuple[float, float]:
 
     What has room is left as it is. Where the device has less memory than that, what waits only
     where there is memory does not wait. Of the rest the compiler spares what is missing, as far as
-    it can, and computes it again.
+    it can, and computes it again, which takes at least as long as writing it.
     """
     room, pressed, kept = s.schedule.peaks[0], s.schedule.peaks[1], s.schedule.peaks[2]
     laid_out = min(room, max(pressed, t.chip.memory))
     spared = max(kept - laid_out, 0.0)
-    spent = spared * t.chip.again_seconds
+    spent = spared / t.chip.bandwidth
     if spared > 0.0:
         note(s.journal, RECOMPUTED, 0, 0, BYTES, 0, 1.0, spared, spent)
     return laid_out, spent

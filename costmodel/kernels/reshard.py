@@ -362,23 +362,11 @@ def price_reshards(t: Tables, s: Scratch) -> float:
                 sending = reshard(t, s, source, target, 0, -1, width, weight)
                 spent += sending
                 remember(t, s, move, row, source, target, width, weight)
-                if sending > 0.0:
-                    if width < 1.0 and t.reshards.given[row] and not rounded:
-                        rounded = True
-                        _round(t, s, row, k - first, weight)
-                    if t.chip.places_gathers and _gathered(t, s, source, target) > 1:
-                        _place(t, s, row, k - first, weight)
+                if sending > 0.0 and width < 1.0 and t.reshards.given[row] and not rounded:
+                    rounded = True
+                    _round(t, s, row, k - first, weight)
         s.reshards.seconds[row] = spent
     return total(s.reshards.seconds)
-
-
-@inner
-def _gathered(t: Tables, s: Scratch, source: int, target: int) -> int:
-    """Along how many dimensions `target` has less axes than `source`."""
-    a, b, found = t.tensors.start[source], t.tensors.start[target], 0
-    for d in range(t.tensors.start[source + 1] - a):
-        found += 1 if axes_on(t, s, a + d) & ~axes_on(t, s, b + d) else 0
-    return found
 
 
 @inner
@@ -392,17 +380,6 @@ def _round(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
     spent = weight * (handled / t.chip.rounding + t.chip.overhead)
     # 32 bits are read and 16 written
     moved = 1.5 * weight * s.tensors.local[source]
-    note(s.journal, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
-    s.reshards.local_seconds[row] += spent
-
-
-@inner
-def _place(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
-    """Price the copies that put in place what was gathered along two dimensions at once."""
-    target = t.reshards.target[t.reshards.target_start[row] + place]
-    handled = s.tensors.local[target] / t.tensors.itemsize[target]
-    spent = weight * handled / t.chip.placing
-    moved = 2.0 * t.chip.placing_copies * weight * s.tensors.local[target]
     note(s.journal, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)
     s.reshards.local_seconds[row] += spent
 

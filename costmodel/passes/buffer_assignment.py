@@ -19,7 +19,6 @@ from toast.costmodel.passes.layout_assignment import (
     turned_tables,
 )
 from toast.costmodel.passes.rematerialization import Gaps, availability, recomputed_gaps
-from toast.costmodel.passes.space_to_batch import filter_gradients
 from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools
@@ -151,21 +150,31 @@ def stored_inside(program: Program, fusion: Fusion) -> Bools:
 
 
 def value_spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
-    """First and last position of each value; results of `main` live to the end.
-
-    A gradient of a filter that is updated with it inside one fusion is computed when
-    it can be, as it has to be summed over devices first.
-    """
+    """First and last position of each value; results of `main` live to the end."""
     first = fusion.position[program.value_op]
     last, roots = first.copy(), fusion.roots
-    at = fusion.position[roots.ops]
-    if fusion.profile.deferred_filter_gradients.starts_at_once:
-        gradients = np.isin(roots.dots, filter_gradients(program))
-        at[roots.rows(roots.dot_start)[gradients]] = fusion.position[roots.dots[gradients]]
-    at = at[roots.rows(roots.read_start)]
+    at = launched_at(program, fusion)[roots.ops][roots.rows(roots.read_start)]
     np.maximum.at(last, program.use_value[roots.reads], at)
     last[program.use_value[ints([result.use for result in program.results])]] = program.ops
     return first, last
+
+
+def launched_at(program: Program, fusion: Fusion) -> Ints:
+    """By op the position at which the fusion that it is the root of reads.
+
+    A product that is part of a later fusion, as a gradient is of the update of its weights, is made
+    when all that the fusion reads is there: what it is made of is then no longer needed.
+    """
+    found, roots = fusion.position.copy(), fusion.roots
+    if not fusion.profile.buffer_assignment.multiplies_at_once:
+        return found
+    ready = np.full(len(roots.ops), -1)
+    made = fusion.position[program.value_op[program.use_value[roots.reads]]]
+    np.maximum.at(ready, roots.rows(roots.read_start), made)
+    np.maximum.at(ready, roots.rows(roots.dot_start), fusion.position[roots.dots])
+    some = np.diff(roots.dot_start) > 0
+    found[roots.ops[some]] = np.minimum(found[roots.ops[some]], ready[some])
+    return found
 
 
 def _buffer_spans(
@@ -240,8 +249,8 @@ def written_over(program: Program, fusion: Fusion, reused: dict[int, int]) -> Bo
     return flags(program.ops, dot[over].tolist())
 
 
-def positions_of_ops(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
-    """For each op the earliest and the latest position of the fusions that compute it."""
+def positions_of_ops(program: Program, fusion: Fusion, position: Ints) -> tuple[Ints, Ints]:
+    """For each op the earliest and the latest `position` of the fusions that compute it."""
     low, high = np.full(program.ops, program.ops), np.full(program.ops, -1)
     stored = np.zeros(program.ops, dtype=np.bool_)
     stored[fusion.roots.ops] = True
@@ -250,7 +259,7 @@ def positions_of_ops(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
         program.value_op[program.use_value],
         ~fusion.written[program.use_value],
         stored,
-        fusion.position,
+        position,
         low,
         high,
     )

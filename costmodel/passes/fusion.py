@@ -126,7 +126,6 @@ def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
         stored=chain_ends(program, flow, rules),
         fuses_into_dot=rules.fuses_into_dot,
         repeats_costly=rules.repeats_costly,
-        max_sources=rules.max_sources,
     )
     room = 4 * len(program.use_value) + program.ops
     while not fuse_values(graph, found := new_needs(program, room)):

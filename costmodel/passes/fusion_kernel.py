@@ -41,7 +41,6 @@ class FusionGraph(NamedTuple):
     stored: Bools
     fuses_into_dot: bool
     repeats_costly: bool
-    max_sources: int
 
 
 @record
@@ -201,8 +200,7 @@ def _fuses(g: Any, n: Any, value: int) -> bool:
         return False
     if n.dot_start[op] < n.dot_end[op]:
         return True
-    many = n.use_end[op] - n.use_start[op] > g.max_sources
-    if many or (n.expensive[op] and end - first > 1 and not g.repeats_costly):
+    if n.expensive[op] and end - first > 1 and not g.repeats_costly:
         return False
     return bool(_cheaper_again(g, n, value, users))
 

@@ -13,7 +13,6 @@ import numpy as np
 from toast.analysis.program import ARGUMENT, Ints, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.passes.fusion import SCATTERS, Fusion, batch_dims, elementwise
-from toast.costmodel.passes.select_and_scatter_expander import Beside, kept_for_pooling
 from toast.costmodel.passes.space_to_batch import given_images
 from toast.costmodel.program.arrays import spans
 from toast.costmodel.program.dataflow import named
@@ -21,6 +20,8 @@ from toast.costmodel.program.launches import LaunchedFusion
 from toast.costmodel.program.lookups import BY_ROW, TILED, looked_up
 from toast.costmodel.program.op_traits import Role
 
+Beside = tuple[int, tuple[int, int], float]
+"""A value, (first, last) position and how many of its size are held besides."""
 OtherLayouts = dict[int, int]
 """Fusions that work on what a product leaves in another memory layout, and its position."""
 
@@ -30,7 +31,7 @@ def copied_beside(program: Program, fusion: Fusion, others: OtherLayouts) -> lis
     arguments = [
         (value, span, 1.0) for value, span in copied_arguments(program, fusion, others).items()
     ]
-    return arguments + kept_for_pooling(program, fusion) + _rounded(program, fusion)
+    return arguments + _rounded(program, fusion)
 
 
 def _rounded(program: Program, fusion: Fusion) -> list[Beside]:

@@ -1,9 +1,9 @@
 """Reductions that a TPU computes beside what they read, in one fusion with several results.
 
 A reduction of what a matrix product makes runs while its blocks are still on the chip. So does one
-that needs the result of another over the same rows, as the sum of a softmax needs its maximum, if
-whole rows fit there; XLA does so for products of 16 bits that are widened behind. Reductions of
-one stored value share a pass over it.
+that needs the result of another over the same rows, as the sum of a softmax needs its maximum;
+XLA does so for products of 16 bits that are widened behind. Reductions of one stored value share a
+pass over it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def merge_reductions(
     while True:
         found = _new_launches(flow, launched, room)
         filled = len(launched.ops), len(launched.reads)
-        if merge_into(flow, found, *filled, rules.longest_row, rules.lanes):
+        if merge_into(flow, found, *filled):
             break
         room *= 2
     kept = np.flatnonzero(found.alive)

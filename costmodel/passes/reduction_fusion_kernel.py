@@ -37,11 +37,10 @@ class Launches(NamedTuple):
 
 
 @entry
-def merge_into(f: Any, k: Any, ops: int, reads: int, longest: int, lanes: int) -> bool:
+def merge_into(f: Any, k: Any, ops: int, reads: int) -> bool:
     """Merge reductions in order; the pools are filled up to `ops` and `reads`.
 
-    Rows of at most `longest` elements stay where `lanes` of them lie side by side. False where the
-    pools are too short, all undone.
+    False where the pools are too short, all undone.
     """
     turn = 0
     for number in range(len(k.alive)):
@@ -52,9 +51,9 @@ def merge_into(f: Any, k: Any, ops: int, reads: int, longest: int, lanes: int) -
             continue
         maker, before = k.home[f.maker[source]], k.passes[source]
         host = -1
-        if _fits(f, k, maker, number, source, longest, lanes):
+        if _fits(f, k, maker, number, source):
             host = maker
-        elif _fits(f, k, before, number, source, longest, lanes):
+        elif _fits(f, k, before, number, source):
             host = before
         if host < 0:
             if before < 0:
@@ -90,7 +89,7 @@ def _reduced_value(f: Any, k: Any, number: int) -> int:
 
 
 @inner
-def _fits(f: Any, k: Any, host: int, number: int, source: int, longest: int, lanes: int) -> bool:
+def _fits(f: Any, k: Any, host: int, number: int, source: int) -> bool:
     """Whether all else that it reads is there before the host runs, or is made in its rows."""
     if host < 0 or host == number or not k.alive[host]:
         return False
@@ -111,22 +110,18 @@ def _fits(f: Any, k: Any, host: int, number: int, source: int, longest: int, lan
             inside = True
         else:
             latest = max(latest, maker)
-    if inside and not (multiplies and _keeps_rows(f, k, host, number, source, longest, lanes)):
+    if inside and not (multiplies and _keeps_rows(f, k, host, source)):
         return False
     return bool(latest < first)
 
 
 @inner
-def _keeps_rows(
-    f: Any, k: Any, host: int, number: int, source: int, longest: int, lanes: int
-) -> bool:
-    """Whether rows stay until they are reduced: short ones, that fill the lanes."""
-    result = f.values[k.ops[k.op_first[number]]]
+def _keeps_rows(f: Any, k: Any, host: int, source: int) -> bool:
+    """Whether rows stay until they are reduced, as those do that are widened behind a product."""
     for n in range(k.dot_start[host], k.dot_start[host + 1]):
         if f.width[f.values[k.dots[n]]] >= f.width[source]:
             return False
-    short = f.elements[source] <= longest * f.elements[result]
-    return bool(short and f.side[result] >= lanes)
+    return True
 
 
 @inner

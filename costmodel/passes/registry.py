@@ -110,13 +110,7 @@ PASSES: Mapping[str, Pass] = {
                 "pads_values": False,
                 "pads_images": False,
                 "copies_images": False,
-                "places_gathers": False,
             },
-        ),
-        Pass(
-            name="select_and_scatter_expander",
-            models="A max pooling keeps what its gradient needs.",
-            off={"keeps_places": False, "keeps_padded": False},
         ),
         Pass(
             name="space_to_batch",
@@ -126,17 +120,17 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="deferred_filter_gradients",
             models="Gradients of the filters of convolutions wait to be summed.",
-            off={"defers": False, "starts_at_once": False, "fills_memory": False},
+            off={"defers": False, "fills_memory": False},
         ),
         Pass(
             name="buffer_assignment",
             models="Values share a buffer where they can.",
-            off={"reuses_buffers": False},
+            off={"reuses_buffers": False, "multiplies_at_once": False, "holes": 0.0},
         ),
         Pass(
             name="dynamic_update_slice",
-            models="An update of a part may handle the whole buffer; its readers fetch it.",
-            off={"passes_over_buffer": False, "fetches_buffer": False},
+            models="What reads a buffer behind an update of a part of it fetches it.",
+            off={"fetches_buffer": False},
         ),
         Pass(
             name="memory_space_assignment",

@@ -38,7 +38,6 @@ class Flow(NamedTuple):
     shape: Ints
     dtype: Ints
     elements: Floats
-    side: Ints
     width: Floats
     bytes: Floats
     constant: Bools
@@ -63,7 +62,6 @@ def flow_of(program: Program) -> Flow:
         shape=program.value_shape,
         dtype=program.value_type,
         elements=elements,
-        side=program.of_shapes(lambda shape: shape[-1] if shape else 1, np.int64),
         width=width,
         bytes=elements * width,
         constant=program.constant,

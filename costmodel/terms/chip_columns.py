@@ -18,8 +18,7 @@ from toast.costmodel.passes.spmd_partitioner import launched_beside
 class ChipColumns(NamedTuple):
     """Figures of a chip and of its compiler that the kernels read.
 
-    A matrix unit's tile of `tile_rows` by `tile_columns`, and from how many images on rows of zeros
-    between pixels are left out (`undilated_images`); `bandwidth` in bytes, and `element_rate`
+    A matrix unit's tile of `tile_rows` by `tile_columns`; `bandwidth` in bytes, and `element_rate`
     in elements a second; seconds of `overhead` of each fusion, and those of the small fusions
     `launched` beside one collective of a kind. `on_chip` bytes keep operands; up to
     `on_chip_buffers` bytes of what is alive, in pieces of up to `on_chip_piece`, may be on the chip
@@ -28,24 +27,20 @@ class ChipColumns(NamedTuple):
     where they are convolved block by block. Deferred gradients fill up to `deferral_budget_bytes`.
     `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the next,
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
-    What is gathered along two dimensions at once is put in place by `placing_copies` where
-    `places_gathers`.
     Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
     `resident_share` of `on_chip` are read once, others for each block of `block_bytes` a side, if
     that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on.
     `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
     element costs that a product has just made, over one that is loaded; elements a second of
-    `rounding`, `placing` and `blocking`; and `turning`, a part of the bandwidth. A program that
-    needs more than `memory` bytes is squeezed into these, at `again_seconds` a byte. A matrix is
-    scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). `reducing`:
-    seconds for each element that a product of one row multiplies and adds up, 0 where the matrix
-    unit does it; `reducing_wide` times that for elements that are rounded first.
+    `rounding` and `blocking`. A program that needs more than `memory` bytes is squeezed into these.
+    A matrix is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size).
+    `reducing`: seconds for each element that a product of one row multiplies and adds up, 0 where
+    the matrix unit does it.
     """
 
     tile_rows: int
     tile_columns: int
     fills_tiles: bool
-    undilated_images: int
     in_blocks: float
     deferral_budget_bytes: float
     sums_in_turn: bool
@@ -63,25 +58,19 @@ class ChipColumns(NamedTuple):
     feeding: float
     epilogue_rate: float
     rounding: float
-    placing: float
     blocking: float
-    turning: float
-    places_gathers: bool
-    placing_copies: float
     combined_bytes: float
     block_bytes: float
     resident_share: float
     streamed_from: float
     memory: float
-    again_seconds: float
     scattered_piece: float
     reducing: float
-    reducing_wide: float
 
 
 def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     """All that depends on the chip alone: bytes, seconds, and elements and bytes a second."""
-    layout, narrowing = profile.layout_assignment, profile.bf16_narrowing
+    narrowing = profile.bf16_narrowing
     blocks, memory = profile.space_to_batch, profile.memory_space_assignment
     again = profile.rematerialization
     fills_memory = profile.deferred_filter_gradients.fills_memory
@@ -90,8 +79,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     return ChipColumns(
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
-        fills_tiles=layout.pads_values,
-        undilated_images=profile.convolution_tiling.undilated_tiles * device.tile[0],
+        fills_tiles=profile.layout_assignment.pads_values,
         in_blocks=blocks.stored_copies if blocks.convolves_in_blocks else 0.0,
         deferral_budget_bytes=float(device.usable_bytes) if fills_memory else 0.0,
         sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
@@ -109,18 +97,12 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         feeding=profile.fusion.operand_cost,
         epilogue_rate=profile.fusion.epilogue_cost,
         rounding=device.element_rate * narrowing.rounding_rate,
-        placing=device.element_rate * layout.placing_rate,
         blocking=device.element_rate / blocks.blocking_cost,
-        turning=layout.copy_rate,
-        places_gathers=layout.places_gathers,
-        placing_copies=layout.placing_copies,
         combined_bytes=profile.all_reduce_combiner.max_bytes,
         block_bytes=tiles.block,
         resident_share=tiles.resident,
         streamed_from=memory.streamed_from,
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
-        again_seconds=again.passes / device.bandwidth,
         scattered_piece=profile.reduce_scatter_creator.piece_bytes,
         reducing=reducing_seconds(device, profile.dot_strength_reduction),
-        reducing_wide=profile.dot_strength_reduction.wide_cost,
     )

@@ -16,7 +16,7 @@ from toast.costmodel.passes.convolution_tiling import (
     convolution_sides,
     windows,
 )
-from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE, passed_over
+from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
@@ -67,8 +67,7 @@ class LaunchedRow(NamedTuple):
     """What a fusion writes, what it reads, and its contractions.
 
     `epilogue` are, of the reductions behind a contraction, the tensors that each may read; `copied`
-    tensors that are copied to another memory layout or buffer, or back; `spread` (item, buffer) of
-    each dimension along which a part of a buffer is updated in place.
+    tensors that are copied to another memory layout or buffer, or back.
     """
 
     written: tuple[Moved, ...] = ()
@@ -76,16 +75,15 @@ class LaunchedRow(NamedTuple):
     dots: tuple[Dot, ...] = ()
     epilogue: tuple[tuple[int, ...], ...] = ()
     copied: tuple[int, ...] = ()
-    spread: tuple[tuple[int, int], ...] = ()
 
 
 class Fusions(NamedTuple):
     """The rows as columns; `X_start` has one entry more than there are X.
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
-    `whole` in memory; `copied` tensors; the (item, tensor) of each dimension that is `spread`; its
-    contractions, from `dot_start` on; its epilogue, reductions of what a product makes, and of each
-    the tensors that it may read, one of which it does.
+    `whole` in memory; `copied` tensors; its contractions, from `dot_start` on; its epilogue,
+    reductions of what a product makes, and of each the tensors that it may read, one of which it
+    does.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` (a TPU's convolutions), the sides of its factors from `side_start` on and
     their sizes; of its operands [contractions, 2] the tensors stored and read, the widths of
@@ -114,9 +112,6 @@ class Fusions(NamedTuple):
     epilogue_tensor: Ints
     copied_start: Ints
     copied: Ints
-    spread_start: Ints
-    spread_item: Ints
-    spread_tensor: Ints
 
 
 class FusionScratch(NamedTuple):
@@ -306,7 +301,6 @@ class RowMaker:
             dots=dots,
             epilogue=_epilogue(program, layouts, self.wanted, one) if dots else (),
             copied=_tensors(layouts, self.copied_values.get(number, ())),
-            spread=passed_over(program, layouts, one.ops, fusion.profile.dynamic_update_slice),
         )
 
     def _operands(self, op: int) -> tuple[Operand, ...]:
@@ -396,7 +390,6 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
     dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]
     moved, epilogue = [row.written + row.read for row in rows], [row.epilogue for row in rows]
-    spread = [row.spread for row in rows]
     return Fusions(
         weight=floats(list(rows.values())),
         writes=ints([len(row.written) for row in rows]),
@@ -418,9 +411,6 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         epilogue_tensor=flat([tensors for row in epilogue for tensors in row]),
         copied_start=starts([row.copied for row in rows]),
         copied=flat([row.copied for row in rows]),
-        spread_start=starts(spread),
-        spread_item=flat([[item for item, _ in row] for row in spread]),
-        spread_tensor=flat([[tensor for _, tensor in row] for row in spread]),
         side_start=starts(factors),
         side_of=ints([side for sides in factors for side, _ in sides]),
         side_size=ints([size for sides in factors for _, size in sides]),
@@ -462,7 +452,6 @@ def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
         (moved, owners.tensor[fusions.whole]),
         (epilogue, owners.tensor[fusions.epilogue_tensor]),
         (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
-        (rows_of(fusions.spread_start), owners.tensor[fusions.spread_tensor]),
         (dots, fusions.dot_unit),
         (dots, owners.tensor[fusions.dot_sums]),
         (np.repeat(dots, 4), owners.tensor[fusions.dot_operand.ravel()]),

@@ -116,11 +116,10 @@ class Listing:
     @cached_property
     def positions(self) -> tuple[Ints, Ints]:
         """By op the first and the last position of the fusions that compute it."""
-        return positions_of_ops(self.program, self.fusion)
+        return positions_of_ops(self.program, self.fusion, self.fusion.position)
 
     @cached_property
     def schedule(self) -> Schedule:
         """The events at which something of any term begins to be alive."""
         begins = [term.begins(self.of(term)) for term in self._terms if term.begins is not None]
-        brief = self.fusion.profile.memory_space_assignment.brief_positions
-        return schedule_of(begins, self.program.ops + 1, brief)
+        return schedule_of(begins, self.program.ops + 1)

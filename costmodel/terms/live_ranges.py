@@ -11,7 +11,7 @@ from toast.costmodel.passes.buffer_assignment import LiveRanges, joined
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, deferred_ranges
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
-from toast.costmodel.terms.journal import AGAIN, PLACES, Entry
+from toast.costmodel.terms.journal import AGAIN, LASTING, PLACES, Entry
 from toast.costmodel.terms.manual_computations import manual_ranges
 from toast.costmodel.terms.sources import Runs, Sources, Stored
 from toast.costmodel.terms.term import Term
@@ -64,7 +64,7 @@ def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
         width=live.width,
         lies=live.lies,
         times=np.ones(len(first)),
-        stay=np.where(live.again, AGAIN, schedule.stay(first, last) * live.inner),
+        stay=np.where(live.again, AGAIN, LASTING * live.inner),
         deferred=live.deferred,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
+from toast.costmodel.passes.buffer_assignment import launched_at, positions_of_ops
 from toast.costmodel.passes.rematerialization import gaps_between, widest
 from toast.costmodel.program.arrays import spans
 from toast.costmodel.program.dataflow import Bools
@@ -47,9 +48,9 @@ class CopyColumns(NamedTuple):
 
     The wanted ones are `kind_tensor`, from `kind_start` on. Values of one kind whose copies are
     wanted over the same events are one row, `times` times; from `start` on it has for each copy the
-    tensor, the events from `first` to `last`, the positions from `begin` to `end` and in what width
-    it travels (`narrow`). It can be let go of over the events from `gap_first` to `gap_last`, and
-    where nothing reads it that shares it, if the value is `there`.
+    tensor, the events from `first` to `last` and in what width it travels (`narrow`). It can be let
+    go of over the events from `gap_first` to `gap_last`, and where nothing reads it that shares it,
+    if the value is `there`.
     """
 
     kind_source: Ints
@@ -62,8 +63,6 @@ class CopyColumns(NamedTuple):
     tensor: Ints
     first: Ints
     last: Ints
-    begin: Ints
-    end: Ints
     gap_first: Ints
     gap_last: Ints
     narrow: Ints
@@ -90,7 +89,8 @@ class CopyScratch(NamedTuple):
 def reshard_copies(listing: Listing) -> Copies:
     """What uses want, in which the values they are of are alive besides."""
     program, layouts, wanted = listing.program, listing.layouts, listing.wanted
-    low, high = listing.positions
+    at = launched_at(program, listing.fusion)
+    low, high = positions_of_ops(program, listing.fusion, at)
     users = program.use_op[wanted.uses]
     rules, until = listing.fusion.profile.rematerialization, listing.buffers.until[wanted.valued]
     until = until if rules.recomputes else np.full(len(until), -1)
@@ -135,8 +135,6 @@ def copy_columns(copies: Copies, listing: Listing) -> CopyColumns:
         tensor=copies.tensor,
         first=first,
         last=last,
-        begin=schedule.position[first],
-        end=schedule.position[last + 1],
         gap_first=schedule.event_from(copies.gap_first),
         gap_last=schedule.event_at(copies.gap_last),
         narrow=copies.width,

@@ -8,17 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.terms.journal import BRIEF, LASTING, PLACES
+from toast.costmodel.terms.journal import PLACES
 
 
 class Schedule(NamedTuple):
-    """The `position` of each event, and at last that where the schedule ends.
-
-    What is there for at most `brief` positions may be on the chip in any step.
-    """
+    """The `position` of each event, and at last that where the schedule ends."""
 
     position: Ints
-    brief: int
 
     def event_at(self, positions: Ints) -> Ints:
         """The last event at or before each position: only where something begins can a peak be."""
@@ -28,11 +24,6 @@ class Schedule(NamedTuple):
     def event_from(self, positions: Ints) -> Ints:
         """The first event at or behind each position: from there on something is let go of."""
         return np.searchsorted(self.position[:-1], positions).astype(np.int64)
-
-    def stay(self, first: Ints, last: Ints) -> Ints:
-        """How what is there from one event to another may be on the chip."""
-        short = self.position[last + 1] - self.position[first] <= self.brief
-        return np.where(short, BRIEF, LASTING)
 
 
 class ScheduleScratch(NamedTuple):
@@ -47,10 +38,10 @@ class ScheduleScratch(NamedTuple):
     peaks: Floats
 
 
-def schedule_of(begins: Sequence[Ints], end: int, brief: int) -> Schedule:
+def schedule_of(begins: Sequence[Ints], end: int) -> Schedule:
     """The events at which something begins, in a schedule of so many positions."""
     events = np.unique(np.concatenate([[0], *begins]))
-    return Schedule(position=np.append(events, end), brief=brief)
+    return Schedule(position=np.append(events, end))
 
 
 def schedule_scratch(schedule: Schedule) -> ScheduleScratch:

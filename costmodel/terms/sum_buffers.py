@@ -46,9 +46,9 @@ class SumColumns(NamedTuple):
     """Rows of `times` equal sums, of one `row` of partial sums and of one tensor.
 
     The sums are there over the events [first, last], what they add up to over [first, until] unless
-    it is `stored` anyway; that may be on the chip as `stay` tells. If they are added to others
-    before they are summed, or those of a row `mate` or `scattered_mate` are added to them, they are
-    there over [wait_first, wait_last] instead, maybe on the chip (`wait_stay`).
+    it is `stored` anyway. If they are added to others before they are summed, or those of a row
+    `mate` or `scattered_mate` are added to them, they are there over [wait_first, wait_last]
+    instead.
     """
 
     row: Ints
@@ -60,9 +60,7 @@ class SumColumns(NamedTuple):
     until: Ints
     wait_first: Ints
     wait_last: Ints
-    wait_stay: Ints
     times: Floats
-    stay: Ints
     stored: Ints
 
 
@@ -136,9 +134,7 @@ def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
         until=to,
         wait_first=first,
         wait_last=last,
-        wait_stay=schedule.stay(first, last),
         times=np.ones(len(at)),
-        stay=schedule.stay(at, to),
         stored=sums.stored.astype(np.int64),
     )
 

@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.accuracy.cases import Bench
+from benchmarks.accuracy.records import read_records
 from benchmarks.planners.layouts import LAYOUTS, TACTICS, choices, groups_of, layout
 from benchmarks.planners.models import models
+from benchmarks.planners.zoo_programs import PROGRAMS
+from benchmarks.zoo.lowering import PROGRAMS as LOWERED
 from examples import mlp
 from examples.forms import Step, serialize
 from examples.models import gns, itx, t2b, t7b, transformer, unet
@@ -54,7 +57,7 @@ def at_use(some: Bench, family: str, name: str, ending: str) -> list[Spec]:
     ]
 
 
-PAIRS = [(family, name) for family, layouts in LAYOUTS.items() for name in layouts]
+PAIRS = [(family, name) for family in STEPS for name in LAYOUTS[family]]
 
 
 @pytest.mark.parametrize(("family", "name"), PAIRS)
@@ -79,6 +82,14 @@ def test_every_tactic_is_of_some_layout(family: str) -> None:
 
 def test_every_program_has_layouts() -> None:
     assert {model.family for model in models().values()} == set(LAYOUTS)
+    assert set(LAYOUTS) == {*STEPS, *PROGRAMS}
+
+
+def test_public_programs_are_of_the_zoo_and_of_both_halves() -> None:
+    facts = {row["key"]: row["half"] for row in read_records(LOWERED) if "digest" in row}
+    halves = [facts[program] for program, _ in PROGRAMS.values()]
+    assert halves.count("held-out") >= 4
+    assert halves.count("tuning") >= 4
 
 
 def test_axes_are_the_rows_and_the_models() -> None:

@@ -21,10 +21,12 @@ def test_donated_arguments_stay_donated() -> None:
     assert [peer_child.is_donated(one) for one in arguments] == [False, True, False, False]
 
 
-@pytest.mark.parametrize("name", sorted(models()))
+@pytest.mark.parametrize("name", [name for name, model in models().items() if model.peer])
 def test_every_program_can_be_jitted_anew(name: str) -> None:
     """The peer jits the plain function under a jitted one, with shardings of its own."""
-    assert callable(models()[name].make().function.__wrapped__)
+    make = models()[name].make
+    assert make is not None
+    assert callable(make().function.__wrapped__)
 
 
 def test_memory_is_what_the_compiler_says_and_what_it_reported(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from benchmarks.planners.cases import MESHES, OTHERS, PEERS, Choose
 from benchmarks.planners.models import Model
 from benchmarks.planners.running import PLAN_SECONDS, Limits, by_planner, run_cases
 from examples import mlp
-from examples.forms import serialize
 from toast.analysis.errors import EngineCrashed
 from toast.aot import Memory, Target, Verdict
 from toast.costmodel.network.mesh import Mesh
@@ -135,7 +134,7 @@ def test_a_refined_plan_is_ours_refined(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(running, "make_plan", plan)
     for name in ("mcts", "refined", "greedy"):
-        by_planner(serialize(KNOWN["small"].make(), "bytecode"), case(name))
+        by_planner(KNOWN["small"].module(), case(name))
     assert [(one.planner, one.refine) for one in asked] == [
         ("mcts", False),
         ("mcts", True),

@@ -98,6 +98,12 @@ RUNS = {
     "planners write": Smoke(
         program="planners", arguments=("write", "--docs", "PATH"), writes="planners.md"
     ),
+    "confirming report": Smoke(
+        program="confirming", arguments=("report",), prints="slower than the best control"
+    ),
+    "confirming write": Smoke(
+        program="confirming", arguments=("write", "--docs", "PATH"), writes="confirm.md"
+    ),
     "scaling write": Smoke(
         program="scaling", arguments=("write", "--docs", "PATH"), writes="scaling.md"
     ),
@@ -127,7 +133,8 @@ RUNS = {
 def folder(tmp_path: Path) -> Path:
     """A folder with all that a run may want to read."""
     (tmp_path / "A.json.gz").write_bytes(gzip.compress(json.dumps(SMALL_PROBLEM).encode()))
-    shutil.copy(PAGES / "planners.md", tmp_path)
+    for page in ("planners.md", "confirm.md"):
+        shutil.copy(PAGES / page, tmp_path)
     kept = (BENCHMARKS / "accuracy" / "data" / "tpu-v5e-2x4.jsonl").read_text().splitlines()
     (tmp_path / "some.jsonl").write_text(
         next(line for line in kept if '"model": "unet_tiny"' in line) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.zoo.cases import OTHERS, V5E, Case, all_cases, in_turn, targets_of
+from benchmarks.zoo.cases import OTHERS, V5E, Case, all_cases, in_turn, room_cases, targets_of
 from benchmarks.zoo.registry import architectures
 from benchmarks.zoo.variant import Variant
 
@@ -88,3 +88,10 @@ def test_the_first_program_of_each_architecture_comes_first_and_deep_ones_last()
     failed = {"key": "c/infer", "architecture": "c", "error": "no"}
     found = in_turn([*facts, failed])
     assert found == ["a/train-sgd", "b/infer", "a/infer", "b/train-adamw-deep"]
+
+
+def test_plans_that_are_asked_for_are_compiled_with_room_a_program_at_a_time() -> None:
+    groups = room_cases(PROGRAMS[:3], (V5E,), ("data_parallel", "near-5"))
+    assert [{case.program for case in group} for group in groups] == [{p} for p in PROGRAMS[:3]]
+    assert all([case.plan for case in group] == ["data_parallel", "near-5"] for group in groups)
+    assert all(case == case.room for group in groups for case in group)

@@ -69,8 +69,8 @@ def test_the_compiler_for_processors_is_taken_to_do_what_that_for_gpus_does() ->
 MISTAKES = {
     "section": ("[cse.merges_identical_ops]", "[csee.merges_identical_ops]", "csee is not known"),
     "key": ("[cse.merges_identical_ops]", "[cse.merges]", "cse.merges is not known; there are"),
-    "bool": ("value = 24", "value = true", "fusion.max_sources has to be a whole number"),
-    "zero": ("value = 24", "value = 0", "fusion.max_sources has to be above zero"),
+    "bool": ("value = 2\n", "value = true\n", "fusion.reduced_readers has to be a whole number"),
+    "zero": ("value = 2\n", "value = 0\n", "fusion.reduced_readers has to be above zero"),
     "part": ("value = 0.75", "value = 1.0", "dot_tiling.resident_share is a part, below 1"),
     "choice": ('value = "transposed_dots"', 'value = "dots"', "one of transposed_dots"),
 }

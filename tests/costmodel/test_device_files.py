@@ -222,7 +222,7 @@ def test_what_older_files_say_of_the_compiler_counts_for_their_device() -> None:
         ),
         ({"fusion": {"fuse": False}}, "overrides.fusion.fuse is not known; there are"),
         ({"fusion": {"fuses": 1}}, "overrides.fusion.fuses has to be true or false"),
-        ({"fusion": {"max_sources": 0}}, "overrides.fusion.max_sources has to be above zero"),
+        ({"fusion": {"reduced_readers": 0}}, "fusion.reduced_readers has to be above zero"),
         (
             {"layout_assignment": {"copied_for": "all"}},
             "overrides.layout_assignment.copied_for has to be one of transposed_dots, convolutions",

@@ -167,21 +167,14 @@ def update_seconds(data: bytes, dim: int | None, device: str = TPU) -> float:
     return found.cost(state).compute
 
 
-def test_an_update_at_an_unknown_place_of_a_split_dimension_handles_the_whole_buffer() -> None:
-    data, local = update(4096, 1), 4096 * 64 * 64 / 2
-    extra = update_seconds(data, 0) - update_seconds(data, None)
-    assert extra == pytest.approx(local / DEVICE.element_rate)
-
-
-@pytest.mark.parametrize(("part", "known", "dim"), [(1, False, 1), (1, True, 0), (4096, False, 0)])
-def test_other_updates_handle_what_they_write(part: int, known: bool, dim: int) -> None:
-    """Along whole dimensions, at a place that every device knows, or of all rows at once."""
+@pytest.mark.parametrize("device", [TPU, GPU])
+@pytest.mark.parametrize(
+    ("part", "known", "dim"), [(1, False, 0), (1, False, 1), (1, True, 0), (4096, False, 0)]
+)
+def test_an_update_handles_what_it_writes(part: int, known: bool, dim: int, device: str) -> None:
+    """Also along a split dimension of which a single device has the place."""
     data = update(4096, part, known=known)
-    assert update_seconds(data, dim) <= update_seconds(data, None)
-
-
-def test_only_a_tpu_turns_the_buffer_for_an_update() -> None:
-    assert update_seconds(update(4096, 1), 0, GPU) <= update_seconds(update(4096, 1), None, GPU)
+    assert update_seconds(data, dim, device) <= update_seconds(data, None, device)
 
 
 @settings(max_examples=20, deadline=None)

@@ -106,8 +106,7 @@ class BySets:
             return False
         if needs.contractions:
             return True
-        costly = needs.expensive and len(users) > 1 and not self.policy.fusion.repeats_costly
-        if len(needs.uses) > self.policy.fusion.max_sources or costly:
+        if needs.expensive and len(users) > 1 and not self.policy.fusion.repeats_costly:
             return False
         own, count = self.bytes(value), len({program.user(use) for use in users})
         sources = {program.sources[use] for use in needs.uses}
@@ -205,7 +204,7 @@ def spans_by_walking(program: Program, fusion: Fusion) -> tuple[list[int], list[
 def test_an_op_runs_from_its_first_fusion_to_its_last(module: Text) -> None:
     program = load(module.module().encode()).program
     fusion = fuse(program, TPU)
-    low, high = positions_of_ops(program, fusion)
+    low, high = positions_of_ops(program, fusion, fusion.position)
     assert (low.tolist(), high.tolist()) == spans_by_walking(program, fusion)
 
 

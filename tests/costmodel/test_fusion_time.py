@@ -125,17 +125,6 @@ def test_what_a_kernel_makes_is_rounded_where_it_is_made() -> None:
     assert len(ops) == len(journal.fusions)
 
 
-def test_what_is_gathered_along_two_dimensions_is_put_in_place() -> None:
-    found = evaluator(GATHERED)
-    one = over(found, (0, 0, 0), (0, 0, 1), (1, 1, 0))
-    both = over(found, (0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1))
-    assert len(local_kernels(found, one)) == 1
-    placing = max(local_kernels(found, both))
-    assert len(local_kernels(found, both)) == 2
-    compiled = golden("fusion_rates", "product, gathered along two dimensions")["copy"] / CLOCK
-    assert 0.4 < placing / compiled < 2
-
-
 def test_what_is_computed_for_a_product_is_handled_element_by_element() -> None:
     """A narrow product of a large computed operand: not its arithmetic, but its exponentials."""
     case = "narrow product of exponentials"

@@ -18,11 +18,11 @@ from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.passes.fusion import Fusion, batch_dims, fused_into_update
 from toast.costmodel.passes.layout_assignment import (
+    Beside,
     assign_layouts,
     copied_arguments,
     copied_beside,
 )
-from toast.costmodel.passes.select_and_scatter_expander import Beside
 from toast.costmodel.program.contractions import BATCH, Sides
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.resolved import resolve
@@ -177,43 +177,6 @@ def test_a_gpu_copies_one_argument_of_the_update_of_a_convolutions_kernel_early(
     assert value in (2, 3, 4)
     assert first == 0 < last
     assert not transposed(evaluator_of(module, "a=2", TPU))
-
-
-POOL = (
-    '%r = "stablehlo.select_and_scatter"(%x, %d, %z)'
-    " ({^bb0(%a: tensor<f32>, %b: tensor<f32>):"
-    " %c = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
-    " stablehlo.return %c : tensor<i1>},"
-    " {^bb0(%a: tensor<f32>, %b: tensor<f32>): %c = stablehlo.add %a, %b : tensor<f32>\n"
-    " stablehlo.return %c : tensor<f32>})"
-    " {window_dimensions = array<i64: 1, 2, 2, 1>, window_strides = array<i64: 1, 2, 2, 1>}"
-    " : (tensor<2x8x8x4xf32>, tensor<2x4x4x4xf32>, tensor<f32>) -> tensor<2x8x8x4xf32>"
-)
-
-
-def test_a_gpu_keeps_the_places_of_the_largest_elements_for_a_poolings_gradient() -> None:
-    zero = "%z = stablehlo.constant dense<0.0> : tensor<f32>"
-    module = main("x:2x8x8x4xf32 d:2x4x4x4xf32", [zero, POOL], "r:2x8x8x4xf32")
-    found = evaluator_of(module, "a=2", GPU)
-    beside = held_beside(found)
-    # what was pooled in two layouts; four integers for each element of the result of the pooling
-    assert [(value, width) for value, _, width in beside] == [(0, 2.0), (1, 4.0)]
-    other = evaluator_of(module, "a=2", TPU)
-    assert not held_beside(other)
-
-
-def test_a_tpu_keeps_what_is_pooled_once_more_where_it_has_padding() -> None:
-    """As libtpu keeps `pad f32[8,113,113,320]` of a Wide ResNet from the forward pass on."""
-    pad = (
-        "%x = stablehlo.pad %y, %z, low = [0, 0, 0, 0], high = [0, 1, 1, 0],"
-        " interior = [0, 0, 0, 0] : (tensor<2x7x7x4xf32>, tensor<f32>) -> tensor<2x8x8x4xf32>"
-    )
-    zero = "%z = stablehlo.constant dense<0.0> : tensor<f32>"
-    module = main("y:2x7x7x4xf32 d:2x4x4x4xf32", [zero, pad, POOL], "r:2x8x8x4xf32")
-    found = evaluator_of(module, "a=2", TPU)
-    ((value, _, width),) = held_beside(found)
-    assert found.analysis.program.shape(value) == (2, 8, 8, 4)
-    assert width == 1.0
 
 
 def test_a_tpu_keeps_an_image_that_is_an_argument_in_tiles_and_16_bits() -> None:

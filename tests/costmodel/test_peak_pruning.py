@@ -189,8 +189,6 @@ def repeated(
         last=copied[2].copy(),
         gap_first=gaps[0],
         gap_last=gaps[1],
-        begin=20 * copied[1],
-        end=20 * copied[2] + 20,
         narrow=copied[0] % 3,
     )
     return connected(
@@ -217,8 +215,6 @@ def summed(t: Tables, rows: Ints, at: Ints, end: int) -> SumColumns:
         scattered_mate=np.where(rows % 4 == 1, rows % len(t.partial_sums.weight), -1),
         wait_first=np.minimum(at + rows % 2, end),
         wait_last=np.minimum(at + rows % 2 + rows % 7, end),
-        wait_stay=np.array([LASTING, BRIEF, 0])[rows % 3],
-        stay=np.array([BRIEF, LASTING])[rows % 2],
         times=np.ones(len(rows)),
         stored=rows % 2,
     )

@@ -99,8 +99,6 @@ def test_a_shared_copy_is_at_most_one_for_each_use(device: str, picks: tuple[int
         start=count,
         first=np.repeat(np.minimum.reduceat(tables.copies.first, starts), each),
         last=np.repeat(np.maximum.reduceat(tables.copies.last, starts), each),
-        begin=np.repeat(np.minimum.reduceat(tables.copies.begin, starts), each),
-        end=np.repeat(np.maximum.reduceat(tables.copies.end, starts), each),
     )
     apart = tables._replace(copies=copies)
     none = tables._replace(copies=tables.copies._replace(kind=count[:0], start=count[:1]))

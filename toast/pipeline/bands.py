@@ -58,18 +58,19 @@ class Predictor:
         """The record of a state, `priced` already or not; refinements need their `evaluator`."""
         evaluator = evaluator or self.evaluator
         cost = priced or evaluator.cost(state)
-        pressed = evaluator.pressed_bytes(state)
-        bands = self._bands(cost, pressed)
+        room, pressed = evaluator.room_bytes(state), evaluator.pressed_bytes(state)
+        bands = self._bands(cost, room, pressed)
         return predicted_cost(cost, self.memory).model_copy(
             update={
+                "room_bytes": int(room),
                 "pressed_bytes": int(pressed),
                 "bands": bands,
                 "verdict": fit_verdict(cost.peak, bands.peak_bytes, self.memory),
             }
         )
 
-    def _bands(self, cost: Cost, pressed: float) -> Bands:
-        room_band, pressed_band = self._memory("room", cost.room), self._memory("pressed", pressed)
+    def _bands(self, cost: Cost, room: float, pressed: float) -> Bands:
+        room_band, pressed_band = self._memory("room", room), self._memory("pressed", pressed)
         return Bands(
             step_seconds=self._around("step", cost.seconds),
             compute_seconds=self._around("compute", cost.compute),

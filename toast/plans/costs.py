@@ -63,8 +63,9 @@ class PredictedCost(Record):
     A step takes its computation and its communication less what of the two overlaps. Without an
     overlap it is the sum of the two, one after the other; with one an estimate of the makespan.
     `peak_bytes` is the memory that the compiler is predicted to lay out, `room_bytes` what it would
-    with all the memory that it wants, `pressed_bytes` the least that it could; where the device has
-    less than `room_bytes` it computes again what it does not keep, and the computation includes
+    with all the memory that it wants, the holes between buffers included that a TPU's compiler
+    leaves (`peak_bytes` is without them), `pressed_bytes` the least that it could; where the device
+    has less than it wants it computes again what it does not keep, and the computation includes
     that.
 
     `fits` says whether `peak_bytes` is at most the memory; `verdict` is `tight` where the band of
