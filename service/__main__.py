@@ -8,7 +8,7 @@ from pathlib import Path
 
 from toast.service.access.key_lines import BadKeys
 from toast.service.access.keys import hashed_line
-from toast.service.flags import age, count, size, some, time
+from toast.service.flags import add_running, age, count, size, time
 
 
 def parser() -> argparse.ArgumentParser:
@@ -20,42 +20,17 @@ def parser() -> argparse.ArgumentParser:
     add("--data", type=Path, default=Path("data"), help="directory for jobs and files")
     add("--database", help="SQLAlchemy URL of the job table (default: SQLite in --data)")
     add("--artifacts", metavar="URL", help="file:///FOLDER or s3://BUCKET/PREFIX (default: --data)")
-    add(
-        "--artifact-cache",
-        dest="cache_bytes",
-        type=size,
-        default=10 << 30,
-        help="local copies of files of s3://... (default 10GiB)",
-    )
     add("--keys", type=Path, help="file of hashed API keys, beside TOAST_API_KEYS")
     add("--keys-fd", type=int, help="open descriptor to read API keys from, once")
-    add("--workers", type=count, default=1, help="jobs that run at once (default %(default)s)")
     add("--max-body", type=size, default=2 << 30, help="largest module (default 2GiB)")
     add("--max-queued", type=count, default=1000, help="jobs that may wait (default %(default)s)")
-    add("--max-arguments", type=count, default=500_000, help="arguments of a module")
-    add("--max-ops", type=count, default=5_000_000, help="ops of a module, calls inlined")
-    add("--max-constants", type=size, default=2 << 30, help="constants of a module (2GiB)")
-    add("--max-plan", type=size, default=1 << 30, help="largest plan.json (default 1GiB)")
     add("--max-connections", type=count, default=4096, help="connections at once")
     add("--max-address", type=count, default=2048, help="connections of one address")
     add("--header-timeout", type=time, default=10.0, help="for a request's header (10s)")
     add("--body-rate", type=size, default=1024, help="least bytes a second of a body (1KiB)")
     add("--owner-queued", type=count, help="waiting jobs of one owner (default: half, with keys)")
-    add("--owner-running", type=count, help="jobs of one owner that run at once")
     add("--owner-stored", type=size, help="bytes of modules and results of one owner")
     add("--owner-rate", type=count, help="jobs that one owner may submit in a minute")
-    add("--worker-memory", type=size, help="memory of one worker (default: 4/5 of the machine)")
-    add("--worker-cpus", type=float, help="processors of one worker, in a cgroup (default: all)")
-    add("--worker-user", help="user that workers run as; the service must be root")
-    add("--spares", type=some, default=1, help="workers that wait ready (default %(default)s)")
-    add("--stall", type=time, default=5.0, help="silence of a worker that hangs (default 5s)")
-    add(
-        "--min-free",
-        type=size,
-        default=256 << 20,
-        help="free bytes on the disk below which no work is taken (default 256MiB)",
-    )
-    add("--deadline", type=time, default=3600.0, help="longest run of a job (default 1h)")
     month = 30 * 86_400.0
     add(
         "--keep-jobs",
@@ -69,8 +44,7 @@ def parser() -> argparse.ArgumentParser:
         default=month,
         help="how long modules are kept that no job names, or never (default 30d)",
     )
-    add("--drain", type=time, default=10.0, help="time for running jobs at shutdown")
-    add("--log-format", choices=("text", "json"), default="text", help="of stderr")
+    add_running(top)
     add("--hash-key", action="store_true", help="read a key on stdin, print its keys-file line")
     return top
 

@@ -43,3 +43,35 @@ def some(text: str) -> int:
     if value < 0:
         raise argparse.ArgumentTypeError("must be 0 or more")
     return value
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """What bounds running jobs, in a server as in a worker without HTTP."""
+    add = parser.add_argument
+    add("--workers", type=count, default=1, help="jobs that run at once (default %(default)s)")
+    add(
+        "--artifact-cache",
+        dest="cache_bytes",
+        type=size,
+        default=10 << 30,
+        help="local copies of files of s3://... (default 10GiB)",
+    )
+    add("--max-arguments", type=count, default=500_000, help="arguments of a module")
+    add("--max-ops", type=count, default=5_000_000, help="ops of a module, calls inlined")
+    add("--max-constants", type=size, default=2 << 30, help="constants of a module (2GiB)")
+    add("--max-plan", type=size, default=1 << 30, help="largest plan.json (default 1GiB)")
+    add("--owner-running", type=count, help="jobs of one owner that run at once")
+    add("--worker-memory", type=size, help="memory of one worker (default: 4/5 of the machine)")
+    add("--worker-cpus", type=float, help="processors of one worker, in a cgroup (default: all)")
+    add("--worker-user", help="user that workers run as; who starts them must be root")
+    add("--spares", type=some, default=1, help="workers that wait ready (default %(default)s)")
+    add("--stall", type=time, default=5.0, help="silence of a worker that hangs (default 5s)")
+    add(
+        "--min-free",
+        type=size,
+        default=256 << 20,
+        help="free bytes on the disk below which no work is taken (default 256MiB)",
+    )
+    add("--deadline", type=time, default=3600.0, help="longest run of a job (default 1h)")
+    add("--drain", type=time, default=10.0, help="time for running jobs at shutdown")
+    add("--log-format", choices=("text", "json"), default="text", help="of stderr")

@@ -79,10 +79,6 @@ def serve(
         host=host, port=port, data=data.resolve(), database=database, keys=known,
         workers=workers, **limits,
     )  # fmt: skip
-    try:
-        find_user(settings.worker_user)
-    except UnknownUser as error:
-        raise StartError(str(error)) from error
     with owned(settings), _listening(host, port) as listener:
         context = make_context(settings)
         known.watch(partial(_record_change, context.audit))
@@ -99,6 +95,10 @@ def make_context(settings: ServiceSettings) -> Context:
 
     Raises `StartError`.
     """
+    try:
+        find_user(settings.worker_user)
+    except UnknownUser as error:
+        raise StartError(str(error)) from error
     owner = _instance(settings.data)
     backoff = Backoff(first=settings.backoff, longest=settings.longest_backoff)
     database = _database(settings.database_url)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from toast.service.flags import count, size, some, time
+from toast.service.flags import add_running
 
 
 def parser() -> argparse.ArgumentParser:
@@ -17,24 +17,7 @@ def parser() -> argparse.ArgumentParser:
     add("--artifacts", required=True, metavar="URL", help="file:///FOLDER or s3://BUCKET/PREFIX")
     add("--data", type=Path, default=Path("worker-data"), help="folder for running jobs")
     add("--health", type=_address, metavar="HOST:PORT", help="answer probes there; port 0 is free")
-    add("--workers", type=count, default=1, help="jobs that run at once (default %(default)s)")
-    add(
-        "--artifact-cache",
-        dest="cache_bytes",
-        type=size,
-        default=10 << 30,
-        help="local copies of files of s3://... (default 10GiB)",
-    )
-    add("--worker-memory", type=size, help="memory of one job (default: 4/5 of the machine)")
-    add("--worker-cpus", type=float, help="processors of one job, in a cgroup (default: all)")
-    add("--worker-user", help="user that jobs run as; the worker must be root")
-    add("--spares", type=some, default=1, help="processes that wait ready (default %(default)s)")
-    add("--stall", type=time, default=5.0, help="silence of a process that hangs (default 5s)")
-    add("--owner-running", type=count, help="jobs of one owner that run at once, everywhere")
-    add("--min-free", type=size, default=256 << 20, help="free disk below which no job is taken")
-    add("--deadline", type=time, default=3600.0, help="longest run of a job (default 1h)")
-    add("--drain", type=time, default=10.0, help="time for running jobs at shutdown")
-    add("--log-format", choices=("text", "json"), default="text", help="of stderr")
+    add_running(top)
     return top
 
 
