@@ -39,6 +39,7 @@ class Observed:
             return
         headers, method = Headers(scope=scope), _known(scope["method"])
         request_id = _request_id(headers.get(REQUEST_ID))
+        scope.setdefault("state", {})["request_id"] = request_id
         parent = headers.get("traceparent")
         with (
             log_fields(request_id=request_id),
@@ -97,12 +98,13 @@ class _Answer:
             return  # asked for every few seconds by machines, which nobody reads about
         seconds = round(time.monotonic() - self._started, 4)
         method, path = self._scope["method"], _path(self._scope)
+        caller = self._scope.get("state", {}).get("caller")
         fields = {
             "method": method,
             "path": path,
             "status": self.status,
             "seconds": seconds,
-            "key": self._scope.get("state", {}).get("caller") or None,
+            "key": (caller.name or None) if caller is not None else None,
             "job_id": self._scope.get("path_params", {}).get("job_id"),
         }
         _access.info(

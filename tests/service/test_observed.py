@@ -95,7 +95,13 @@ def test_lines_name_the_request_the_job_and_the_key(logged: Server) -> None:
     assert [(line["method"], line["path"], line["status"]) for line in mine] == [
         ("POST", "/v1/modules", 201), ("POST", "/v1/jobs", 202),
     ]  # fmt: skip
-    assert all(line["key"] and line["seconds"] >= 0 for line in mine)
+    assert all(line["seconds"] >= 0 for line in mine)
+    audited = [json.loads(line) for line in (logged.data / "audit.jsonl").read_text().splitlines()]
+    (submitted,) = [
+        row for row in audited if row["action"] == "job.submitted" and row["job"] == job
+    ]
+    assert submitted["request"] == "mine"
+    assert {line["key"] for line in mine} == {submitted["key"]} != {""}
     assert any(line.get("job_id") == job for line in access)
     done = [line for line in found if "attempt 1: done" in line.get("message", "")]
     assert done[0]["job_id"] == job
