@@ -14,6 +14,7 @@ from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.passes.all_reduce_reassociate import ADD, SCATTER
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.program.launches import LaunchedFusion
+from toast.costmodel.program.lookups import looked_up
 from toast.costmodel.program.op_traits import LAYOUT, Role, role
 
 MOVING = LAYOUT | {"stablehlo.pad"}
@@ -103,8 +104,11 @@ class Chains:
     def narrow_values(self, written: Bools) -> Bools:
         """What only products and the reductions beside it read, a TPU rounds as it stores it.
 
-        Its matrix unit would round it otherwise.
+        Its matrix unit would round it otherwise. Rows of a lookup are stored as they are.
         """
+        rows = looked_up(self._program)
+        if not self._policy.fusion.stores_looked_up:
+            rows[:] = False
         self._written = written
         program, narrow = self._program, np.zeros(self._program.values, dtype=np.bool_)
         for value in (
@@ -113,7 +117,8 @@ class Chains:
             else ()
         ):
             made = self._role(program.makers[value])
-            if program.dtype(value) == "f32" and made in (Role.FUSIBLE, Role.CONTRACTION):
+            computed = made in (Role.FUSIBLE, Role.CONTRACTION) and not rows[program.makers[value]]
+            if program.dtype(value) == "f32" and computed:
                 readers = self._readers(value)
                 only = readers <= {Role.CONTRACTION, Role.REDUCE}
                 narrow[value] = only and Role.CONTRACTION in readers
