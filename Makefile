@@ -11,6 +11,7 @@ STAMP := $(VENV)/.installed
 LIBRARIES := .venv-libraries
 LIBRARIES_STAMP := $(LIBRARIES)/.installed
 PYTEST_ARGS ?=
+TEST_PROCESSES ?= 2
 IMAGE ?= toast-planner:dev
 EXTRAS ?=
 
@@ -42,7 +43,7 @@ demo: setup ## Plan a real training step through the service, run it sharded, pr
 .PHONY: test
 test: imports ## Check the direction of imports, then run the tests (PYTEST_ARGS passes more)
 	$(BIN)/python -m toast.search.kernel_cache
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: style format-check types imports ## Every static check
