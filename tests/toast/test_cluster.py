@@ -92,6 +92,6 @@ def test_settings_reach_the_relay() -> None:
 
 
 def test_without_ray_somebody_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ClusterMissing, match=r"pip install 'toast-planner\[ray\]'"):
         check_installed()
