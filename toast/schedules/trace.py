@@ -65,7 +65,7 @@ def _slice(
 def timeline_plot(timeline: PipelineTimeline) -> Markup:
     """A bar for each step, a row for each stage; SVG for a page."""
 
-    def draw(axes: Axes, size: Size) -> None:
+    def draw(axes: Axes, _: Size) -> None:
         stages = timeline.schedule.stages
         for work, colour in _COLOURS.items():
             for stage in range(stages):
@@ -82,7 +82,9 @@ def timeline_plot(timeline: PipelineTimeline) -> Markup:
         axes.set_yticks(range(stages), [f"stage {stage}" for stage in range(stages)])
         axes.invert_yaxis()
         axes.set_xlabel("ms")
-        axes.legend(loc="upper right", ncols=1 if size.narrow else 3, frameon=False)
+        axes.legend(
+            loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False, borderpad=0.0
+        )
 
     seconds, bubble = timeline.seconds, timeline.bubble
     label = f"{timeline.schedule.stages} stages for {seconds * 1e3:.3g} ms, {bubble:.0%} of it idle"
