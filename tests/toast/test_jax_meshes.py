@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jax.experimental import mesh_utils
 
 from toast.costmodel.hardware.devices import find
-from toast.request.jax_meshes import Lattice, crossed, placed_mesh, slice_numbers
+from toast.request.jax_meshes import crossed, placed_mesh, slice_numbers
 from toast.request.settings import make_request
 
 
@@ -109,7 +109,7 @@ SIZES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, ma
 def test_the_parts_that_cross_are_found_again(sizes: list[tuple[int, int]]) -> None:
     inside, across = (np.array(one) for one in zip(*sizes, strict=True))
     slices = np.arange(across.prod(), dtype=np.int64).reshape(across)
-    blocks: Lattice = np.kron(slices, np.ones(inside, dtype=np.int64))
+    blocks = np.kron(slices, np.ones(inside, dtype=np.int64)).astype(np.int64)
     assert crossed(blocks) == tuple(across)
 
 
