@@ -1,0 +1,122 @@
+"""The modules that run after the last microbatch: updates of weights, on the stage that has them.
+
+An op runs where the largest of the sums is that it depends on. What another stage makes, such as the
+norm of all gradients, it reads one round later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from toast.microbatch.colour import bits_of, shape_of
+from toast.microbatch.tree import Node
+from toast.stages.build import needed, write_module
+from toast.stages.microbatch import PlacedBody, Written
+from toast.stages.wiring import Phase, StageModule
+
+Place = tuple[int, int]
+"""A round and a stage."""
+FIRST: Place = (0, 0)
+
+
+@dataclass(slots=True)
+class Ending:
+    """Where and when each op after the loop runs; ops that depend on no sum run where they are read."""
+
+    body: PlacedBody
+    of_value: dict[Any, Place] = field(default_factory=dict)
+    of_node: dict[Node, Place] = field(default_factory=dict)
+    names: dict[Any, str] = field(default_factory=dict)
+
+    def run(self) -> Ending:
+        """Choose the places of all ops, in order."""
+        parts = self.body.parts
+        for number, group in self.body.group_of_sum.items():
+            value = parts.loop.results[number]
+            self.of_value[value] = (0, self.body.stage_of(group))
+            self.names[value] = f"sum:{number}"
+        for node in parts.after:
+            placed = [value for value in node.read if value in self.of_value]
+            if placed:
+                self._place(node, placed)
+        for number, value in enumerate(parts.main.arguments):
+            self.names[value] = f"argument:{number}"
+        made = (value for node in (*parts.before, *parts.after) for value in node.results)
+        self.names |= {value: f"end:{number}" for number, value in enumerate(made)}
+        return self
+
+    def _place(self, node: Node, placed: list[Any]) -> None:
+        stage = self.of_value[max(placed, key=_bytes)][1]
+        rounds = (at + (where != stage) for at, where in map(self.of_value.__getitem__, placed))
+        place = max(rounds), stage
+        self.of_node[node] = place
+        self.of_value.update(dict.fromkeys(node.results, place))
+
+
+def after_modules(source: ir.Module, body: PlacedBody) -> tuple[list[Written], list[str]]:
+    """The modules after the loop, round by round, and the names of the step's results."""
+    ending = Ending(body).run()
+    parts = body.parts
+    results = list(parts.main.yields)
+    every = [*parts.before, *parts.after]
+    given = {*parts.main.arguments, *parts.loop.results}
+    loose = [node for node in every if node not in ending.of_node]
+    by_place: dict[Place, list[Node]] = defaultdict(list)
+    for node in parts.after:
+        if node in ending.of_node:
+            by_place[ending.of_node[node]].append(node)
+    unplaced = [value for value in results if value not in ending.of_value and value not in given]
+    if unplaced:
+        by_place.setdefault(FIRST, [])
+    found: list[Written] = []
+    read_at = _readers(by_place)
+    for place, nodes in sorted(by_place.items()):
+        made = {value for node in nodes for value in node.results}
+        outputs = [
+            value
+            for value in ending.names
+            if value in made and (value in results or read_at[value] - {place})
+        ]
+        if place == FIRST:
+            outputs += dict.fromkeys(unplaced)
+        found.append(_written(source, ending, place, [loose, nodes], outputs))
+    return found, [ending.names[value] for value in results]
+
+
+def _readers(by_place: dict[Place, list[Node]]) -> dict[Any, set[Place]]:
+    found: dict[Any, set[Place]] = defaultdict(set)
+    for place, nodes in by_place.items():
+        for node in nodes:
+            for value in node.read:
+                found[value].add(place)
+    return found
+
+
+def _written(
+    source: ir.Module, ending: Ending, place: Place, nodes: list[list[Node]], outputs: list[Any]
+) -> Written:
+    """One module: the ops placed there, and of the `loose` ones those that they need."""
+    loose, placed = nodes
+    read = {value for node in placed for value in node.read}
+    own = [*needed(loose, read | set(outputs)), *placed]
+    made = {value for node in own for value in node.results}
+    wanted = {value for node in own for value in node.read} - made
+    inputs = [value for value in ending.names if value in wanted]
+    wired = StageModule(
+        phase=Phase.AFTER,
+        stage=place[1],
+        number=place[0],
+        inputs=tuple(ending.names[value] for value in inputs),
+        outputs=tuple(ending.names[value] for value in outputs),
+    )
+    return wired, write_module(source, own, inputs, outputs)
+
+
+def _bytes(value: Any) -> int:
+    element = ir.RankedTensorType(value.type).element_type
+    return math.prod(shape_of(value)) * bits_of(element)
