@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
+from toast.microbatch.colour import bits_of, shape_of
 from toast.microbatch.tree import Node
 from toast.microbatch.writer import copy_node
 
@@ -46,3 +48,9 @@ def needed(nodes: Sequence[Node], wanted: Mapping[Any, object] | set[Any]) -> li
             found.append(node)
             missing.update(node.read)
     return found[::-1]
+
+
+def bytes_of(value: Any) -> int:
+    """The bytes of a tensor."""
+    element = ir.RankedTensorType(value.type).element_type
+    return math.prod(shape_of(value)) * bits_of(element) // 8

@@ -45,6 +45,10 @@ class CutProgram:
     program: PipelineProgram
     modules: list[ir.Module]
 
+    def texts(self) -> list[str]:
+        """Each module as text without locations, so that equal stages have equal texts."""
+        return [str(module) for module in self.modules]
+
 
 def cut_program(module: ir.Module, names: Sequence[str], cutting: Cutting) -> CutProgram:
     """Cut the module of a step, whose arguments have these names.
@@ -90,7 +94,9 @@ class _Cutter:
         check_cuts(cuts, len(layers.entries))
         chunk_of = layers.chunks(cuts)
         homes = {
-            parts.body.arguments[number]: max(chunk_of[one] for one in made_of[number] & set(chunk_of))
+            parts.body.arguments[number]: max(
+                chunk_of[one] for one in made_of[number] & set(chunk_of)
+            )
             for number in parts.given
             if made_of[number] & set(chunk_of)
         }

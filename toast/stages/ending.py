@@ -1,21 +1,19 @@
 """The modules that run after the last microbatch: updates of weights, on the stage that has them.
 
-An op runs where the largest of the sums is that it depends on. What another stage makes, such as the
-norm of all gradients, it reads one round later.
+An op runs where the largest of the sums is that it depends on. What another stage makes, such as
+the norm of all gradients, it reads one round later.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.microbatch.colour import bits_of, shape_of
 from toast.microbatch.tree import Node
-from toast.stages.build import needed, write_module
+from toast.stages.build import bytes_of, needed, write_module
 from toast.stages.microbatch import PlacedBody, Written
 from toast.stages.wiring import Phase, StageModule
 
@@ -26,7 +24,10 @@ FIRST: Place = (0, 0)
 
 @dataclass(slots=True)
 class Ending:
-    """Where and when each op after the loop runs; ops that depend on no sum run where they are read."""
+    """Where and when each op after the loop runs.
+
+    Ops that depend on no sum run wherever they are read.
+    """
 
     body: PlacedBody
     of_value: dict[Any, Place] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class Ending:
         return self
 
     def _place(self, node: Node, placed: list[Any]) -> None:
-        stage = self.of_value[max(placed, key=_bytes)][1]
+        stage = self.of_value[max(placed, key=bytes_of)][1]
         rounds = (at + (where != stage) for at, where in map(self.of_value.__getitem__, placed))
         place = max(rounds), stage
         self.of_node[node] = place
@@ -115,8 +116,3 @@ def _written(
         outputs=tuple(ending.names[value] for value in outputs),
     )
     return wired, write_module(source, own, inputs, outputs)
-
-
-def _bytes(value: Any) -> int:
-    element = ir.RankedTensorType(value.type).element_type
-    return math.prod(shape_of(value)) * bits_of(element)

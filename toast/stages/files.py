@@ -1,8 +1,9 @@
-"""A cut program as a folder: `pipeline.json`, `schedule.json` and a module for each piece of work."""
+"""A cut program as a folder: `pipeline.json`, `schedule.json`, a module for each piece of work."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,28 +11,28 @@ from typing import Any
 from toast.analysis.errors import InvalidRequest
 from toast.schedules.schedule_file import read_schedule, schedule_text
 from toast.schedules.steps import PipelineSchedule
-from toast.stages.cut import CutProgram
-from toast.stages.wiring import Phase, PipelineProgram, StageModule
+from toast.stages.wiring import Layout, Phase, PipelineProgram, StageModule
 
 VERSION = 1
 PIPELINE, SCHEDULE = "pipeline.json", "schedule.json"
 _SUFFIX = ".mlir"
 
 
-def write_pipeline(folder: Path, cut: CutProgram, schedule: PipelineSchedule) -> None:
-    """Write a cut program and its schedule.
+def write_pipeline(
+    folder: Path, program: PipelineProgram, texts: Sequence[str], schedule: PipelineSchedule
+) -> None:
+    """Write the modules of a program, as text in its order, with its wiring and its schedule.
 
     Raises:
         InvalidRequest: the schedule is not one for this program, or the folder cannot be written.
     """
-    check_match(cut.program, schedule)
+    check_match(program, schedule)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for wired, module in zip(cut.program.modules, cut.modules, strict=True):
-            with module.context:
-                (folder / f"{wired.name}{_SUFFIX}").write_text(str(module), encoding="utf-8")
+        for wired, text in zip(program.modules, texts, strict=True):
+            (folder / f"{wired.name}{_SUFFIX}").write_text(text, encoding="utf-8")
         (folder / SCHEDULE).write_text(schedule_text(schedule), encoding="utf-8")
-        document = {"version": VERSION, **asdict(cut.program)}
+        document = {"version": VERSION, **asdict(program)}
         (folder / PIPELINE).write_text(json.dumps(document, indent=1), encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(
@@ -79,17 +80,32 @@ def module_text(folder: Path, module: StageModule) -> str:
 
 
 def _read(document: dict[str, Any]) -> PipelineProgram:
-    if document.pop("version") != VERSION:
+    if document["version"] != VERSION:
         raise ValueError
-    modules = tuple(
-        StageModule(
-            phase=Phase(one["phase"]),
-            stage=one["stage"],
-            number=one["number"],
-            inputs=tuple(one["inputs"]),
-            outputs=tuple(one["outputs"]),
-        )
-        for one in document.pop("modules")
+    return PipelineProgram(
+        stages=int(document["stages"]),
+        chunks=int(document["chunks"]),
+        microbatches=int(document["microbatches"]),
+        training=bool(document["training"]),
+        arguments=tuple(document["arguments"]),
+        results=tuple(document["results"]),
+        layers=tuple(document["layers"]),
+        modules=tuple(_module(one) for one in document["modules"]),
+        mesh=tuple((str(name), int(size)) for name, size in document["mesh"]),
     )
-    lists = {name: tuple(document.pop(name)) for name in ("arguments", "results", "layers")}
-    return PipelineProgram(modules=modules, **lists, **document)
+
+
+def _module(document: dict[str, Any]) -> StageModule:
+    return StageModule(
+        phase=Phase(document["phase"]),
+        stage=int(document["stage"]),
+        number=int(document["number"]),
+        inputs=tuple(document["inputs"]),
+        outputs=tuple(document["outputs"]),
+        input_specs=_layouts(document["input_specs"]),
+        output_specs=_layouts(document["output_specs"]),
+    )
+
+
+def _layouts(document: list[list[list[str]]]) -> tuple[Layout, ...]:
+    return tuple(tuple(tuple(axes) for axes in spec) for spec in document)

@@ -7,6 +7,7 @@ they are kept, and what the forward pass left where that is.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.microbatch.tree import Block, Node
+from toast.stages.build import bytes_of
 
 ANYWHERE = -1
 """The group of what is made of constants alone: each chunk that reads it makes it."""
@@ -48,36 +50,85 @@ class Groups:
         return 2 * self.chunks - 1 - chunk
 
     def run(self) -> Groups:
-        """Choose the groups, in the order of the ops; then those of ops that nothing tied."""
-        arguments = set(self.body.arguments)
+        """Choose the groups: of the forward pass, then of the backward pass, then of the rest."""
+        self._forward()
+        for chunk in range(self.chunks - 1):
+            self._narrow(chunk)
+        for node, group in self.of_node.items():
+            if group != ANYWHERE:
+                self._note_there(node, group)
+        self._backward()
+        self._place_rest()
+        return self
+
+    def _forward(self) -> None:
+        """Ops that a weight of a layer ties to a chunk, and ops on what these make.
+
+        Of what is left, ops on constants alone are found here too.
+        """
+        arguments, backward = set(self.body.arguments), set[Any]()
         for node in self.body.nodes:
-            reads = node.read
-            placed = [value for value in reads if value in self.of_value]
-            free = [value for value in reads if value in self._data or value in arguments]
-            if placed or any(value in self.homes for value in reads):
-                self._place(node, self._chosen(node, placed))
-            elif free:
+            placed = [value for value in node.read if value in self.of_value]
+            homes = [self.homes[value] for value in node.read if value in self.homes]
+            least = max((self.of_value[value] for value in placed), default=0)
+            if not backward.isdisjoint(node.read) or self._turns(node, homes, least):
+                backward.update(node.results)
+            elif placed or homes:
+                self._place(node, max([least, *homes]))
+            elif any(value in self._data or value in arguments for value in node.read):
                 self._data.update(node.results)
             else:
                 self.of_node[node] = ANYWHERE
-        self._place_rest()
-        return self
+
+    def _turns(self, node: Node, homes: Sequence[int], least: int) -> bool:
+        """Whether the backward pass begins with an op, or an earlier chunk's weights are read."""
+        return _BACKWARD in _label(node.op) or any(home < least for home in homes)
+
+    def _narrow(self, chunk: int) -> None:
+        """Let a chunk end where it hands on the fewest bytes.
+
+        What follows its last op that reads its weights may as well be of the next chunk.
+        """
+        nodes = [node for node, group in self.of_node.items() if group == chunk]
+        tied = [any(self.homes.get(value) == chunk for value in node.read) for node in nodes]
+        first = max((place + 1 for place, own in enumerate(tied) if own), default=0)
+        readers = self._last_readers(nodes)
+        handed = _handed_on(nodes, readers)
+        end = min(range(first, len(nodes) + 1), key=lambda place: (handed[place], -place))
+        for node in nodes[end:]:
+            self._place(node, chunk + 1)
+
+    def _last_readers(self, nodes: Sequence[Node]) -> dict[Any, int]:
+        """By value that some ops make, the place of the last forward op that reads it."""
+        places = {node: place for place, node in enumerate(nodes)}
+        made = {value for node in nodes for value in node.results}
+        found: dict[Any, int] = {}
+        for node, group in self.of_node.items():
+            if group != ANYWHERE:
+                for value in node.read:
+                    if value in made:
+                        found[value] = max(found.get(value, 0), places.get(node, len(nodes)))
+        return found
+
+    def _backward(self) -> None:
+        """Ops of the backward pass where their weights and what the forward pass left are."""
+        for node in self.body.nodes:
+            if node in self.of_node:
+                continue
+            reads = node.read
+            placed = [value for value in reads if value in self.of_value]
+            homes = [self.homes[value] for value in reads if value in self.homes]
+            if placed or homes:
+                least = max((self.of_value[value] for value in placed), default=0)
+                self._place(node, self._behind(max(least, self.chunks), homes, placed))
 
     def _place(self, node: Node, group: int) -> None:
         self.of_node[node] = group
         self.of_value.update(dict.fromkeys(node.results, group))
-        if not self.is_backward(group):
-            for value in (*node.results, *node.read):
-                self._there[value].add(group)
 
-    def _chosen(self, node: Node, placed: Sequence[Any]) -> int:
-        least = max((self.of_value[value] for value in placed), default=0)
-        homes = [self.homes[value] for value in node.read if value in self.homes]
-        backward = self.is_backward(least) or _BACKWARD in _label(node.op)
-        if not backward and all(home >= least for home in homes):
-            return max([least, *homes])
-        least = max(least, self.chunks)
-        return self._behind(least, homes, placed)
+    def _note_there(self, node: Node, group: int) -> None:
+        for value in (*node.results, *node.read):
+            self._there[value].add(group)
 
     def _behind(self, least: int, homes: Sequence[int], placed: Sequence[Any]) -> int:
         """The first group of the backward pass that has the weights and what was left for it."""
@@ -99,12 +150,26 @@ class Groups:
         for node in reversed(self.body.nodes):
             group = self.of_node.get(node)
             if group is None:
-                group = min((readers[value] for value in node.results if value in readers), default=0)
+                group = min(
+                    (readers[value] for value in node.results if value in readers), default=0
+                )
                 self._place(node, group)
             if group == ANYWHERE:
                 continue
             for value in node.read:
                 readers[value] = min(group, readers.get(value, group))
+
+
+def _handed_on(nodes: Sequence[Node], readers: Mapping[Any, int]) -> list[int]:
+    """By place between ops the bytes that ops before it make for ops behind it."""
+    change = [0] * (len(nodes) + 2)
+    for place, node in enumerate(nodes):
+        for value in node.results:
+            last = readers.get(value, place)
+            if last > place:
+                change[place + 1] += bytes_of(value)
+                change[last + 1] -= bytes_of(value)
+    return list(itertools.accumulate(change))
 
 
 def _label(op: ir.Operation) -> str:

@@ -68,10 +68,16 @@ class PlacedBody:
         """The name of each value of the body."""
         body = self.parts.body
         found: dict[Any, str] = {body.arguments[0]: TIME}
-        found |= {body.arguments[number]: f"kept:{number}" for number in self.parts.given}
+        found |= {body.arguments[number]: self._given(number) for number in self.parts.given}
         found |= {body.arguments[number]: f"sum:{number}" for number in self.parts.sums}
         values = (value for node in body.nodes for value in node.results)
         return found | {value: f"value:{number}" for number, value in enumerate(values)}
+
+    def _given(self, number: int) -> str:
+        """An argument of the step that is read as it is, or what is made of some before."""
+        value = self.parts.loop.operands[number]
+        arguments = self.parts.main.arguments
+        return f"argument:{arguments.index(value)}" if value in arguments else f"kept:{number}"
 
     @cached_property
     def read_by(self) -> dict[Any, set[int]]:
@@ -92,7 +98,9 @@ class PlacedBody:
     def outputs(self, group: int) -> list[Any]:
         """What other groups read of what a group makes."""
         own = self.groups.of_value
-        return [value for value in self.names if own.get(value) == group and self.read_by.get(value)]
+        return [
+            value for value in self.names if own.get(value) == group and self.read_by.get(value)
+        ]
 
 
 def body_modules(source: ir.Module, body: PlacedBody) -> list[Written]:
@@ -128,6 +136,7 @@ def before_modules(source: ir.Module, body: PlacedBody) -> list[Written]:
             number
             for number in parts.given
             if body.read_by.get(parts.body.arguments[number], set()) & set(groups)
+            and body.names[parts.body.arguments[number]].startswith("kept:")
         ]
         sums = [number for number, group in body.group_of_sum.items() if group in groups]
         outputs = [parts.loop.operands[number] for number in (*kept, *sums)]

@@ -1,6 +1,6 @@
 """A pipeline run by its schedule, in plain JAX: the reference for other runners.
 
-Each stage has one device, or several that hold the same. JAX starts work without waiting for it, so
+Each stage has one device, or a mesh of several. JAX starts work without waiting for it, so
 stages work at the same time as far as what they send each other lets them.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 from jax._src import compiler
 from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import xla_client
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.mlir import ir
 
 from toast.analysis.errors import InvalidRequest
@@ -24,7 +25,7 @@ from toast.schedules.simulation import simulate
 from toast.schedules.steps import PipelineSchedule, StageStep, Work
 from toast.schedules.timeline import ChunkCosts
 from toast.stages.files import module_text, read_pipeline
-from toast.stages.wiring import TIME, Phase, PipelineProgram, StageModule
+from toast.stages.wiring import TIME, Layout, Phase, PipelineProgram, StageModule
 
 _PHASES = {Work.FORWARD: Phase.FORWARD, Work.BACKWARD: Phase.BACKWARD}
 
@@ -35,8 +36,8 @@ def run_pipeline(
     """Run one step of a pipeline that `toast pipeline` wrote; the results of the step, in order.
 
     `arguments` are the leaves of the step's arguments, arrays of the shapes that the module says.
-    Stage `s` runs on `devices[s]`, by default on the first of `jax.devices()`. The modules are
-    compiled in this process: run only what you trust.
+    The devices, by default all of `jax.devices()`, are dealt out to the stages in order, to each as
+    many as its mesh has. The modules are compiled in this process: run only what you trust.
 
     Raises:
         InvalidRequest: the folder holds no pipeline, there are fewer devices than stages, or
@@ -50,15 +51,9 @@ class PipelineRunner:
 
     def __init__(self, folder: Path, devices: Sequence[Any] | None = None) -> None:
         self._program, self._schedule = read_pipeline(folder)
-        self._devices = list(jax.devices() if devices is None else devices)
-        if len(self._devices) < self._program.stages:
-            raise InvalidRequest(
-                f"{self._program.stages} stages need as many devices; there are "
-                f"{len(self._devices)}.",
-                "Set XLA_FLAGS=--xla_force_host_platform_device_count=8 for virtual ones.",
-            )
+        meshes = _meshes(self._program, list(jax.devices() if devices is None else devices))
         self._modules = {
-            module: _compiled(module_text(folder, module), self._devices[module.stage])
+            module: _Executable(module, module_text(folder, module), meshes[module.stage])
             for module in self._program.modules
         }
         self._order = list(working_order(self._schedule))
@@ -71,7 +66,7 @@ class PipelineRunner:
                 f"{len(self._program.arguments)}.",
                 "Give the leaves of all arguments, as jax.tree.leaves orders them.",
             )
-        run = _StepRun(self._program, self._modules, self._devices)
+        run = _StepRun(self._program, self._modules)
         return run.results(arguments, self._order)
 
 
@@ -87,10 +82,8 @@ class _StepRun:
     """The values of one step, by name, microbatch and stage."""
 
     program: PipelineProgram
-    modules: dict[StageModule, Any]
-    devices: Sequence[Any]
-    _made_on: dict[str, int] = field(default_factory=dict)
-    _values: dict[tuple[str, int], dict[int, Any]] = field(default_factory=dict)
+    modules: dict[StageModule, _Executable]
+    _values: dict[tuple[str, int], dict[NamedSharding | None, Any]] = field(default_factory=dict)
     _reads: Counter[str] = field(default_factory=Counter)
     _left: Counter[tuple[str, int]] = field(default_factory=Counter)
 
@@ -101,7 +94,7 @@ class _StepRun:
 
     def results(self, arguments: Sequence[Any], order: Sequence[StageStep]) -> list[Any]:
         for number, value in enumerate(arguments):
-            self._values[f"argument:{number}", 0] = {-1: value}
+            self._values[f"argument:{number}", 0] = {None: value}
         for module in self.program.of(Phase.BEFORE):
             self._run(module, 0)
         found = {(module.phase, module.number): module for module in self.program.modules}
@@ -113,23 +106,26 @@ class _StepRun:
         return [next(iter(self._values[name, 0].values())) for name in self.program.results]
 
     def _run(self, module: StageModule, microbatch: int) -> None:
-        inputs = [self._read(name, microbatch, module.stage) for name in module.inputs]
-        executed = self.modules[module].execute_sharded(inputs)
-        made = executed.disassemble_into_single_device_arrays()
-        for name, shards in zip(module.outputs, made, strict=True):
+        executable = self.modules[module]
+        inputs = [
+            self._read(name, microbatch, sharding)
+            for name, sharding in zip(module.inputs, executable.inputs, strict=True)
+        ]
+        for name, made in zip(module.outputs, executable(inputs), strict=True):
             key = name, microbatch if name.startswith("value:") else 0
-            self._values[key] = {module.stage: shards[0]}
+            self._values[key] = {made.sharding: made}
             self._left[key] = self._reads[name]
         for name in module.inputs:
             self._forget(name, microbatch)
 
-    def _read(self, name: str, microbatch: int, stage: int) -> Any:
+    def _read(self, name: str, microbatch: int, sharding: NamedSharding) -> Any:
+        """A value as a module wants it, sent there if it is not."""
         if name == TIME:
-            return jax.device_put(np.int32(microbatch), self.devices[stage])
+            return jax.device_put(np.int32(microbatch), sharding)
         there = self._values[name, microbatch if name.startswith("value:") else 0]
-        if stage not in there:
-            there[stage] = jax.device_put(next(iter(there.values())), self.devices[stage])
-        return there[stage]
+        if sharding not in there:
+            there[sharding] = jax.device_put(next(iter(there.values())), sharding)
+        return there[sharding]
 
     def _forget(self, name: str, microbatch: int) -> None:
         """Let go of a microbatch's value once all that read it have run."""
@@ -140,11 +136,61 @@ class _StepRun:
                 del self._values[key]
 
 
-def _compiled(text: str, device: Any) -> Any:
-    """An executable for one device."""
-    options = compiler.get_compile_options(
-        num_replicas=1, num_partitions=1, device_assignment=np.array([[device.id]])
-    )
-    with jax_mlir.make_ir_context():
-        module = ir.Module.parse(text)
-        return device.client.compile_and_load(module, xla_client.DeviceList((device,)), options)
+def _meshes(program: PipelineProgram, devices: list[Any]) -> list[Mesh]:
+    """The mesh of each stage."""
+    each = program.stage_devices
+    if len(devices) < program.stages * each:
+        raise InvalidRequest(
+            f"{program.stages} stages of {each} need {program.stages * each} devices; there are "
+            f"{len(devices)}.",
+            "Set XLA_FLAGS=--xla_force_host_platform_device_count=8 for virtual ones.",
+        )
+    names = tuple(name for name, _ in program.mesh)
+    sizes = [size for _, size in program.mesh]
+    return [
+        Mesh(np.array(devices[stage * each : (stage + 1) * each]).reshape(sizes), names)
+        for stage in range(program.stages)
+    ]
+
+
+class _Executable:
+    """One module compiled for the mesh of its stage; called with arrays laid out as `inputs`."""
+
+    def __init__(self, module: StageModule, text: str, mesh: Mesh) -> None:
+        self.inputs = _shardings(mesh, module.input_specs, len(module.inputs))
+        self._outputs = _shardings(mesh, module.output_specs, len(module.outputs))
+        devices = tuple(mesh.devices.flat)
+        options = compiler.get_compile_options(
+            num_replicas=1,
+            num_partitions=len(devices),
+            device_assignment=np.array([[device.id for device in devices]]),
+        )
+        build = options.executable_build_options
+        build.use_spmd_partitioning = len(devices) > 1
+        build.use_shardy_partitioner = len(devices) > 1
+        with jax_mlir.make_ir_context():
+            parsed = ir.Module.parse(text)
+            kind = next(one for one in parsed.body.operations if one.name.value == "main").type
+            self._shapes = [tuple(ir.RankedTensorType(one).shape) for one in kind.results]
+            self._executable = devices[0].client.compile_and_load(
+                parsed, xla_client.DeviceList(devices), options
+            )
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Start the module's work; its results, which may still be computed."""
+        executed = self._executable.execute_sharded(inputs)
+        made = executed.disassemble_into_single_device_arrays()
+        return [
+            jax.make_array_from_single_device_arrays(shape, sharding, shards)
+            for shape, sharding, shards in zip(self._shapes, self._outputs, made, strict=True)
+        ]
+
+
+def _shardings(mesh: Mesh, specs: Sequence[Layout], count: int) -> list[NamedSharding]:
+    """The layouts of so many tensors; whole where nothing is said."""
+    if not specs:
+        return [NamedSharding(mesh, PartitionSpec())] * count
+    return [
+        NamedSharding(mesh, PartitionSpec(*(tuple(axes) or None for axes in spec)))
+        for spec in specs
+    ]

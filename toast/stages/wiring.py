@@ -7,10 +7,13 @@ last one; `time` is the number of the microbatch.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 TIME = "time"
+Layout = tuple[tuple[str, ...], ...]
+"""The mesh axes over which each dimension of a tensor lies."""
 
 
 class Phase(StrEnum):
@@ -36,21 +39,27 @@ class StageModule:
     number: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    input_specs: tuple[Layout, ...] = ()
+    output_specs: tuple[Layout, ...] = ()
 
     @property
     def name(self) -> str:
         """The name of its file without the suffix; `number` is that of the chunk or round."""
         what = f"round{self.number}" if self.phase is Phase.AFTER else f"chunk{self.number}"
         where = f"stage{self.stage}"
-        return f"{where}-{self.phase}" if self.phase is Phase.BEFORE else f"{where}-{self.phase}-{what}"
+        return (
+            f"{where}-{self.phase}"
+            if self.phase is Phase.BEFORE
+            else f"{where}-{self.phase}-{what}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineProgram:
     """The modules of a pipeline; `results` are the names of the step's results, in order.
 
-    `donated` are arguments of which a result takes the place, `layers` the first layer of each
-    chunk with its path, `sent` the values that go from stage to stage in each microbatch.
+    `layers` is the first layer of each chunk by its path, `mesh` the axes of a stage's own mesh with
+    their sizes, empty where a stage is one device.
     """
 
     stages: int
@@ -61,6 +70,12 @@ class PipelineProgram:
     results: tuple[str, ...]
     layers: tuple[str, ...]
     modules: tuple[StageModule, ...]
+    mesh: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def stage_devices(self) -> int:
+        """How many devices a stage has."""
+        return math.prod(size for _, size in self.mesh)
 
     def of(self, phase: Phase) -> list[StageModule]:
         """The modules of a phase, in the order in which they run."""
