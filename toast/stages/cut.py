@@ -57,6 +57,20 @@ def cut_program(module: ir.Module, names: Sequence[str], cutting: Cutting) -> Cu
         Blocked: the batch cannot run in microbatches; names the op in the way.
         InvalidRequest: there are no layers of their own, or fewer than chunks.
     """
+    written = _in_microbatches(module, cutting)
+    with written.context:
+        return _Cutter(written, names, cutting).run()
+
+
+def count_layers(module: ir.Module, names: Sequence[str], microbatches: int) -> int:
+    """How many repeated layers a step has; raises as `cut_program` does."""
+    written = _in_microbatches(module, Cutting(stages=1, microbatches=microbatches))
+    with written.context:
+        parts = read_parts(written)
+        return len(find_layers(names, _read_forward(parts, arguments_of(parts))).entries)
+
+
+def _in_microbatches(module: ir.Module, cutting: Cutting) -> ir.Module:
     axis = TimeAxis(module)
     leaf = None if cutting.batch is None else axis.named(cutting.batch, cutting.microbatches)
     batch = axis.best() if leaf is None else axis.cut(leaf)
@@ -65,9 +79,7 @@ def cut_program(module: ir.Module, names: Sequence[str], cutting: Cutting) -> Cu
             f"A batch of {batch.size} cannot be cut into {cutting.microbatches} microbatches.",
             "Give a number that divides it.",
         )
-    written = axis.write(batch, cutting.microbatches, cutting.accumulate)
-    with written.context:
-        return _Cutter(written, names, cutting).run()
+    return axis.write(batch, cutting.microbatches, cutting.accumulate)
 
 
 class _Cutter:

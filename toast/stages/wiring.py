@@ -58,8 +58,8 @@ class StageModule:
 class PipelineProgram:
     """The modules of a pipeline; `results` are the names of the step's results, in order.
 
-    `layers` is the first layer of each chunk by its path, `mesh` the axes of a stage's own mesh with
-    their sizes, empty where a stage is one device.
+    `layers` is the first layer of each chunk by its path, `mesh` the axes of a stage's own mesh
+    with their sizes, empty where a stage is one device.
     """
 
     stages: int
