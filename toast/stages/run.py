@@ -170,7 +170,7 @@ class _Executable:
         build.use_shardy_partitioner = len(devices) > 1
         with jax_mlir.make_ir_context():
             parsed = ir.Module.parse(text)
-            kind = next(one for one in parsed.body.operations if one.name.value == "main").type
+            kind = ir.SymbolTable(parsed.operation)["main"].type
             self._shapes = [tuple(ir.RankedTensorType(one).shape) for one in kind.results]
             self._executable = devices[0].client.compile_and_load(
                 parsed, xla_client.DeviceList(devices), options

@@ -47,7 +47,8 @@ def least_longest(seconds: Sequence[float], parts: int) -> tuple[int, ...]:
     best = list(until)
     cuts: list[tuple[int, ...]] = [()] * (count + 1)
     for part in range(2, parts + 1):
-        new, new_cuts = [float("inf")] * (count + 1), [()] * (count + 1)
+        new = [float("inf")] * (count + 1)
+        new_cuts: list[tuple[int, ...]] = [()] * (count + 1)
         for end in range(part, count + 1):
             longest, start = min(
                 (max(best[start], until[end] - until[start]), start)

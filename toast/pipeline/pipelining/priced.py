@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from jaxlib.mlir import ir
 
@@ -146,7 +147,7 @@ class ModulePricer:
         self, module: ir.Module, wired: StageModule
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """The bytes on one device of what a module reads and makes."""
-        main = next(one for one in module.body.operations if one.name.value == "main")
+        main: Any = ir.SymbolTable(module.operation)["main"]
         axes = {} if self.request.mesh is None else _axes(self.request.mesh)
         inputs = _local(main.type.inputs, wired.input_specs, axes)
         return inputs, _local(main.type.results, wired.output_specs, axes)
