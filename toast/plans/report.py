@@ -17,6 +17,7 @@ from toast.plans.confirmation_report import sentence as confirmation_sentence
 from toast.plans.costs import BandFigure, BandSource, PredictedCost
 from toast.plans.plan import Decision, MeshAxis, Plan, Spec
 from toast.plans.tables import Name, plain_table
+from toast.plans.time_report import render_time
 from toast.plans.words import path
 
 MIN_WIDTH = 120
@@ -33,7 +34,10 @@ def make_console(*, stderr: bool = False) -> Console:
 
 def render(plan: Plan) -> Group:
     """The whole report, in the order in which questions are asked."""
-    parts: list[RenderableType] = [headline(plan), "", layouts(plan), "", costs(plan)]
+    parts: list[RenderableType] = [headline(plan)]
+    if plan.time is not None:
+        parts += ["", render_time(plan.time)]
+    parts += ["", layouts(plan), "", costs(plan)]
     if behind := bands_sentence(plan):
         parts.append(Text(behind))
     optional = (
