@@ -28,6 +28,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     module: bytes | str | os.PathLike[str] | jax.export.Exported | jax.stages.Lowered,
     *,
     mesh: Any,
+    slices: int | None = None,
     device: str = "auto",
     memory: int | str | None = None,
     seed: int = 0,
@@ -58,6 +59,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     Args:
         module: bytes in any form, a path, a `jax.export.Exported` or a `jax.stages.Lowered`.
         mesh: `"data=2,model=4"` (docs/devices.md), `"auto:8"`, a mapping, or JAX's.
+        slices: of how many slices of TPUs or nodes of GPUs the mesh is; which axes cross between
+            them is then chosen, as far as the mesh does not say it (docs/networks.md).
         device: a name of `toast devices`, or the path of a device file; `"auto"` is the chip that a
             `jax.sharding.Mesh` is made of, and tpu-v5e for a mesh without devices.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
@@ -91,6 +94,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     """
     request = make_request(
         mesh=mesh,
+        slices=slices,
         device=device,
         memory=memory,
         budget=budget,

@@ -60,7 +60,7 @@ class PlanFields(PlanRequest):
         """The request for the engine; raises the `ToastError` that it would raise itself."""
         # Known names only: the path of a file would be read on the server.
         device = devices.known(self.device)
-        candidates = meshes(self.mesh, device)
+        candidates = meshes(self.mesh, device, self.slices)
         if self.planner not in PLANNERS:
             names = ", ".join(PLANNERS)
             raise InvalidRequest(f"There is no planner {self.planner!r}.", f"Known: {names}.")

@@ -26,6 +26,15 @@ MeshText = Annotated[
     ),
 ]
 
+Slices = Annotated[
+    int | None,
+    typer.Option(
+        "--slices",
+        help="In how many slices of TPUs or nodes of GPUs the devices are; which axes cross the "
+        "network between them is chosen.",
+    ),
+]
+
 
 def _known_devices() -> list[str]:
     from toast.costmodel.hardware.devices import catalogue

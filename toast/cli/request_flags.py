@@ -23,6 +23,7 @@ _NUMBER = re.compile(r"[+-]?\d+")
 def request_of(  # noqa: PLR0913 - one parameter for each flag
     *,
     mesh: options.MeshText,
+    slices: options.Slices = None,
     device: options.DeviceName = "tpu-v5e",
     memory: options.Memory = None,
     seed: options.Seed = 0,
@@ -50,6 +51,7 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
     """The request that these flags make; raises ToastError where it would not do."""
     return make_request(
         mesh=mesh,
+        slices=slices,
         device=device,
         memory=memory,
         seed=seed,

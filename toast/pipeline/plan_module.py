@@ -68,7 +68,7 @@ def make_plan(
     same few cycles.
     """
     device = find(request.device)
-    candidates = meshes(request.mesh, device)
+    candidates = meshes(request.mesh, device, request.slices)
     if request.planner not in PLANNERS:
         names = ", ".join(sorted(PLANNERS))
         raise InvalidRequest(f"There is no planner {request.planner!r}.", f"Known: {names}.")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from toast.plans.reasons import Reasons
 
 Kind = Literal["train", "prefill", "decode", "infer", "unknown"]
+_DIMENSION = re.compile(r"[.:]")
+"""Where the name of a network ends in a place."""
 Spec = list[list[str]]
 """A PartitionSpec: for each dimension the mesh axes that shard it, major first; [] is whole."""
 
@@ -29,17 +34,35 @@ class MeshAxis(Record):
     """One axis of the device mesh.
 
     `places` are the networks that it was priced over, the fastest first: `nvlink:8`, `ici.x:4`.
+    `across` parts of it, the major ones, lie in different slices of TPUs or nodes of GPUs.
     """
 
     name: str
     size: int = Field(ge=1)
     places: list[str] = Field(default_factory=list)
+    across: int = Field(default=1, ge=1)
+
+    @property
+    def inside(self) -> int:
+        """How many devices along the axis are in one slice."""
+        return self.size // self.across
 
 
 class MeshSpec(Record):
     """The logical device mesh, major axis first."""
 
     axes: list[MeshAxis]
+
+    @property
+    def slices(self) -> int:
+        """In how many slices of TPUs or nodes of GPUs the devices are."""
+        return math.prod(axis.across for axis in self.axes)
+
+    def networks(self, names: Iterable[str]) -> list[str]:
+        """The networks that a collective over these axes crosses, as the axes have them."""
+        wanted = set(names)
+        over = (place for axis in self.axes if axis.name in wanted for place in axis.places)
+        return list(dict.fromkeys(_DIMENSION.split(place)[0] for place in over))
 
 
 class ModuleInfo(Record):

@@ -23,9 +23,10 @@ class PlanRequest(BaseModel):
     `PATTERN=axis,...`: axes that they must not be sharded over.
 
     `mesh` is `name=size` pairs separated by commas, each with the networks that it lies over or
-    none (`data=2@infiniband,model=4`); `device` a name of the catalogue or the path of a device
-    file, which the service refuses; `memory` bytes per device (the chip's own
-    when absent); `budget` seconds of search; `threads` 0 means one per core. `penalty` is
+    none (`data=2@infiniband,model=4`); `slices` how many slices of TPUs or nodes of GPUs its
+    devices are in: which axes cross between them is then chosen; `device` a name of the catalogue
+    or the path of a device file, which the service refuses; `memory` bytes per device (the chip's
+    own when absent); `budget` seconds of search; `threads` 0 means one per core. `penalty` is
     C of the reward, what bytes above the memory weigh against time; `overlap` (0 to 1) the part of
     the communication that can hide behind computation. `prove` asks for a lower bound on the cost
     of every plan; `decisions` (`COLOUR=axis` or `COLOUR=axis:bits`, as `choices` of a plan has
@@ -50,6 +51,7 @@ class PlanRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mesh: str
+    slices: int | None = Field(default=None, ge=1, le=1 << 16)
     device: str = "tpu-v5e"
     memory: int | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0, lt=2**63)
