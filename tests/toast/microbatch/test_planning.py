@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ def gpt() -> bytes:
     return module_of(("gpt", "tiny", True))
 
 
-def planned(module: bytes, **settings: object) -> PlanResult:
+def planned(module: bytes, **settings: Any) -> PlanResult:
     request = make_request(
         mesh="data=2,model=4", device="tpu-v5e", rollouts=300, threads=1, advice=False, **settings
     )
@@ -151,7 +152,7 @@ def test_what_is_blocked_says_which_op() -> None:
         ({"accumulate": "f16"}, "'accumulate' is out of range"),
     ],
 )
-def test_settings_that_will_not_do(settings: dict[str, object], words: str) -> None:
+def test_settings_that_will_not_do(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         make_request(mesh="data=2", device="tpu-v5e", **settings)
 
