@@ -10,12 +10,12 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
 from toast.microbatch.colour import bits_of, shape_of
-from toast.microbatch.tree import Node
+from toast.microbatch.tree import OpNode
 from toast.microbatch.writer import copy_node
 
 
 def write_module(
-    source: ir.Module, nodes: Sequence[Node], inputs: Sequence[Any], outputs: Sequence[Any]
+    source: ir.Module, nodes: Sequence[OpNode], inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> ir.Module:
     """A module whose `main` takes the `inputs`, runs the ops, and returns the `outputs`.
 
@@ -39,10 +39,10 @@ def write_module(
     return module
 
 
-def needed(nodes: Sequence[Node], wanted: Mapping[Any, object] | set[Any]) -> list[Node]:
+def needed(nodes: Sequence[OpNode], wanted: Mapping[Any, object] | set[Any]) -> list[OpNode]:
     """The ops among some, in order, that values are made of."""
     missing = set(wanted)
-    found: list[Node] = []
+    found: list[OpNode] = []
     for node in reversed(nodes):
         if not missing.isdisjoint(node.results):
             found.append(node)

@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 
 from toast.analysis.errors import InvalidRequest
 from toast.microbatch.time_axis import Accumulate, Dimension, TimeAxis
-from toast.microbatch.tree import Node
+from toast.microbatch.tree import OpNode
 from toast.stages.build import needed
 from toast.stages.ending import after_modules
 from toast.stages.groups import Groups
@@ -160,5 +160,5 @@ def _read_forward(parts: Parts, made_of: Sequence[set[int]]) -> Iterator[int]:
                     yield from sorted(made_of[numbers[value]])
 
 
-def _is_forward(node: Node) -> bool:
+def _is_forward(node: OpNode) -> bool:
     return "transpose(" not in str(node.op.location)

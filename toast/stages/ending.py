@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.microbatch.tree import Node
+from toast.microbatch.tree import OpNode
 from toast.stages.build import bytes_of, needed, write_module
 from toast.stages.microbatch import PlacedBody, Written
 from toast.stages.wiring import Phase, StageModule
@@ -31,7 +31,7 @@ class Ending:
 
     body: PlacedBody
     of_value: dict[Any, Place] = field(default_factory=dict)
-    of_node: dict[Node, Place] = field(default_factory=dict)
+    of_node: dict[OpNode, Place] = field(default_factory=dict)
     names: dict[Any, str] = field(default_factory=dict)
 
     def run(self) -> Ending:
@@ -51,7 +51,7 @@ class Ending:
         self.names |= {value: f"end:{number}" for number, value in enumerate(made)}
         return self
 
-    def _place(self, node: Node, placed: list[Any]) -> None:
+    def _place(self, node: OpNode, placed: list[Any]) -> None:
         stage = self.of_value[max(placed, key=bytes_of)][1]
         rounds = (at + (where != stage) for at, where in map(self.of_value.__getitem__, placed))
         place = max(rounds), stage
@@ -67,7 +67,7 @@ def after_modules(source: ir.Module, body: PlacedBody) -> tuple[list[Written], l
     every = [*parts.before, *parts.after]
     given = {*parts.main.arguments, *parts.loop.results}
     loose = [node for node in every if node not in ending.of_node]
-    by_place: dict[Place, list[Node]] = defaultdict(list)
+    by_place: dict[Place, list[OpNode]] = defaultdict(list)
     for node in parts.after:
         if node in ending.of_node:
             by_place[ending.of_node[node]].append(node)
@@ -89,7 +89,7 @@ def after_modules(source: ir.Module, body: PlacedBody) -> tuple[list[Written], l
     return found, [ending.names[value] for value in results]
 
 
-def _readers(by_place: dict[Place, list[Node]]) -> dict[Any, set[Place]]:
+def _readers(by_place: dict[Place, list[OpNode]]) -> dict[Any, set[Place]]:
     found: dict[Any, set[Place]] = defaultdict(set)
     for place, nodes in by_place.items():
         for node in nodes:
@@ -99,7 +99,7 @@ def _readers(by_place: dict[Place, list[Node]]) -> dict[Any, set[Place]]:
 
 
 def _written(
-    source: ir.Module, ending: Ending, place: Place, nodes: list[list[Node]], outputs: list[Any]
+    source: ir.Module, ending: Ending, place: Place, nodes: list[list[OpNode]], outputs: list[Any]
 ) -> Written:
     """One module: the ops placed there, and of the `loose` ones those that they need."""
     loose, placed = nodes

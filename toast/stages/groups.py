@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.microbatch.tree import Block, Node
+from toast.microbatch.tree import Block, OpNode
 from toast.stages.build import bytes_of
 
 ANYWHERE = -1
@@ -30,7 +30,7 @@ class Groups:
     body: Block
     homes: Mapping[Any, int]
     chunks: int
-    of_node: dict[Node, int] = field(default_factory=dict)
+    of_node: dict[OpNode, int] = field(default_factory=dict)
     of_value: dict[Any, int] = field(default_factory=dict)
     _data: set[Any] = field(default_factory=set)
     """Values that depend on arguments of the body, but on no weight of a layer."""
@@ -80,7 +80,7 @@ class Groups:
             else:
                 self.of_node[node] = ANYWHERE
 
-    def _turns(self, node: Node, homes: Sequence[int], least: int) -> bool:
+    def _turns(self, node: OpNode, homes: Sequence[int], least: int) -> bool:
         """Whether the backward pass begins with an op, or an earlier chunk's weights are read."""
         return _BACKWARD in _label(node.op) or any(home < least for home in homes)
 
@@ -98,7 +98,7 @@ class Groups:
         for node in nodes[end:]:
             self._place(node, chunk + 1)
 
-    def _last_readers(self, nodes: Sequence[Node]) -> dict[Any, int]:
+    def _last_readers(self, nodes: Sequence[OpNode]) -> dict[Any, int]:
         """By value that some ops make, the place of the last forward op that reads it."""
         places = {node: place for place, node in enumerate(nodes)}
         made = {value for node in nodes for value in node.results}
@@ -122,11 +122,11 @@ class Groups:
                 least = max((self.of_value[value] for value in placed), default=0)
                 self._place(node, self._behind(max(least, self.chunks), homes, placed))
 
-    def _place(self, node: Node, group: int) -> None:
+    def _place(self, node: OpNode, group: int) -> None:
         self.of_node[node] = group
         self.of_value.update(dict.fromkeys(node.results, group))
 
-    def _note_there(self, node: Node, group: int) -> None:
+    def _note_there(self, node: OpNode, group: int) -> None:
         for value in (*node.results, *node.read):
             self._there[value].add(group)
 
@@ -160,7 +160,7 @@ class Groups:
                 readers[value] = min(group, readers.get(value, group))
 
 
-def _handed_on(nodes: Sequence[Node], readers: Mapping[Any, int]) -> list[int]:
+def _handed_on(nodes: Sequence[OpNode], readers: Mapping[Any, int]) -> list[int]:
     """By place between ops the bytes that ops before it make for ops behind it."""
     change = [0] * (len(nodes) + 2)
     for place, node in enumerate(nodes):

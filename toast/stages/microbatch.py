@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.microbatch.tree import Node
+from toast.microbatch.tree import OpNode
 from toast.stages.build import needed, write_module
 from toast.stages.groups import ANYWHERE, Groups
 from toast.stages.parts import Parts
@@ -42,9 +42,9 @@ class PlacedBody:
         return {number: groups.get(body.yields[number], 0) for number in self.parts.sums}
 
     @cached_property
-    def nodes(self) -> dict[int, list[Node]]:
+    def nodes(self) -> dict[int, list[OpNode]]:
         """The ops of each group, with those that it makes for itself."""
-        by_group: dict[int, list[Node]] = defaultdict(list)
+        by_group: dict[int, list[OpNode]] = defaultdict(list)
         for node in self.parts.body.nodes:
             by_group[self.groups.of_node[node]].append(node)
         anywhere = by_group.pop(ANYWHERE, [])
@@ -55,7 +55,7 @@ class PlacedBody:
             for group, nodes in sorted(by_group.items())
         }
 
-    def _wanted(self, group: int, nodes: list[Node]) -> set[Any]:
+    def _wanted(self, group: int, nodes: list[OpNode]) -> set[Any]:
         ends = {
             self.parts.body.yields[number]
             for number, own in self.group_of_sum.items()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from toast.microbatch.tree import WHILE, Block, Node, read_block
+from toast.microbatch.tree import WHILE, Block, OpNode, read_block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,9 @@ class Parts:
     """
 
     main: Block
-    loop: Node
-    before: list[Node]
-    after: list[Node]
+    loop: OpNode
+    before: list[OpNode]
+    after: list[OpNode]
     given: list[int]
     sums: list[int]
 
@@ -53,5 +53,5 @@ def read_parts(module: ir.Module) -> Parts:
     )
 
 
-def _is_over_microbatches(node: Node) -> bool:
+def _is_over_microbatches(node: OpNode) -> bool:
     return node.name == WHILE and str(node.op.location) == 'loc("microbatches")'
