@@ -48,6 +48,10 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     confirm_time: float | str | None = None,
     form: str | None = None,
     target_version: str | None = None,
+    microbatches: int | str | None = None,
+    batch: str | None = None,
+    accumulate: str = "program",
+    fit: bool = False,
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:
     """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
@@ -78,6 +82,11 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         confirm_time: seconds that compiling may take, or such as `"10min"`.
         form: `flat`, `annotated`, `closed`, `collectives` or `local` (docs/forms.md).
         target_version: of StableHLO, for a portable or a `jax.export` artifact; None is the newest.
+        microbatches: parts in which the batch runs, one after the other (docs/time.md); `"auto"`
+            takes what is fastest among those that fit.
+        batch: which dimension that is, as `"ARGUMENT:DIMENSION"`; found when None.
+        accumulate: `"program"`, or `"f32"` to keep sums over the microbatches in at least f32.
+        fit: where no layout fits, look for microbatches with which one does.
         on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
@@ -102,6 +111,10 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         confirm_time=confirm_time,
         form=form,
         target_version=target_version,
+        microbatches=microbatches,
+        batch=batch,
+        accumulate=accumulate,
+        fit=fit,
         **_tuples(pins=pins, forbid=forbid, decisions=decisions),
     )
     return plan_module(module_bytes(module), request, on_progress)

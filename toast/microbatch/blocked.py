@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 
 from toast.analysis.errors import InvalidRequest
 from toast.analysis.locations import Location
-from toast.microbatch.tree import Node
+from toast.microbatch.tree import OpNode
 
 HINT = "Split a batch that this op treats element by element, or leave out --microbatches."
 
@@ -20,7 +20,7 @@ _NEAR = 10
 class Blocked(InvalidRequest):
     """A program whose batch cannot run in parts exactly; `op` is the op in the way."""
 
-    def __init__(self, node: Node | None, why: str, hint: str = HINT) -> None:
+    def __init__(self, node: OpNode | None, why: str, hint: str = HINT) -> None:
         self.op = "" if node is None else described(node.op)
         self.why = why
         where = f"{self.op}: " if self.op else ""

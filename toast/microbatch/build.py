@@ -8,9 +8,9 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
-from toast.microbatch.colour import Colour, Place, Shape, cut_shape, shape_of, split_shape
+from toast.microbatch.colour import Colour, ColourPlace, Shape, cut_shape, shape_of, split_shape
 from toast.microbatch.positions import Counted
-from toast.microbatch.tree import Node
+from toast.microbatch.tree import OpNode
 
 
 class Build:
@@ -56,7 +56,7 @@ class Build:
         """The type of a value with a dimension for the microbatches."""
         return with_shape(value, self._split_shape(value))
 
-    def split(self, whole: Any, place: Place) -> Any:
+    def split(self, whole: Any, place: ColourPlace) -> Any:
         """A value with a dimension for the microbatches."""
         shape = split_shape(shape_of(whole), place, self._count)
         return hlo.ReshapeOp(with_shape(whole, shape), whole).result
@@ -78,7 +78,7 @@ class Build:
         starts = self._starts(shape, at, time)
         return hlo.DynamicUpdateSliceOp(split, update, starts).result
 
-    def iota(self, node: Node, time: Any) -> Any:
+    def iota(self, node: OpNode, time: Any) -> Any:
         """A microbatch of an iota: `(before * B/k + i) * k + t`, times what lies behind."""
         value = node.results[0]
         place = self._colour.place(value)

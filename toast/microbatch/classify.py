@@ -12,10 +12,10 @@ from typing import Any
 from toast.microbatch.blocked import Blocked, described
 from toast.microbatch.colour import Colour, bytes_of, shape_of
 from toast.microbatch.early import Early, is_costly
-from toast.microbatch.kinds import FREE, Kind, Kinds
+from toast.microbatch.kinds import FREE, Dependence, Kinds
 from toast.microbatch.linear import is_linear, makes_zeros
-from toast.microbatch.roles import WHOLE, Role, Roles
-from toast.microbatch.tree import WHILE, Block, Node
+from toast.microbatch.roles import WHOLE, BatchRole, Roles
+from toast.microbatch.tree import WHILE, Block, OpNode
 
 PAIRWISE = "stablehlo.optimization_barrier"
 """Passes each operand on by itself."""
@@ -25,7 +25,7 @@ _EFFECTS = frozenset({"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send",
 class _Stuck(Exception):
     """An op within a loop or a branch that is not exact."""
 
-    def __init__(self, node: Node, why: str) -> None:
+    def __init__(self, node: OpNode, why: str) -> None:
         super().__init__(why)
         self.node = node
         self.why = why
@@ -57,38 +57,38 @@ class Classifier:
 
     def _pass(self) -> None:
         for value in self._main.arguments:
-            self._kinds.of[value] = self._entering(Kind.FREE, value)
+            self._kinds.of[value] = self._entering(Dependence.FREE, value)
         for node in self._main.nodes:
             try:
                 self._give(node, self._top(node))
             except _Stuck as stuck:
                 raise Blocked(stuck.node, stuck.why) from None
 
-    def _give(self, node: Node, kinds: Sequence[Kind]) -> None:
+    def _give(self, node: OpNode, kinds: Sequence[Dependence]) -> None:
         for value, kind in zip(node.results, kinds, strict=True):
-            self._kinds.of[value] = Kind.FREE if value in self._forced else kind
+            self._kinds.of[value] = Dependence.FREE if value in self._forced else kind
         looped = self._kinds.looped
         if looped and any(value in looped for value in node.read):
             made = zip(node.results, kinds, strict=True)
             looped.update(value for value, kind in made if kind in FREE)
 
-    def _read(self, node: Node) -> list[Kind]:
+    def _read(self, node: OpNode) -> list[Dependence]:
         return [self._kinds.of[value] for value in node.read]
 
-    def _top(self, node: Node) -> list[Kind]:
+    def _top(self, node: OpNode) -> list[Dependence]:
         """The kinds of an op's results, which may also run when the loop is over."""
         kinds = self._read(node)
-        clash = Kind.AFTER in kinds and Kind.CUT in kinds
-        if not clash and Kind.AFTER in kinds:
+        clash = Dependence.AFTER in kinds and Dependence.CUT in kinds
+        if not clash and Dependence.AFTER in kinds:
             if is_costly(node) and any(self._colour.place(value) for value in node.read):
                 raise _Stuck(node, self._telling(node, _Stuck(node, WHOLE)))
             return self._after(node)
-        if not clash and node.blocks and Kind.SUM in kinds and Kind.CUT not in kinds:
+        if not clash and node.blocks and Dependence.SUM in kinds and Dependence.CUT not in kinds:
             return self._after(node)
         try:
             return self._op(node)
         except _Stuck as stuck:
-            if Kind.CUT not in kinds:
+            if Dependence.CUT not in kinds:
                 return self._after(node)
             if self._begin_early(node):
                 return self._top(node)
@@ -96,76 +96,76 @@ class Classifier:
                 return self._after(node)
             raise _Stuck(stuck.node, self._telling(node, stuck)) from None
 
-    def _after(self, node: Node) -> list[Kind]:
-        return [Kind.AFTER] * len(node.results)
+    def _after(self, node: OpNode) -> list[Dependence]:
+        return [Dependence.AFTER] * len(node.results)
 
-    def _begin_early(self, node: Node) -> bool:
+    def _begin_early(self, node: OpNode) -> bool:
         """Whether the sums that an op on microbatches needs are had before the loop."""
-        wanted = [v for v in node.read if self._kinds.of[v] in (Kind.SUM, Kind.AFTER)]
+        wanted = [v for v in node.read if self._kinds.of[v] in (Dependence.SUM, Dependence.AFTER)]
         sums = [self._early.sums(value) for value in wanted]
         if not wanted or any(one is None for one in sums):
             return False
         for found in sums:
             self._forced |= found or set()
-        self._kinds.of |= dict.fromkeys(self._forced, Kind.FREE)
+        self._kinds.of |= dict.fromkeys(self._forced, Dependence.FREE)
         return True
 
-    def _is_small(self, node: Node) -> bool:
+    def _is_small(self, node: OpNode) -> bool:
         """Whether what an op reads of the batch is no more than an argument of it."""
-        arguments = [v for v in self._main.arguments if self._kinds.of[v] is Kind.CUT]
+        arguments = [v for v in self._main.arguments if self._kinds.of[v] is Dependence.CUT]
         most = max(map(bytes_of, arguments), default=0)
-        read = [value for value in node.read if self._kinds.of[value] is Kind.CUT]
+        read = [value for value in node.read if self._kinds.of[value] is Dependence.CUT]
         return all(bytes_of(value) <= most for value in read)
 
-    def _telling(self, node: Node, stuck: _Stuck) -> str:
+    def _telling(self, node: OpNode, stuck: _Stuck) -> str:
         """Names the sum that an op on microbatches would have to wait for."""
         for value in node.read:
             maker = self._early.maker(value)
-            if self._kinds.of[value] in (Kind.SUM, Kind.AFTER) and maker is not None:
+            if self._kinds.of[value] in (Dependence.SUM, Dependence.AFTER) and maker is not None:
                 chief = self._early.chief(value) or maker
                 return f"it needs the whole batch's {described(chief.op)} for each part of it"
         return stuck.why
 
-    def _op(self, node: Node) -> list[Kind]:
+    def _op(self, node: OpNode) -> list[Dependence]:
         """The kinds of an op's results where it runs in the loop."""
         kinds = self._read(node)
         if all(kind in FREE for kind in kinds):
             zero = makes_zeros(node, kinds)
-            return [Kind.ZERO if zero else Kind.FREE] * len(node.results)
+            return [Dependence.ZERO if zero else Dependence.FREE] * len(node.results)
         if node.name in _EFFECTS:
             raise _Stuck(node, "it has effects beside its results")
         if node.name == PAIRWISE:
             return kinds
-        mixed = Kind.SUM in kinds and Kind.CUT in kinds and not node.blocks
-        if Kind.AFTER in kinds or mixed:
+        mixed = Dependence.SUM in kinds and Dependence.CUT in kinds and not node.blocks
+        if Dependence.AFTER in kinds or mixed:
             raise _Stuck(node, "it joins parts of the batch with a sum over all of it")
         if node.blocks:
             return self._while(node) if node.name == WHILE else self._branches(node)
-        if Kind.CUT not in kinds:
+        if Dependence.CUT not in kinds:
             if not is_linear(node, kinds):
                 raise _Stuck(node, "it is not linear in a sum over the batch")
-            return [Kind.SUM] * len(node.results)
+            return [Dependence.SUM] * len(node.results)
         return self._cut(node, kinds)
 
-    def _cut(self, node: Node, kinds: Sequence[Kind]) -> list[Kind]:
+    def _cut(self, node: OpNode, kinds: Sequence[Dependence]) -> list[Dependence]:
         role = self._roles.of(node)
-        if role is Role.ALONG:
-            return [Kind.CUT] * len(node.results)
-        if role is not Role.SUMMED:
+        if role is BatchRole.ALONG:
+            return [Dependence.CUT] * len(node.results)
+        if role is not BatchRole.SUMMED:
             raise _Stuck(node, str(role))
         # What a sum begins with is added once for each part.
         begins = {"stablehlo.reduce": 1, "stablehlo.scatter": 0}.get(node.name)
-        if begins is not None and kinds[begins] not in (Kind.ZERO, Kind.SUM):
+        if begins is not None and kinds[begins] not in (Dependence.ZERO, Dependence.SUM):
             raise _Stuck(node, "what its sum begins with would be added for each part")
-        return [Kind.SUM]
+        return [Dependence.SUM]
 
-    def _entering(self, kind: Kind, value: Any) -> Kind:
+    def _entering(self, kind: Dependence, value: Any) -> Dependence:
         """What is carried into a loop with the batch as a dimension is cut there."""
         if kind in FREE and self._colour.place(value) is not None:
-            return Kind.CUT
+            return Dependence.CUT
         return kind
 
-    def _while(self, node: Node) -> list[Kind]:
+    def _while(self, node: OpNode) -> list[Dependence]:
         if node.captured:
             raise _Stuck(node, "its body reads values that it does not carry")
         condition, body = node.blocks
@@ -190,7 +190,7 @@ class Classifier:
         self._kinds.looped.update(value for value, kind in made if kind in FREE)
         return carried
 
-    def _condition(self, node: Node, condition: Block) -> None:
+    def _condition(self, node: OpNode, condition: Block) -> None:
         why = "how often the loop runs depends on the batch"
         try:
             self._inside(condition)
@@ -203,20 +203,20 @@ class Classifier:
         for node in block.nodes:
             self._kinds.of.update(zip(node.results, self._op(node), strict=True))
 
-    def _joined(self, node: Node, one: Kind, other: Kind, value: Any) -> Kind:
+    def _joined(self, node: OpNode, one: Dependence, other: Dependence, value: Any) -> Dependence:
         """What is of either kind, by turns or by branch."""
         if one is other:
             return one
         low, high = sorted((one, other))
         placed = self._colour.place(value) is not None
-        if low is Kind.ZERO or (low is Kind.FREE and high is Kind.CUT and placed):
+        if low is Dependence.ZERO or (low is Dependence.FREE and high is Dependence.CUT and placed):
             return high
         raise _Stuck(node, f"a value of {shape_of(value)} is a sum over the batch only at times")
 
-    def _branches(self, node: Node) -> list[Kind]:
+    def _branches(self, node: OpNode) -> list[Dependence]:
         if self._kinds.of[node.operands[0]] not in FREE:
             raise _Stuck(node, "which branch runs depends on the batch")
-        found: list[Kind] = []
+        found: list[Dependence] = []
         for block in node.blocks:
             self._inside(block)
             kinds = [
@@ -231,4 +231,4 @@ class Classifier:
         return found
 
     def _zeros(self, block: Block) -> set[Any]:
-        return {value for value in block.yields if self._kinds.of[value] is Kind.ZERO}
+        return {value for value in block.yields if self._kinds.of[value] is Dependence.ZERO}

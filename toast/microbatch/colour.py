@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ColourPlace:
     """The dimension of a value that has the colour, and its factors before and behind it."""
 
     dim: int
@@ -40,7 +40,7 @@ class Colour:
 
     equations: Equations
     leaf: Node
-    _places: dict[Nodes, tuple[Place, ...]] = field(default_factory=dict)
+    _places: dict[Nodes, tuple[ColourPlace, ...]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -51,12 +51,12 @@ class Colour:
     def _sizes(self) -> Sizes:
         return self.equations.sizes
 
-    def place(self, value: Any) -> Place | None:
+    def place(self, value: Any) -> ColourPlace | None:
         """Where a value has the colour; None where it has none, or has it twice."""
         places = self.places(value)
         return places[0] if len(places) == 1 else None
 
-    def places(self, value: Any) -> tuple[Place, ...]:
+    def places(self, value: Any) -> tuple[ColourPlace, ...]:
         """All places of the colour in a value; what is no tensor has none."""
         nodes = self.equations.values.get(value, ())
         found = self._places.get(nodes)
@@ -66,10 +66,10 @@ class Colour:
             )
         return found
 
-    def _within(self, dim: int, node: Node) -> list[Place]:
+    def _within(self, dim: int, node: Node) -> list[ColourPlace]:
         leaves, size = self._sizes.leaves(node), self._sizes.size
         return [
-            Place(
+            ColourPlace(
                 dim=dim,
                 before=math.prod(size[leaf] for leaf in leaves[:number]),
                 size=size[one],
@@ -102,14 +102,14 @@ def bits_of(element: Any) -> int:
     return max(8, int(width)) if width == 1 else int(width)
 
 
-def cut_shape(shape: Shape, place: Place, count: int) -> Shape:
+def cut_shape(shape: Shape, place: ColourPlace, count: int) -> Shape:
     """The shape of a microbatch, of so many."""
     cut = list(shape)
     cut[place.dim] //= count
     return tuple(cut)
 
 
-def split_shape(shape: Shape, place: Place, count: int) -> Shape:
+def split_shape(shape: Shape, place: ColourPlace, count: int) -> Shape:
     """The shape with a dimension of its own, behind `place.dim`, for the microbatches."""
     parts = [place.before * (place.size // count), count]
     if place.behind > 1:

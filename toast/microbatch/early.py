@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from toast.microbatch.colour import bytes_of
-from toast.microbatch.kinds import FREE, Kind, Kinds
+from toast.microbatch.kinds import FREE, Dependence, Kinds
 from toast.microbatch.roles import adds
-from toast.microbatch.tree import Block, Node
+from toast.microbatch.tree import Block, OpNode
 
 _COSTLY = frozenset(
     f"stablehlo.{name}"
@@ -24,7 +24,7 @@ _LARGER = 4
 """Times as large as the largest argument with the batch."""
 
 
-def is_costly(node: Node) -> bool:
+def is_costly(node: OpNode) -> bool:
     """Whether an op on the whole batch may take most of the time or of the memory."""
     return bool(node.blocks) or node.name in _COSTLY
 
@@ -38,13 +38,13 @@ class Early:
         self._looped = kinds.looped
         self._makers = {value: node for node in main.nodes for value in node.results}
 
-    def maker(self, value: Any) -> Node | None:
+    def maker(self, value: Any) -> OpNode | None:
         """The op that makes a value; None for an argument."""
         return self._makers.get(value)
 
-    def chief(self, value: Any) -> Node | None:
+    def chief(self, value: Any) -> OpNode | None:
         """The sum over the batch that a value is made of."""
-        seen: set[Node] = set()
+        seen: set[OpNode] = set()
         waiting = [value]
         while waiting:
             node = self._makers.get(waiting.pop())
@@ -52,22 +52,22 @@ class Early:
                 continue
             seen.add(node)
             kinds = [self._kinds[one] for one in node.read]
-            if Kind.CUT in kinds and (node.name.startswith("stablehlo.reduce") or adds(node)):
+            if Dependence.CUT in kinds and (node.name.startswith("stablehlo.reduce") or adds(node)):
                 return node
             waiting += [one for one, kind in zip(node.read, kinds, strict=True) if kind not in FREE]
         return None
 
     def sums(self, value: Any) -> set[Any] | None:
         """The sums that a value is made of, itself among them; None where they cost much."""
-        cut = [bytes_of(one) for one in self._arguments if self._kinds[one] is Kind.CUT]
+        cut = [bytes_of(one) for one in self._arguments if self._kinds[one] is Dependence.CUT]
         most = _LARGER * max(cut, default=0)
         found: set[Any] = set()
-        seen: set[Node] = set()
+        seen: set[OpNode] = set()
         waiting = [value]
         while waiting:
             one = waiting.pop()
             node = self._makers.get(one)
-            if self._kinds[one] is not Kind.CUT:
+            if self._kinds[one] is not Dependence.CUT:
                 found.add(one)
             if node is None or node in seen:
                 continue

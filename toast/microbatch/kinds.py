@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 
-class Kind(IntEnum):
+class Dependence(IntEnum):
     """How a value depends on the batch that runs in parts."""
 
     ZERO = 0
@@ -22,14 +22,14 @@ class Kind(IntEnum):
     """There is none before all microbatches have run."""
 
 
-FREE = (Kind.ZERO, Kind.FREE)
+FREE = (Dependence.ZERO, Dependence.FREE)
 
 
 @dataclass(slots=True, kw_only=True)
 class Kinds:
     """The kind of every value; `looped` are free values that only the loop makes."""
 
-    of: dict[Any, Kind] = field(default_factory=dict)
+    of: dict[Any, Dependence] = field(default_factory=dict)
     looped: set[Any] = field(default_factory=set)
 
     def is_free(self, value: Any) -> bool:

@@ -8,9 +8,9 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.microbatch.colour import bits_of
-from toast.microbatch.kinds import Kind
+from toast.microbatch.kinds import Dependence
 from toast.microbatch.roles import adds
-from toast.microbatch.tree import Node
+from toast.microbatch.tree import OpNode
 
 
 def _named(*names: str) -> frozenset[str]:
@@ -41,10 +41,12 @@ SHIFTING = _EACH | _named("convert", "dynamic_slice", "dynamic_update_slice", "p
 """Ops that make zeros of zeros."""
 
 
-def is_linear(node: Node, kinds: Sequence[Kind]) -> bool:
+def is_linear(node: OpNode, kinds: Sequence[Dependence]) -> bool:
     """Whether an op on sums of a microbatch makes such sums; `kinds` are those of what it reads."""
-    summed = [number for number, kind in enumerate(kinds) if kind is Kind.SUM]
-    alike = [number for number, kind in enumerate(kinds) if kind in (Kind.SUM, Kind.ZERO)]
+    summed = [number for number, kind in enumerate(kinds) if kind is Dependence.SUM]
+    alike = [
+        number for number, kind in enumerate(kinds) if kind in (Dependence.SUM, Dependence.ZERO)
+    ]
     if node.name == "stablehlo.convert":
         return _converts(node)
     if node.name in _EACH:
@@ -59,14 +61,14 @@ def is_linear(node: Node, kinds: Sequence[Kind]) -> bool:
     return set(summed) <= set(places) <= set(alike)
 
 
-def makes_zeros(node: Node, kinds: Sequence[Kind]) -> bool:
+def makes_zeros(node: OpNode, kinds: Sequence[Dependence]) -> bool:
     """Whether an op that is given zeros makes nothing else."""
     if node.name == "stablehlo.constant":
         return _is_zero(node.op)
     if node.name not in SHIFTING:
         return False
     places = _IN.get(node.name, range(len(node.operands)))
-    return all(kinds[number] is Kind.ZERO for number in places)
+    return all(kinds[number] is Dependence.ZERO for number in places)
 
 
 def element(value: Any) -> Any:
@@ -74,14 +76,14 @@ def element(value: Any) -> Any:
     return ir.RankedTensorType(value.type).element_type
 
 
-def widens(node: Node) -> bool:
+def widens(node: OpNode) -> bool:
     """Whether an op converts to floats of more bits."""
     if node.name != "stablehlo.convert" or not _is_float(node.results[0]):
         return False
     return bits_of(element(node.results[0])) > bits_of(element(node.operands[0]))
 
 
-def _converts(node: Node) -> bool:
+def _converts(node: OpNode) -> bool:
     """To floats, or to more integers: sums stay what they are but for rounding."""
     source, target = element(node.operands[0]), element(node.results[0])
     if _is_float(node.results[0]):

@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from toast.microbatch.colour import shape_of
-from toast.microbatch.tree import Block, Node
+from toast.microbatch.tree import Block, OpNode
 
 _GATHER, _SCATTER = "stablehlo.gather", "stablehlo.scatter"
 
@@ -37,12 +37,12 @@ class Positions:
     """Finds the indices of a program that count."""
 
     def __init__(self, main: Block) -> None:
-        self._makers: dict[Any, Node] = {}
-        self.nodes: list[Node] = []
+        self._makers: dict[Any, OpNode] = {}
+        self.nodes: list[OpNode] = []
         self._read(main)
-        self._known: dict[Node, tuple[Counted, ...]] = {}
+        self._known: dict[OpNode, tuple[Counted, ...]] = {}
 
-    def of(self, node: Node) -> tuple[Counted, ...]:
+    def of(self, node: OpNode) -> tuple[Counted, ...]:
         """What counts among the indices of a gather or a scatter."""
         found = self._known.get(node)
         if found is None:
@@ -57,7 +57,7 @@ class Positions:
             for inner in node.blocks:
                 self._read(inner)
 
-    def _counted(self, node: Node) -> Iterator[Counted]:
+    def _counted(self, node: OpNode) -> Iterator[Counted]:
         vector, dims = _index_dims(node)
         operand, indices = shape_of(node.operands[0]), shape_of(node.operands[1])
         for component, part in self._components(node.operands[1], vector, len(dims)):
@@ -83,13 +83,13 @@ class Positions:
         reader = None if node is None else _READERS.get(node.name)
         return None if node is None or reader is None else reader(self, node)
 
-    def _iota(self, node: Node) -> int | None:
+    def _iota(self, node: OpNode) -> int | None:
         return int(node.op.attributes["iota_dimension"].value)
 
-    def _converted(self, node: Node) -> int | None:
+    def _converted(self, node: OpNode) -> int | None:
         return self._counts(node.operands[0])
 
-    def _spread(self, node: Node) -> int | None:
+    def _spread(self, node: OpNode) -> int | None:
         found = self._counts(node.operands[0])
         if found is None:
             return None
@@ -97,7 +97,7 @@ class Positions:
         same = shape_of(node.operands[0])[found] == shape_of(node.results[0])[dim]
         return dim if same else None
 
-    def _reshaped(self, node: Node) -> int | None:
+    def _reshaped(self, node: OpNode) -> int | None:
         found = self._counts(node.operands[0])
         if found is None:
             return None
@@ -108,7 +108,7 @@ class Positions:
                 return dim
         return None
 
-    def _wrapped(self, node: Node) -> int | None:
+    def _wrapped(self, node: OpNode) -> int | None:
         """What adds the size to numbers below zero changes none that counts."""
         compare = self._makers.get(node.operands[0])
         if compare is None or compare.name != "stablehlo.compare":
@@ -130,7 +130,7 @@ class Positions:
         return int(attribute[0]) == 0
 
 
-def _index_dims(node: Node) -> tuple[int, list[int]]:
+def _index_dims(node: OpNode) -> tuple[int, list[int]]:
     """The dimension of an index's components, and what each of them is an index into."""
     attributes = node.op.attributes
     if node.name == _GATHER:
@@ -140,7 +140,7 @@ def _index_dims(node: Node) -> tuple[int, list[int]]:
     return numbers.index_vector_dim, list(numbers.scattered_dims_to_operand_dims)
 
 
-_READERS: dict[str, Callable[[Positions, Node], int | None]] = {
+_READERS: dict[str, Callable[[Positions, OpNode], int | None]] = {
     "stablehlo.broadcast_in_dim": Positions._spread,
     "stablehlo.convert": Positions._converted,
     "stablehlo.iota": Positions._iota,

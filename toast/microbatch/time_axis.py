@@ -18,8 +18,8 @@ from toast.analysis.types import check_static
 from toast.microbatch.blocked import Blocked
 from toast.microbatch.classify import Classifier
 from toast.microbatch.colour import Colour, bits_of, shape_of
-from toast.microbatch.kinds import Kind, Kinds
-from toast.microbatch.needs import Needs, find_needs
+from toast.microbatch.kinds import Dependence, Kinds
+from toast.microbatch.needs import LoopPhases, find_needs
 from toast.microbatch.positions import Positions
 from toast.microbatch.roles import Roles
 from toast.microbatch.tree import Block, read_block
@@ -38,7 +38,7 @@ _NAME = "Name one, as in --microbatches 4@batch['x']:0."
 _TRIED = 6
 """Leaves that are tried at most."""
 _LEAST = 0.1
-"""Of the elements that the most common leaf has, so many at least has what is tried."""
+"""Of the elements that the largest of those that can be cut has, so many at least has the batch."""
 _SHARE = 0.5
 """Of the elements of all values that have the batch, so many at least run in parts."""
 
@@ -59,7 +59,7 @@ class Cut:
     colour: Colour
     dimensions: tuple[Dimension, ...]
     kinds: Kinds
-    needs: Needs
+    needs: LoopPhases
     roles: Roles
     module: ir.Module
     """What the values are of."""
@@ -72,7 +72,7 @@ class Cut:
     @property
     def elements(self) -> int:
         """Elements of all values of which a microbatch has its own."""
-        cut = [value for value, kind in self.kinds.of.items() if kind is Kind.CUT]
+        cut = [value for value, kind in self.kinds.of.items() if kind is Dependence.CUT]
         return sum(math.prod(shape_of(value)) for value in cut)
 
     def sums(self, accumulate: Accumulate) -> list[Carried]:
@@ -174,9 +174,7 @@ class TimeAxis:
         found: list[Cut] = []
         refused: Blocked | None = None
         elements = self._elements()
-        candidates = self.candidates()
-        least = _LEAST * max((elements[leaf] for leaf in candidates), default=0)
-        for leaf in [one for one in candidates if elements[one] >= least][:_TRIED]:
+        for leaf in self.candidates()[:_TRIED]:
             try:
                 cut = self.cut(leaf)
             except Blocked as blocked:
@@ -185,7 +183,8 @@ class TimeAxis:
             if cut.elements >= _SHARE * elements[leaf]:
                 found.append(cut)
         if found:
-            return found[0]
+            least = _LEAST * max(cut.elements for cut in found)
+            return next(cut for cut in found if cut.elements >= least)
         raise refused or Blocked(None, "no dimension of its data is told apart as the batch", _NAME)
 
     def _state(self) -> set[int]:
@@ -215,7 +214,7 @@ class TimeAxis:
             roles = Roles(colour, self._positions)
             kinds = Classifier(self._block, colour, roles).run()
             needs = find_needs(self._block, colour, roles, kinds)
-        if not any(kind is Kind.CUT for kind in kinds.of.values()):
+        if not any(kind is Dependence.CUT for kind in kinds.of.values()):
             raise Blocked(None, "nothing depends on it")
         return Cut(
             colour=colour,

@@ -12,7 +12,7 @@ _ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Node:
+class OpNode:
     """An op. `captured` are values from outside that ops in its regions read."""
 
     op: Any
@@ -33,13 +33,13 @@ class Block:
     """The ops of a block, its arguments and what it yields."""
 
     arguments: list[Any]
-    nodes: list[Node]
+    nodes: list[OpNode]
     yields: list[Any]
 
 
 def read_block(block: Any) -> Block:
     """A block of the program, with the blocks of loops and branches within."""
-    nodes: list[Node] = []
+    nodes: list[OpNode] = []
     yields: list[Any] = []
     for view in block.operations:
         op = view.operation
@@ -50,9 +50,9 @@ def read_block(block: Any) -> Block:
     return Block(arguments=list(block.arguments), nodes=nodes, yields=yields)
 
 
-def _node(op: Any) -> Node:
+def _node(op: Any) -> OpNode:
     name = op.name
-    node = Node(op=op, name=name, operands=list(op.operands), results=list(op.results))
+    node = OpNode(op=op, name=name, operands=list(op.operands), results=list(op.results))
     if name == WHILE or name in BRANCHING:
         node.blocks = [read_block(region.blocks[0]) for region in op.regions]
         node.captured = _captured(node.blocks)

@@ -16,10 +16,10 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from toast.microbatch.build import Build
 from toast.microbatch.classify import PAIRWISE
 from toast.microbatch.colour import Colour, shape_of
-from toast.microbatch.kinds import Kind, Kinds
-from toast.microbatch.needs import Needs, Version
+from toast.microbatch.kinds import Dependence, Kinds
+from toast.microbatch.needs import LoopPhases, LoopVersion
 from toast.microbatch.roles import Roles
-from toast.microbatch.tree import WHILE, Block, Node
+from toast.microbatch.tree import WHILE, Block, OpNode
 from toast.resize.attributes import Resizing, resize_attributes
 
 _KEPT_ATTRIBUTES = frozenset({"function_type", "sym_name"})
@@ -41,7 +41,7 @@ class Writer:
         colour: Colour,
         roles: Roles,
         kinds: Kinds,
-        needs: Needs,
+        needs: LoopPhases,
         count: int,
         wide: Wide,
     ) -> None:
@@ -98,7 +98,7 @@ class Writer:
                     self._finish(node)
             func.ReturnOp([self._after[value] for value in self._main.yields])
 
-    def _finish(self, node: Node) -> None:
+    def _finish(self, node: OpNode) -> None:
         """An op behind the loop; of a barrier what has gone there."""
         if node.name == PAIRWISE:
             pairs = zip(node.operands, node.results, strict=True)
@@ -110,7 +110,7 @@ class Writer:
         else:
             self._copy(node, self._after)
 
-    def _copy(self, node: Node, values: dict[Any, Any]) -> Any:
+    def _copy(self, node: OpNode, values: dict[Any, Any]) -> Any:
         """The op as it is, on other values."""
         made = node.op.clone(ip=ir.InsertionPoint.current)
         for number, value in enumerate(node.operands):
@@ -147,9 +147,9 @@ class Writer:
     def _carried_type(self, value: Any) -> Any:
         """The type of a sum, or of the parts of a stack, while the loop runs."""
         kind = ir.RankedTensorType(value.type)
-        if self._kinds.of[value] is Kind.CUT:
+        if self._kinds.of[value] is Dependence.CUT:
             return self._build.split_type(value)
-        if self._kinds.of[value] is Kind.SUM:
+        if self._kinds.of[value] is Dependence.SUM:
             return ir.RankedTensorType.get(list(kind.shape), self._wide(kind.element_type))
         return kind
 
@@ -171,9 +171,9 @@ class Writer:
     def _joined(self, value: Any, carried: Any) -> Any:
         """What the loop hands on, with what this microbatch makes of it."""
         kind = self._kinds.of[value]
-        if kind is Kind.CUT:
+        if kind is Dependence.CUT:
             return self._build.put(carried, self._parts[value], value, self._time)
-        if kind is Kind.SUM:
+        if kind is Dependence.SUM:
             part = self._wholes[value]
             if part.type != carried.type:
                 part = hlo.ConvertOp(carried.type, part).result
@@ -181,11 +181,11 @@ class Writer:
         return self._wholes[value]
 
     def _finished(self, value: Any, made: Any) -> Any:
-        if self._kinds.of[value] is Kind.CUT:
+        if self._kinds.of[value] is Dependence.CUT:
             return hlo.ReshapeOp(value.type, made).result
         return made if made.type == value.type else hlo.ConvertOp(value.type, made).result
 
-    def _inside(self, node: Node) -> None:
+    def _inside(self, node: OpNode) -> None:
         """An op in the loop, in the versions that are wanted."""
         for version in sorted(self._needs.inside.get(node, ()), key=lambda one: one.value):
             with node.op.location:
@@ -195,38 +195,38 @@ class Writer:
                 split = self._build.split(self._wholes[value], self._place(value))
                 self._parts[value] = self._build.part(split, value, self._time)
 
-    def _version(self, node: Node, version: Version) -> None:
+    def _version(self, node: OpNode, version: LoopVersion) -> None:
         if node.name == PAIRWISE:
             self._barrier(node, version)
-        elif node.blocks and version is Version.PART:
+        elif node.blocks and version is LoopVersion.PART:
             self._control(node)
         elif all(self._kinds.is_free(value) for value in node.results) and (
-            version is Version.WHOLE
+            version is LoopVersion.WHOLE
         ):
             self._copy(node, self._wholes)
         else:
             self._cut(node)
 
-    def _barrier(self, node: Node, version: Version) -> None:
+    def _barrier(self, node: OpNode, version: LoopVersion) -> None:
         pairs = [
             (value, made)
             for value, made in zip(node.operands, node.results, strict=True)
             if version in self._needs.wanted.get(made, ())
         ]
-        values = self._parts if version is Version.PART else self._wholes
+        values = self._parts if version is LoopVersion.PART else self._wholes
         held = hlo.OptimizationBarrierOp([values[value] for value, _ in pairs])
         values.update(zip([made for _, made in pairs], held.results, strict=True))
 
     def _part_or_whole(self, value: Any, *, parts: bool) -> Any:
         return self._parts[value] if parts and self._place(value) else self._wholes[value]
 
-    def _cut(self, node: Node) -> None:
+    def _cut(self, node: OpNode) -> None:
         """An op on the elements of a microbatch."""
         if node.name == "stablehlo.iota":
             self._parts[node.results[0]] = self._build.iota(node, self._time)
             return
-        cut = [value for value in node.read if self._kinds.of[value] is Kind.CUT]
-        made_parts = any(self._kinds.of[value] is not Kind.SUM for value in node.results)
+        cut = [value for value in node.read if self._kinds.of[value] is Dependence.CUT]
+        made_parts = any(self._kinds.of[value] is not Dependence.SUM for value in node.results)
         parts = bool(cut) or made_parts
         operands = [self._part_or_whole(value, parts=parts) for value in node.operands]
         counted = self._roles.counted(node) if node.name in _INDEXED else None
@@ -238,14 +238,14 @@ class Writer:
         for value in node.captured:
             _replace_within(made, value, self._wholes[value])
         for value, result in zip(node.results, made.results, strict=True):
-            summed = self._kinds.of[value] is Kind.SUM
+            summed = self._kinds.of[value] is Dependence.SUM
             if not summed:
                 result.set_type(self._build.part_type(value))
             (self._wholes if summed else self._parts)[value] = result
         if node.name not in _WINDOWED:
             resize_attributes(made, _resizing(node, made))
 
-    def _control(self, node: Node) -> None:
+    def _control(self, node: OpNode) -> None:
         if node.name == WHILE:
             self._while(node)
         else:
@@ -253,14 +253,14 @@ class Writer:
 
     def _carry(self, value: Any, like: Any) -> Any:
         """A value in the version that a loop or branch holds of another."""
-        cut = self._kinds.of[like] is Kind.CUT
+        cut = self._kinds.of[like] is Dependence.CUT
         return self._parts[value] if cut else self._wholes[value]
 
     def _set(self, olds: Sequence[Any], news: Sequence[Any]) -> None:
         for old, new in zip(olds, news, strict=False):
-            (self._parts if self._kinds.of[old] is Kind.CUT else self._wholes)[old] = new
+            (self._parts if self._kinds.of[old] is Dependence.CUT else self._wholes)[old] = new
 
-    def _while(self, node: Node) -> None:
+    def _while(self, node: OpNode) -> None:
         body = node.blocks[1]
         pairs = list(zip(node.operands, body.arguments, strict=True))
         carried = [self._carry(value, like) for value, like in pairs]
@@ -294,9 +294,9 @@ class Writer:
         self._time = outside
         self._set(node.results, list(loop.results))
 
-    def _branches(self, node: Node) -> None:
+    def _branches(self, node: OpNode) -> None:
         types = [
-            self._build.part_type(value) if self._kinds.of[value] is Kind.CUT else value.type
+            self._build.part_type(value) if self._kinds.of[value] is Dependence.CUT else value.type
             for value in node.results
         ]
         made = ir.Operation.create(
@@ -321,7 +321,7 @@ def _attributes(op: Any) -> dict[str, Any]:
     return {name: op.attributes[name] for name in names}
 
 
-def _resizing(node: Node, made: Any) -> Resizing:
+def _resizing(node: OpNode, made: Any) -> Resizing:
     return Resizing(
         old=tuple([shape_of(value) for value in node.operands]),
         new=tuple([shape_of(value) for value in made.operands]),

@@ -17,6 +17,7 @@ from toast.plans.costs import BandSource, FitVerdict, PredictedCost
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.migration import migrated
 from toast.plans.record import Record
+from toast.plans.time import TimeAxes
 from toast.request.request import PlanRequest
 
 if TYPE_CHECKING:
@@ -217,7 +218,8 @@ class Plan(Record):
     `choices` are up to ten plans on the front of time against memory, by rising peak; `meshes`
     those that were tried where the mesh was to be chosen; `request` is what was asked. `colours`
     are the named dimensions, with what each would cost otherwise. `confirmed` is what the compiler
-    said, where it was asked. `program_kind` is what the module seems to be for, and `band_sources`
+    said, where it was asked. `time` says what was rewritten, where the batch runs in microbatches.
+    `program_kind` is what the module seems to be for, and `band_sources`
     are the held-out programs by which the bands around predictions were made.
     """
 
@@ -254,6 +256,7 @@ class Plan(Record):
     explanation: Explanation | None = None
     shortfall: Shortfall | None = None
     confirmed: Confirmation | None = None
+    time: TimeAxes | None = None
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

@@ -18,6 +18,7 @@ from toast.plans.costs import BandFigure, BandSource, PredictedCost
 from toast.plans.plan import Decision, MeshAxis, Plan, Spec
 from toast.plans.slices_report import axes_text, slices_sentence
 from toast.plans.tables import Name, plain_table
+from toast.plans.time_report import render_time
 from toast.plans.words import path
 
 MIN_WIDTH = 120
@@ -37,6 +38,8 @@ def render(plan: Plan) -> Group:
     parts: list[RenderableType] = [headline(plan)]
     if over := slices_sentence(plan):
         parts.append(Text(over))
+    if plan.time is not None:
+        parts += ["", render_time(plan.time)]
     parts += ["", layouts(plan), "", costs(plan)]
     if behind := bands_sentence(plan):
         parts.append(Text(behind))

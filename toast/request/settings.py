@@ -92,8 +92,30 @@ def agreeing(request: PlanRequest) -> PlanRequest:
         raise InvalidRequest(
             "The setting 'confirm_time' goes with 'confirm'.", "Ask for plans to be compiled too."
         )
+    agreeing_in_time(request)
     known_passes(request.without)
     return request
+
+
+def agreeing_in_time(request: PlanRequest) -> None:
+    """Refuse settings of microbatches that say nothing, or that do not go together."""
+    count = request.microbatches
+    wanted = request.fit or count == "auto" or (isinstance(count, int) and count > 1)
+    if request.batch is not None and not wanted:
+        raise InvalidRequest(
+            "The setting 'batch' goes with 'microbatches' or 'fit'.",
+            "Say in how many parts the batch is to run: microbatches=4, or auto.",
+        )
+    if request.decisions is not None and (request.fit or count == "auto"):
+        raise InvalidRequest(
+            "The setting 'decisions' gives a plan, and 'fit' and microbatches=auto look for one.",
+            "Give the number of microbatches with the decisions.",
+        )
+    if isinstance(count, int) and request.fit:
+        raise InvalidRequest(
+            "The setting 'fit' looks for a number of microbatches, and 'microbatches' gives one.",
+            "Give one of the two.",
+        )
 
 
 def device_text(device: str) -> str:
