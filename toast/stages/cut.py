@@ -15,7 +15,7 @@ from toast.microbatch.time_axis import Accumulate, Dimension, TimeAxis
 from toast.microbatch.tree import OpNode
 from toast.stages.build import needed
 from toast.stages.ending import after_modules
-from toast.stages.groups import Groups
+from toast.stages.groups import OpGroups
 from toast.stages.homes import LayerNumbers, check_cuts, even_cuts, find_layers
 from toast.stages.microbatch import PlacedBody, before_modules, body_modules
 from toast.stages.parts import Parts, read_parts
@@ -112,7 +112,7 @@ class _Cutter:
             for number in parts.given
             if made_of[number] & set(chunk_of)
         }
-        groups = Groups(body=parts.body, homes=homes, chunks=total).run()
+        groups = OpGroups(body=parts.body, homes=homes, chunks=total).run()
         body = PlacedBody(parts=parts, groups=groups, stages=cutting.stages)
         return self._written_out(body, layers, cuts)
 

@@ -7,6 +7,7 @@ the norm of all gradients, it reads one round later.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,11 @@ class Ending:
     of_value: dict[Any, Place] = field(default_factory=dict)
     of_node: dict[OpNode, Place] = field(default_factory=dict)
     names: dict[Any, str] = field(default_factory=dict)
+    _spread: dict[Any, list[Any]] = field(default_factory=dict)
+    """By value that is a scalar spread over a tensor, the scalars that it is made of.
+
+    The scalar is sent, and spread where the tensor is read.
+    """
 
     def run(self) -> Ending:
         """Choose the places of all ops, in order."""
@@ -42,19 +48,25 @@ class Ending:
             self.of_value[value] = (0, self.body.stage_of(group))
             self.names[value] = f"sum:{number}"
         for node in parts.after:
-            placed = [value for value in node.read if value in self.of_value]
-            if placed:
-                self._place(node, placed)
+            self._place(node)
         for number, value in enumerate(parts.main.arguments):
             self.names[value] = f"argument:{number}"
         made = (value for node in (*parts.before, *parts.after) for value in node.results)
         self.names |= {value: f"end:{number}" for number, value in enumerate(made)}
         return self
 
-    def _place(self, node: OpNode, placed: list[Any]) -> None:
-        stage = self.of_value[max(placed, key=bytes_of)][1]
-        rounds = (at + (where != stage) for at, where in map(self.of_value.__getitem__, placed))
-        place = max(rounds), stage
+    def _place(self, node: OpNode) -> None:
+        placed = [value for value in node.read if value in self.of_value]
+        scalars = [one for value in node.read for one in self._spread.get(value, ())]
+        if not placed and not scalars:
+            return
+        sources = list(dict.fromkeys([*placed, *scalars]))
+        if max(map(bytes_of, sources)) < min(map(bytes_of, node.results)):
+            self._spread.update(dict.fromkeys(node.results, sources))
+            return
+        stage = self.of_value[max(sources, key=bytes_of)][1]
+        places = [self.of_value[value] for value in sources]
+        place = max(at + (where != stage) for at, where in places), stage
         self.of_node[node] = place
         self.of_value.update(dict.fromkeys(node.results, place))
 
@@ -74,24 +86,40 @@ def after_modules(source: ir.Module, body: PlacedBody) -> tuple[list[Written], l
     unplaced = [value for value in results if value not in ending.of_value and value not in given]
     if unplaced:
         by_place.setdefault(FIRST, [])
+    order = {node: number for number, node in enumerate(every)}
+    own = {
+        place: sorted(
+            _with_loose(loose, nodes, unplaced if place == FIRST else ()), key=order.__getitem__
+        )
+        for place, nodes in sorted(by_place.items())
+    }
+    read_at = _readers(own)
     found: list[Written] = []
-    read_at = _readers(by_place)
-    for place, nodes in sorted(by_place.items()):
-        made = {value for node in nodes for value in node.results}
+    for place, nodes in own.items():
         outputs = [
             value
             for value in ending.names
-            if value in made and (value in results or read_at[value] - {place})
+            if ending.of_value.get(value) == place
+            and value not in given
+            and (value in results or read_at[value] - {place})
         ]
         if place == FIRST:
             outputs += dict.fromkeys(unplaced)
-        found.append(_written(source, ending, place, [loose, nodes], outputs))
+        found.append(_written(source, ending, place, nodes, outputs))
     return found, [ending.names[value] for value in results]
 
 
-def _readers(by_place: dict[Place, list[OpNode]]) -> dict[Any, set[Place]]:
+def _with_loose(
+    loose: Sequence[OpNode], placed: Sequence[OpNode], results: Sequence[Any]
+) -> list[OpNode]:
+    """Ops of one place, with those that run wherever they are read."""
+    read = {value for node in placed for value in node.read}
+    return [*needed(loose, read | set(results)), *placed]
+
+
+def _readers(own: Mapping[Place, Sequence[OpNode]]) -> dict[Any, set[Place]]:
     found: dict[Any, set[Place]] = defaultdict(set)
-    for place, nodes in by_place.items():
+    for place, nodes in own.items():
         for node in nodes:
             for value in node.read:
                 found[value].add(place)
@@ -99,14 +127,11 @@ def _readers(by_place: dict[Place, list[OpNode]]) -> dict[Any, set[Place]]:
 
 
 def _written(
-    source: ir.Module, ending: Ending, place: Place, nodes: list[list[OpNode]], outputs: list[Any]
+    source: ir.Module, ending: Ending, place: Place, nodes: Sequence[OpNode], outputs: list[Any]
 ) -> Written:
-    """One module: the ops placed there, and of the `loose` ones those that they need."""
-    loose, placed = nodes
-    read = {value for node in placed for value in node.read}
-    own = [*needed(loose, read | set(outputs)), *placed]
-    made = {value for node in own for value in node.results}
-    wanted = {value for node in own for value in node.read} - made
+    """One module of the ops of a place."""
+    made = {value for node in nodes for value in node.results}
+    wanted = {value for node in nodes for value in node.read} - made
     inputs = [value for value in ending.names if value in wanted]
     wired = StageModule(
         phase=Phase.AFTER,
@@ -115,4 +140,4 @@ def _written(
         inputs=tuple(ending.names[value] for value in inputs),
         outputs=tuple(ending.names[value] for value in outputs),
     )
-    return wired, write_module(source, own, inputs, outputs)
+    return wired, write_module(source, nodes, inputs, outputs)

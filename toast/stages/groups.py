@@ -24,7 +24,7 @@ _BACKWARD = "transpose("
 
 
 @dataclass(slots=True)
-class Groups:
+class OpGroups:
     """The group of every op of a body; `homes` are the chunks of what the body is given."""
 
     body: Block
@@ -49,7 +49,7 @@ class Groups:
         """The group of a chunk's backward work."""
         return 2 * self.chunks - 1 - chunk
 
-    def run(self) -> Groups:
+    def run(self) -> OpGroups:
         """Choose the groups: of the forward pass, then of the backward pass, then of the rest."""
         self._forward()
         for chunk in range(self.chunks - 1):

@@ -11,7 +11,7 @@ from jaxlib.mlir import ir
 
 from toast.microbatch.tree import OpNode
 from toast.stages.build import needed, write_module
-from toast.stages.groups import ANYWHERE, Groups
+from toast.stages.groups import ANYWHERE, OpGroups
 from toast.stages.parts import Parts
 from toast.stages.wiring import TIME, Phase, StageModule
 
@@ -23,7 +23,7 @@ class PlacedBody:
     """The body of the loop with the group of each op, and on which stage groups are."""
 
     parts: Parts
-    groups: Groups
+    groups: OpGroups
     stages: int
 
     @property
