@@ -67,7 +67,7 @@ def _weights(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def _forward(params: Any, tokens: jax.Array) -> jax.Array:
+def _forward(params: Any, tokens: jax.Array) -> Any:
     x = params["embed"][tokens]
     for layer in params["layers"]:
         query, key, value = jnp.einsum("bsd,dchk->cbhsk", x, layer["qkv"])
@@ -78,7 +78,7 @@ def _forward(params: Any, tokens: jax.Array) -> jax.Array:
 
 
 def _step(params: Any, tokens: jax.Array, labels: jax.Array) -> tuple[jax.Array, Any]:
-    def loss(params: Any) -> jax.Array:
+    def loss(params: Any) -> Any:
         chances = jax.nn.log_softmax(_forward(params, tokens))
         return -jnp.take_along_axis(chances, labels[..., None], -1).mean()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,12 @@ def test_a_pipeline_is_written_and_told_of(module: Path, tmp_path: Path) -> None
 
 
 def test_each_stage_is_planned_on_its_mesh(module: Path, tmp_path: Path) -> None:
-    settings = {"mesh": "data=2", "schedule": "interleaved", "chunks": 2, "rollouts": 50}
+    settings: dict[str, Any] = {
+        "mesh": "data=2",
+        "schedule": "interleaved",
+        "chunks": 2,
+        "rollouts": 50,
+    }
     answer = toast.plan_pipeline(module, tmp_path, stages=2, microbatches=2, **settings)
     assert answer.schedule.name == "interleaved"
     assert [len(stage.layers) for stage in answer.stages] == [2, 2]
@@ -45,7 +51,9 @@ def test_each_stage_is_planned_on_its_mesh(module: Path, tmp_path: Path) -> None
 
 
 def test_too_little_memory_has_an_exit_code(module: Path, tmp_path: Path) -> None:
-    flags = ["--stages", "2", "--microbatches", "4", "-o", tmp_path, "--memory", "1KiB", "--json"]
+    flags = [
+        "--stages", "2", "--microbatches", "4", "-o", str(tmp_path), "--memory", "1KiB", "--json",
+    ]  # fmt: skip
     done = command("pipeline", module, *flags)
     assert done.returncode == 3, done.stderr
     assert not json.loads(done.stdout)["schedule"]["fits"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from benchmarks import bench_pipeline
@@ -26,7 +28,7 @@ def test_the_best_way_is_planned_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("setting", [{"stages": 2}, {"chunks": 2}, {"mesh": "data=2"}])
-def test_what_is_searched_cannot_be_given(setting: dict[str, object]) -> None:
+def test_what_is_searched_cannot_be_given(setting: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=f"With devices, {next(iter(setting))} cannot"):
         make_pipeline_request(devices=4, microbatches=4, **setting)
 
