@@ -38,7 +38,7 @@ _NAME = "Name one, as in --microbatches 4@batch['x']:0."
 _TRIED = 6
 """Leaves that are tried at most."""
 _LEAST = 0.1
-"""Of the elements that the largest of those that can be cut has, so many at least has the batch."""
+"""The batch has at least so many of the elements that the likeliest, or the largest, one has."""
 _SHARE = 0.5
 """Of the elements of all values that have the batch, so many at least run in parts."""
 
@@ -173,14 +173,15 @@ class TimeAxis:
         """The likeliest batch that can be cut; raises `Blocked` with what the likeliest lacks."""
         found: list[Cut] = []
         refused: Blocked | None = None
-        elements = self._elements()
-        for leaf in self.candidates()[:_TRIED]:
+        elements, candidates = self._elements(), self.candidates()
+        few = _LEAST * elements[candidates[0]] if candidates else 0
+        for leaf in candidates[:_TRIED]:
             try:
                 cut = self.cut(leaf)
             except Blocked as blocked:
                 refused = refused or blocked
                 continue
-            if cut.elements >= _SHARE * elements[leaf]:
+            if cut.elements >= max(few, _SHARE * elements[leaf]):
                 found.append(cut)
         if found:
             least = _LEAST * max(cut.elements for cut in found)
@@ -214,8 +215,8 @@ class TimeAxis:
             roles = Roles(colour, self._positions)
             kinds = Classifier(self._block, colour, roles).run()
             needs = find_needs(self._block, colour, roles, kinds)
-        if not any(kind is Dependence.CUT for kind in kinds.of.values()):
-            raise Blocked(None, "nothing depends on it")
+        if not needs.inside:
+            raise Blocked(None, "nothing of the program works along it")
         return Cut(
             colour=colour,
             dimensions=self.dimensions(leaf),
