@@ -6,6 +6,7 @@ MLIR may end the process over a module, so call this in one that may die.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from toast.microbatch.positions import Positions
 from toast.microbatch.roles import Roles
 from toast.microbatch.tree import Block, read_block
 from toast.microbatch.writer import Writer
-from toast.resize.equations import Equations, Nodes
+from toast.resize.equations import Equations
 from toast.resize.relations import Reason
 from toast.resize.sizes import NO_NODE, Node
 
@@ -39,6 +40,8 @@ _TRIED = 6
 """Leaves that are tried at most."""
 _LEAST = 0.1
 """The batch has at least so many of the elements that the likeliest, or the largest, one has."""
+_ENOUGH = 0.02
+"""Of all elements of the program: the likeliest batch that has so many of them is taken at once."""
 _SHARE = 0.5
 """Of the elements of all values that have the batch, so many at least run in parts."""
 
@@ -72,8 +75,13 @@ class Cut:
     @property
     def elements(self) -> int:
         """Elements of all values of which a microbatch has its own."""
+        values, sizes = self.colour.equations.values, self.colour.equations.sizes
         cut = [value for value, kind in self.kinds.of.items() if kind is Dependence.CUT]
-        return sum(math.prod(shape_of(value)) for value in cut)
+        counted = Counter(values[value] for value in cut)
+        return sum(
+            times * math.prod(sizes.of(node, sizes.size.__getitem__) for node in nodes)
+            for nodes, times in counted.items()
+        )
 
     def sums(self, accumulate: Accumulate) -> list[Carried]:
         """What is added up over the microbatches."""
@@ -175,6 +183,7 @@ class TimeAxis:
         refused: Blocked | None = None
         elements, candidates = self._elements(), self.candidates()
         few = _LEAST * elements[candidates[0]] if candidates else 0
+        enough = _ENOUGH * elements[NO_NODE]
         for leaf in candidates[:_TRIED]:
             try:
                 cut = self.cut(leaf)
@@ -182,6 +191,8 @@ class TimeAxis:
                 refused = refused or blocked
                 continue
             if cut.elements >= max(few, _SHARE * elements[leaf]):
+                if not found and cut.elements >= enough:
+                    return cut
                 found.append(cut)
         if found:
             least = _LEAST * max(cut.elements for cut in found)
@@ -195,17 +206,14 @@ class TimeAxis:
             number for number, value in enumerate(self._block.arguments) if str(value.type) in made
         }
 
-    def _elements(self) -> dict[Node, int]:
-        """The elements of all values that have each leaf."""
-        sizes, found = self._equations.sizes, dict[Node, int]()
-        shapes: dict[Nodes, int] = {}
-        for nodes in self._equations.values.values():
-            shapes[nodes] = shapes.get(nodes, 0) + 1
-        for nodes, times in shapes.items():
+    def _elements(self) -> Counter[Node]:
+        """The elements of all values that have each leaf; of all values at `NO_NODE`."""
+        sizes, found = self._equations.sizes, Counter[Node]()
+        for nodes, times in Counter(self._equations.values.values()).items():
             leaves = [leaf for node in nodes for leaf in sizes.leaves(node)]
             whole = times * math.prod(sizes.size[leaf] for leaf in leaves)
-            for leaf in set(leaves):
-                found[leaf] = found.get(leaf, 0) + whole
+            for leaf in {*leaves, NO_NODE}:
+                found[leaf] += whole
         return found
 
     def cut(self, leaf: Node) -> Cut:
