@@ -67,7 +67,7 @@ class PlanFields(PlanRequest):
         if self.confirm is not None:
             from toast.aot.installed import installed_target  # few jobs need it
 
-            installed_target(device, max(mesh.devices for mesh in candidates))
+            installed_target(device, candidates[0])
         fields = self.model_dump(include=set(PlanRequest.model_fields))
         return agreeing(PlanRequest.model_validate(fields))
 
