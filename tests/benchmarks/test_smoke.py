@@ -60,6 +60,9 @@ RUNS = {
     "bench_plan": Smoke(
         program="bench_plan", arguments=("--repeats", "1", MLP), prints="Seconds by stage"
     ),
+    "bench_microbatches": Smoke(
+        program="bench_microbatches", arguments=("--rollouts", "50", MLP), prints="4 microbatches"
+    ),
     "bench_first_progress": Smoke(
         program="bench_first_progress", arguments=("--jobs", "1"), prints="first progress after"
     ),
