@@ -64,6 +64,10 @@ Planner = Annotated[
         autocompletion=lambda: list(PLANNERS),
     ),
 ]
+Searches = Annotated[
+    int,
+    typer.Option("--searches", help="Searches with seeds from --seed on; the best plan is taken."),
+]
 Penalty = Annotated[
     float | None,
     typer.Option("--penalty", help="What bytes above the memory weigh against time; 10 if absent."),
