@@ -1,6 +1,6 @@
 """How long confirming a plan takes with compilers here and on nodes of a Ray cluster.
 
-    python -m benchmarks.bench_confirm_nodes [--plans N] [MODULE ...]
+    JAX_PLATFORMS=cpu python -m benchmarks.bench_confirm_nodes [--plans N] [MODULE ...]
 
 For each module (StableHLO files; two examples where none is named) a plan is confirmed with no
 verdict known before: by one compiler here, by two, and by one here and one on a node, which is on
