@@ -90,8 +90,13 @@ class Helpers:
 def start_helpers(
     module: bytes, request: PlanRequest, cluster: ClusterShare | None
 ) -> Helpers | None:
-    """All searches of the request but one, begun on the cluster; None where there are none."""
-    if cluster is None or request.searches == 1 or request.decisions is not None:
+    """All searches of the request but one, begun on the cluster; None where there are none.
+
+    Where the module may be rewritten as the search finds best, all of them are made here: those
+    elsewhere might search another module.
+    """
+    alone = request.searches == 1 or request.decisions is not None
+    if cluster is None or alone or request.microbatches == "auto" or request.fit:
         return None
     try:
         ray = connect(cluster.address)
@@ -110,7 +115,7 @@ def start_helpers(
 
 def _other(request: PlanRequest, number: int) -> PlanRequest:
     """The same search with another seed, and nothing that comes after a search."""
-    alone: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "seed": (request.seed + number) % 2**63,
         "searches": 1,
         "prove": False,
@@ -119,4 +124,4 @@ def _other(request: PlanRequest, number: int) -> PlanRequest:
         "confirm": None,
         "confirm_time": None,
     }
-    return request.model_copy(update=alone)
+    return request.model_copy(update=settings)
