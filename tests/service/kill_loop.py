@@ -73,7 +73,9 @@ class KillLoop:
         url = database or f"sqlite:///{directory / 'shared.db'}"
         self._engine = sa.create_engine(url, poolclass=sa.NullPool)
         self._shared = None if database is None else directory / "files"
-        files = {} if self._shared is None else {"artifacts": f"file://{self._shared}"}
+        files: dict[str, Any] = (
+            {} if self._shared is None else {"artifacts": f"file://{self._shared}"}
+        )
         engine = fake_engine(directory / "engine")
         self.servers = [
             Server(
