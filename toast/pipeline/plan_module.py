@@ -29,6 +29,7 @@ from toast.pipeline.advice.advise import SECONDS, Misfit, advise
 from toast.pipeline.alternatives import plan_colours
 from toast.pipeline.confirm import confirmer_for, with_confirmation
 from toast.pipeline.describe import Planned, describe
+from toast.pipeline.helpers import Helpers, start_helpers
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
@@ -39,6 +40,7 @@ from toast.plans.confirmation import Confirmation
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
+from toast.process.limits import ClusterShare
 from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
 from toast.search.planners import PLANNERS
@@ -58,9 +60,11 @@ def make_plan(
     cancelled: Callable[[], bool] | None = None,
     on_plan: Callable[[PlanResult], None] | None = None,
     limits: ModuleLimits | None = None,
+    cluster: ClusterShare | None = None,
 ) -> PlanResult:
     """Plan `module` as `request` asks, if it is within the `limits`.
 
+    Parts of the work may run on the `cluster`: further searches, and compilations.
     `on_plan` gets a plan that does not fit before what would fit is looked for: programs of other
     sizes are made for that, over which MLIR may end the process. Raises `ToastError` for a module,
     mesh, device or setting that cannot be planned. The garbage collector waits until the end: all
@@ -72,11 +76,14 @@ def make_plan(
     if request.planner not in PLANNERS:
         names = ", ".join(sorted(PLANNERS))
         raise InvalidRequest(f"There is no planner {request.planner!r}.", f"Known: {names}.")
-    confirmer = confirmer_for(request, device, candidates)
+    confirmer = confirmer_for(request, device, candidates, cluster)
+    helpers = start_helpers(module, request, cluster)
     stages = Stages(on_progress)
     stages.enter("kernels", 0.01)
     warm_kernels(stages.compiling)
-    maker = _Jobs(device=device, request=request, cancelled=cancelled, limits=limits)
+    maker = _Jobs(
+        device=device, request=request, cancelled=cancelled, limits=limits, helpers=helpers
+    )
     chosen, confirmed = _chosen(module, maker, candidates, stages), None
     if confirmer is not None:
         answer, confirmed = confirmer.confirm(chosen.module, chosen.job, chosen.answer)
@@ -93,6 +100,7 @@ class _Jobs:
     request: PlanRequest
     cancelled: Callable[[], bool] | None
     limits: ModuleLimits | None
+    helpers: Helpers | None = None
 
     def whole(self, module: bytes, stages: Stages) -> MeshSearch:
         """That of the module as it came."""
@@ -115,6 +123,7 @@ class _Jobs:
             request=self.request,
             stages=stages,
             cancelled=self.cancelled,
+            helpers=self.helpers,
         )
 
 
