@@ -210,19 +210,26 @@ def plan_pipeline(
     module: Any,
     directory: str | os.PathLike[str],
     *,
-    stages: int,
     microbatches: int,
+    stages: int | None = None,
+    devices: int | None = None,
     device: str = "tpu-v5e",
     memory: int | str | None = None,
     **settings: Any,
 ) -> PipelineAnswer:
     """Cut a step into the stages of a pipeline, plan each, and write them all to `directory`.
 
+    Give the number of `stages`, or of `devices` to have stages, chunks and meshes searched.
     `module` is what `plan` takes. `settings` are those of `PipelineRequest`: `mesh` of a stage,
     `chunks`, `schedule`, `cuts`, `seed`, `rollouts`. `toast.run_pipeline` runs what was written.
     """
     request = make_pipeline_request(
-        device=device, memory=memory, stages=stages, microbatches=microbatches, **settings
+        device=device,
+        memory=memory,
+        stages=stages,
+        devices=devices,
+        microbatches=microbatches,
+        **settings,
     )
     return plan_stages(module_bytes(module), request, Path(directory))
 

@@ -58,6 +58,12 @@ RUNS = {
         prints="One evaluation",
         smaller={"STATES": 20, "ROLLOUTS": 200, "RUNS": 2},
     ),
+    "bench_pipeline": Smoke(
+        program="bench_pipeline",
+        arguments=("--layers", "2", "--devices", "2", "--microbatches", "2"),
+        prints="of this process",
+        smaller={"WIDTH": 16, "HEADS": 2, "BATCH": 4, "SEQUENCE": 8, "VOCABULARY": 32},
+    ),
     "bench_plan": Smoke(
         program="bench_plan", arguments=("--repeats", "1", MLP), prints="Seconds by stage"
     ),
