@@ -34,6 +34,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     device: str = "auto",
     memory: int | str | None = None,
     seed: int = 0,
+    searches: int = 1,
     rollouts: int | None = None,
     budget: float | str | None = None,
     threads: int = 0,
@@ -67,6 +68,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
             `jax.sharding.Mesh` is made of, and tpu-v5e for a mesh without devices.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
         seed: of the search; with it, `rollouts` and `threads=1` the answer is repeatable.
+        searches: so many, with seeds from `seed` on; the best plan is taken.
         rollouts: until the search converges when None.
         budget: seconds of search, or such as `"10s"`.
         threads: 0 is one per core.
@@ -101,6 +103,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         memory=memory,
         budget=budget,
         seed=seed,
+        searches=searches,
         rollouts=rollouts,
         threads=threads,
         planner=planner,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,13 +34,10 @@ def test_a_pipeline_is_written_and_told_of(module: Path, tmp_path: Path) -> None
 
 
 def test_each_stage_is_planned_on_its_mesh(module: Path, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
-        "mesh": "data=2",
-        "schedule": "interleaved",
-        "chunks": 2,
-        "rollouts": 50,
-    }
-    answer = toast.plan_pipeline(module, tmp_path, stages=2, microbatches=2, **settings)
+    answer = toast.plan_pipeline(
+        module, tmp_path, stages=2, microbatches=2, mesh="data=2", schedule="interleaved",
+        chunks=2, rollouts=50,
+    )  # fmt: skip
     assert answer.schedule.name == "interleaved"
     assert [len(stage.layers) for stage in answer.stages] == [2, 2]
     program, _ = read_pipeline(tmp_path)
@@ -51,10 +47,8 @@ def test_each_stage_is_planned_on_its_mesh(module: Path, tmp_path: Path) -> None
 
 
 def test_too_little_memory_has_an_exit_code(module: Path, tmp_path: Path) -> None:
-    flags = [
-        "--stages", "2", "--microbatches", "4", "-o", str(tmp_path), "--memory", "1KiB", "--json",
-    ]  # fmt: skip
-    done = command("pipeline", module, *flags)
+    flags = ["--stages", "2", "--microbatches", "4", "--memory", "1KiB", "--json"]
+    done = command("pipeline", module, *flags, "-o", tmp_path)
     assert done.returncode == 3, done.stderr
     assert not json.loads(done.stdout)["schedule"]["fits"]
 

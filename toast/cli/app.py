@@ -524,12 +524,13 @@ def worker_command(
 
 @app.command("submit", cls=SettingsCommand)
 @with_settings
-def submit_command(
+def submit_command(  # noqa: PLR0913 - one parameter for each flag
     module: options.ModuleFile,
     url: options.Url,
     request: PlanRequest,
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
+    cache: options.Cache = options.CacheOption.OFF,
     key: options.Key = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -541,7 +542,9 @@ def submit_command(
     with user_errors():
         check_output(output)
         original = read_module(module)
-        result = submit_and_wait(url, key, original, request, answer, name=module.name)
+        result = submit_and_wait(
+            (url, key), original, request, answer, name=module.name, cache=cache.value
+        )
         if result is None:
             raise typer.Exit(EXIT_INTERRUPTED)
         save(output, result.plan, original, result.module, result.suffix)

@@ -21,8 +21,10 @@ from toast.search.planners import PLANNERS
 from toast.search.problem import Found, Problem
 from toast.search.progress import Control
 
-FEW = 1_000
+FEW = 200
 """Rollouts for a variant that is only compared."""
+_FINAL = 8
+"""The chosen variant is searched with that part of the rollouts, from the plan that is known."""
 WHOLE_SHARE = 0.4
 """Of the time for searches, what the program as it is has."""
 JobOf = Callable[[bytes, Stages], MeshSearch]
@@ -134,7 +136,7 @@ class VariantSearch:
         job.tried = self.whole.tried
         known = best.best
         self.stages.enter("search", _SEARCH)
-        rollouts = (self.variants.request.rollouts or job.settings().rollouts) // 2
+        rollouts = (self.variants.request.rollouts or job.settings().rollouts) // _FINAL
         found = PLANNERS[job.request.planner](
             known.problem, job.settings(rollouts=max(rollouts, 1)), control.share(0.5)
         )
@@ -156,7 +158,7 @@ class VariantSearch:
             else row
             for row in self.tried
         ]
-        record = self.variants.record(best.variant, rows)
+        record = self.variants.record(best.variant, self.variants.arguments, rows)
         return Chosen(module=best.module, job=job, answer=answer, time=record)
 
 
@@ -173,15 +175,19 @@ _VARIANTS, _SEARCH = 0.6, 0.75
 
 
 def given_variant(variants: Variants, job_of: JobOf, stages: Stages) -> tuple[bytes, MeshSearch]:
-    """The module in the microbatches that the request asks for, and its search."""
+    """The module in the microbatches that the request asks for, and its search.
+
+    Nobody reads the module as it came but who rewrites it.
+    """
     count = variants.request.microbatches
     assert isinstance(count, int)
     stages.enter("variants", _REWRITING)
     module = variants.written(Variant(microbatches=count))
+    stages.enter("load", _LOAD)
     return module, job_of(module, stages)
 
 
-_REWRITING = 0.22
+_REWRITING, _LOAD = 0.05, 0.15
 
 
 def _quick(job: MeshSearch, whole: Searched, control: Control) -> Searched:

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from jaxlib.mlir import ir
 
 from toast.analysis.errors import InvalidRequest
-from toast.analysis.forms import Form, Loaded, decode, encode, portable
+from toast.analysis.forms import Form, Loaded, check_version, decode, encode, portable
+from toast.analysis.limits import ModuleLimits
+from toast.analysis.load import load
 from toast.analysis.program import Argument
+from toast.analysis.size import check_size
 from toast.microbatch.blocked import Blocked
 from toast.microbatch.time_axis import Carried, Cut, TimeAxis
 from toast.plans.time import CarriedValues, RewritingTried, TimeAxes
@@ -53,7 +56,9 @@ class Variants:
 
     module: bytes
     request: PlanRequest
-    arguments: tuple[Argument, ...]
+    arguments: tuple[Argument, ...] = ()
+    """Those of the module, where somebody has read it already."""
+    limits: ModuleLimits | None = None
     _loaded: Loaded | None = None
     _axis: TimeAxis | None = None
     _cuts: dict[int, Cut] = field(default_factory=dict)
@@ -88,21 +93,26 @@ class Variants:
         if found.size % count:
             raise Blocked(
                 None,
-                f"{count} parts do not divide the {found.size:,} elements of {self._name(found)}",
+                f"{count} parts do not divide it, which has {found.size:,} elements",
                 "Give a number of microbatches that divides the batch.",
             )
         return found
 
-    def record(self, variant: Variant, tried: Iterable[RewritingTried] = ()) -> TimeAxes | None:
+    def record(
+        self,
+        variant: Variant,
+        arguments: Sequence[Argument],
+        tried: Iterable[RewritingTried] = (),
+    ) -> TimeAxes | None:
         """What `plan.json` says of a variant; None where its batch runs whole."""
         if variant.microbatches == 1:
             return None
         cut, accumulate = self.cut(variant.microbatches), self.request.accumulate
         argument, dimension = cut.dimensions[0]
         return TimeAxes(
-            argument=self.arguments[argument].name,
+            argument=arguments[argument].name,
             dimension=dimension,
-            arguments=[self.arguments[one].name for one, _ in cut.dimensions],
+            arguments=[arguments[one].name for one, _ in cut.dimensions],
             size=cut.size,
             microbatches=variant.microbatches,
             accumulate=accumulate,
@@ -114,13 +124,12 @@ class Variants:
             tried=list(tried),
         )
 
-    def _name(self, cut: Cut) -> str:
-        argument, dimension = cut.dimensions[0]
-        return f"dimension {dimension} of {self.arguments[argument].name}"
-
     def _time_axis(self) -> TimeAxis:
         if self._axis is None:
             self._loaded = decode(self.module)
+            check_version(self._loaded.form, self.request.target_version)
+            if self.limits is not None:
+                check_size(self._loaded.module, self.limits)
             self._axis = TimeAxis(self._loaded.module)
         return self._axis
 
@@ -130,12 +139,13 @@ class Variants:
         pattern, colon, dimension = text.rpartition(":")
         if not colon or not dimension.isdigit():
             pattern, dimension = text, "0"
-        names = ArgumentNames([argument.name for argument in self.arguments])
+        arguments = self.arguments or load(self.module, self.limits).program.arguments
+        names = ArgumentNames([argument.name for argument in arguments])
         number = names.matching(pattern)[0]
         rank = ir.RankedTensorType(self._time_axis().block.arguments[number].type).rank
         if int(dimension) >= rank:
             raise InvalidRequest(
-                f"{self.arguments[number].name} has {rank} dimensions, and {text!r} names "
+                f"{arguments[number].name} has {rank} dimensions, and {text!r} names "
                 f"dimension {dimension}.",
                 _WHICH,
             )
