@@ -29,6 +29,7 @@ def test_a_pipeline_is_written_and_told_of(module: Path, tmp_path: Path) -> None
     assert "gpipe" in done.stdout
     program, schedule = read_pipeline(out)
     assert (program.stages, schedule.name) == (2, "1f1b")
+    assert "a step" in (out / "timeline.html").read_text()
     assert "traceEvents" in json.loads((out / "trace.json").read_text())
     assert json.loads((out / "answer.json").read_text())["planned"] <= len(program.modules)
 

@@ -11,6 +11,7 @@ from toast.analysis.forms import decode
 from toast.analysis.load import load
 from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.mesh import Mesh
+from toast.page.rendering import render_template
 from toast.pipeline.pipelining.balance import balanced_cuts
 from toast.pipeline.pipelining.costs import PricedPipeline, link_seconds
 from toast.pipeline.pipelining.degrees import Degrees
@@ -21,12 +22,12 @@ from toast.request.pipeline_request import PipelineRequest
 from toast.schedules.orders import GPIPE, INTERLEAVED, ONE_F_ONE_B, make_schedule
 from toast.schedules.simulation import simulate
 from toast.schedules.timeline import PipelineTimeline
-from toast.schedules.trace import chrome_trace
+from toast.schedules.trace import chrome_trace, timeline_plot
 from toast.search.kernel_cache import warm_kernels
 from toast.stages.cut import CutProgram, Cutting, cut_program
 from toast.stages.files import write_pipeline
 
-TRACE, ANSWER = "trace.json", "answer.json"
+TRACE, PAGE, ANSWER = "trace.json", "timeline.html", "answer.json"
 Report = Callable[[str, float], None]
 """Told which stage of the job begins, and the part of the job that is done."""
 
@@ -40,12 +41,22 @@ class PlannedPipeline:
     answer: PipelineAnswer
 
     def write(self, folder: Path) -> None:
-        """The modules, the wiring, the schedule, the trace and the figures."""
+        """The modules, the wiring, the schedule, the trace, the page and the figures."""
         best = self.timelines[0]
         texts = [one.text for one in self.priced.modules]
         write_pipeline(folder, self.priced.program, texts, best.schedule)
         (folder / TRACE).write_text(chrome_trace(best), encoding="utf-8")
+        (folder / PAGE).write_text(self.page(), encoding="utf-8")
         (folder / ANSWER).write_text(self.answer.model_dump_json(indent=2), encoding="utf-8")
+
+    def page(self) -> str:
+        """The timeline drawn, with the figures of the stages, as one HTML page."""
+        return render_template(
+            "toast.pipeline.pipelining",
+            "timeline.html",
+            answer=self.answer,
+            drawing=timeline_plot(self.timelines[0]),
+        )
 
 
 def plan_pipeline(module: bytes, request: PipelineRequest, report: Report) -> PlannedPipeline:
