@@ -1,0 +1,20 @@
+"""Ops that nobody reads once the backward pass reads copies of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toast.recompute.ops import may_run_twice
+
+
+def sweep(block: Any) -> None:
+    """Erase the ops of a block, and of the loops in it, that make nothing that is read."""
+    for view in reversed(list(block.operations)):
+        op = view.operation
+        if op.results and not any(list(result.uses) for result in op.results):
+            if may_run_twice(op):
+                op.erase()
+                continue
+        if op.name == "stablehlo.while":
+            for region in op.regions:
+                sweep(region.blocks[0])
