@@ -45,6 +45,14 @@ def some(text: str) -> int:
     return value
 
 
+def processors(text: str) -> float:
+    """More than 0."""
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value
+
+
 def add_running(parser: argparse.ArgumentParser) -> None:
     """What bounds running jobs, in a server as in a worker without HTTP."""
     add = parser.add_argument
@@ -63,6 +71,14 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     add("--owner-running", type=count, help="jobs of one owner that run at once")
     add("--worker-memory", type=size, help="memory of one worker (default: 4/5 of the machine)")
     add("--worker-cpus", type=float, help="processors of one worker, in a cgroup (default: all)")
+    add(
+        "--launcher",
+        choices=("process", "ray"),
+        default="process",
+        help="run jobs in processes here, or on the nodes of a Ray cluster (default %(default)s)",
+    )
+    add("--ray-address", metavar="ADDRESS", help="HOST:PORT, ray://HOST:PORT or auto (default)")
+    add("--ray-cpus", type=processors, default=1.0, help="processors of a job on Ray (default 1)")
     add("--worker-user", help="user that workers run as; who starts them must be root")
     add("--spares", type=some, default=1, help="workers that wait ready (default %(default)s)")
     add("--stall", type=time, default=5.0, help="silence of a worker that hangs (default 5s)")

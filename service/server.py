@@ -40,7 +40,7 @@ from toast.service.web.app import create_app
 from toast.service.web.connections import Connections
 from toast.service.web.protocol import guarded
 from toast.service.work.dispatcher import Dispatcher
-from toast.service.work.launcher import UnknownUser, find_user
+from toast.service.work.launchers import BadLauncher, check_launcher
 
 _log = logging.getLogger("toast.service")
 
@@ -96,8 +96,8 @@ def make_context(settings: ServiceSettings) -> Context:
     Raises `StartError`.
     """
     try:
-        find_user(settings.worker_user)
-    except UnknownUser as error:
+        check_launcher(settings)
+    except BadLauncher as error:
         raise StartError(str(error)) from error
     owner = _instance(settings.data)
     backoff = Backoff(first=settings.backoff, longest=settings.longest_backoff)

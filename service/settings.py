@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
@@ -46,6 +47,8 @@ class ServiceSettings:
     is how long a job waits after a fault; it doubles with each up to `longest_backoff`.
     `keep_jobs` is how long a job is kept once it is over, `keep_modules` a module that no job
     names since it was last used; None is for ever.
+    `launcher` says where attempts run; `ray_address` is the cluster of `ray` (None: the one that
+    this machine is a node of), and `ray_cpus` the processors that an attempt reserves there.
     `engine_command` replaces the engine, for tests; the attempt's directory is appended to it.
     """
 
@@ -88,6 +91,9 @@ class ServiceSettings:
     owner_running: int | None = None
     owner_stored: int | None = None
     owner_rate: int | None = None
+    launcher: Literal["process", "ray"] = "process"
+    ray_address: str | None = None
+    ray_cpus: float = 1.0
     engine_command: tuple[str, ...] | None = None
 
     @property

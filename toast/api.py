@@ -28,6 +28,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     module: bytes | str | os.PathLike[str] | jax.export.Exported | jax.stages.Lowered,
     *,
     mesh: Any,
+    slices: int | None = None,
     device: str = "auto",
     memory: int | str | None = None,
     seed: int = 0,
@@ -47,6 +48,10 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     confirm_time: float | str | None = None,
     form: str | None = None,
     target_version: str | None = None,
+    microbatches: int | str | None = None,
+    batch: str | None = None,
+    accumulate: str = "program",
+    fit: bool = False,
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:
     """Find a sharding of `module` for `mesh` of `device`s; blocks until it is found.
@@ -54,6 +59,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     Args:
         module: bytes in any form, a path, a `jax.export.Exported` or a `jax.stages.Lowered`.
         mesh: `"data=2,model=4"` (docs/devices.md), `"auto:8"`, a mapping, or JAX's.
+        slices: of how many slices of TPUs or nodes of GPUs the mesh is; which axes cross between
+            them is then chosen, as far as the mesh does not say it (docs/networks.md).
         device: a name of `toast devices`, or the path of a device file; `"auto"` is the chip that a
             `jax.sharding.Mesh` is made of, and tpu-v5e for a mesh without devices.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
@@ -75,6 +82,11 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         confirm_time: seconds that compiling may take, or such as `"10min"`.
         form: `flat`, `annotated`, `closed`, `collectives` or `local` (docs/forms.md).
         target_version: of StableHLO, for a portable or a `jax.export` artifact; None is the newest.
+        microbatches: parts in which the batch runs, one after the other (docs/time.md); `"auto"`
+            takes what is fastest among those that fit.
+        batch: which dimension that is, as `"ARGUMENT:DIMENSION"`; found when None.
+        accumulate: `"program"`, or `"f32"` to keep sums over the microbatches in at least f32.
+        fit: where no layout fits, look for microbatches with which one does.
         on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
@@ -82,6 +94,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     """
     request = make_request(
         mesh=mesh,
+        slices=slices,
         device=device,
         memory=memory,
         budget=budget,
@@ -98,6 +111,10 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         confirm_time=confirm_time,
         form=form,
         target_version=target_version,
+        microbatches=microbatches,
+        batch=batch,
+        accumulate=accumulate,
+        fit=fit,
         **_tuples(pins=pins, forbid=forbid, decisions=decisions),
     )
     return plan_module(module_bytes(module), request, on_progress)

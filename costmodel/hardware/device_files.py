@@ -129,6 +129,15 @@ def _merged(
     }
 
 
+_LINK_DEFAULTS = {
+    "dims": (),
+    "wrap": 0,
+    "wrap_all": False,
+    "whole_exchanges": False,
+    "slowdown": {},
+}
+
+
 def write_profile(device: Device, notes: Iterable[str] = ()) -> str:
     """The TOML text of a device, which `read_profile` reads back; `notes` become comments."""
     fields = dataclasses.asdict(device)
@@ -139,7 +148,13 @@ def write_profile(device: Device, notes: Iterable[str] = ()) -> str:
         if table:
             lines += ["", f"[{name}]", *_assignments(table)]
     for link in links:
-        defaults = {"dims": (), "wrap": 0, "wrap_all": False, "slowdown": {}}
+        defaults = {
+            "dims": (),
+            "wrap": 0,
+            "wrap_all": False,
+            "whole_exchanges": False,
+            "slowdown": {},
+        }
         kept = {k: v for k, v in link.items() if k not in defaults or v != defaults[k]}
         lines += ["", "[[links]]", *_assignments(kept)]
     return "\n".join(lines) + "\n"

@@ -37,6 +37,8 @@ class Link:
     `dims`, the longest that each dimension can be. One of its dimensions closes into a ring where
     its length is a multiple of `wrap` (0: never), with `wrap_all` only if all lengths are.
     `slowdown` is how much longer a kind of collective takes than the formulas say, where measured.
+    With `whole_exchanges` an all-to-all that crosses this network goes over it with all messages,
+    those between devices that a faster network joins too.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Link:
     dims: tuple[int, ...] = ()
     wrap: int = 0
     wrap_all: bool = False
+    whole_exchanges: bool = False
     slowdown: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -13,6 +13,13 @@ from itertools import permutations
 
 from toast.analysis.errors import InvalidMesh
 from toast.costmodel.hardware.devices import DIMENSIONS, Device
+from toast.costmodel.network.crossings import (
+    as_placed,
+    check_slices,
+    crossing,
+    crossings,
+    splits,
+)
 from toast.costmodel.network.mesh import Axis, Mesh
 from toast.costmodel.network.placement import Placement, place
 
@@ -33,29 +40,51 @@ def is_auto(text: str) -> bool:
     return text.strip().partition(":")[0] == AUTO
 
 
-def meshes(text: str, device: Device) -> list[Mesh]:
-    """The mesh that a text means, or those that `auto:8` means, fewer axes and more even first.
+def meshes(text: str, device: Device, slices: int | None = None) -> list[Mesh]:
+    """The ways a mesh may lie over networks, or those of `auto:8`, fewer axes and more even first.
 
-    Raises `InvalidMesh` for what is none, and for networks that the device does not have.
+    Raises `InvalidMesh` for what is none, and for networks or slices that the device does not have.
     """
     if not is_auto(text):
-        mesh = Mesh.parse(text)
-        place(mesh, device)
-        return [mesh]
+        return crossings(Mesh.parse(text), device, slices)
     devices = _devices(text)
-    return [mesh for axes in range(1, MAX_AXES + 1) for mesh in _distinct(devices, axes, device)]
+    if slices is not None:
+        check_slices(devices, device, slices)
+    if slices in (None, 1):
+        found = (_distinct(devices, axes, device) for axes in range(1, MAX_AXES + 1))
+    else:
+        found = (_sliced(devices, axes, device, slices) for axes in range(1, MAX_AXES + 1))
+    return [mesh for some in found for mesh in some]
 
 
 def _distinct(devices: int, axes: int, device: Device) -> list[Mesh]:
     """Meshes of so many axes, those whose largest axis is smaller first."""
     found: dict[Rotated, Mesh] = {}
-    for sizes in sorted(_factors(devices, axes), key=lambda sizes: (max(sizes), sizes)):
-        named = (Axis(name=f"d{number}", size=size) for number, size in enumerate(sizes))
-        mesh = Mesh(axes=tuple(named))
-        found.setdefault(_shape(place(mesh, device)), mesh)
+    for mesh in _even(devices, axes):
+        found.setdefault(_shape(place(mesh, device)), as_placed(mesh, device))
         if len(found) == MAX_EACH:
             break
     return list(found.values())
+
+
+def _sliced(devices: int, axes: int, device: Device, count: int) -> list[Mesh]:
+    """Half of the meshes have an axis for the slices alone; the others cut axes in parts."""
+    found: dict[Rotated, Mesh] = {}
+    for alone, most in ((True, MAX_EACH // 2), (False, MAX_EACH)):
+        for mesh in _even(devices, axes):
+            for split in splits([axis.size for axis in mesh.axes], count):
+                crossed = [axis.size for axis, n in zip(mesh.axes, split, strict=True) if n > 1]
+                if len(found) < most and (crossed == [count]) is alone:
+                    way = crossing(mesh, device, split)
+                    found.setdefault(_shape(place(way, device)), way)
+    return list(found.values())
+
+
+def _even(devices: int, axes: int) -> Iterator[Mesh]:
+    """Meshes of so many axes, those whose largest axis is smaller first."""
+    for sizes in sorted(_factors(devices, axes), key=lambda sizes: (max(sizes), sizes)):
+        named = (Axis(name=f"d{number}", size=size) for number, size in enumerate(sizes))
+        yield Mesh(axes=tuple(named))
 
 
 def _devices(text: str) -> int:

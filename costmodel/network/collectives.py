@@ -129,7 +129,7 @@ def _lines(kind: Kind, levels: list[Level]) -> list[Line]:
         hops = [_hop(level) for level in levels]
         return [Line(max(hop.alpha for hop in hops), max(hop.beta for hop in hops))]
     if kind is Kind.ALL_TO_ALL:
-        crossed = [_exchange(level) for level in levels]
+        crossed = [_exchange(level) for level in _exchanged(levels)]
         return [Line(sum(c.alpha for c in crossed), max(c.beta for c in crossed))]
     times = 2.0 if kind is Kind.ALL_REDUCE else 1.0
     lines = [
@@ -225,6 +225,14 @@ def _rails(kind: Kind, levels: list[Level]) -> list[Line]:
         inside *= level.size
     latency = (inside - 1) * max(level.link.latency for level in levels)
     return [Line(slow * latency, slow * (inside - 1) / inside / rate)]
+
+
+def _exchanged(levels: list[Level]) -> list[Level]:
+    """What an all-to-all crosses: a network of `whole_exchanges` alone, with all messages."""
+    *_, last = levels
+    if not last.link.whole_exchanges:
+        return levels
+    return [last._replace(size=math.prod(level.size for level in levels))]
 
 
 def _exchange(level: Level) -> Line:

@@ -3,7 +3,9 @@
 Devices are numbered with the last axis fastest, so the last axes stay inside the fastest and
 smallest network for as long as their product fits; an axis that does not fit whole is split, and
 its collectives are hierarchical. The last network takes whatever is left. A mesh may say it
-instead: `data=2@infiniband,model=4@nvlink`.
+instead: `data=2@infiniband,model=4@nvlink`, or `data=8@dcn:2` for the major part of an axis.
+
+What the last of several networks joins are slices: TPU slices, nodes of GPUs.
 """
 
 from __future__ import annotations
@@ -47,6 +49,24 @@ def place(mesh: Mesh, device: Device) -> Placement:
     return _Placing(mesh, device).placement()
 
 
+def across(placement: Placement, device: Device) -> tuple[int, ...]:
+    """For each axis how many parts of it, the major ones, the slowest of several networks joins."""
+    slow = len(device.links) - 1
+    return tuple(
+        math.prod(piece.size for piece in axis if piece.link == slow > 0) for axis in placement
+    )
+
+
+def slices(placement: Placement, device: Device) -> int:
+    """How many slices the devices of a mesh are in: 1 where no axis leaves the fast networks."""
+    return math.prod(across(placement, device))
+
+
+def largest_slice(device: Device) -> int:
+    """How many devices the networks before the slowest one join; all, where there is but one."""
+    return device.links[-2 if len(device.links) > 1 else -1].span
+
+
 def places(placement: Placement, device: Device) -> list[tuple[Place, ...]]:
     """A placement as people write it; a mesh with these places has the same placement."""
     return [
@@ -68,15 +88,21 @@ class _Placing:
     def __init__(self, mesh: Mesh, device: Device) -> None:
         self._mesh, self._device = mesh, device
         self._parts: list[list[tuple[int, int, int | None]]] = [[] for _ in mesh.axes]
+        self._rest = [axis.size for axis in mesh.axes]
+        slow = device.links[-1].name
+        self._crossed = {
+            number
+            for number, axis in enumerate(mesh.axes)
+            if len(device.links) > 1 and any(one.link == slow for one in axis.places)
+        }
 
     def placement(self) -> Placement:
         """First what was asked for, then the rest from the last axis to the first."""
         numbers = list(reversed(range(len(self._mesh.axes))))
-        for wanted in (True, False):
-            for number in numbers:
-                axis = self._mesh.axes[number]
-                if bool(axis.places) is wanted:
-                    (self._given if wanted else self._chosen)(number, axis)
+        for number in numbers:
+            self._given(number, self._mesh.axes[number])
+        for number in numbers:
+            self._chosen(number, self._mesh.axes[number])
         pieces: list[list[NetworkPiece]] = [[] for _ in self._mesh.axes]
         for index, link in enumerate(self._device.links):
             for number, found in enumerate(self._on(index, link)):
@@ -89,15 +115,17 @@ class _Placing:
         return self._device.links[index].span // math.prod(used)
 
     def _chosen(self, number: int, axis: Axis) -> None:
-        rest, last = axis.size, len(self._device.links) - 1
+        last = len(self._device.links) - 1
         for index in range(last + 1):
+            rest = self._rest[number]
+            if index == last and rest > 1:
+                self._check_inside(axis)
             size = rest if index == last else _divisor(rest, self._room(index))
             self._take(number, index, size, None)
-            rest //= size
 
     def _given(self, number: int, axis: Axis) -> None:
-        rest = axis.size
         for at, wanted in enumerate(axis.places):
+            rest = self._rest[number]
             index = self._device.link(wanted.link)
             if index is None:
                 raise InvalidMesh(
@@ -107,7 +135,8 @@ class _Placing:
                 )
             left = at + 1 < len(axis.places)
             size = wanted.size or (_divisor(rest, self._room(index)) if left else rest)
-            if rest % size or (not left and size != rest):
+            parts = at == 0 and not left and number in self._crossed
+            if rest % size or (not left and size != rest and not parts):
                 raise InvalidMesh(
                     f"The parts of mesh axis {axis.name!r} do not make {axis.size}.",
                     "Give sizes whose product is that of the axis, or leave them out.",
@@ -115,7 +144,20 @@ class _Placing:
             self._check(axis, index, wanted, size)
             dim = None if wanted.dim is None else DIMENSIONS.index(wanted.dim)
             self._take(number, index, size, dim)
-            rest //= size
+
+    def _check_inside(self, axis: Axis) -> None:
+        """Where an axis crosses by request, what does not has to fit in a slice."""
+        if not self._crossed:
+            return
+        link, most = self._device.links[-1], largest_slice(self._device)
+        crossing = math.prod(
+            size for parts in self._parts for at, size, _ in parts if self._device.links[at] is link
+        )
+        raise InvalidMesh(
+            f"The mesh {self._mesh} puts {self._mesh.devices // crossing} devices on one side of "
+            f"{link.name}, and {self._device.name} has at most {most} together.",
+            f"Let more of an axis cross {link.name}, as in {axis.name}={axis.size}@{link.name}:2.",
+        )
 
     def _check(self, axis: Axis, index: int, wanted: Place, size: int) -> None:
         link = self._device.links[index]
@@ -133,6 +175,7 @@ class _Placing:
             )
 
     def _take(self, number: int, index: int, size: int, dim: int | None) -> None:
+        self._rest[number] //= size
         if size > 1:
             self._parts[number].append((index, size, dim))
 

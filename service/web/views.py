@@ -60,14 +60,14 @@ class PlanFields(PlanRequest):
         """The request for the engine; raises the `ToastError` that it would raise itself."""
         # Known names only: the path of a file would be read on the server.
         device = devices.known(self.device)
-        candidates = meshes(self.mesh, device)
+        candidates = meshes(self.mesh, device, self.slices)
         if self.planner not in PLANNERS:
             names = ", ".join(PLANNERS)
             raise InvalidRequest(f"There is no planner {self.planner!r}.", f"Known: {names}.")
         if self.confirm is not None:
             from toast.aot.installed import installed_target  # few jobs need it
 
-            installed_target(device, max(mesh.devices for mesh in candidates))
+            installed_target(device, candidates[0])
         fields = self.model_dump(include=set(PlanRequest.model_fields))
         return agreeing(PlanRequest.model_validate(fields))
 

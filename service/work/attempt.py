@@ -30,7 +30,6 @@ from toast.service.work.spares import SparePool
 _log = logging.getLogger("toast.service")
 
 _PROGRESS_SECONDS = 0.25
-_ASK_GRACE, _TERM_GRACE = 20.0, 5.0
 _FAULT_SECONDS = 5.0
 """After a progress that the database did not take the next one waits so long."""
 _FROM_OUTSIDE = tuple(-number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
@@ -109,7 +108,7 @@ class Attempt:
     def _engine(self, directory: Path) -> Outcome:
         settings = self._context.settings
         directory.mkdir(parents=True)
-        request = PlanRequest.model_validate(self.claim.job.request)
+        request = self._launcher.fitted(PlanRequest.model_validate(self.claim.job.request))
         (directory / "request.json").write_text(request.model_dump_json())
         settings.engine_limits.write(directory)
         traces.hand_over(directory)
@@ -121,17 +120,11 @@ class Attempt:
             outcome = runner.follow(
                 worker.child,
                 directory,
-                runner.Limits(
-                    deadline_s=settings.deadline,
-                    memory_bytes=settings.memory_limit,
-                    stall_s=settings.stall,
-                    ask_grace_s=min(_ASK_GRACE, max(0.5, settings.drain)),
-                    term_grace_s=min(_TERM_GRACE, max(0.5, settings.drain)),
-                ),
+                worker.limits,
                 on_event=self._on_event,
                 cancelled=self._stop.is_set,
             )
-            outcome = only_files(worker.explain(outcome, settings.memory_limit))
+            outcome = only_files(worker.explain(outcome))
         finally:
             worker.close()
         self._context.metrics.attempt_seconds.observe(outcome.seconds)
@@ -180,18 +173,26 @@ class Attempt:
         if self._interrupted.is_set() and outcome.status == "cancelled":
             self._leave(lambda: context.store.release(self.claim))
             return AttemptVerdict.RELEASED
-        if outcome.status in ("failed", "crashed"):
-            if not context.disk.takes(outcome.directory):
-                _log.warning("job %s: no room on the disk for its worker", self.claim.job.id)
-                return self._interrupt()
-            if outcome.exit_code in _FROM_OUTSIDE:
-                return self._lost()
+        if (fault := self._fault(outcome)) is not None:
+            _log.warning("job %s: %s", self.claim.job.id, fault)
+            return self._interrupt()
+        if outcome.status in ("failed", "crashed") and outcome.exit_code in _FROM_OUTSIDE:
+            return self._lost()
         if outcome.has_plan:
             return self._keep(outcome)
         if outcome.status == "stalled":
             return self._stalled()
         self._failed(self._problem(outcome), retry=outcome.status == "crashed")
         return AttemptVerdict(outcome.status)
+
+    def _fault(self, outcome: Outcome) -> str | None:
+        """What the operator has to mend, where that ended the worker."""
+        if outcome.status == "away":
+            return f"the cluster could not run it: {outcome.stderr.strip()[-500:]}"
+        failed = outcome.status in ("failed", "crashed")
+        if failed and not self._context.disk.takes(outcome.directory):
+            return "no room on the disk for its worker"
+        return None
 
     def _keep(self, outcome: Outcome) -> AttemptVerdict:
         try:

@@ -20,7 +20,7 @@ from toast.service.observe.logs import log_fields
 from toast.service.observe.spans import attempt_span
 from toast.service.problems import DatabaseAway, DiskFull
 from toast.service.work.attempt import Attempt, AttemptVerdict
-from toast.service.work.launcher import Launcher
+from toast.service.work.launchers import make_launcher
 from toast.service.work.spares import SparePool
 
 _log = logging.getLogger("toast.service")
@@ -39,7 +39,7 @@ class Dispatcher:
         self._wake = threading.Condition(self._lock)
         self._draining = threading.Event()
         self._over = threading.Event()
-        self._launcher = Launcher(context.settings)
+        self._launcher = make_launcher(context.settings)
         self._spares = SparePool(self._launcher, context.settings.spares)
         count = context.settings.workers
         self._workers = [

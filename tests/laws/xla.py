@@ -13,7 +13,7 @@ from hypothesis import note
 from tests.laws.chains import Text
 from tests.laws.executor import unsharded
 from tests.laws.layout import Array
-from tests.laws.xla_child import Compiled, CompileRequest, Reply, Request
+from tests.laws.xla_child import Compiled, CompileRequest, PairRequest, Reply, Request
 from toast.analysis.load import Source
 from toast.costmodel.evaluator import Evaluator, Refined
 from toast.costmodel.resolved import resolve
@@ -29,7 +29,7 @@ class Xla:
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
 
-    def run(self, request: Request | CompileRequest) -> Reply:
+    def run(self, request: Request | CompileRequest | PairRequest) -> Reply:
         """The child's reply; a text that says so when the child died."""
         child = self._child or self._start()
         assert child.stdin is not None

@@ -37,6 +37,15 @@ class CompileRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairRequest:
+    """Two modules that are to give the same on one device."""
+
+    one: bytes
+    other: bytes
+    inputs: list[Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """The text of a compiled module."""
 
@@ -47,9 +56,28 @@ Reply = tuple[list[Array], list[Array]] | Compiled | str
 """The results of the original and of the sharded module, the HLO, or the error of XLA."""
 
 
-def answer(request: Request | CompileRequest) -> Reply:
+def answer(request: Request | CompileRequest | PairRequest) -> Reply:
     """Compile the module, or run both."""
+    if isinstance(request, PairRequest):
+        return run_pair(request)
     return compiled(request) if isinstance(request, CompileRequest) else run(request)
+
+
+def run_pair(request: PairRequest) -> Reply:
+    """Run both modules on one device."""
+    from toast.analysis.forms import decode
+    from toast.verify import execution
+
+    try:
+        one, other = (
+            execution.run_original(
+                execution.compile_module(decode(module).module, 1), request.inputs
+            )
+            for module in (request.one, request.other)
+        )
+    except (RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return one, other
 
 
 def compiled(request: CompileRequest) -> Reply:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import ray_cluster
 from tests.service import postgres
 from tests.service.harness import Server, fake_engine
 from toast.service.ledger.backoff import Backoff
@@ -16,8 +17,9 @@ from toast.service.ledger.sqlstore import SqlJobStore
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """A skipped test alone is easily overlooked."""
-    if (reason := postgres.missing()) is not None:
-        terminalreporter.write_line(f"WARNING: {reason}", red=True, bold=True)
+    for reason in (postgres.missing(), ray_cluster.missing()):
+        if reason is not None:
+            terminalreporter.write_line(f"WARNING: {reason}", red=True, bold=True)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from toast.process.child import Child
 from toast.process.runner import Limits, engine_command, engine_environment, follow
 from toast.service.settings import ServiceSettings
 from toast.service.work.cgroups import Cgroups, own_group
-from toast.service.work.launcher import Launcher, UnknownUser, find_user
+from toast.service.work.process_launcher import ProcessLauncher, UnknownUser, find_user
 
 NOBODY = 65534
 
@@ -261,7 +261,7 @@ def test_our_own_group_is_found(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_groups_is_served_all_the_same(tmp_path: Path) -> None:
-    launcher = Launcher(ServiceSettings(data=tmp_path, engine_command=("/bin/true",)))
+    launcher = ProcessLauncher(ServiceSettings(data=tmp_path, engine_command=("/bin/true",)))
     worker = launcher.start("x")
     assert worker.child.wait() == 0
     worker.close()

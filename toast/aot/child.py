@@ -45,7 +45,10 @@ def topology_devices(target: Target, reserved_bytes: int = 0) -> list[Any]:
     """
     check_installed(target)
     if target.chip.platform == "tpu":
-        topology = topologies.get_topology_desc(platform="tpu", topology_name=target.topology)
+        slices = {"num_slices": target.slices} if target.slices > 1 else {}
+        topology = topologies.get_topology_desc(
+            platform="tpu", topology_name=target.topology, **slices
+        )
     else:
         topology = topologies.get_topology_desc(
             platform="cuda",
@@ -54,6 +57,14 @@ def topology_devices(target: Target, reserved_bytes: int = 0) -> list[Any]:
             topology=f"1x{target.devices}x1",
         )
     return list(topology.devices)
+
+
+def in_mesh(devices: list[Any], target: Target, count: int, positions: list[int]) -> list[Any]:
+    """The devices in the order of the mesh, whose `positions` are numbers slice by slice."""
+    if target.slices == 1:
+        return devices[:count]
+    inside, there = count // target.slices, len(devices) // target.slices
+    return [devices[at // inside * there + at % inside] for at in positions]
 
 
 def compile_options(ids: list[int], flags: dict[str, str]) -> Any:
@@ -89,7 +100,7 @@ def compile_directory(directory: Path, emitter: Emitter) -> None:
     job = json.loads((directory / "job.json").read_text())
     target, count = Target.parse(job["target"]), int(job["devices"])
     reserved = int(job["reserved_bytes"])
-    devices = topology_devices(target, reserved)[:count]
+    devices = in_mesh(topology_devices(target, reserved), target, count, job["positions"])
     # The TPU's library catches it, and acts only when it has compiled.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if len(devices) < count:

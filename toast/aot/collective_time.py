@@ -12,6 +12,7 @@ from toast.aot.verdict import CompiledCollective
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.network.collectives import CollectiveTables, Kind, collective_tables
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.network.slice_major import slice_major
 
 BOTH_WAYS = 8
 """Between so many devices or more a compiler sends permutes both ways round at once."""
@@ -19,16 +20,25 @@ BOTH_WAYS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveClock:
-    """Times collectives over the axes of one mesh of one kind of device."""
+    """Times collectives over the axes of one mesh of one kind of device.
+
+    `bits` are for each axis its bits in the tables. An axis that crosses slices in part has two,
+    and each part is known by a name of its own (`slice_major.py`).
+    """
 
     tables: CollectiveTables
-    names: tuple[str, ...]
+    bits: dict[str, int]
 
     @classmethod
     def of(cls, mesh: Mesh, device: Device) -> Self:
         """The clock of a mesh."""
-        names = tuple(axis.name for axis in mesh.axes)
-        return cls(tables=collective_tables(mesh, device), names=names)
+        parted = slice_major(mesh, device)
+        if all(len(names) == 1 for names in parted.parts.values()):
+            bits = {axis.name: 1 << number for number, axis in enumerate(mesh.axes)}
+            return cls(tables=collective_tables(mesh, device), bits=bits)
+        bits = {axis.name: 1 << number for number, axis in enumerate(parted.whole.axes)}
+        both = {axis: sum(bits[name] for name in names) for axis, names in parted.parts.items()}
+        return cls(tables=collective_tables(parted.whole, device), bits=bits | both)
 
     def one(self, kind: str, axes: Sequence[str] | None, group_size: int, size: float) -> float:
         """Seconds of one collective whose larger side has `size` bytes on a device.
@@ -55,7 +65,7 @@ class CollectiveClock:
 
     def _sets(self, axes: Sequence[str] | None, group_size: int) -> list[int]:
         if axes is not None:
-            return [sum(1 << self.names.index(axis) for axis in axes)]
+            return [sum(self.bits[axis] for axis in axes)]
         found: list[int] = np.flatnonzero(self.tables.shards == group_size).tolist()
         return found or [len(self.tables.shards) - 1]
 

@@ -2,9 +2,10 @@
 
 Three forms hide what a collective is. An asynchronous pair is its `-start` alone. A TPU splits an
 asynchronous collective over several fusions that each repeat the instruction: only the piece whose
-computation ends in `AsyncCollectiveStart` counts. And a TPU writes a reduce-scatter as a fusion of
+computation ends in `AsyncCollectiveStart` counts. A TPU writes a reduce-scatter as a fusion of
 an all-reduce and the dynamic-slice that keeps this device's part; of several tensors that it sends
-together, as one of an all-reduce of all and a slice of each.
+together, as one of an all-reduce of all and a slice of each. And between slices it sends to its
+host and receives from there, where the runtime does the collective (`slice_transfers.py`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from dataclasses import dataclass
 from toast.aot.hlo import Computation, HloModule, Instruction
 from toast.aot.replica_groups import parse_groups, parse_pairs
 from toast.aot.run_counts import Run, runs
+from toast.aot.slice_transfers import SliceTransfer, slice_transfer
 from toast.aot.verdict import Kind
 from toast.costmodel.network.collectives import Kind as PredictedKind
 from toast.costmodel.network.collectives import wire_factor
 from toast.costmodel.network.device_groups import axes_of_groups, axes_of_pairs
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.network.slice_major import SliceMajor
 
 _KINDS: dict[str, Kind] = {
     "all-reduce": "all_reduce",
@@ -56,8 +59,8 @@ class FoundCollective:
     op_name: str
 
 
-def find_collectives(module: HloModule, mesh: Mesh) -> list[FoundCollective]:
-    """All collectives of a module that was compiled for `mesh`."""
+def find_collectives(module: HloModule, mesh: Mesh | SliceMajor) -> list[FoundCollective]:
+    """All collectives of a module that was compiled for `mesh`, or for one slice of it."""
     return [found for run in runs(module) for found in _in_run(run, mesh)]
 
 
@@ -75,8 +78,12 @@ def _kind(instruction: Instruction) -> Kind | None:
     return _KINDS.get(instruction.opcode.removesuffix("-start"))
 
 
-def collective_of(run: Run, instruction: Instruction, mesh: Mesh) -> FoundCollective | None:
+def collective_of(
+    run: Run, instruction: Instruction, mesh: Mesh | SliceMajor
+) -> FoundCollective | None:
     """The collective that an instruction of a run is; None where it is none, or sends nothing."""
+    if isinstance(mesh, SliceMajor) and (sent := slice_transfer(instruction, mesh)) is not None:
+        return _transferred(run, instruction, sent, mesh)
     kind = _kind(instruction)
     if kind is None or _is_later_piece(instruction):
         return None
@@ -86,7 +93,7 @@ def collective_of(run: Run, instruction: Instruction, mesh: Mesh) -> FoundCollec
     return found if found.group_size > 1 else None
 
 
-def _in_run(run: Run, mesh: Mesh) -> Iterator[FoundCollective]:
+def _in_run(run: Run, mesh: Mesh | SliceMajor) -> Iterator[FoundCollective]:
     for instruction in run.computation.instructions:
         if (found := collective_of(run, instruction, mesh)) is not None:
             yield found
@@ -121,7 +128,11 @@ def _is_slice_of(
     return sliced and result is not None
 
 
-def _found(run: Run, instruction: Instruction, kind: Kind, mesh: Mesh) -> FoundCollective:
+def _found(
+    run: Run, instruction: Instruction, kind: Kind, mesh: Mesh | SliceMajor
+) -> FoundCollective:
+    if isinstance(mesh, SliceMajor):
+        mesh = mesh.inside
     attributes = instruction.attributes()
     size = run.computation.operand_bytes(instruction)
     axes: tuple[str, ...] | None
@@ -145,6 +156,23 @@ def _found(run: Run, instruction: Instruction, kind: Kind, mesh: Mesh) -> FoundC
         trips=run.trips,
         tensors=len(instruction.shapes),
         shape=", ".join(f"{s.dtype}{list(s.dims)}" for s in instruction.shapes[:4]),
+        op_name=_op_name(run, instruction),
+    )
+
+
+def _transferred(
+    run: Run, instruction: Instruction, sent: SliceTransfer, mesh: SliceMajor
+) -> FoundCollective:
+    """A collective between slices."""
+    return FoundCollective(
+        kind=sent.kind,
+        axes=None if sent.axes is None else mesh.joined(sent.axes),
+        group_size=sent.group_size,
+        size=sent.size,
+        wire=wire_bytes(sent.kind, sent.size, sent.group_size),
+        trips=run.trips,
+        tensors=1,
+        shape=f"{instruction.shapes[0].dtype}{list(instruction.shapes[0].dims)}",
         op_name=_op_name(run, instruction),
     )
 

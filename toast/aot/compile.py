@@ -25,6 +25,7 @@ from toast.aot.verdict import CompiledCollective, Memory, Refusal, Verdict
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.network.slice_major import SliceMajor, slice_major
 from toast.process.outcome import EngineFailed
 from toast.process.runner import Event, python_module, run
 
@@ -69,13 +70,35 @@ def judge(
             f"The compiler for {target} tells nothing of memory before it is done.",
             "Let it compile to the end, without --memory-only.",
         )
-    job = {"target": str(target), "devices": mesh.devices, "reserved_bytes": reserved_bytes}
+    job = {
+        "target": str(target),
+        "devices": mesh.devices,
+        "positions": [] if target.slices == 1 else _by_slice(target, mesh).positions,
+        "reserved_bytes": reserved_bytes,
+    }
     answer, text = _compile(
         module, job, memory_only=memory_only, deadline_s=deadline_s, cancelled=cancelled
     )
     if keep_hlo is not None and text:
         keep_hlo.write_text(text)
     return replace(_verdict(answer, text, target, mesh), reserved_bytes=reserved_bytes)
+
+
+def _by_slice(target: Target, mesh: Mesh) -> SliceMajor:
+    """The mesh as its slices; raises InvalidRequest where it has another number of them."""
+    found = slice_major(mesh, find(target.chip.device))
+    if found.slices != target.slices:
+        raise InvalidRequest(
+            f"The mesh {mesh} lies over {found.slices} slices, and {target} has {target.slices}.",
+            "Give as many slices as the plan has: its axes say which of them cross.",
+        )
+    if found.inside.devices * target.slices > target.devices:
+        raise InvalidRequest(
+            f"A slice of the mesh {mesh} has {found.inside.devices} devices, and one of {target} "
+            f"{target.devices // target.slices}.",
+            "Give larger slices.",
+        )
+    return found
 
 
 def _compile(
@@ -126,23 +149,30 @@ def _verdict(answer: dict[str, Any], text: str, target: Target, mesh: Mesh) -> V
         )
     module = parse(text)
     memory = Memory(**answer["memory"])
+    compiled = mesh if target.slices == 1 else _by_slice(target, mesh)
     verdict = Verdict(
         target=str(target),
         devices=mesh.devices,
         memory=memory,
         refusal=_too_large(memory, target),
-        collectives=totals(find_collectives(module, mesh)),
+        collectives=totals(find_collectives(module, compiled)),
         cycles=cycles_by_category(module),
         compile_seconds=seconds,
         memory_only=answer["event"] == ASSIGNED,
         rematerialized=rematerialized(module),
     )
-    return _timed(verdict, module, target, mesh)
-
-
-def _timed(verdict: Verdict, module: HloModule, target: Target, mesh: Mesh) -> Verdict:
-    """The verdict with its times: of collectives always, of the rest where there are cycles."""
     network = CollectiveClock.of(mesh, find(target.chip.device))
+    return _timed(verdict, module, target, compiled, network)
+
+
+def _timed(
+    verdict: Verdict,
+    module: HloModule,
+    target: Target,
+    mesh: Mesh | SliceMajor,
+    network: CollectiveClock,
+) -> Verdict:
+    """The verdict with its times: of collectives always, of the rest where there are cycles."""
     rows, clock = verdict.collectives, target.chip.clock
     verdict = replace(verdict, communication_seconds=sum(map(network.seconds, rows)))
     if not clock or not verdict.cycles:

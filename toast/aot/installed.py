@@ -10,14 +10,15 @@ from pathlib import Path
 from toast.analysis.errors import InvalidRequest
 from toast.aot.target import Target
 from toast.costmodel.hardware.devices import Device
+from toast.costmodel.network.mesh import Mesh
 
 LIBRARY = "TPU_LIBRARY_PATH"
 """The variable that names a libtpu outside of the environment."""
 
 
-def installed_target(device: Device, count: int) -> Target:
-    """So many of a device as a target; InvalidRequest where no compiler for it is installed."""
-    target = Target.for_device(device, count)
+def installed_target(device: Device, mesh: Mesh) -> Target:
+    """What a mesh of a device is as a target; InvalidRequest where no compiler is installed."""
+    target = Target.for_mesh(device, mesh)
     check_installed(target)
     return target
 

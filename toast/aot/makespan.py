@@ -19,6 +19,7 @@ from toast.aot.hlo import Computation, HloModule, Instruction
 from toast.aot.run_counts import Run, trip_count
 from toast.aot.verdict import CompiledCollective, Kind
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.network.slice_major import SliceMajor
 
 _START, _DONE = "AsyncCollectiveStart", "AsyncCollectiveDone"
 Shares = dict[tuple[Kind, tuple[str, ...] | None, int], float]
@@ -69,7 +70,7 @@ class ScheduleWalk:
     """Walks the schedule of one module; `clock` is cycles per second of its chip."""
 
     module: HloModule
-    mesh: Mesh
+    mesh: Mesh | SliceMajor
     network: CollectiveClock
     clock: float
     shares: Shares
@@ -97,7 +98,7 @@ class ScheduleWalk:
             streams.wait(carried)
             streams.started.pop(instruction.name, None)
         streams.compute += estimated_cycles(instruction) / self.clock
-        if sent and (instruction.opcode.endswith("-start") or self._ends_in(instruction, _START)):
+        if sent and (is_start(instruction) or self._ends_in(instruction, _START)):
             streams.start(instruction.name, sent)
         elif sent:
             streams.send(sent)
@@ -158,9 +159,14 @@ class ScheduleWalk:
         return self.module.computations.get(name)
 
 
+def is_start(instruction: Instruction) -> bool:
+    """Whether what an instruction sends is waited for at another."""
+    return instruction.opcode.endswith("-start") or instruction.opcode == "recv"
+
+
 def makespan(
     module: HloModule,
-    mesh: Mesh,
+    mesh: Mesh | SliceMajor,
     network: CollectiveClock,
     clock: float,
     rows: tuple[CompiledCollective, ...],

@@ -10,10 +10,12 @@ from typing import Literal
 
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.hardware.devices import Device
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.network.placement import place, slices
 
-_NAME = re.compile(r"([a-z0-9\-]+):(\d+(?:x\d+)*)")
+_NAME = re.compile(r"([a-z0-9\-]+):(\d+(?:x\d+)*)(?:,slices=(\d{1,4}))?")
 _MEMORY = re.compile(r"(device_memory_size: )(\d+)")
-_HINT = "Write it as tpu-v5e:2x4, tpu-v3:2x2, tpu-v5p:2x2x1 or a100:8."
+_HINT = "Write it as tpu-v5e:2x4, tpu-v3:2x2, tpu-v5p:2x2x1, tpu-v5e:2x4,slices=2 or a100:8."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +72,14 @@ CHIPS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A topology of chips. `shape` is as written: a lattice of TPU chips, or a number of GPUs."""
+    """A topology of chips. `shape` is as written: a lattice of TPU chips, or a number of GPUs.
+
+    There are so many `slices` of that shape, which the data-centre network joins.
+    """
 
     chip: Chip
     shape: tuple[int, ...]
+    slices: int = 1
 
     @classmethod
     def parse(cls, text: str) -> Target:
@@ -88,12 +94,15 @@ class Target:
         shape = tuple(int(size) for size in match[2].split("x"))
         if chip.platform == "cuda" and len(shape) > 1:
             raise InvalidRequest(f"{text!r} is not a number of GPUs.", _HINT)
-        if math.prod(shape) < 1:
+        slices = int(match[3] or 1)
+        if math.prod(shape) * slices < 1:
             raise InvalidRequest(f"{text!r} has no devices.", _HINT)
-        return cls(chip=chip, shape=shape)
+        if chip.platform == "cuda" and slices > 1:
+            raise InvalidRequest(f"{text!r}: GPUs have nodes, not slices.", "Write a100:16.")
+        return cls(chip=chip, shape=shape, slices=slices)
 
     @classmethod
-    def for_device(cls, device: Device, count: int) -> Target:
+    def for_device(cls, device: Device, count: int, slices: int = 1) -> Target:
         """The smallest topology with so many of a device; raises `InvalidRequest` for others."""
         chip = next((chip for chip in CHIPS.values() if chip.device == device.generation), None)
         if chip is None:
@@ -105,22 +114,29 @@ class Target:
         if chip.platform == "cuda":
             return cls(chip=chip, shape=(count,))
         shape = list(chip.smallest)
-        while math.prod(shape) * chip.cores < count:
+        while math.prod(shape) * chip.cores * slices < count:
             shape[shape.index(min(shape))] *= 2
-        return cls(chip=chip, shape=tuple(sorted(shape, key=lambda size: (size == 1, size))))
+        ordered = tuple(sorted(shape, key=lambda size: (size == 1, size)))
+        return cls(chip=chip, shape=ordered, slices=slices)
+
+    @classmethod
+    def for_mesh(cls, device: Device, mesh: Mesh) -> Target:
+        """The smallest topology that a mesh has room on, of as many slices as it crosses."""
+        return cls.for_device(device, mesh.devices, slices(place(mesh, device), device))
 
     def __str__(self) -> str:
         name = next(key for key, chip in CHIPS.items() if chip is self.chip)
-        return f"{name}:{'x'.join(map(str, self.shape))}"
+        slices = f",slices={self.slices}" if self.slices > 1 else ""
+        return f"{name}:{'x'.join(map(str, self.shape))}{slices}"
 
     @property
     def devices(self) -> int:
         """How many devices the topology has."""
-        return math.prod(self.shape) * self.chip.cores
+        return math.prod(self.shape) * self.chip.cores * self.slices
 
     @property
     def topology(self) -> str:
-        """The name that the compiler knows the topology by."""
+        """The name that the compiler knows the topology of one slice by."""
         return f"{self.chip.name}:{'x'.join(map(str, self.shape))}"
 
     def gpu_config(self, reserved_bytes: int = 0) -> str:

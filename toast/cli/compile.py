@@ -13,8 +13,8 @@ from toast.aot.comparison import render_comparison
 from toast.aot.pressed import press
 from toast.aot.pressed_report import render_curve
 from toast.cli.terminal import EXIT_DOES_NOT_FIT, Answer, ProgressBar, user_errors
-from toast.costmodel.network.mesh import Axis, Mesh
-from toast.plans.plan import Plan
+from toast.costmodel.network.mesh import Axis, Mesh, parse_place
+from toast.plans.plan import MeshAxis, Plan
 from toast.verify.verification import check_partitionable, find_module, read_plan
 
 
@@ -59,5 +59,11 @@ def _read(directory: Path, name: str) -> tuple[Target, Plan, Mesh, bytes]:
     """The target, and the plan with its mesh and module; raises ToastError."""
     target, plan = Target.parse(name), read_plan(directory)
     check_partitionable(plan)
-    mesh = Mesh(axes=tuple(Axis(name=axis.name, size=axis.size) for axis in plan.mesh.axes))
+    mesh = Mesh(axes=tuple(_axis(axis, target) for axis in plan.mesh.axes))
     return target, plan, mesh, find_module(directory, "sharded").read_bytes()
+
+
+def _axis(axis: MeshAxis, target: Target) -> Axis:
+    """An axis of a plan, with its networks where the target has several slices."""
+    places = tuple(parse_place(text, axis.name) for text in axis.places)
+    return Axis(name=axis.name, size=axis.size, places=places if target.slices > 1 else ())

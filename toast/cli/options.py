@@ -26,6 +26,15 @@ MeshText = Annotated[
     ),
 ]
 
+Slices = Annotated[
+    int | None,
+    typer.Option(
+        "--slices",
+        help="In how many slices of TPUs or nodes of GPUs the devices are; which axes cross the "
+        "network between them is chosen.",
+    ),
+]
+
 
 def _known_devices() -> list[str]:
     from toast.costmodel.hardware.devices import catalogue
@@ -136,6 +145,35 @@ TargetVersion = Annotated[
         help="Of a portable artifact or a jax.export artifact: the StableHLO that reads it, "
         "such as 1.0.0; the newest if absent.",
     ),
+]
+Microbatches = Annotated[
+    str | None,
+    typer.Option(
+        "--microbatches",
+        metavar="COUNT",
+        help="Run the batch in so many parts, one after the other, and add up the gradients: a "
+        "number, or auto for what is fastest among those that fit.",
+    ),
+]
+Batch = Annotated[
+    str | None,
+    typer.Option(
+        "--batch",
+        metavar="ARGUMENT:DIMENSION",
+        help="Which dimension is the batch, such as \"batch['x']:0\"; it is found if absent.",
+    ),
+]
+Accumulate = Annotated[
+    str,
+    typer.Option(
+        "--accumulate",
+        metavar="TYPE",
+        help="The type of sums over the microbatches: program, or f32 for narrower floats too.",
+    ),
+]
+Fit = Annotated[
+    bool,
+    typer.Option("--fit", help="Where no layout fits, look for microbatches with which one does."),
 ]
 Explain = Annotated[
     bool,

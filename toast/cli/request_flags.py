@@ -23,6 +23,7 @@ _NUMBER = re.compile(r"[+-]?\d+")
 def request_of(  # noqa: PLR0913 - one parameter for each flag
     *,
     mesh: options.MeshText,
+    slices: options.Slices = None,
     device: options.DeviceName = "tpu-v5e",
     memory: options.Memory = None,
     seed: options.Seed = 0,
@@ -42,10 +43,15 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
     without: options.Without = None,
     form: options.FormName = None,
     target_version: options.TargetVersion = None,
+    microbatches: options.Microbatches = None,
+    batch: options.Batch = None,
+    accumulate: options.Accumulate = "program",
+    fit: options.Fit = False,
 ) -> PlanRequest:
     """The request that these flags make; raises ToastError where it would not do."""
     return make_request(
         mesh=mesh,
+        slices=slices,
         device=device,
         memory=memory,
         seed=seed,
@@ -65,7 +71,16 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
         without=None if without is None else tuple(without.split(",")),
         form=form,
         target_version=target_version,
+        microbatches=_count(microbatches),
+        batch=batch,
+        accumulate=accumulate,
+        fit=fit,
     )
+
+
+def _count(text: str | None) -> int | str | None:
+    """A number where it is one; the request says what is wrong with anything else."""
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else text
 
 
 class SettingsCommand(TyperCommand):

@@ -19,6 +19,7 @@ from toast.plans.explanation import (
     SplitRow,
 )
 from toast.plans.plan import Plan
+from toast.plans.slices_report import axes_text
 from toast.plans.tables import Name, plain_table
 from toast.plans.words import PASS, fusion_name, moment, path, reason, sent, sent_for, shape
 
@@ -94,7 +95,7 @@ def collectives(plan: Plan, explanation: Explanation, rows: int) -> Table | Text
     for row in explanation.collectives[:rows]:
         found.add_row(
             row.kind.replace("_", "-"),
-            Text(", ".join(row.axes)),
+            Text(axes_text(plan, row.axes)),
             Name(sent(row)),
             Name(row.location),
             Name(sent_for(row)),

@@ -13,7 +13,7 @@ from toast.analysis.load import Source
 from toast.analysis.program import PSEUDO, Program
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.costmodel.network.auto_mesh import is_auto
-from toast.costmodel.network.placement import place, places
+from toast.costmodel.network.placement import across, place, places
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.specs import LayoutConstraint, Specs
 from toast.explain.refinements import refinements
@@ -178,11 +178,14 @@ def _planned_layouts(planned: Planned) -> dict[int, planfile.Spec]:
 
 def _mesh(problem: Problem) -> MeshSpec:
     mesh, device = problem.evaluator.mesh, problem.evaluator.device
-    found = zip(mesh.axes, places(place(mesh, device), device), strict=True)
+    placement = place(mesh, device)
+    found = zip(mesh.axes, places(placement, device), across(placement, device), strict=True)
     return MeshSpec(
         axes=[
-            MeshAxis(name=axis.name, size=axis.size, places=[str(one) for one in over])
-            for axis, over in found
+            MeshAxis(
+                name=axis.name, size=axis.size, places=[str(one) for one in over], across=parts
+            )
+            for axis, over, parts in found
         ]
     )
 
@@ -307,7 +310,7 @@ def _choices(planned: Planned, names: Sequence[str], predictor: Predictor) -> li
 
 def _meshes(planned: Planned, memory: int) -> list[MeshTried]:
     """The meshes that were tried; none where there was no choice."""
-    if not is_auto(planned.request.mesh):
+    if not is_auto(planned.request.mesh) and len(planned.answer.tried) < 2:
         return []
     best, found = planned.answer.best, []
     for tried in planned.answer.tried:

@@ -16,17 +16,11 @@ it ends.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import signal
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from toast.analysis.errors import InvalidRequest, ToastError, UnsupportedModule
@@ -42,6 +36,7 @@ from toast.process.messages import (
     take_stdout,
     tell,
 )
+from toast.process.parent_words import listen_for_cancel, next_directory
 from toast.process.traces import StageSpans, parent_of, tracer_of
 from toast.request.request import PlanRequest
 from toast.request.size_request import SizeRequest
@@ -51,31 +46,8 @@ if TYPE_CHECKING:
     from toast.search.progress import Progress
 
 EXIT_OK, EXIT_BUG = 0, 1
-ORPHAN_SECONDS = 60.0
 _TOO_DEEP = "The module is nested too deeply to be read: loops, branches or calls within others."
 _FLATTER = "Write what repeats as a loop, and lower the step with jax.jit."
-
-
-def listen_for_cancel() -> Callable[[], bool]:
-    """A function that says whether somebody asked this process to stop."""
-    asked = threading.Event()
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        asked.set()
-
-    def read_stdin() -> None:
-        with contextlib.suppress(OSError, ValueError):
-            for line in sys.stdin:
-                if "cancel" in line:
-                    asked.set()
-        # The parent is gone: stop, and do not outlive it by much if something hangs.
-        asked.set()
-        time.sleep(ORPHAN_SECONDS)
-        os._exit(EXIT_BUG)
-
-    signal.signal(signal.SIGTERM, on_signal)
-    threading.Thread(target=read_stdin, daemon=True).start()
-    return asked.is_set
 
 
 def plan_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bool]) -> None:
@@ -138,12 +110,6 @@ def get_ready() -> None:
 
     if kept_in() is not None:  # else the job compiles them, and says that it does
         compile_all(lambda _share: None)
-
-
-def next_directory() -> Path | None:
-    """The job that the parent gives a spare process; None when it ends without one."""
-    line = sys.stdin.readline()
-    return Path(json.loads(line)["directory"]) if line.strip() else None
 
 
 def inspect_file(path: Path, emitter: Emitter, which: int = 0) -> None:

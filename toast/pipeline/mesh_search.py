@@ -84,6 +84,8 @@ class MeshSearch:
     stages: Stages
     cancelled: Callable[[], bool] | None = None
     tried: list[Tried] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    """What the user should know of how the program came to be."""
     evaluator: Evaluator | None = None
     """Of the mesh before: most of its tables are those of the next one."""
 
@@ -92,10 +94,18 @@ class MeshSearch:
 
         Raises `ToastError` where no mesh can be planned for.
         """
+        control = self.control()
+        return self.finish(self.find(meshes, control), control)
+
+    def control(self) -> Control:
+        """The budget of the request, and whether somebody asks to stop."""
         control = Control(on_progress=self.stages.report, budget=self.request.budget)
         if self.cancelled is not None:
             control.cancelled = self.cancelled
-        best = self._best(meshes, control)
+        return control
+
+    def finish(self, best: Searched, control: Control) -> MeshAnswer:
+        """What comes after the searches: states to choose from, a proof, refinements."""
         if self.request.decisions is not None:
             best = self._refined(best, control)
             return MeshAnswer(best=best, choices=[], tried=self.tried)
@@ -121,7 +131,8 @@ class MeshSearch:
         problem, found = refine(best.problem, best.found, control)
         return replace(best, problem=problem, found=found)
 
-    def _best(self, meshes: Sequence[Mesh], control: Control) -> Searched:
+    def find(self, meshes: Sequence[Mesh], control: Control) -> Searched:
+        """The best of what is found on some meshes; raises `ToastError` where none will do."""
         best: Searched | None = None
         refusals: list[InvalidMesh | InvalidRequest] = []
         for number, mesh in enumerate(meshes):

@@ -5,7 +5,8 @@ Runs in the calling process, which MLIR may abort; `toast.plan` and the service 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from toast.analysis.analyse import analyse
@@ -13,10 +14,11 @@ from toast.analysis.errors import InvalidRequest
 from toast.analysis.forms import check_version
 from toast.analysis.gc_pause import collector_paused
 from toast.analysis.limits import ModuleLimits
-from toast.analysis.load import load
+from toast.analysis.load import Source, load
 from toast.costmodel.explain import explain
-from toast.costmodel.hardware.devices import find
+from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.auto_mesh import meshes
+from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import ResolvedPlan, resolve
 from toast.emit.forms.write import write_form
 from toast.emit.specs import Specs
@@ -30,6 +32,8 @@ from toast.pipeline.describe import Planned, describe
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
+from toast.pipeline.variant_search import Chosen, VariantSearch, given_variant, with_names_of
+from toast.pipeline.variants import Variant, Variants
 from toast.plans.alternatives import PlanColour
 from toast.plans.confirmation import Confirmation
 from toast.plans.explanation import Explanation, Shortfall
@@ -64,7 +68,7 @@ def make_plan(
     same few cycles.
     """
     device = find(request.device)
-    candidates = meshes(request.mesh, device)
+    candidates = meshes(request.mesh, device, request.slices)
     if request.planner not in PLANNERS:
         names = ", ".join(sorted(PLANNERS))
         raise InvalidRequest(f"There is no planner {request.planner!r}.", f"Known: {names}.")
@@ -75,20 +79,67 @@ def make_plan(
     stages.enter("load", 0.05)
     source = load(module, limits)
     check_version(source.loaded.form, request.target_version)
-    stages.enter("analyse", 0.2)
-    analysis = analyse(source.program)
-    job = MeshSearch(
-        source=source,
-        analysis=analysis,
-        device=device,
-        request=request,
-        stages=stages,
-        cancelled=cancelled,
-    )
-    answer, confirmed = job.run(candidates), None
+    maker = _Jobs(device=device, request=request, cancelled=cancelled, original=source)
+    chosen, confirmed = _chosen(module, maker, candidates, stages), None
     if confirmer is not None:
-        answer, confirmed = confirmer.confirm(module, job, answer)
-    return _result(module, job, answer, confirmed, on_plan)
+        answer, confirmed = confirmer.confirm(chosen.module, chosen.job, chosen.answer)
+        chosen = replace(chosen, answer=answer)
+    result = _result(chosen.module, chosen.job, chosen.answer, confirmed, on_plan)
+    return _told(result, module, chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Jobs:
+    """Makes the search of the module that was loaded, or of one that it was rewritten to."""
+
+    device: Device
+    request: PlanRequest
+    cancelled: Callable[[], bool] | None
+    original: Source
+
+    def whole(self, stages: Stages) -> MeshSearch:
+        """That of the module as it came."""
+        stages.enter("analyse", 0.2)
+        return self._job(self.original, stages)
+
+    def rewritten(self, module: bytes, stages: Stages) -> MeshSearch:
+        """That of another module with its arguments."""
+        source = with_names_of(load(module), self.original)
+        return self._job(source, stages)
+
+    def _job(self, source: Source, stages: Stages) -> MeshSearch:
+        return MeshSearch(
+            source=source,
+            analysis=analyse(source.program),
+            device=self.device,
+            request=self.request,
+            stages=stages,
+            cancelled=self.cancelled,
+        )
+
+
+def _chosen(module: bytes, jobs: _Jobs, meshes: Sequence[Mesh], stages: Stages) -> Chosen:
+    """The module as it is, or in microbatches where the request asks for them."""
+    request = jobs.request
+    variants = Variants(module=module, request=request, arguments=jobs.original.program.arguments)
+    if isinstance(request.microbatches, int) and request.microbatches > 1:
+        written, job = given_variant(variants, jobs.rewritten, stages)
+        answer = job.run(meshes)
+        record = variants.record(Variant(microbatches=request.microbatches))
+        return Chosen(module=written, job=job, answer=answer, time=record)
+    whole = jobs.whole(stages)
+    if request.microbatches == "auto" or request.fit:
+        search = VariantSearch(variants=variants, whole=whole, job_of=jobs.rewritten, stages=stages)
+        return search.run(meshes)
+    return Chosen(module=module, job=whole, answer=whole.run(meshes), time=None)
+
+
+def _told(result: PlanResult, module: bytes, chosen: Chosen) -> PlanResult:
+    """The result with what was rewritten; the module that was planned is the one that came."""
+    info = result.plan.module.model_copy(update={"sha256": hashlib.sha256(module).hexdigest()})
+    warnings = [*result.plan.warnings, *chosen.job.notices]
+    changed = {"time": chosen.time, "module": info, "warnings": warnings}
+    return replace(result, plan=result.plan.model_copy(update=changed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

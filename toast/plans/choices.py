@@ -26,6 +26,8 @@ def request_of(plan: Plan, number: int) -> PlanRequest:
         "prove": False,
         "confirm": None,
         "confirm_time": None,
+        "fit": False,
+        "microbatches": None if plan.time is None else plan.time.microbatches,
     }
     return plan.request.model_copy(update=changes)
 
@@ -36,4 +38,6 @@ def with_choices(new: Plan, plan: Plan, number: int) -> Plan:
         choice.model_copy(update={"chosen": index == number})
         for index, choice in enumerate(plan.choices, 1)
     ]
-    return new.model_copy(update={"choices": choices, "meshes": plan.meshes})
+    tried = plan.time.tried if plan.time is not None else []
+    time = None if new.time is None else new.time.model_copy(update={"tried": tried})
+    return new.model_copy(update={"choices": choices, "meshes": plan.meshes, "time": time})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,12 +17,15 @@ from toast.plans.costs import BandSource, FitVerdict, PredictedCost
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.migration import migrated
 from toast.plans.record import Record
+from toast.plans.time import TimeAxes
 from toast.request.request import PlanRequest
 
 if TYPE_CHECKING:
     from toast.plans.reasons import Reasons
 
 Kind = Literal["train", "prefill", "decode", "infer", "unknown"]
+_DIMENSION = re.compile(r"[.:]")
+"""Where the name of a network ends in a place."""
 Spec = list[list[str]]
 """A PartitionSpec: for each dimension the mesh axes that shard it, major first; [] is whole."""
 
@@ -28,17 +34,35 @@ class MeshAxis(Record):
     """One axis of the device mesh.
 
     `places` are the networks that it was priced over, the fastest first: `nvlink:8`, `ici.x:4`.
+    `across` parts of it, the major ones, lie in different slices of TPUs or nodes of GPUs.
     """
 
     name: str
     size: int = Field(ge=1)
     places: list[str] = Field(default_factory=list)
+    across: int = Field(default=1, ge=1)
+
+    @property
+    def inside(self) -> int:
+        """How many devices along the axis are in one slice."""
+        return self.size // self.across
 
 
 class MeshSpec(Record):
     """The logical device mesh, major axis first."""
 
     axes: list[MeshAxis]
+
+    @property
+    def slices(self) -> int:
+        """In how many slices of TPUs or nodes of GPUs the devices are."""
+        return math.prod(axis.across for axis in self.axes)
+
+    def networks(self, names: Iterable[str]) -> list[str]:
+        """The networks that a collective over these axes crosses, as the axes have them."""
+        wanted = set(names)
+        over = (place for axis in self.axes if axis.name in wanted for place in axis.places)
+        return list(dict.fromkeys(_DIMENSION.split(place)[0] for place in over))
 
 
 class ModuleInfo(Record):
@@ -194,7 +218,8 @@ class Plan(Record):
     `choices` are up to ten plans on the front of time against memory, by rising peak; `meshes`
     those that were tried where the mesh was to be chosen; `request` is what was asked. `colours`
     are the named dimensions, with what each would cost otherwise. `confirmed` is what the compiler
-    said, where it was asked. `program_kind` is what the module seems to be for, and `band_sources`
+    said, where it was asked. `time` says what was rewritten, where the batch runs in microbatches.
+    `program_kind` is what the module seems to be for, and `band_sources`
     are the held-out programs by which the bands around predictions were made.
     """
 
@@ -231,6 +256,7 @@ class Plan(Record):
     explanation: Explanation | None = None
     shortfall: Shortfall | None = None
     confirmed: Confirmation | None = None
+    time: TimeAxes | None = None
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

@@ -16,7 +16,9 @@ from toast.plans.confirmation_report import render_confirmation
 from toast.plans.confirmation_report import sentence as confirmation_sentence
 from toast.plans.costs import BandFigure, BandSource, PredictedCost
 from toast.plans.plan import Decision, MeshAxis, Plan, Spec
+from toast.plans.slices_report import axes_text, slices_sentence
 from toast.plans.tables import Name, plain_table
+from toast.plans.time_report import render_time
 from toast.plans.words import path
 
 MIN_WIDTH = 120
@@ -33,7 +35,12 @@ def make_console(*, stderr: bool = False) -> Console:
 
 def render(plan: Plan) -> Group:
     """The whole report, in the order in which questions are asked."""
-    parts: list[RenderableType] = [headline(plan), "", layouts(plan), "", costs(plan)]
+    parts: list[RenderableType] = [headline(plan)]
+    if over := slices_sentence(plan):
+        parts.append(Text(over))
+    if plan.time is not None:
+        parts += ["", render_time(plan.time)]
+    parts += ["", layouts(plan), "", costs(plan)]
     if behind := bands_sentence(plan):
         parts.append(Text(behind))
     optional = (
@@ -234,7 +241,7 @@ def collectives(plan: Plan) -> Table | Text:
     for row in sorted(plan.collectives, key=lambda c: -c.seconds):
         table.add_row(
             row.kind.replace("_", "-"),
-            Text(", ".join(row.axes)),
+            Text(axes_text(plan, row.axes)),
             f"{row.count:,}",
             format_bytes(row.bytes),
             format_seconds(row.seconds),

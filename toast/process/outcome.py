@@ -9,7 +9,15 @@ from typing import ClassVar, Literal
 from toast.analysis.errors import ToastError
 
 Status = Literal[
-    "done", "cancelled", "deadline", "error", "crashed", "out_of_memory", "stalled", "failed"
+    "done",
+    "cancelled",
+    "deadline",
+    "error",
+    "crashed",
+    "out_of_memory",
+    "stalled",
+    "failed",
+    "away",
 ]
 
 
@@ -40,8 +48,8 @@ class Outcome:
 
     `status` is `done`, or why it stopped: `cancelled` and `deadline` still have a plan when
     `suffix` is set; `error` is the user's, `crashed` an abort in XLA or MLIR, `out_of_memory`
-    the limit of the caller, `stalled` a process that was stopped or hung, `failed` everything else.
-    `stderr` is the last 4 KiB.
+    the limit of the caller, `stalled` a process that was stopped or hung, `away` a cluster that
+    could not run it, `failed` everything else. `stderr` is the last 4 KiB.
     """
 
     status: Status

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 FormName = Literal["flat", "annotated", "closed", "collectives", "local"]
 """How a plan is written into its module (docs/forms.md)."""
 
+Accumulate = Literal["program", "f32"]
+"""In which type sums over the microbatches are kept: the program's own, or at least f32."""
+MOST_MICROBATCHES = 65_536
 CONFIRM_PLANS, CONFIRM_SECONDS = 4, 1800.0
 """How many plans are compiled, and how long that may take, where nobody says otherwise."""
 
@@ -20,9 +23,10 @@ class PlanRequest(BaseModel):
     `PATTERN=axis,...`: axes that they must not be sharded over.
 
     `mesh` is `name=size` pairs separated by commas, each with the networks that it lies over or
-    none (`data=2@infiniband,model=4`); `device` a name of the catalogue or the path of a device
-    file, which the service refuses; `memory` bytes per device (the chip's own
-    when absent); `budget` seconds of search; `threads` 0 means one per core. `penalty` is
+    none (`data=2@infiniband,model=4`); `slices` how many slices of TPUs or nodes of GPUs its
+    devices are in: which axes cross between them is then chosen; `device` a name of the catalogue
+    or the path of a device file, which the service refuses; `memory` bytes per device (the chip's
+    own when absent); `budget` seconds of search; `threads` 0 means one per core. `penalty` is
     C of the reward, what bytes above the memory weigh against time; `overlap` (0 to 1) the part of
     the communication that can hide behind computation. `prove` asks for a lower bound on the cost
     of every plan; `decisions` (`COLOUR=axis` or `COLOUR=axis:bits`, as `choices` of a plan has
@@ -37,11 +41,17 @@ class PlanRequest(BaseModel):
     `confirm` asks for so many plans to be compiled with the compiler of the chips, which has to be
     installed, and for the best of those and of the controls to be taken; `confirm_time` is how many
     seconds compiling may take, `CONFIRM_SECONDS` when absent.
+
+    `microbatches` are the parts in which the batch runs one after the other: a number, or `auto`
+    for what is fastest among those that fit; `fit` asks for that only where no layout fits.
+    `batch` names the batch as `ARGUMENT:DIMENSION`, which is found when absent; `accumulate` the
+    type that sums over the parts are kept in: that of the program, or f32 for narrower floats.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mesh: str
+    slices: int | None = Field(default=None, ge=1, le=1 << 16)
     device: str = "tpu-v5e"
     memory: int | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0, lt=2**63)
@@ -62,3 +72,14 @@ class PlanRequest(BaseModel):
     target_version: str | None = Field(default=None, pattern=r"^\d{1,4}\.\d{1,4}\.\d{1,4}$")
     confirm: int | None = Field(default=None, ge=1, le=32)
     confirm_time: float | None = Field(default=None, gt=0, le=86_400)
+    microbatches: int | Literal["auto"] | None = Field(default=None)
+    batch: str | None = Field(default=None, max_length=1000)
+    accumulate: Accumulate = "program"
+    fit: bool = False
+
+    @field_validator("microbatches")
+    @classmethod
+    def _some_microbatches(cls, value: int | str | None) -> int | str | None:
+        if isinstance(value, int) and not 1 <= value <= MOST_MICROBATCHES:
+            raise ValueError(f"should be 1 to {MOST_MICROBATCHES}, or auto")
+        return value

@@ -15,6 +15,7 @@ from toast.costmodel.hardware.devices import find, is_file
 from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
 from toast.costmodel.network.auto_mesh import meshes
 from toast.request.devices import AUTO, device_for
+from toast.request.jax_meshes import placed_mesh
 from toast.request.request import CONFIRM_PLANS, PlanRequest
 
 SMALLEST_BARE = 1 << 20
@@ -24,6 +25,7 @@ SMALLEST_BARE = 1 << 20
 def make_request(
     *,
     mesh: Any,
+    slices: int | None = None,
     device: str = AUTO,
     memory: int | str | None = None,
     budget: float | str | None = None,
@@ -34,17 +36,20 @@ def make_request(
     """A request whose every setting is in range; or a ToastError that says what is wrong.
 
     `mesh` is `data=2,model=4`, `auto:8`, a mapping of sizes by name, or a `jax.sharding.Mesh`;
+    `slices` is how many slices of TPUs or nodes of GPUs it is over, as far as it does not say so;
     `device` a name of the catalogue, the path of a device file, or `auto` for that of the mesh;
     `memory` is bytes per device or a size such as `16GiB`; `budget` is seconds of search or such as
     `10s`, and `confirm_time` those of compiling; `confirm` is how many plans to compile, and True
     the usual number.
     """
-    text, device = mesh_text(mesh), device_text(device_for(mesh, device))
-    meshes(text, find(device))
+    device = device_text(device_for(mesh, device))
+    text = mesh_text(mesh, device)
+    meshes(text, find(device), slices)
     fields = {key: value for key, value in settings.items() if value is not None}
     try:
         request = PlanRequest(
             mesh=text,
+            slices=slices,
             device=device,
             memory=None if memory is None else memory_bytes(memory),
             budget=None if budget is None else parse_seconds(budget),
@@ -87,8 +92,30 @@ def agreeing(request: PlanRequest) -> PlanRequest:
         raise InvalidRequest(
             "The setting 'confirm_time' goes with 'confirm'.", "Ask for plans to be compiled too."
         )
+    agreeing_in_time(request)
     known_passes(request.without)
     return request
+
+
+def agreeing_in_time(request: PlanRequest) -> None:
+    """Refuse settings of microbatches that say nothing, or that do not go together."""
+    count = request.microbatches
+    wanted = request.fit or count == "auto" or (isinstance(count, int) and count > 1)
+    if request.batch is not None and not wanted:
+        raise InvalidRequest(
+            "The setting 'batch' goes with 'microbatches' or 'fit'.",
+            "Say in how many parts the batch is to run: microbatches=4, or auto.",
+        )
+    if request.decisions is not None and (request.fit or count == "auto"):
+        raise InvalidRequest(
+            "The setting 'decisions' gives a plan, and 'fit' and microbatches=auto look for one.",
+            "Give the number of microbatches with the decisions.",
+        )
+    if isinstance(count, int) and request.fit:
+        raise InvalidRequest(
+            "The setting 'fit' looks for a number of microbatches, and 'microbatches' gives one.",
+            "Give one of the two.",
+        )
 
 
 def device_text(device: str) -> str:
@@ -96,10 +123,15 @@ def device_text(device: str) -> str:
     return str(Path(device).absolute()) if is_file(device) else device
 
 
-def mesh_text(mesh: Any) -> str:
-    """A mesh as `name=size` pairs; raises InvalidMesh for what is none."""
+def mesh_text(mesh: Any, device: str | None = None) -> str:
+    """A mesh as `name=size` pairs; raises InvalidMesh for what is none.
+
+    Of a mesh with devices, which are a `device` each, the text says which axes cross slices.
+    """
     if isinstance(mesh, str):
         return mesh
+    if device is not None and getattr(mesh, "devices", None) is not None:
+        return str(placed_mesh(mesh, find(device)))
     sizes = mesh if isinstance(mesh, Mapping) else getattr(mesh, "shape", None)
     if not isinstance(sizes, Mapping):
         raise InvalidMesh(

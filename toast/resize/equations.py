@@ -218,13 +218,16 @@ class Equations:
                 made[numbers.output_feature_dimension],
             ),
         ]
-        counts = ("feature_group_count", "batch_group_count")
+        features, batches = (
+            int(op.attributes[name].value) > 1
+            for name in ("feature_group_count", "batch_group_count")
+        )
         reason = Reason(text="its groups are counted", op=op)
-        if any(int(op.attributes[name].value) > 1 for name in counts):
-            self.sizes.keep([node for pair in pairs for node in pair], reason)
-        else:
-            for one, other in pairs:
-                self.sizes.join([one], [other], reason)
+        for pair, counted in zip(pairs, (batches, features, features or batches), strict=True):
+            if counted:
+                self.sizes.keep(pair, reason)
+            else:
+                self.sizes.join(pair[:1], pair[1:], reason)
         dims = zip(
             numbers.input_spatial_dimensions,
             numbers.kernel_spatial_dimensions,

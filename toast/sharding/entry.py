@@ -18,7 +18,14 @@ from toast.request.settings import make_request
 from toast.sharding import graphs
 from toast.sharding.calls import Call, Place, is_array, take_apart
 from toast.sharding.functions import Function, Names, Numbers, describe_function
-from toast.sharding.meshes import automatic, built_mesh, chosen_mesh, devices_of, explicit
+from toast.sharding.meshes import (
+    automatic,
+    built_mesh,
+    chosen_mesh,
+    devices_of,
+    explicit,
+    slice_count,
+)
 from toast.sharding.planning import planned
 from toast.sharding.running import PlannedCall, place
 from toast.sharding.tracing import Traced, trace
@@ -234,7 +241,7 @@ class Sharded:
             )
         first, settings = self._first, dict(self._settings)
         mesh, text = chosen_mesh(self._mesh if first is None else first.mesh)
-        devices = devices_of(mesh)
+        devices = devices_of(mesh, text)
         device = device_of(devices) if settings["device"] == "auto" else settings["device"]
         on_progress = settings.pop("on_progress", None)
         traced = _traced(call, mesh, devices[0].platform)
@@ -245,7 +252,10 @@ class Sharded:
         for name in ("pins", "forbid", "decisions"):
             if settings.get(name) is not None:
                 settings[name] = tuple(settings[name])
-        request = make_request(**(settings | {"mesh": text, "device": device}))
+        if mesh is None and "@" not in text and (count := slice_count(devices)) > 1:
+            settings.setdefault("slices", count)
+        asked = text if mesh is None or "@" in text else mesh
+        request = make_request(**(settings | {"mesh": asked, "device": device}))
         result = planned(
             traced,
             request,

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
 from toast.analysis.errors import InvalidMesh
 from toast.costmodel.network import mesh as planned
 from toast.costmodel.network.auto_mesh import is_auto
 from toast.plans.plan import MeshSpec
+from toast.request.jax_meshes import slice_numbers
 
 
 def chosen_mesh(mesh: Any) -> tuple[Mesh | None, str]:
@@ -20,6 +22,7 @@ def chosen_mesh(mesh: Any) -> tuple[Mesh | None, str]:
 
     `mesh` is one of JAX's, a text such as `data=2,model=4` or `auto:8`, or a mapping of sizes, over
     the first of `jax.devices()`; None is the current mesh of JAX, else the best over all devices.
+    A mesh over several slices is built when the plan says which of its axes cross.
     """
     if mesh is None:
         mesh = _current()
@@ -40,25 +43,46 @@ def chosen_mesh(mesh: Any) -> tuple[Mesh | None, str]:
     if is_auto(text):
         return None, text
     axes = planned.Mesh.parse(text).axes
-    return _over_first({axis.name: axis.size for axis in axes}), text
+    sizes = {axis.name: axis.size for axis in axes}
+    if slice_count(first_devices(math.prod(sizes.values()))) > 1:
+        return None, text
+    return _over_first(sizes), text
 
 
 def built_mesh(spec: MeshSpec) -> Mesh:
-    """The mesh of a plan over the first of all devices."""
-    return _over_first({axis.name: axis.size for axis in spec.axes})
+    """The mesh of a plan over the first of all devices, whose axes cross slices as it says."""
+    sizes = {axis.name: axis.size for axis in spec.axes}
+    devices = first_devices(math.prod(sizes.values()))
+    if spec.slices == 1 or slice_count(devices) == 1:
+        return _over_first(sizes)
+    lattice = mesh_utils.create_hybrid_device_mesh(
+        [axis.inside for axis in spec.axes],
+        [axis.across for axis in spec.axes],
+        devices,
+        process_is_granule=getattr(devices[0], "slice_index", None) is None,
+    )
+    return Mesh(lattice, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
 
 
-def _over_first(sizes: Mapping[str, int]) -> Mesh:
-    count, devices = math.prod(sizes.values()), jax.devices()
+def slice_count(devices: Sequence[Any]) -> int:
+    """In how many slices devices are, as far as they say so."""
+    return len(set(slice_numbers(devices)))
+
+
+def first_devices(count: int) -> Sequence[Any]:
+    """The first of all devices; raises InvalidMesh where there are not so many."""
+    devices = jax.devices()
     if count > len(devices):
         raise InvalidMesh(
             f"The mesh has {count} devices, and JAX sees {len(devices)}.",
             "Give a smaller mesh, or none for the best over all devices.",
         )
-    types = (AxisType.Auto,) * len(sizes)
-    return jax.make_mesh(
-        tuple(sizes.values()), tuple(sizes), axis_types=types, devices=devices[:count]
-    )
+    return devices[:count]
+
+
+def _over_first(sizes: Mapping[str, int]) -> Mesh:
+    devices, types = first_devices(math.prod(sizes.values())), (AxisType.Auto,) * len(sizes)
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), axis_types=types, devices=devices)
 
 
 def automatic(mesh: Mesh) -> Mesh:
@@ -72,9 +96,13 @@ def explicit(mesh: Mesh | None) -> bool:
     return mesh is not None and any(kind is not AxisType.Auto for kind in mesh.axis_types)
 
 
-def devices_of(mesh: Mesh | None) -> Sequence[Any]:
-    """The devices of a mesh, or those that one is chosen over."""
-    return list(mesh.devices.flat) if mesh is not None else jax.devices()
+def devices_of(mesh: Mesh | None, text: str) -> Sequence[Any]:
+    """The devices of a mesh, or those that one is chosen or built over."""
+    if mesh is not None:
+        return list(mesh.devices.flat)
+    if is_auto(text):
+        return jax.devices()
+    return first_devices(planned.Mesh.parse(text).devices)
 
 
 def _current() -> Mesh | None:

@@ -14,6 +14,7 @@ from toast.aot import installed
 from toast.aot.installed import compiler_version, installed_target
 from toast.aot.target import Target
 from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
 from toast.pipeline.plan_module import make_plan
 from toast.request.request import PlanRequest
 from toast.request.settings import make_request
@@ -122,5 +123,5 @@ def test_a_library_of_one_s_own_is_known_by_its_file(
     library = tmp_path / "libtpu.so"
     library.write_bytes(b"12345")
     monkeypatch.setenv(installed.LIBRARY, str(library))
-    target = installed_target(find("tpu-v5e"), 8)
+    target = installed_target(find("tpu-v5e"), Mesh.parse("x=8"))
     assert compiler_version(target).startswith(f"libtpu at {library}, 5 bytes")

@@ -56,7 +56,8 @@ class Confirmer:
         self, module: bytes, job: MeshSearch, answer: MeshAnswer
     ) -> tuple[MeshAnswer, Confirmation]:
         """The best of what compiles, in the place of the answer, and what was compiled."""
-        rounds = _Rounds.of(self, module, job, answer)
+        target = Target.for_mesh(job.device, answer.best.mesh)
+        rounds = _Rounds.of(replace(self, target=target), module, job, answer)
         return rounds.run()
 
 
@@ -67,7 +68,7 @@ def confirmer_for(request: PlanRequest, device: Device, meshes: Sequence[Mesh]) 
     """
     if request.confirm is None:
         return None
-    target = installed_target(device, max(mesh.devices for mesh in meshes))
+    target = installed_target(device, meshes[0])
     return Confirmer(target=target, count=request.confirm, request=request)
 
 

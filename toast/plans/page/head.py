@@ -8,6 +8,7 @@ from toast.page.rendering import render_template
 from toast.plans.costs import FitVerdict, PredictedCost
 from toast.plans.plan import Plan
 from toast.plans.report import bands_sentence, headline
+from toast.plans.slices_report import slices_sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ def make_head(plan: Plan) -> Head:
     ]
     compared = [(row.name.replace("_", " "), row) for row in plan.baselines]
     return Head(
-        sentences=headline(plan).plain.splitlines(),
+        sentences=[*headline(plan).plain.splitlines(), *filter(None, [slices_sentence(plan)])],
         costs=[("this plan", plan.predicted), ("unsharded", plan.unsharded), *compared],
         notices=notices,
         behind=bands_sentence(plan),

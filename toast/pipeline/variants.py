@@ -1,0 +1,166 @@
+"""The one place that rewrites a module before it is planned.
+
+A *variant* is the program rewritten: its batch in microbatches (`toast/microbatch`), layers
+recomputed (`toast/recompute`). Each is a module that XLA runs as it is, so analysis, search and
+price work on it as on any other. Layers are rewritten first and the batch then, which takes along
+whatever is in the loop.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from toast.analysis.errors import InvalidRequest
+from toast.analysis.forms import Form, Loaded, decode, encode, portable
+from toast.analysis.program import Argument
+from toast.microbatch.blocked import Blocked
+from toast.microbatch.time_axis import Carried, Cut, TimeAxis
+from toast.plans.time import CarriedValues, RewritingTried, TimeAxes
+from toast.request.patterns import ArgumentNames
+from toast.request.request import PlanRequest
+
+_WHICH = "Name it with --batch ARGUMENT:DIMENSION, as in --batch \"batch['x']:0\"."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A rewriting of a program; the default is none.
+
+    `recompute` are policies by layer group, in the words of `toast/recompute`.
+    """
+
+    microbatches: int = 1
+    recompute: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the program as it is."""
+        return self.microbatches == 1 and not self.recompute
+
+
+PLAIN = Variant()
+
+
+@dataclass(slots=True, kw_only=True)
+class Variants:
+    """The variants of one module; it is read when the first of them is asked for."""
+
+    module: bytes
+    request: PlanRequest
+    arguments: tuple[Argument, ...]
+    _loaded: Loaded | None = None
+    _axis: TimeAxis | None = None
+    _cuts: dict[int, Cut] = field(default_factory=dict)
+
+    def written(self, variant: Variant) -> bytes:
+        """The module rewritten, in the form that it came in; raises `ToastError`."""
+        if variant.is_plain:
+            return self.module
+        if variant.recompute:
+            raise InvalidRequest("No layer of this program can be recomputed.")
+        count = variant.microbatches
+        made = self._time_axis().write(self.cut(count), count, self.request.accumulate)
+        assert self._loaded is not None
+        return _encoded(self._loaded, made)
+
+    def counts(self) -> list[int]:
+        """Numbers of microbatches that are worth a try, rising: powers of two."""
+        size = self.cut(1).size
+        return [count for count in _POWERS if count < size and size % count == 0]
+
+    def cut(self, count: int) -> Cut:
+        """The batch that can run in so many parts; raises `Blocked`."""
+        axis = self._time_axis()
+        if self.request.batch is not None:
+            leaf = axis.named(self._dimension(), count)
+            if leaf not in self._cuts:
+                self._cuts[leaf] = axis.cut(leaf)
+            return self._cuts[leaf]
+        if _BEST not in self._cuts:
+            self._cuts[_BEST] = axis.best()
+        found = self._cuts[_BEST]
+        if found.size % count:
+            raise Blocked(
+                None,
+                f"{count} parts do not divide the {found.size:,} elements of {self._name(found)}",
+                "Give a number of microbatches that divides the batch.",
+            )
+        return found
+
+    def record(self, variant: Variant, tried: Iterable[RewritingTried] = ()) -> TimeAxes | None:
+        """What `plan.json` says of a variant; None where its batch runs whole."""
+        if variant.microbatches == 1:
+            return None
+        cut, accumulate = self.cut(variant.microbatches), self.request.accumulate
+        argument, dimension = cut.dimensions[0]
+        return TimeAxes(
+            argument=self.arguments[argument].name,
+            dimension=dimension,
+            arguments=[self.arguments[one].name for one, _ in cut.dimensions],
+            size=cut.size,
+            microbatches=variant.microbatches,
+            accumulate=accumulate,
+            sums=_rows(cut.sums(accumulate)),
+            stacks=_rows(cut.stacks()),
+            before=len(cut.needs.before),
+            inside=len(cut.needs.inside),
+            after=len(cut.needs.after),
+            tried=list(tried),
+        )
+
+    def _name(self, cut: Cut) -> str:
+        argument, dimension = cut.dimensions[0]
+        return f"dimension {dimension} of {self.arguments[argument].name}"
+
+    def _time_axis(self) -> TimeAxis:
+        if self._axis is None:
+            self._loaded = decode(self.module)
+            self._axis = TimeAxis(self._loaded.module)
+        return self._axis
+
+    def _dimension(self) -> tuple[int, int]:
+        """The argument and dimension that the request names as the batch."""
+        text = self.request.batch or ""
+        pattern, colon, dimension = text.rpartition(":")
+        if not colon or not dimension.isdigit():
+            pattern, dimension = text, "0"
+        names = ArgumentNames([argument.name for argument in self.arguments])
+        number = names.matching(pattern)[0]
+        rank = ir.RankedTensorType(self._time_axis().block.arguments[number].type).rank
+        if int(dimension) >= rank:
+            raise InvalidRequest(
+                f"{self.arguments[number].name} has {rank} dimensions, and {text!r} names "
+                f"dimension {dimension}.",
+                _WHICH,
+            )
+        return number, int(dimension)
+
+
+_BEST = -1
+_POWERS = tuple(2**power for power in range(1, 11))
+
+
+def _rows(values: Iterable[Carried]) -> list[CarriedValues]:
+    """Values by shape and type, the largest first."""
+    counted = Counter((one.shape, one.dtype, one.bytes) for one in values)
+    rows = [
+        CarriedValues(shape=list(shape), dtype=dtype, count=count, bytes=count * size)
+        for (shape, dtype, size), count in counted.items()
+    ]
+    return sorted(rows, key=lambda row: -row.bytes)
+
+
+def _encoded(loaded: Loaded, module: ir.Module) -> bytes:
+    """A rewritten module in the form that the original came in."""
+    if loaded.form is not Form.EXPORT:
+        return encode(loaded.form, module)
+    exported: Any = loaded.exported
+    with module.context:
+        data = portable(module)
+    return bytes(dataclasses.replace(exported, mlir_module_serialized=data).serialize())
