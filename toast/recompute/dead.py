@@ -11,10 +11,9 @@ def sweep(block: Any) -> None:
     """Erase the ops of a block, and of the loops in it, that make nothing that is read."""
     for view in reversed(list(block.operations)):
         op = view.operation
-        if op.results and not any(list(result.uses) for result in op.results):
-            if may_run_twice(op):
-                op.erase()
-                continue
-        if op.name == "stablehlo.while":
+        unread = op.results and not any(list(result.uses) for result in op.results)
+        if unread and may_run_twice(op):
+            op.erase()
+        elif op.name == "stablehlo.while":
             for region in op.regions:
                 sweep(region.blocks[0])

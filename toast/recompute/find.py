@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -132,11 +132,10 @@ def _weights(loop: Loop, names: Mapping[Any, str]) -> Iterator[str]:
 
 
 def _common(paths: Sequence[str]) -> str:
-    """The steps that paths begin with, but for the last step of any."""
-    if not paths:
-        return ""
-    steps = os.path.commonprefix([path.split("/") for path in paths])
-    return "/".join(steps[:-1] if len(paths) == 1 else steps)
+    """The steps that all paths begin with."""
+    columns = zip(*(path.split("/") for path in paths), strict=False)
+    same = itertools.takewhile(lambda column: len(set(column)) == 1, columns)
+    return "/".join(column[0] for column in same)
 
 
 def _loop_name(loop: Loop) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -23,6 +23,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
     "EQ": int.__eq__,
     "NE": int.__ne__,
 }
+_KNOWN = _PASSED | set(_BINARY) | {"stablehlo.compare", "stablehlo.select"}
 _DEPTH = 32
 
 
@@ -30,25 +31,27 @@ def number(value: Any, given: Mapping[Any, int], depth: int = _DEPTH) -> int | N
     """The whole number that a value is, where those `given` are so; None where nobody knows."""
     if value in given:
         return given[value]
-    op = value.owner
-    if depth == 0 or not isinstance(op, (ir.Operation, ir.OpView)):
+    owner = value.owner
+    if depth == 0 or not isinstance(owner, (ir.Operation, ir.OpView)):
         return None
-    op = op.operation
+    op = owner.operation
     if op.name == "stablehlo.constant":
         return _constant(op)
-    if op.name not in _BINARY and op.name not in _PASSED | {"stablehlo.compare", "stablehlo.select"}:
+    if op.name not in _KNOWN:
         return None
     parts = [number(one, given, depth - 1) for one in op.operands]
     if op.name == "stablehlo.select":
         return None if parts[0] is None else parts[1 if parts[0] else 2]
-    if any(part is None for part in parts):
-        return None
     known = [part for part in parts if part is not None]
+    return _computed(op, known) if len(known) == len(parts) else None
+
+
+def _computed(op: ir.Operation, parts: Sequence[int]) -> int | None:
     if op.name in _PASSED:
-        return known[0]
+        return parts[0]
     if op.name in _BINARY:
-        return _BINARY[op.name](known[0], known[1])
-    return _compared(op, known[0], known[1])
+        return _BINARY[op.name](parts[0], parts[1])
+    return _compared(op, parts[0], parts[1])
 
 
 def _compared(op: ir.Operation, left: int, right: int) -> int | None:

@@ -1,4 +1,4 @@
-"""What recomputation asks of single ops: what they are, what they read, whether they may run twice."""
+"""What recomputation asks of single ops: what they read, and whether they may run twice."""
 
 from __future__ import annotations
 

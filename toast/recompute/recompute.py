@@ -33,14 +33,18 @@ class Recomputation:
             paths = map(path, argument_names(self._main, names))
             given = dict(zip(block.arguments, paths, strict=True))
             found = list(Finder(directions=Directions()).groups(block, given))
-        self.groups: dict[str, Group] = dict(zip(_distinct([g.name for g in found]), found, strict=True))
+        self.groups: dict[str, Group] = dict(
+            zip(_distinct([g.name for g in found]), found, strict=True)
+        )
 
     def rewrite(self, policies: Mapping[str, Policy]) -> list[GroupAccount]:
         """Recompute the groups named by their policies; what is not named stays as it is."""
         accounts = []
         with self._module.context, ir.Location.unknown():
             # Loops last: they are written anew, and what was read of a block has the old ones.
-            for name, group in sorted(self.groups.items(), key=lambda one: isinstance(one[1], Scan)):
+            for name, group in sorted(
+                self.groups.items(), key=lambda one: isinstance(one[1], Scan)
+            ):
                 policy = policies.get(name, Policy.KEEP)
                 if policy != Policy.KEEP:
                     accounts.append(group.rewrite(policy))

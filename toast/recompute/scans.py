@@ -22,6 +22,7 @@ from toast.recompute.names import words_for
 from toast.recompute.ops import is_weight_product, may_run_twice, shape_of, size_of
 from toast.recompute.policy import GroupAccount, Policy
 
+_RETURN = "stablehlo.return"
 _RESHAPING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape"})
 
 
@@ -36,8 +37,7 @@ class ReadBack:
 
 @dataclass(kw_only=True, eq=False)
 class Scan:
-    """A forward loop, at a `place` in its block, and the backward loop that reads its stacks.
-    """
+    """A forward loop, at a `place` in its block, and the backward loop that reads its stacks."""
 
     name: str
     place: int
@@ -81,7 +81,7 @@ class Scan:
         return range(self.place, self.place + 1)
 
     def gain(self) -> int:
-        """Bytes less at most: what the loop stacks, less what stays, less what a turn makes again."""
+        """Bytes less at most: what is stacked, less what stays, less what a turn makes again."""
         plan, before = self._plan(Policy.ALL), self.before_bytes()
         return plan.dropped_bytes - plan.added_bytes - before // self.count
 
@@ -121,30 +121,31 @@ class Scan:
 
     def _read_back(self, stack: Stack) -> ReadBack | None:
         """How the backward loop reads a stack; None where anything else does, or otherwise."""
-        result, backward = self.forward.op.results[stack.slot], self.backward
-        slots, slices = [], []
-        for use in result.uses:
-            if use.owner.operation != backward.op:
-                return None
-            slot = use.operand_number
-            if not backward.is_invariant(slot) or list(backward.condition.arguments[slot].uses):
-                return None
-            slots.append(slot)
-            for inner in backward.body.arguments[slot].uses:
-                op = inner.owner.operation
-                if op.name == "stablehlo.return":
-                    continue
-                fits = op.name == "stablehlo.dynamic_slice" and inner.operand_number == 0
-                if not fits or op.results[0].type != stack.element.type:
-                    return None
-                if op.block != backward.body or not self._reads_all(op.operands[1]):
-                    return None
-                slices.append(op)
-            if list(backward.op.results[slot].uses):
-                return None
-        if not slices or len({tuple(self._places(one)) for one in slices}) > 1:
+        backward = self.backward
+        uses = list(self.forward.op.results[stack.slot].uses)
+        slots = [use.operand_number for use in uses if use.owner.operation == backward.op]
+        if len(slots) < len(uses) or not all(map(self._only_read, slots)):
             return None
-        return ReadBack(stack=stack, slots=tuple(slots), slices=tuple(slices))
+        inner = [use for slot in slots for use in backward.body.arguments[slot].uses]
+        taken = [use for use in inner if use.owner.operation.name != _RETURN]
+        slices = tuple(use.owner.operation for use in taken)
+        whole = all(use.operand_number == 0 for use in taken)
+        fits = whole and all(self._takes_element(one, stack) for one in slices)
+        if not fits or len({tuple(self._places(one)) for one in slices}) != 1:
+            return None
+        return ReadBack(stack=stack, slots=tuple(slots), slices=slices)
+
+    def _only_read(self, slot: int) -> bool:
+        """Whether the backward loop does nothing to a slot, and nobody reads it afterwards."""
+        backward = self.backward
+        others = (backward.condition.arguments[slot], backward.op.results[slot])
+        return backward.is_invariant(slot) and not any(list(one.uses) for one in others)
+
+    def _takes_element(self, op: ir.Operation, stack: Stack) -> bool:
+        """Whether an op of the backward body takes the element of each turn."""
+        fits = op.name == "stablehlo.dynamic_slice" and op.block == self.backward.body
+        same = fits and op.results[0].type == stack.element.type
+        return same and self._reads_all(op.operands[1])
 
     def _places(self, taken: Any) -> list[int]:
         """Which element of a stack a slice takes in each turn."""

@@ -188,7 +188,7 @@ class Unrolled:
                 yield from (read for read in self.block.read[place] if read.value == value)
 
     def _arrival(self, layer: int, first: int) -> _Arrival:
-        """Where the backward pass comes to a layer that it first reads of at a place, and with what.
+        """Where the backward pass comes to a layer, first read at a place, and with what.
 
         That is what it reads there, or the last gradient made before, of what is behind the layer.
         Where there is none, the loss being linear, it is the last value of the forward pass.
@@ -201,7 +201,9 @@ class Unrolled:
                 for value in block.ops[place].results:
                     if any(user >= first for user in self._backward_reads(value)):
                         return self._source(value, behind, first)
-        made = next((block.ops[place].results[0] for place in late if block.ops[place].results), None)
+        made = next(
+            (block.ops[place].results[0] for place in late if block.ops[place].results), None
+        )
         return _Arrival(place=first, gradients=[] if made is None else [made])
 
     def _source(self, value: Any, behind: int, first: int) -> _Arrival:
