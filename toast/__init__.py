@@ -21,15 +21,17 @@ if TYPE_CHECKING:
         UnknownDevice,
         UnsupportedModule,
     )
-    from toast.api import plan, size
+    from toast.api import plan, plan_pipeline, size
     from toast.client import Client
     from toast.plans.advice import Slice, SliceTable
     from toast.plans.diff import diff
     from toast.plans.notices import ClosedOverArrays, DoesNotFit, PlanWarning
+    from toast.plans.pipeline_answer import PipelineAnswer
     from toast.plans.plan import Plan
     from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout
     from toast.request.request import PlanRequest
     from toast.sharding import autoshard
+    from toast.stages.run import PipelineRunner, run_pipeline
 
 __all__ = [
     "Client",
@@ -42,6 +44,8 @@ __all__ = [
     "InvalidMesh",
     "InvalidModule",
     "InvalidRequest",
+    "PipelineAnswer",
+    "PipelineRunner",
     "Plan",
     "PlanRequest",
     "PlanWarning",
@@ -53,6 +57,8 @@ __all__ = [
     "autoshard",
     "diff",
     "plan",
+    "plan_pipeline",
+    "run_pipeline",
     "size",
 ]
 
@@ -71,6 +77,10 @@ _HOMES = {
     "autoshard": "toast.sharding",
     "diff": "toast.plans.diff",
     "plan": "toast.api",
+    "PipelineAnswer": "toast.plans.pipeline_answer",
+    "PipelineRunner": "toast.stages.run",
+    "plan_pipeline": "toast.api",
+    "run_pipeline": "toast.stages.run",
     "size": "toast.api",
 }
 

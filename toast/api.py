@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from toast.analysis.errors import InvalidModule
 from toast.plans.advice import SliceTable
+from toast.plans.pipeline_answer import PipelineAnswer
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
 from toast.process.outcome import EngineFailed
 from toast.process.runner import Event, engine_command, prepare, run
 from toast.request.nnx_names import with_names
+from toast.request.pipeline_request import PipelineRequest, make_pipeline_request
 from toast.request.request import PlanRequest
 from toast.request.settings import make_request
 from toast.request.size_request import BUDGET, SizeRequest, make_size_request
@@ -194,6 +196,53 @@ def size_slices(
     with tempfile.TemporaryDirectory(prefix="toast-") as name:
         prepare(Path(name), module, request)
         command = engine_command("--size", name)
+        outcome = run(Path(name), on_event=hear, cancelled=cancelled, command=command)
+    if not found:
+        outcome.raise_for_error()
+        raise EngineFailed("The engine ended without an answer.", "Please report this.")
+    return found[0]
+
+
+def plan_pipeline(
+    module: Any,
+    directory: str | os.PathLike[str],
+    *,
+    stages: int,
+    microbatches: int,
+    device: str = "tpu-v5e",
+    memory: int | str | None = None,
+    **settings: Any,
+) -> PipelineAnswer:
+    """Cut a step into the stages of a pipeline, plan each, and write them all to `directory`.
+
+    `module` is what `plan` takes. `settings` are those of `PipelineRequest`: `mesh` of a stage,
+    `chunks`, `schedule`, `cuts`, `seed`, `rollouts`. `toast.run_pipeline` runs what was written.
+    """
+    request = make_pipeline_request(
+        device=device, memory=memory, stages=stages, microbatches=microbatches, **settings
+    )
+    return plan_stages(module_bytes(module), request, Path(directory))
+
+
+def plan_stages(
+    module: bytes,
+    request: PipelineRequest,
+    output: Path,
+    on_progress: Callable[[Event], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> PipelineAnswer:
+    """Plan a pipeline in a child process, which writes it to `output`."""
+    found: list[PipelineAnswer] = []
+
+    def hear(event: Event) -> None:
+        if event.get("event") == "stages":
+            found.append(PipelineAnswer.model_validate(event["answer"]))
+        elif on_progress is not None:
+            on_progress(event)
+
+    with tempfile.TemporaryDirectory(prefix="toast-") as name:
+        prepare(Path(name), module, request)
+        command = engine_command("--pipeline", name, str(output.resolve()))
         outcome = run(Path(name), on_event=hear, cancelled=cancelled, command=command)
     if not found:
         outcome.raise_for_error()

@@ -63,6 +63,8 @@ def as_placed(mesh: Mesh, device: Device) -> Mesh:
 
 def check_slices(devices: int, device: Device, count: int) -> None:
     """Raise `InvalidMesh` where so many devices are not so many slices of the chip."""
+    if count < 1:
+        raise InvalidMesh(f"There are no {count} slices.", "Give one slice or more.")
     if count == 1 and len(device.links) == 1:
         return
     if len(device.links) == 1:

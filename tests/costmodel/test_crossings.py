@@ -65,6 +65,8 @@ def test_the_major_part_of_an_axis_crosses_and_the_rest_stays_inside() -> None:
         ("data=4,model=512", "tpu-v5e", 1, "2048 devices", "8 slices or more"),
         ("auto:512", "tpu-v5e", 1, "512 devices", "2 slices or more"),
         ("auto:16", "tpu-v5e", 3, "do not make 3 slices", "divides"),
+        ("auto:16", "tpu-v5e", 0, "no 0 slices", "one slice"),
+        ("data=2,model=8", "tpu-v5e", -1, "no -1 slices", "one slice"),
         ("auto:16", "cpu", 2, "one network, shm", "two networks"),
         ("data=3,model=5", "cpu", 3, "one network", "two networks"),
         ("data=9,model=2", "tpu-v5e", 9, "", ""),

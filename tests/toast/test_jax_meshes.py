@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from jax.experimental import mesh_utils
 
 from toast.costmodel.hardware.devices import find
+from toast.plans.plan import MeshAxis, MeshSpec
 from toast.request.jax_meshes import crossed, placed_mesh, slice_numbers
 from toast.request.settings import make_request
+from toast.sharding.meshes import built_mesh, chosen_mesh, devices_of, slice_count
 
 
 @dataclass(frozen=True)
@@ -123,3 +126,24 @@ def test_in_any_order_no_less_crosses_than_there_are_slices(
     found = crossed(np.array(numbers).reshape(inside * across))
     assert np.prod(found) >= across.prod()
     assert all((inside * across) % np.array(found) == 0)
+
+
+def test_the_mesh_of_a_plan_has_its_slices_where_the_plan_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    devices = node_devices(2, 4)
+    monkeypatch.setattr(jax, "devices", lambda: devices)
+    spec = MeshSpec(axes=[MeshAxis(name="data", size=2), MeshAxis(name="model", size=4, across=2)])
+    built = built_mesh(spec)
+    assert str(placed_mesh(built, find("h100-80gb"))) == "data=2,model=4@infiniband:2"
+    plain = built_mesh(MeshSpec(axes=[MeshAxis(name="data", size=4)]))
+    assert [device.id for device in plain.devices.flat] == [0, 1, 2, 3]
+
+
+def test_a_text_over_several_slices_waits_for_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "devices", lambda: node_devices(2, 4))
+    assert chosen_mesh("data=2,model=4") == (None, "data=2,model=4")
+    mesh, text = chosen_mesh("data=4")
+    assert (mesh is not None, text) == (True, "data=4")
+    assert len(devices_of(None, "data=2,model=4")) == 8
+    assert slice_count(node_devices(2, 4)) == 2

@@ -30,6 +30,7 @@ from toast.explain.report import render_explanation
 from toast.plans.plan import Plan
 from toast.plans.report import make_console, render
 from toast.process.runner import engine_command, package_environment, prepare, python_module, run
+from toast.request.pipeline_request import make_pipeline_request
 from toast.request.request import PlanRequest
 from toast.request.size_request import BUDGET, make_size_request
 from toast.search.progress import COMPILING
@@ -205,6 +206,58 @@ def size_command(  # noqa: PLR0913 - one parameter for each flag
             overlap=overlap,
         )
         fits = print_slices(read_module(module), request, Answer(quiet=quiet, as_json=as_json))
+    if not fits:
+        raise typer.Exit(EXIT_DOES_NOT_FIT)
+
+
+@app.command("pipeline")
+def pipeline_command(  # noqa: PLR0913 - one parameter for each flag
+    module: options.ModuleFile,
+    stages: Annotated[int, typer.Option("--stages", help="Stages of the pipeline.", min=1)],
+    microbatches: Annotated[
+        int, typer.Option("--microbatches", help="Parts of the batch, one after another.", min=1)
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIR", help="Where the stages are written.")
+    ],
+    mesh: Annotated[
+        str | None,
+        typer.Option("--mesh", help="The mesh of each stage, such as data=2,model=2; else a chip."),
+    ] = None,
+    schedule: Annotated[
+        str, typer.Option("--schedule", help="auto, gpipe, 1f1b or interleaved.")
+    ] = "auto",
+    chunks: Annotated[
+        int, typer.Option("--chunks", help="Runs of layers on each stage, for interleaved.", min=1)
+    ] = 1,
+    cuts: Annotated[
+        str | None,
+        typer.Option("--cuts", metavar="N,...", help="First layers of all chunks but the first."),
+    ] = None,
+    device: options.DeviceName = "tpu-v5e",
+    memory: options.Memory = None,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Cut MODULE into the stages of a pipeline, plan each, and choose a schedule."""
+    from toast.cli.pipeline import parse_cuts, write_stages
+
+    with user_errors():
+        request = make_pipeline_request(
+            stages=stages,
+            microbatches=microbatches,
+            mesh=mesh,
+            schedule=schedule,
+            chunks=chunks,
+            cuts=parse_cuts(cuts),
+            device=device,
+            memory=memory,
+            seed=seed,
+        )
+        check_output(output)
+        answer = Answer(quiet=quiet, as_json=as_json)
+        fits = write_stages(read_module(module), request, output, answer)
     if not fits:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 

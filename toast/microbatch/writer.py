@@ -89,7 +89,7 @@ class Writer:
         with ir.InsertionPoint(block):
             for node in self._main.nodes:
                 if node in self._needs.before:
-                    self._copy(node, self._before)
+                    copy_node(node, self._before)
             if self._needs.outputs:
                 self._loop()
             self._after = self._before | self._after
@@ -108,17 +108,7 @@ class Writer:
                 if value in self._after and made not in self._after
             )
         else:
-            self._copy(node, self._after)
-
-    def _copy(self, node: OpNode, values: dict[Any, Any]) -> Any:
-        """The op as it is, on other values."""
-        made = node.op.clone(ip=ir.InsertionPoint.current)
-        for number, value in enumerate(node.operands):
-            made.operands[number] = values[value]
-        for value in node.captured:
-            _replace_within(made, value, values[value])
-        values.update(zip(node.results, made.results, strict=True))
-        return made
+            copy_node(node, self._after)
 
     def _loop(self) -> None:
         needs, build = self._needs, self._build
@@ -203,7 +193,7 @@ class Writer:
         elif all(self._kinds.is_free(value) for value in node.results) and (
             version is LoopVersion.WHOLE
         ):
-            self._copy(node, self._wholes)
+            copy_node(node, self._wholes)
         else:
             self._cut(node)
 
@@ -314,6 +304,16 @@ class Writer:
                 ends = zip(block.yields, node.results, strict=True)
                 hlo.ReturnOp([self._carry(value, like) for value, like in ends])
         self._set(node.results, list(made.results))
+
+
+def copy_node(node: OpNode, values: dict[Any, Any]) -> None:
+    """Write an op as it is on other `values`, and note what it makes there."""
+    made = node.op.clone(ip=ir.InsertionPoint.current)
+    for number, value in enumerate(node.operands):
+        made.operands[number] = values[value]
+    for value in node.captured:
+        _replace_within(made, value, values[value])
+    values.update(zip(node.results, made.results, strict=True))
 
 
 def _attributes(op: Any) -> dict[str, Any]:

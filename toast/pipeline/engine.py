@@ -5,10 +5,11 @@
     python -m toast.pipeline.engine --spare               get ready, then plan as stdin says
     python -m toast.pipeline.engine --inspect FILE [SET]  what the analysis finds in a module
     python -m toast.pipeline.engine --size DIR            slices of chips, as DIR/request.json asks
+    python -m toast.pipeline.engine --pipeline DIR OUT    the stages of a pipeline, likewise, in OUT
 
 Events go to stdout, one JSON object a line: `alive` every second, `ready` of a spare process,
-`progress`, `inspection`, `slices`, `written` where a plan is in its place and only what would fit
-is looked for, then `done` or `error`. Whatever XLA and MLIR print goes to stderr. A line
+`progress`, `inspection`, `slices`, `stages`, `written` where a plan is in its place and only what
+would fit is looked for, then `done` or `error`. Whatever XLA and MLIR print goes to stderr. A line
 `{"directory": DIR}` on stdin gives a spare process its job; a line `{"cancel": true}`, the end of
 stdin or SIGTERM stops the search, and the best plan so far is written; with a parent that is killed
 it ends.
@@ -38,6 +39,7 @@ from toast.process.messages import (
 )
 from toast.process.parent_words import listen_for_cancel, next_directory
 from toast.process.traces import StageSpans, parent_of, tracer_of
+from toast.request.pipeline_request import PipelineRequest
 from toast.request.request import PlanRequest
 from toast.request.size_request import SizeRequest
 
@@ -138,6 +140,25 @@ def size_directory(directory: Path, emitter: Emitter, cancelled: Callable[[], bo
     emitter.emit("done")
 
 
+def pipeline_directory(directory: Path, output: Path, emitter: Emitter) -> None:
+    """Cut and plan a pipeline, and write it to `output`; its figures as one `stages` event."""
+    try:
+        request = PipelineRequest.model_validate_json((directory / "request.json").read_bytes())
+    except ValueError as error:
+        raise InvalidRequest(f"The request does not fit its schema: {error}.") from error
+    module = (directory / "module").read_bytes()
+    from toast.pipeline.pipelining.plan_pipeline import plan_pipeline
+    from toast.search.progress import Progress
+
+    def report(stage: str, share: float) -> None:
+        emitter.progress(Progress(stage=stage, fraction=share))
+
+    planned = plan_pipeline(module, request, report)
+    planned.write(output)
+    emitter.emit("stages", answer=planned.answer.model_dump(mode="json"))
+    emitter.emit("done")
+
+
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
     end_with_parent()
@@ -156,6 +177,8 @@ def main(arguments: list[str]) -> int:
             inspect_file(Path(arguments[1]), emitter, *map(int, arguments[2:]))
         elif arguments[:1] == ["--size"] and len(arguments) == 2:
             size_directory(Path(arguments[1]), emitter, cancelled)
+        elif arguments[:1] == ["--pipeline"] and len(arguments) == 3:
+            pipeline_directory(Path(arguments[1]), Path(arguments[2]), emitter)
         elif len(arguments) == 1:
             plan_directory(Path(arguments[0]), emitter, cancelled)
         else:

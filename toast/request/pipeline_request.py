@@ -1,0 +1,57 @@
+"""What `toast pipeline` is asked, as one record that travels between processes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from toast.analysis.errors import InvalidRequest
+from toast.request.settings import invalid_setting, memory_bytes
+from toast.request.size_request import full_name
+
+ScheduleChoice = Literal["auto", "gpipe", "1f1b", "interleaved"]
+
+
+class PipelineRequest(BaseModel):
+    """A pipeline of `stages`, each a mesh of its own (`mesh`) or one chip where that is None.
+
+    Each stage holds `chunks` runs of layers; `cuts` are the first layers of all chunks but the
+    first, or None for chunks of about equal time. `memory` are bytes per device. `rollouts` bounds
+    the search for the layout of one module.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stages: int = Field(ge=1, le=1024)
+    microbatches: int = Field(ge=1, le=1 << 16)
+    chunks: int = Field(default=1, ge=1, le=64)
+    schedule: ScheduleChoice = "auto"
+    cuts: tuple[int, ...] | None = None
+    mesh: str | None = None
+    device: str = "tpu-v5e"
+    memory: int | None = Field(default=None, gt=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    rollouts: int | None = Field(default=None, ge=1, le=100_000_000)
+
+
+def make_pipeline_request(
+    *, device: str = "tpu-v5e", memory: int | str | None = None, **settings: object
+) -> PipelineRequest:
+    """A request whose every setting is in range; or a ToastError that says what is wrong."""
+    fields = {key: value for key, value in settings.items() if value is not None}
+    try:
+        request = PipelineRequest.model_validate(
+            {
+                "device": full_name(device),
+                "memory": None if memory is None else memory_bytes(memory),
+                **fields,
+            }
+        )
+    except ValidationError as error:
+        raise invalid_setting(error) from None
+    if request.schedule == "interleaved" and request.chunks == 1:
+        raise InvalidRequest(
+            "An interleaved schedule has several chunks on each stage.", "Give --chunks 2 or more."
+        )
+    return request
