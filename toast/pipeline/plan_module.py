@@ -32,8 +32,14 @@ from toast.pipeline.describe import Planned, describe
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
-from toast.pipeline.variant_search import Chosen, VariantSearch, given_variant, with_names_of
-from toast.pipeline.variants import Variant, Variants
+from toast.pipeline.variant_search import (
+    Chosen,
+    VariantSearch,
+    given_variant,
+    variant_job,
+    with_names_of,
+)
+from toast.pipeline.variants import Variants
 from toast.plans.alternatives import PlanColour
 from toast.plans.confirmation import Confirmation
 from toast.plans.explanation import Explanation, Shortfall
@@ -119,26 +125,39 @@ class _Jobs:
 
 
 def _chosen(module: bytes, jobs: _Jobs, meshes: Sequence[Mesh], stages: Stages) -> Chosen:
-    """The module as it is, or in microbatches where the request asks for them."""
+    """The module as it is, or rewritten where the request asks for that."""
     request = jobs.request
     variants = Variants(module=module, request=request, arguments=jobs.original.program.arguments)
-    if isinstance(request.microbatches, int) and request.microbatches > 1:
-        written, job = given_variant(variants, jobs.rewritten, stages)
-        answer = job.run(meshes)
-        record = variants.record(Variant(microbatches=request.microbatches))
-        return Chosen(module=written, job=job, answer=answer, time=record)
-    whole = jobs.whole(stages)
-    if request.microbatches == "auto" or request.fit:
-        search = VariantSearch(variants=variants, whole=whole, job_of=jobs.rewritten, stages=stages)
+    base = given_variant(variants)
+    if base.is_plain:
+        job = jobs.whole(stages)
+    else:
+        module, job = variant_job(variants, base, jobs.rewritten, stages)
+    if request.microbatches == "auto" or request.fit or "auto" in request.recompute:
+        search = VariantSearch(
+            variants=variants,
+            base=base,
+            module=module,
+            whole=job,
+            job_of=jobs.rewritten,
+            stages=stages,
+        )
         return search.run(meshes)
-    return Chosen(module=module, job=whole, answer=whole.run(meshes), time=None)
+    return Chosen(
+        module=module,
+        job=job,
+        answer=job.run(meshes),
+        time=variants.record(base),
+        recompute=variants.record_layers(base),
+    )
 
 
 def _told(result: PlanResult, module: bytes, chosen: Chosen) -> PlanResult:
     """The result with what was rewritten; the module that was planned is the one that came."""
     info = result.plan.module.model_copy(update={"sha256": hashlib.sha256(module).hexdigest()})
     warnings = [*result.plan.warnings, *chosen.job.notices]
-    changed = {"time": chosen.time, "module": info, "warnings": warnings}
+    changed = {"time": chosen.time, "recompute": chosen.recompute, "module": info}
+    changed["warnings"] = warnings
     return replace(result, plan=result.plan.model_copy(update=changed))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -21,10 +21,16 @@ from toast.analysis.forms import Form, Loaded, decode, encode, portable
 from toast.analysis.program import Argument
 from toast.microbatch.blocked import Blocked
 from toast.microbatch.time_axis import Carried, Cut, TimeAxis
+from toast.plans.recomputation import RecomputedLayers, RecomputedPlan
 from toast.plans.time import CarriedValues, RewritingTried, TimeAxes
+from toast.recompute.policy import GroupAccount, Policy
+from toast.recompute.recompute import Recomputation
 from toast.request.patterns import ArgumentNames
 from toast.request.request import PlanRequest
 
+Policies = tuple[tuple[str, str], ...]
+"""Groups of layers, each with a policy."""
+_NO_LAYERS = "`jax.checkpoint` around a part of the model does it by hand."
 _WHICH = "Name it with --batch ARGUMENT:DIMENSION, as in --batch \"batch['x']:0\"."
 
 
@@ -36,15 +42,20 @@ class Variant:
     """
 
     microbatches: int = 1
-    recompute: tuple[tuple[str, str], ...] = ()
+    recompute: Policies = ()
+
+    @property
+    def words(self) -> str:
+        """Which layers are recomputed, as `--recompute` says it."""
+        policies = {policy for _, policy in self.recompute}
+        if len(policies) == 1:
+            return next(iter(policies))
+        return " ".join(f"{name}={policy}" for name, policy in self.recompute)
 
     @property
     def is_plain(self) -> bool:
         """Whether it is the program as it is."""
         return self.microbatches == 1 and not self.recompute
-
-
-PLAIN = Variant()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,17 +68,76 @@ class Variants:
     _loaded: Loaded | None = None
     _axis: TimeAxis | None = None
     _cuts: dict[int, Cut] = field(default_factory=dict)
+    _groups: list[str] | None = None
+    _accounts: dict[Policies, list[GroupAccount]] = field(default_factory=dict)
 
     def written(self, variant: Variant) -> bytes:
         """The module rewritten, in the form that it came in; raises `ToastError`."""
         if variant.is_plain:
             return self.module
         if variant.recompute:
-            raise InvalidRequest("No layer of this program can be recomputed.")
+            return self._recomputed(variant)
         count = variant.microbatches
         made = self._time_axis().write(self.cut(count), count, self.request.accumulate)
         assert self._loaded is not None
         return _encoded(self._loaded, made)
+
+    def _recomputed(self, variant: Variant) -> bytes:
+        """The module with layers recomputed, and then in microbatches."""
+        loaded = decode(self.module)
+        layers = Recomputation(loaded.module, loaded.argument_names)
+        policies = {name: Policy(policy) for name, policy in variant.recompute}
+        self._accounts[variant.recompute] = layers.rewrite(policies)
+        written = _encoded(loaded, loaded.module)
+        if variant.microbatches == 1:
+            return written
+        inner = replace(self, module=written, _loaded=None, _axis=None, _cuts={})
+        return inner.written(Variant(microbatches=variant.microbatches))
+
+    def layer_groups(self) -> list[str]:
+        """The groups of layers that can be recomputed."""
+        if self._groups is None:
+            loaded = decode(self.module)
+            self._groups = list(Recomputation(loaded.module, loaded.argument_names).groups)
+        return self._groups
+
+    def policies(self) -> Policies:
+        """What the request says of each group; raises `InvalidRequest` for one it does not have."""
+        found: dict[str, str] = {}
+        for word in self.request.recompute:
+            pattern, _, policy = word.rpartition("=")
+            if policy in ("none", "auto"):
+                continue
+            groups = self.layer_groups()
+            if not groups:
+                raise InvalidRequest("No layer of this program can be recomputed.", _NO_LAYERS)
+            named = [one for one in groups if not pattern or one == pattern]
+            if not named:
+                raise InvalidRequest(
+                    f"There is no group of layers {pattern!r}.", f"There are: {', '.join(groups)}."
+                )
+            found |= dict.fromkeys(named, policy)
+        return tuple((name, policy) for name, policy in found.items() if policy != Policy.KEEP)
+
+    def record_layers(
+        self, variant: Variant, tried: Iterable[RewritingTried] = ()
+    ) -> RecomputedPlan | None:
+        """What `plan.json` says of the layers recomputed; None where there are none."""
+        if not variant.recompute:
+            return None
+        groups = [
+            RecomputedLayers(
+                name=one.name,
+                layers=one.layers,
+                policy=one.policy,
+                before_bytes=one.before_bytes,
+                kept_bytes=one.kept_bytes,
+                ops=one.recomputed,
+                blocked=list(one.blocked),
+            )
+            for one in self._accounts[variant.recompute]
+        ]
+        return RecomputedPlan(groups=groups, tried=list(tried))
 
     def counts(self) -> list[int]:
         """Numbers of microbatches that are worth a try, rising: powers of two."""

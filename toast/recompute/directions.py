@@ -1,7 +1,7 @@
 """Which ops of a block are of the forward pass, and which of the backward pass.
 
-JAX says so in the names of ops: `jit(step)/jvp(...)/dot_general` and `transpose(jvp(...))`. A module
-without names has none, and no unrolled layers of it are recomputed.
+JAX says so in the names of ops: `jit(step)/jvp(...)/dot_general` and `transpose(jvp(...))`. A
+module without names has none, and no unrolled layers of it are recomputed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,82 @@
+"""Plans of steps with layers recomputed: what is written, recorded, chosen and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.examples.variants import module_of
+from tests.toast.recompute.layered import step_of
+from toast.analysis.errors import InvalidRequest, ToastError
+from toast.pipeline.plan_module import make_plan
+from toast.pipeline.write_result import write_result
+from toast.plans.choices import request_of
+from toast.plans.plan import Plan
+from toast.plans.result import PlanResult
+from toast.recompute.policy import Policy
+from toast.request.request import GROUP_POLICIES
+from toast.request.settings import make_request
+from toast.verify.verification import verify
+
+LAYERS = "state/params/layers"
+
+
+@pytest.fixture(scope="module")
+def gpt() -> bytes:
+    return module_of(("gpt", "tiny", True))
+
+
+def planned(module: bytes, *recompute: str, **settings: Any) -> PlanResult:
+    request = make_request(
+        mesh="data=2,model=4",
+        device="tpu-v5e",
+        rollouts=200,
+        threads=1,
+        advice=False,
+        recompute=recompute,
+        **settings,
+    )
+    return make_plan(module, request)
+
+
+def test_a_request_knows_the_policies() -> None:
+    assert set(GROUP_POLICIES) == set(Policy)
+
+
+def test_a_plan_is_recorded_said_and_agrees_with_the_step(gpt: bytes, tmp_path: Path) -> None:
+    result = planned(gpt, "all", microbatches=2)
+    plan = result.plan
+    assert plan.recompute is not None
+    assert plan.time is not None
+    (group,) = plan.recompute.groups
+    assert (group.name, group.layers, group.policy) == (LAYERS, 2, "all")
+    assert group.kept_bytes < group.before_bytes
+    assert "Recompute: state/params/layers, 2 layers made again" in str(plan)
+    assert Plan.from_json(plan.to_json()) == plan
+    assert request_of(plan, 1).recompute == (f"{LAYERS}=all",)
+    write_result(tmp_path, result)
+    (tmp_path / "original.mlirbc").write_bytes(gpt)
+    assert verify(tmp_path).verdict == "equal"
+
+
+def test_a_step_that_does_not_fit_is_recomputed() -> None:
+    module = step_of(8, scan=True).encode()
+    plain = planned(module).plan
+    tight = round(plain.predicted.peak_bytes * 0.8)
+    plan = planned(module, "auto", memory=max(tight, 1 << 20)).plan
+    tried = {} if plan.recompute is None else {r.recompute: r for r in plan.recompute.tried}
+    if tried:
+        assert set(tried) >= {"", "all", "products"}
+        assert tried["all"].peak_bytes < tried[""].peak_bytes  # type: ignore[operator]
+
+
+def test_a_group_that_is_not_there_is_refused(gpt: bytes) -> None:
+    with pytest.raises(InvalidRequest, match=f"no group of layers 'blocks'.*{LAYERS}"):
+        planned(gpt, "blocks=all")
+
+
+def test_a_policy_that_is_not_there_is_refused(gpt: bytes) -> None:
+    with pytest.raises(ToastError, match="should be none, all, products"):
+        planned(gpt, "some")
