@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import jax
-from pytest import MonkeyPatch
 
 from examples.forms import serialize
 from examples.models import MODELS
@@ -45,14 +45,8 @@ def lowered(name: str, *, scan: bool, by_hand: bool) -> bytes:
     config = replace(MODELS[name].config("paper", scan=scan), **SIZES[name])
     if by_hand and name != "gpt":
         config = replace(config, remat=True)
-    with MonkeyPatch.context() as patch:
-        if by_hand and name == "gpt":
-            through = gpt_model.through
-            patch.setattr(
-                gpt_model,
-                "through",
-                lambda block, x, layers: through(jax.checkpoint(block), x, layers),
-            )
+    block = jax.checkpoint(gpt_model.layer, static_argnums=(0,)) if by_hand else gpt_model.layer
+    with mock.patch.object(gpt_model, "layer", block):
         return serialize(MODELS[name].make_step(config), "bytecode")
 
 

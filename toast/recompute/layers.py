@@ -104,7 +104,10 @@ def _cuts(
 def _narrowest(
     block: BlockOps, passes: Sequence[Direction], windows: Sequence[tuple[int, int]]
 ) -> tuple[int, ...]:
-    """For each window [a, b] the place before which the forward pass hands on the fewest bytes."""
+    """For each window [a, b] the place before which the forward pass hands on the fewest bytes.
+
+    The last layer ends as soon as it hands on no more than the others: behind it is the loss.
+    """
     change = [0] * (len(block.ops) + 1)
     for value, made in block.made.items():
         if made >= 0 and passes[made] == Direction.FORWARD and not block.fixed[made]:
@@ -116,4 +119,8 @@ def _narrowest(
                 change[made + 1] += size_of(value)
                 change[last + 1] -= size_of(value)
     width = list(itertools.accumulate(change))
-    return tuple(min(range(a, b + 1), key=width.__getitem__) for a, b in windows)
+    *before, (a, b) = windows
+    cuts = [min(range(a, b + 1), key=width.__getitem__) for a, b in before]
+    most = max(width[place] for place in cuts[1:])
+    end = next((place for place in range(a, b + 1) if width[place] <= most), None)
+    return (*cuts, end if end is not None else min(range(a, b + 1), key=width.__getitem__))

@@ -29,7 +29,9 @@ def dense(x: Any, w: Any, number: int) -> Any:
     return x + jnp.sin(jnp.tanh(x @ w) @ w.T)
 
 
-def step_of(layers: int, *, scan: bool = False, layer: Layer = dense, remat: bool = False) -> str:
+def step_of(
+    layers: int, *, scan: bool = False, layer: Layer = dense, remat: bool = False, rows: int = ROWS
+) -> str:
     """The StableHLO of a step of gradient descent through so many layers."""
     block = jax.checkpoint(layer, static_argnums=(2,)) if remat else layer
 
@@ -47,7 +49,7 @@ def step_of(layers: int, *, scan: bool = False, layer: Layer = dense, remat: boo
 
     one = shape(WIDTH, 2 * WIDTH)
     stacked = shape(layers, *one.shape) if scan else [one] * layers
-    lowered = jax.jit(train).lower({"layers": stacked}, shape(ROWS, WIDTH))
+    lowered = jax.jit(train).lower({"layers": stacked}, shape(rows, WIDTH))
     return str(lowered.as_text(debug_info=True))
 
 

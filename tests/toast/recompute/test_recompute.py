@@ -17,12 +17,7 @@ from toast.recompute.policy import Policy
 
 BOTH = pytest.mark.parametrize("scan", [False, True])
 POLICIES = pytest.mark.parametrize("policy", [Policy.ALL, Policy.PRODUCTS])
-FEW = [
-    ("t2b", "tiny", False),
-    ("t2b", "tiny", True),
-    ("gns", "tiny", True),
-    ("unet", "tiny", False),
-]
+FEW = [("t2b", "tiny", False), ("t2b", "tiny", True)]
 MORE = [one for one in TINY if one not in FEW]
 
 STEPS: dict[str, Any] = {
@@ -52,7 +47,7 @@ def test_each_layer_keeps_what_it_is_handed(scan: bool, policy: Policy) -> None:
     assert account.kept_bytes < account.before_bytes
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     names=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5),
     layers=st.integers(2, 4),
@@ -122,7 +117,10 @@ def test_copies_stand_behind_a_barrier_with_the_gradient() -> None:
     written, _ = recomputed(step_of(3), Policy.ALL)
     barriers = re.findall(r"optimization_barrier (.*?) :", written)
     assert len(barriers) == 3
-    assert all(len(one.split(",")) == 3 for one in barriers)  # input, weight, gradient
+    made = [re.findall(r"%\d+", one)[-1] for one in barriers]
+    for gradient in made:  # the last that a barrier takes
+        (name,) = re.findall(rf"{gradient} = .*? loc\((#loc\d+)\)", written)
+        assert re.search(rf"^{name} = .*transpose\(jvp", written, re.MULTILINE)
     assert "transpose(jvp())/rematted_computation/" in written
 
 
