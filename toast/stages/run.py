@@ -43,13 +43,14 @@ def run_pipeline(
         InvalidRequest: the folder holds no pipeline, there are fewer devices than stages, or
             another number of arguments than the step takes.
     """
-    return PipelineRunner(Path(directory), devices).step(arguments)
+    return PipelineRunner(directory, devices).step(arguments)
 
 
 class PipelineRunner:
     """Compiles the modules of a pipeline once; `step` runs them as often as wanted."""
 
-    def __init__(self, folder: Path, devices: Sequence[Any] | None = None) -> None:
+    def __init__(self, directory: str | Path, devices: Sequence[Any] | None = None) -> None:
+        folder = Path(directory)
         self._program, self._schedule = read_pipeline(folder)
         meshes = _meshes(self._program, list(jax.devices() if devices is None else devices))
         self._modules = {
