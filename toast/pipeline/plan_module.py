@@ -156,8 +156,12 @@ def _told(result: PlanResult, module: bytes, chosen: Chosen) -> PlanResult:
     """The result with what was rewritten; the module that was planned is the one that came."""
     info = result.plan.module.model_copy(update={"sha256": hashlib.sha256(module).hexdigest()})
     warnings = [*result.plan.warnings, *chosen.job.notices]
-    changed = {"time": chosen.time, "recompute": chosen.recompute, "module": info}
-    changed["warnings"] = warnings
+    changed = {
+        "time": chosen.time,
+        "recompute": chosen.recompute,
+        "module": info,
+        "warnings": warnings,
+    }
     return replace(result, plan=result.plan.model_copy(update=changed))
 
 

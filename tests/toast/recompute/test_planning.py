@@ -63,11 +63,11 @@ def test_a_plan_is_recorded_said_and_agrees_with_the_step(gpt: bytes, tmp_path: 
 
 def test_a_step_that_does_not_fit_is_recomputed() -> None:
     """Of `fit`: the least that fits is taken, and what it saves and costs is told."""
-    module = step_of(8, scan=True, rows=1 << 16).encode()
+    module = step_of(8, scan=True, rows=1 << 20).encode()
     plain = planned(module, mesh="data=2").plan
     assert plain.recompute is None
     tight = round(plain.predicted.peak_bytes * 0.7)
-    plan = planned(module, mesh="data=2", fit=True, memory=tight).plan
+    plan = planned(module, mesh="data=2", fit=True, memory=f"{tight}B").plan
     assert plan.fits
     assert plan.time is None
     assert plan.recompute is not None
