@@ -30,7 +30,7 @@ from toast.emit.specs import Specs
 from toast.emit.writer import write
 from toast.plans.baselines import data_parallel
 from toast.recompute.policy import Policy
-from toast.recompute.recompute import Recomputation
+from toast.recompute.recompute import Recomputer
 
 SIZES: dict[str, dict[str, Any]] = {
     "gpt": {"layers": 6, "d_model": 2048, "heads": 16, "batch": 32},
@@ -56,7 +56,7 @@ def variants(name: str, *, scan: bool) -> Iterator[tuple[str, bytes]]:
     yield "as it is", plain
     for policy in (Policy.PRODUCTS, Policy.ALL):
         loaded = decode(plain)
-        layers = Recomputation(loaded.module, loaded.argument_names)
+        layers = Recomputer(loaded.module, loaded.argument_names)
         layers.rewrite(dict.fromkeys(layers.groups, policy))
         yield policy, bytecode(loaded.module)
     yield BY_HAND, lowered(name, scan=scan, by_hand=True)

@@ -81,7 +81,8 @@ class VariantSearch:
             best=self.whole.find(meshes, part),
         )
         self._note(best)
-        if self._looks_at("auto" in request.recompute, best):
+        layers = "none" not in request.recompute and not self.base.recompute
+        if layers and self._looks_at("auto" in request.recompute, best):
             best = self._layers_compared(best, control)
         if self.base.microbatches == 1 and self._looks_at(request.microbatches == "auto", best):
             best = self._parts_compared(best, control)
@@ -100,8 +101,6 @@ class VariantSearch:
     def _layers_compared(self, whole: _Planned, control: Control) -> _Planned:
         """One policy for all groups of layers, and from the best of these another one for each."""
         best, groups = whole, self.variants.layer_groups()
-        if whole.variant.recompute:
-            return best
         if not groups:
             self.whole.notices.append("No layer of this program can be recomputed.")
             return best

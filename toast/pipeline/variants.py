@@ -24,7 +24,7 @@ from toast.microbatch.time_axis import Carried, Cut, TimeAxis
 from toast.plans.recomputation import RecomputedLayers, RecomputedPlan
 from toast.plans.time import CarriedValues, RewritingTried, TimeAxes
 from toast.recompute.policy import GroupAccount, Policy
-from toast.recompute.recompute import Recomputation
+from toast.recompute.recompute import Recomputer
 from toast.request.patterns import ArgumentNames
 from toast.request.request import PlanRequest
 
@@ -85,7 +85,7 @@ class Variants:
     def _recomputed(self, variant: Variant) -> bytes:
         """The module with layers recomputed, and then in microbatches."""
         loaded = decode(self.module)
-        layers = Recomputation(loaded.module, loaded.argument_names)
+        layers = Recomputer(loaded.module, loaded.argument_names)
         policies = {name: Policy(policy) for name, policy in variant.recompute}
         self._accounts[variant.recompute] = layers.rewrite(policies)
         written = _encoded(loaded, loaded.module)
@@ -98,7 +98,7 @@ class Variants:
         """The groups of layers that can be recomputed."""
         if self._groups is None:
             loaded = decode(self.module)
-            self._groups = list(Recomputation(loaded.module, loaded.argument_names).groups)
+            self._groups = list(Recomputer(loaded.module, loaded.argument_names).groups)
         return self._groups
 
     def policies(self) -> Policies:

@@ -24,7 +24,7 @@ _DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layers:
+class RepeatedLayers:
     """Repeated layers of one name: number k is computed at the places [cuts[k], cuts[k + 1])."""
 
     name: str
@@ -44,7 +44,7 @@ class Layers:
 
 def named_layers(
     block: BlockOps, passes: Sequence[Direction], names: Mapping[Any, str]
-) -> list[Layers]:
+) -> list[RepeatedLayers]:
     """The repeated layers of a block by the paths of its arguments; some are within others."""
     members: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     everything: list[int] = []
@@ -53,13 +53,13 @@ def named_layers(
         for pattern, layer in _entries(name):
             members[pattern][layer].append(place)
     everything.sort()
-    found: list[Layers] = []
+    found: list[RepeatedLayers] = []
     for pattern in sorted(members, key=lambda one: (one.count("/"), one)):
         spans = sorted((min(all_), max(all_)) for all_ in members[pattern].values())
         apart = all(a[1] < b[0] for a, b in itertools.pairwise(spans))
         if len(spans) > 1 and apart:
             cuts = _cuts(block, passes, spans, everything)
-            found.append(Layers(name=pattern, cuts=cuts))
+            found.append(RepeatedLayers(name=pattern, cuts=cuts))
     return found
 
 

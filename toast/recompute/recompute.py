@@ -21,7 +21,7 @@ from toast.recompute.scans import Scan
 from toast.request.patterns import path
 
 
-class Recomputation:
+class Recomputer:
     """The groups of layers of one module, outer ones only."""
 
     def __init__(self, module: ir.Module, names: Sequence[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from jaxlib.mlir import ir
 from toast.recompute.block import OUTSIDE, BlockOps
 from toast.recompute.clone import clone
 from toast.recompute.directions import Direction
-from toast.recompute.layers import Layers
+from toast.recompute.layers import RepeatedLayers
 from toast.recompute.names import words_for
 from toast.recompute.ops import Read, is_weight_product, may_run_twice, size_of
 from toast.recompute.policy import GroupAccount, Policy
@@ -53,7 +53,7 @@ class Unrolled:
 
     block: BlockOps
     passes: Sequence[Direction]
-    layers: Layers
+    layers: RepeatedLayers
     _blocked: dict[str, None] = field(default_factory=dict)
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from tests.toast.microbatch.steps import drawn, run
 from toast.analysis.forms import decode
 from toast.recompute.policy import GroupAccount, Policy
-from toast.recompute.recompute import Recomputation
+from toast.recompute.recompute import Recomputer
 
 Layer = Callable[[Any, Any, int], Any]
 ROWS, WIDTH = 24, 8
@@ -57,7 +57,7 @@ def recomputed(module: str | bytes, policy: Policy) -> tuple[str, list[GroupAcco
     """A module with all its groups under one policy, and what was done."""
     data = module.encode() if isinstance(module, str) else module
     loaded = decode(data)
-    found = Recomputation(loaded.module, loaded.argument_names)
+    found = Recomputer(loaded.module, loaded.argument_names)
     accounts = found.rewrite(dict.fromkeys(found.groups, policy))
     with loaded.module.context:
         loaded.module.operation.verify()
