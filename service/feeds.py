@@ -119,7 +119,7 @@ class Feeds:
                     return
                 if news:
                     await asyncio.sleep(min(MAX_PAUSE, feed.readers / READERS_A_SECOND))
-                await wait_for_change(changed, 1.0)
+                await wait_for_change(changed, self._notifier.pause)
 
     async def _refresh(self, feed: Feed) -> bool:
         """Read what is new; whether anything is."""

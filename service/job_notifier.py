@@ -13,13 +13,19 @@ class JobNotifier:
 
     A notification is a hint, never the truth. The request that waits reads the store again, and
     does so every second without a notification too, because another server on the same database
-    does not notify this one.
+    does not notify this one; more rarely where the database passes on what all of them do.
     """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.draining = False
+        self.hears_others = False
+
+    @property
+    def pause(self) -> float:
+        """Seconds without a notification after which one reads again."""
+        return 5.0 if self.hears_others else 1.0
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """The loop in which the requests wait."""
@@ -59,7 +65,7 @@ class JobNotifier:
 
 
 async def wait_for_change(event: asyncio.Event, seconds: float) -> None:
-    """Until the event is set, a second at most, `seconds` if that is less."""
+    """Until the event is set, `seconds` at most."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), min(1.0, max(0.0, seconds)))
+        await asyncio.wait_for(event.wait(), max(0.0, seconds))
     event.clear()

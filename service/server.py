@@ -24,6 +24,7 @@ from toast.service.access.audit import AuditTrail
 from toast.service.access.keyring import KeyChange, open_keyring
 from toast.service.access.keys import ENVIRONMENT, is_loopback
 from toast.service.artifacts.guard import NamingGuard, ProcessGuard
+from toast.service.artifacts.local import OtherLedger
 from toast.service.artifacts.location import BadLocation, open_artifacts
 from toast.service.context import Context
 from toast.service.job_notifier import JobNotifier
@@ -111,8 +112,12 @@ def make_context(settings: ServiceSettings) -> Context:
             owner=owner,
             cache_bytes=settings.cache_bytes,
         )
-    except BadLocation as error:
+        if settings.artifacts is not None:
+            artifacts.belong_to(store.ledger_id())
+    except (BadLocation, OtherLedger) as error:
         raise StartError(str(error)) from error
+    except FilesAway as error:
+        raise _files_away(error) from error
     context = Context(
         settings=settings,
         store=store,
@@ -128,11 +133,15 @@ def make_context(settings: ServiceSettings) -> Context:
     try:
         left = artifacts.sweep(store.refers_to)
     except FilesAway as error:
-        text = error.message[0].lower() + error.message[1:].rstrip(".")
-        raise StartError(f"{text}; look at it, or give another --artifacts") from error
+        raise _files_away(error) from error
     if left:
         _log.warning("removed %d files that an earlier run left unfinished", left)
     return context
+
+
+def _files_away(error: FilesAway) -> StartError:
+    text = error.message[0].lower() + error.message[1:].rstrip(".")
+    return StartError(f"{text}; look at it, or give another --artifacts")
 
 
 def _tracer() -> Tracer:

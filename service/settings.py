@@ -9,7 +9,7 @@ from typing import Literal
 import psutil
 
 from toast.analysis.limits import ModuleLimits
-from toast.process.limits import EngineLimits
+from toast.process.limits import ClusterShare, EngineLimits
 from toast.service.access.keyring import Keyring
 from toast.service.ledger.database import sqlite_url
 from toast.service.ledger.owners import Quota
@@ -119,7 +119,20 @@ class ServiceSettings:
         module = ModuleLimits(
             arguments=self.max_arguments, ops=self.max_ops, constant_bytes=self.max_constants
         )
-        return EngineLimits(module=module, plan_bytes=self.max_plan, nice=WORKER_NICE)
+        return EngineLimits(
+            module=module, plan_bytes=self.max_plan, nice=WORKER_NICE, cluster=self.cluster
+        )
+
+    @property
+    def cluster(self) -> ClusterShare | None:
+        """Where attempts run, if not here."""
+        if self.launcher != "ray":
+            return None
+        return ClusterShare(
+            address=self.ray_address or "auto",
+            cpus=self.ray_cpus,
+            memory_bytes=self.worker_memory,
+        )
 
     @property
     def quota(self) -> Quota:

@@ -34,6 +34,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     device: str = "auto",
     memory: int | str | None = None,
     seed: int = 0,
+    searches: int = 1,
     rollouts: int | None = None,
     budget: float | str | None = None,
     threads: int = 0,
@@ -68,6 +69,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
             `jax.sharding.Mesh` is made of, and tpu-v5e for a mesh without devices.
         memory: per device, in bytes or such as `"16GiB"`; the chip's own when None.
         seed: of the search; with it, `rollouts` and `threads=1` the answer is repeatable.
+        searches: so many, with seeds from `seed` on; the best plan is taken.
         rollouts: until the search converges when None.
         budget: seconds of search, or such as `"10s"`.
         threads: 0 is one per core.
@@ -104,6 +106,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         memory=memory,
         budget=budget,
         seed=seed,
+        searches=searches,
         rollouts=rollouts,
         threads=threads,
         planner=planner,
@@ -211,19 +214,26 @@ def plan_pipeline(
     module: Any,
     directory: str | os.PathLike[str],
     *,
-    stages: int,
     microbatches: int,
+    stages: int | None = None,
+    devices: int | None = None,
     device: str = "tpu-v5e",
     memory: int | str | None = None,
     **settings: Any,
 ) -> PipelineAnswer:
     """Cut a step into the stages of a pipeline, plan each, and write them all to `directory`.
 
+    Give the number of `stages`, or of `devices` to have stages, chunks and meshes searched.
     `module` is what `plan` takes. `settings` are those of `PipelineRequest`: `mesh` of a stage,
     `chunks`, `schedule`, `cuts`, `seed`, `rollouts`. `toast.run_pipeline` runs what was written.
     """
     request = make_pipeline_request(
-        device=device, memory=memory, stages=stages, microbatches=microbatches, **settings
+        device=device,
+        memory=memory,
+        stages=stages,
+        devices=devices,
+        microbatches=microbatches,
+        **settings,
     )
     return plan_stages(module_bytes(module), request, Path(directory))
 

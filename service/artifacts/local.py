@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from typing import BinaryIO
 from toast.service.artifacts.guard import NamingGuard, ProcessGuard
 
 _CHUNK = 1 << 20
+MARK = "ledger"
+"""The file that says whose files these are."""
+OLD_SECONDS = 86_400.0
+"""Bytes on their way in that were not added to for so long never come in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +37,10 @@ class Artifact:
 
 class DamagedArtifact(OSError):
     """Stored bytes are not those that came in."""
+
+
+class OtherLedger(Exception):
+    """The files belong to another ledger, which would lose them to the sweep of this one."""
 
 
 class Incoming:
@@ -127,13 +136,49 @@ class ArtifactStore:
             self.path(sha256).unlink(missing_ok=True)
             return True
 
+    def belong_to(self, ledger: str) -> None:
+        """These are the files of that ledger from now on; raises `OtherLedger`."""
+        found = self._mark(ledger)
+        if found != ledger:
+            raise OtherLedger(
+                f"these files belong to another ledger ({found[:64]}, not {ledger}): what this one "
+                f"does not name it would remove; give each its own folder or prefix, or remove "
+                f"the file {MARK!r} there if the other one is gone for good"
+            )
+
+    def _mark(self, ledger: str) -> str:
+        """The mark that is there; first this one, where there is none."""
+        path = self._root / MARK
+        with contextlib.suppress(FileNotFoundError):
+            if found := path.read_text().strip():
+                return found
+        path.write_text(ledger)
+        return path.read_text().strip()
+
     def sweep(self, refers_to: Callable[[str], bool]) -> int:
         """Remove what a crash left: temporary files and files that no row names. How many."""
-        left = [path for path in self._incoming.iterdir() if path.is_file()]
+        left = self._unfinished()
         for path in left:
             path.unlink(missing_ok=True)
         names = [path.name for path in self._root.glob("??/*") if len(path.name) == 64]
         return len(left) + sum(self.release(name, refers_to) for name in names)
+
+    def _unfinished(self) -> list[Path]:
+        """Our own temporary files, and those of others that nobody has touched for a day."""
+        before = time.time() - OLD_SECONDS
+        return [
+            path
+            for path in (self._root / "incoming").rglob("*")
+            if path.is_file() and (path.parent == self._incoming or _modified(path) < before)
+        ]
+
+
+def _modified(path: Path) -> float:
+    """When it was last written to; never, where somebody removes it at this moment."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return float("inf")
 
 
 def link_or_copy(source: Path, target: Path) -> None:

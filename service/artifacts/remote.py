@@ -11,6 +11,7 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import fsspec
 
 from toast.service.artifacts.guard import NamingGuard
 from toast.service.artifacts.local import (
+    MARK,
+    OLD_SECONDS,
     Artifact,
     ArtifactStore,
     DamagedArtifact,
@@ -114,14 +117,43 @@ class RemoteArtifactStore(ArtifactStore):
 
     def sweep(self, refers_to: Callable[[str], bool]) -> int:
         """See `ArtifactStore.sweep`. What other servers are about to name, the guard keeps."""
-        left = [path for path in self._incoming.iterdir() if path.is_file()]
+        left = self._unfinished()
         for path in left:
             path.unlink(missing_ok=True)
+        abandoned = self._abort_uploads()
         with _as_service_errors():
             found: list[str] = self._files.find(self._prefix)
         names = {Path(key).name for key in found}
         orphans = [name for name in names if len(name) == 64 and not refers_to(name)]
-        return len(left) + sum(self.release(name, refers_to) for name in orphans)
+        gone = sum(self.release(name, refers_to) for name in orphans)
+        return len(left) + abandoned + gone
+
+    def _mark(self, ledger: str) -> str:
+        """See `ArtifactStore._mark`."""
+        key = f"{self._prefix}/{MARK}"
+        with _as_service_errors():
+            with contextlib.suppress(FileNotFoundError):
+                return str(self._files.cat_file(key).decode()).strip()
+            self._files.pipe_file(key, ledger.encode())
+            return str(self._files.cat_file(key).decode()).strip()
+
+    def _abort_uploads(self) -> int:
+        """End uploads in parts that were begun a day ago and never ended: they take room unseen."""
+        if "s3" not in self._files.protocol:
+            return 0
+        bucket, _, prefix = f"{self._prefix}/".partition("/")
+        before = datetime.now(UTC) - timedelta(seconds=OLD_SECONDS)
+        with _as_service_errors():
+            found = self._files.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
+            old = [one for one in found.get("Uploads", []) if one["Initiated"] < before]
+            for one in old:
+                self._files.call_s3(
+                    "abort_multipart_upload",
+                    Bucket=bucket,
+                    Key=one["Key"],
+                    UploadId=one["UploadId"],
+                )
+        return len(old)
 
     def _send(self, path: Path, artifact: Artifact) -> None:
         key = self._key(artifact.sha256)

@@ -82,7 +82,7 @@ def _server_engine(url: str) -> sa.Engine:
             pool_size=10,
             pool_pre_ping=True,
             pool_timeout=_POOL_SECONDS,
-            connect_args=_limits(url),
+            connect_args=connect_limits(url),
         )
     except (ModuleNotFoundError, sa.exc.NoSuchModuleError) as error:
         raise BadDatabase(
@@ -103,7 +103,7 @@ def migrate(engine: sa.Engine, revision: str = "head") -> None:
         command.upgrade(config, revision)
 
 
-def _limits(url: str) -> dict[str, int]:
+def connect_limits(url: str) -> dict[str, int]:
     """What makes a network that swallows everything an error in place of a wait for ever."""
     if not sa.make_url(url).get_driver_name().startswith("psycopg"):
         return {}

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from toast.service import problems
+from toast.service.ledger.listening import announce
 from toast.service.ledger.records import Claim, Event, Job, NewJob
 from toast.service.ledger.states import CLAIMED, State
 from toast.service.ledger.tables import events, jobs
@@ -155,3 +156,4 @@ def _insert_event(connection: sa.Connection, job: Job, event: EventOf, now: floa
     kind, data = event(job)
     row = {"job": job.seq, "number": job.version, "kind": kind, "data": dumps(data), "at": now}
     connection.execute(events.insert().values(row))
+    announce(connection, job.id, job.state)

@@ -41,7 +41,7 @@ from toast.service.ledger.rows import (
 )
 from toast.service.ledger.states import CLAIMED, State
 from toast.service.ledger.store import JobStore, StaleClaim
-from toast.service.ledger.tables import events, idempotency, jobs, modules
+from toast.service.ledger.tables import events, idempotency, jobs, ledger, modules
 
 Answer = TypeVar("Answer")
 
@@ -88,6 +88,10 @@ class SqlJobStore(JobStore):
         with as_service_errors(), self._database.writer.connect() as connection:
             same = "UPDATE alembic_version SET version_num = version_num"
             connection.execute(sa.text(same))
+
+    def ledger_id(self) -> str:
+        with self._read() as connection:
+            return str(connection.execute(sa.select(ledger.c.id)).scalar_one())
 
     def close(self) -> None:
         self._database.close()

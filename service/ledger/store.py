@@ -31,6 +31,10 @@ class JobStore(ABC):
         """Return when the database takes writes; raises `DatabaseAway` or `DiskFull` when not."""
 
     @abstractmethod
+    def ledger_id(self) -> str:
+        """What this ledger is known by, for as long as its database lives and wherever it goes."""
+
+    @abstractmethod
     def close(self) -> None:
         """Give the connections back."""
 

@@ -107,6 +107,9 @@ owners = Table(
     Column("submitted", Integer, nullable=False),
 )
 
+# One row: what the files of this ledger are known by, wherever the database is moved.
+ledger = Table("ledger", metadata, Column("id", String(32), primary_key=True))
+
 events = Table(
     "events",
     metadata,

@@ -35,7 +35,10 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
-            scope.setdefault("state", {})["caller"] = self._admit(scope)
+            caller = self._admit(scope)
+            scope.setdefault("state", {})["caller"] = caller
+            if caller is not NOBODY:
+                check_scope(caller, scope["method"], scope["path"])
             limited = _Limited(receive, self._limit(scope))
             headers = Headers(scope=scope)
             limited.check_declared(headers.get("content-length"))
@@ -66,7 +69,6 @@ class Guard:
                 "Send it as: Authorization: Bearer KEY.",
                 headers={"WWW-Authenticate": 'Bearer realm="toast"'},
             )
-        check_scope(holder, scope["method"], scope["path"])
         return holder
 
 

@@ -15,6 +15,7 @@ from toast.service import problems
 from toast.service.context import Context
 from toast.service.observe.logs import log_fields
 from toast.service.web.guard import refuse
+from toast.service.web.refusals import RefusalLog
 
 REQUEST_ID = "X-Request-ID"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -31,6 +32,7 @@ class Observed:
     def __init__(self, app: ASGIApp, context: Context) -> None:
         self._app = app
         self._context = context
+        self._refusals = RefusalLog(context.audit)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, whatever happens within, and record how."""
@@ -57,6 +59,7 @@ class Observed:
                 )
                 bug.__cause__ = error
                 await refuse(bug, scope, receive, answer.send)
+            await self._refusals.note(scope, answer.status, _path(scope), request_id)
 
 
 class _Answer:

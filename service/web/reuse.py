@@ -15,7 +15,7 @@ from toast.request.request import PlanRequest
 from toast.service.context import Context
 from toast.service.ledger.records import Job, NewJob
 
-_EFFORT = ("seed", "rollouts", "budget", "threads", "confirm_time")
+_EFFORT = ("seed", "searches", "rollouts", "budget", "threads", "confirm_time")
 """The settings that say how long and from where to search, not what is asked for."""
 
 _NO_PLANNER = ("service", "cli", "__pycache__")

@@ -13,6 +13,7 @@ import threading
 import time
 
 from toast.service.context import Context
+from toast.service.ledger.listening import Listener
 from toast.service.ledger.records import Claim
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
@@ -46,12 +47,14 @@ class Dispatcher:
             threading.Thread(target=self._work, name=f"worker-{index}") for index in range(count)
         ]
         self._keeper = threading.Thread(target=self._keep_leases, name="leases")
+        self._listener = Listener(context.settings.database_url, self._on_change, self._on_hearing)
 
     def start(self) -> None:
         """Take back what an earlier life of this server left, then begin to claim."""
         self._recover(self._context.owner)
         self._context.metrics.workers.set(len(self._workers))
         self._spares.start()
+        self._listener.start()
         for thread in (*self._workers, self._keeper):
             thread.start()
 
@@ -90,8 +93,20 @@ class Dispatcher:
         for thread in self._workers:
             thread.join()
         self._spares.close()
+        self._listener.stop()
         self._over.set()
         self._keeper.join()
+
+    def _on_change(self, job_id: str, state: State) -> None:
+        """Somebody changed a job, another server or we."""
+        self._context.notifier.notify(job_id)
+        if state is State.QUEUED:
+            self.nudge()
+        elif state is State.CANCELLING:
+            self.cancel(job_id)
+
+    def _on_hearing(self, hears: bool) -> None:
+        self._context.notifier.hears_others = hears
 
     def _work(self) -> None:
         pause = _POLL_SECONDS

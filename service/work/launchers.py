@@ -15,7 +15,8 @@ class BadLauncher(ValueError):
 
 def make_launcher(settings: ServiceSettings) -> Launcher:
     """The launcher of a dispatcher."""
-    return RayLauncher(settings) if settings.launcher == "ray" else ProcessLauncher(settings)
+    cluster = settings.cluster
+    return ProcessLauncher(settings) if cluster is None else RayLauncher(settings, cluster)
 
 
 def check_launcher(settings: ServiceSettings) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from toast.cluster.outcome_file import read_outcome
 from toast.cluster.relay import RelaySettings
 from toast.process.child import Child
+from toast.process.limits import ClusterShare
 from toast.process.outcome import Outcome
 from toast.process.runner import engine_environment
 from toast.request.request import PlanRequest
@@ -20,12 +21,11 @@ _SLOWER = 10.0
 class RayLauncher(Launcher):
     """Starts relays. The nodes keep deadline and memory, and here only the relay is watched."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, cluster: ClusterShare) -> None:
         here = limits_of(settings)
         self._relay = RelaySettings(
-            address=settings.ray_address or "auto",
-            cpus=settings.ray_cpus,
-            limits=replace(here, memory_bytes=settings.worker_memory),
+            cluster=cluster,
+            limits=replace(here, memory_bytes=cluster.memory_bytes),
             command=settings.engine_command or (),
         )
         self._limits = replace(
@@ -42,7 +42,7 @@ class RayLauncher(Launcher):
         """With as many threads as processors are reserved, rather than all of the node's."""
         if request.threads:
             return request
-        return request.model_copy(update={"threads": max(1, int(self._relay.cpus))})
+        return request.model_copy(update={"threads": max(1, int(self._relay.cluster.cpus))})
 
 
 def _as_the_node_says(outcome: Outcome) -> Outcome:

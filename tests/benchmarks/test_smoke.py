@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import importlib.util
 import json
 import os
 import shutil
@@ -57,8 +58,17 @@ RUNS = {
         prints="One evaluation",
         smaller={"STATES": 20, "ROLLOUTS": 200, "RUNS": 2},
     ),
+    "bench_pipeline": Smoke(
+        program="bench_pipeline",
+        arguments=("--layers", "2", "--devices", "2", "--microbatches", "2"),
+        prints="of this process",
+        smaller={"WIDTH": 16, "HEADS": 2, "BATCH": 4, "SEQUENCE": 8, "VOCABULARY": 32},
+    ),
     "bench_plan": Smoke(
         program="bench_plan", arguments=("--repeats", "1", MLP), prints="Seconds by stage"
+    ),
+    "bench_microbatches": Smoke(
+        program="bench_microbatches", arguments=("--rollouts", "50", MLP), prints="4 microbatches"
     ),
     "bench_first_progress": Smoke(
         program="bench_first_progress", arguments=("--jobs", "1"), prints="first progress after"
@@ -75,6 +85,18 @@ RUNS = {
     ),
     "proof report": Smoke(program="proof", arguments=("report",), prints=" cases: "),
     "proof write": Smoke(program="proof", arguments=("write", "--docs", "PATH"), writes="proof.md"),
+    "bench_confirm_nodes": Smoke(
+        program="bench_confirm_nodes",
+        arguments=("--plans", "1", MLP),
+        prints="1 on a node"
+        if all(map(importlib.util.find_spec, ("libtpu", "ray")))
+        else "Not installed: libtpu",
+    ),
+    "bench_searches": Smoke(
+        program="bench_searches",
+        arguments=("--seeds", "1", "--searches", "2", "--", MLP),
+        prints="here and 1 nodes" if importlib.util.find_spec("ray") else "Ray is not installed",
+    ),
     "bench_threads": Smoke(
         program="bench_threads",
         arguments=("--seeds", "1", "--threads", "2", MLP),

@@ -1,25 +1,25 @@
 """Servers and workers that are killed and stopped while they work; then every job is counted.
 
-    python -m tests.service.kill_loop [JOBS KILLS STALLS]
+    python -m tests.service.kill_loop [--store sqlite|postgresql] [JOBS KILLS STALLS]
 
-Two servers share one database. A client submits jobs and asks again until it is told yes. Meanwhile
-servers and workers are killed (SIGKILL), and servers and workers are stopped for longer than a
-lease (SIGSTOP, then SIGCONT), so that the other server takes their jobs and they wake up to find
-that they lost them. At the end each job that was accepted must have succeeded, with one result
-that was accepted once. What happened goes to stdout as JSON.
+Two servers share one database, and with PostgreSQL a folder of files too. A client submits jobs and
+asks again until it is told yes. Meanwhile servers and workers are killed (SIGKILL), and servers and
+workers are stopped for longer than a lease (SIGSTOP, then SIGCONT), so that the other server takes
+their jobs and they wake up to find that they lost them. At the end each job that was accepted must
+have succeeded, with one result that was accepted once. What happened goes to stdout as JSON.
 
 No job has its own worker killed more often than the service tries again (`max_lost` less one).
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import json
 import random
 import re
 import signal
-import sqlite3
 import sys
 import tempfile
 import threading
@@ -31,7 +31,9 @@ from typing import Any
 
 import httpx2
 import psutil
+import sqlalchemy as sa
 
+from tests.service import postgres
 from tests.service.harness import Server, fake_engine
 
 LEASE = 1.0
@@ -56,17 +58,29 @@ class KillLoop:
     """
 
     def __init__(
-        self, directory: Path, jobs: int, kills: int, stalls: int, *, servers: float = 0.5
+        self,
+        directory: Path,
+        jobs: int,
+        kills: int,
+        stalls: int,
+        *,
+        servers: float = 0.5,
+        database: str | None = None,
     ) -> None:
         self._random = random.Random(0)
         self._servers_share = servers
         self._jobs, self._kills, self._stalls = jobs, kills, stalls
-        self._database = directory / "shared.db"
+        url = database or f"sqlite:///{directory / 'shared.db'}"
+        self._engine = sa.create_engine(url, poolclass=sa.NullPool)
+        self._shared = None if database is None else directory / "files"
+        files: dict[str, Any] = (
+            {} if self._shared is None else {"artifacts": f"file://{self._shared}"}
+        )
         engine = fake_engine(directory / "engine")
         self.servers = [
             Server(
-                directory / name, database=f"sqlite:///{self._database}", engine_command=engine,
-                workers=2, lease=LEASE, drain=1.0, max_lost=MAX_LOST, longest_backoff=1.0,
+                directory / name, database=url, engine_command=engine, workers=2, lease=LEASE,
+                drain=1.0, max_lost=MAX_LOST, longest_backoff=1.0, **files,
             )
             for name in ("one", "two")
         ]  # fmt: skip
@@ -179,8 +193,8 @@ class KillLoop:
         return int(self._rows(query)[0][0])
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        with contextlib.closing(sqlite3.connect(self._database, timeout=60)) as database:
-            return database.execute(query).fetchall()
+        with self._engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(sa.text(query))]
 
     def _check(self) -> dict[str, int]:
         """None lost, none failed, each result accepted once, and each is of its own module."""
@@ -210,16 +224,27 @@ class KillLoop:
         return {"jobs": len(rows), **figures}
 
     def _file(self, sha256: str) -> str:
-        """The bytes of a result, which lie with the server that ran the job."""
-        places = [server.data / "artifacts" / sha256[:2] / sha256 for server in self.servers]
+        """The bytes of a result, which are shared or lie with the server that ran the job."""
+        folders = [server.data / "artifacts" for server in self.servers]
+        places = [folder / sha256[:2] / sha256 for folder in [self._shared or folders[0], *folders]]
         return next(place for place in places if place.exists()).read_text()
 
 
 def main(arguments: list[str]) -> int:
     """Run the loop once in a directory of its own."""
-    jobs, kills, stalls = map(int, arguments or ("300", "100", "50"))
-    with tempfile.TemporaryDirectory(prefix="toast-kill-") as name:
-        figures = KillLoop(Path(name), jobs, kills, stalls).run()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--store", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("numbers", nargs="*", type=int, metavar="JOBS KILLS STALLS")
+    given = parser.parse_args(arguments)
+    jobs, kills, stalls = given.numbers or (300, 100, 50)
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="toast-kill-"))
+        database = None
+        if given.store == "postgresql":
+            database = stack.enter_context(
+                postgres.empty_database(stack.enter_context(postgres.cluster()))
+            )
+        figures = KillLoop(Path(name), jobs, kills, stalls, database=database).run()
     sys.stdout.write(json.dumps(figures, indent=1) + "\n")
     return 0
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from toast.service.artifacts.local import Artifact, ArtifactStore
+from toast.service.artifacts.local import Artifact, ArtifactStore, OtherLedger
 
 
 def add(store: ArtifactStore, data: bytes) -> Artifact:
@@ -93,3 +95,29 @@ def test_a_worker_gets_the_bytes_without_a_copy(tmp_path: Path) -> None:
     store.place(artifact.sha256, target)
     assert target.read_bytes() == b"module"
     assert target.stat().st_ino == store.path(artifact.sha256).stat().st_ino
+
+
+def test_the_sweep_takes_what_other_owners_left_a_day_ago(tmp_path: Path) -> None:
+    ArtifactStore(tmp_path, owner="gone")
+    old, young = (tmp_path / "incoming" / "gone" / name for name in ("old", "young"))
+    for path in (old, young):
+        path.write_bytes(b"half")
+    day_ago = time.time() - 90_000
+    os.utime(old, (day_ago, day_ago))
+    store = ArtifactStore(tmp_path, owner="here")
+    (tmp_path / "incoming" / "here" / "mine").write_bytes(b"half")
+    assert store.sweep(lambda _: True) == 2
+    assert [path.name for path in files(tmp_path / "incoming")] == ["young"]
+
+
+def test_files_belong_to_one_ledger(tmp_path: Path) -> None:
+    one, two = "1" * 32, "2" * 32
+    ArtifactStore(tmp_path, owner="a").belong_to(one)
+    ArtifactStore(tmp_path, owner="b").belong_to(one)
+    with pytest.raises(OtherLedger, match=one):
+        ArtifactStore(tmp_path, owner="c").belong_to(two)
+    store = ArtifactStore(tmp_path)
+    store.sweep(lambda _: False)
+    store.belong_to(one)  # the mark is no orphan
+    (tmp_path / "ledger").unlink()
+    store.belong_to(two)

@@ -16,6 +16,15 @@ def test_a_few_kills_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
+def test_a_hundred_kills_and_fifty_stalls_lose_nothing_on_postgresql(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    figures = KillLoop(tmp_path, jobs=300, kills=100, stalls=50, database=postgres_url).run()
+    assert figures["jobs"] == 300
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_a_hundred_kills_and_fifty_stalls_lose_nothing(tmp_path: Path) -> None:
     figures = KillLoop(tmp_path, jobs=300, kills=100, stalls=50).run()
     assert figures["jobs"] == 300

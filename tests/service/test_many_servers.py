@@ -89,6 +89,21 @@ def test_waiting_and_streams_see_what_another_server_does(
         assert time.monotonic() - started < 15
 
 
+def test_files_of_another_ledger_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "ledger").write_text("1" * 32)
+    kept = tmp_path / "shared" / "aa" / ("a" * 64)
+    kept.parent.mkdir()
+    kept.write_text("theirs")
+    command = [sys.executable, "-m", "toast.service", "--port", "0", "--data", str(tmp_path / "d")]
+    command += ["--artifacts", f"file://{tmp_path}/shared"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "another ledger" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert kept.read_text() == "theirs"
+
+
 def test_a_shared_database_needs_shared_files(tmp_path: Path, postgres_url: str) -> None:
     command = [sys.executable, "-m", "toast.service", "--port", "0"]
     command += ["--data", str(tmp_path), "--database", postgres_url]

@@ -189,6 +189,7 @@ def test_a_failure_is_counted_and_says_nothing(monkeypatch: pytest.MonkeyPatch) 
     class Place:
         metrics = Metrics(NoJobs())  # type: ignore[arg-type]
         tracer = Tracer(None)
+        audit = None
 
     async def broken(scope: Any, receive: Any, send: Any) -> None:
         raise RuntimeError("/secret/path says hello")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.service import object_store
+from tests.service.harness import ROOT
+from toast.service.artifacts import remote
 from toast.service.artifacts.guard import ProcessGuard
-from toast.service.artifacts.local import Artifact, ArtifactStore, DamagedArtifact
+from toast.service.artifacts.local import Artifact, ArtifactStore, DamagedArtifact, OtherLedger
 from toast.service.artifacts.location import BadLocation, open_artifacts
 from toast.service.problems import FilesAway
 
@@ -160,6 +164,76 @@ def test_the_sweep_removes_what_no_row_names(buckets: Buckets) -> None:
     assert fresh.path(kept.sha256).read_bytes() == b"kept"
     with pytest.raises(FilesAway):
         fresh.path(orphan.sha256)
+
+
+def test_the_sweep_ends_uploads_in_parts_that_were_left(
+    buckets: Buckets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import s3fs
+
+    files = s3fs.S3FileSystem(endpoint_url=buckets.url.partition("endpoint_url=")[2])
+    prefix = buckets.url.partition("?")[0].removeprefix("s3://toast/")
+
+    def left(name: str) -> set[str]:
+        found = files.call_s3("list_multipart_uploads", Bucket="toast", Prefix=name)
+        return {one["Key"] for one in found.get("Uploads", [])}
+
+    for key in (f"{prefix}/ab/half", f"{prefix}-other/ab/half"):
+        files.call_s3("create_multipart_upload", Bucket="toast", Key=key)
+    store = buckets.open("one")
+    with monkeypatch.context() as patch:  # this server says that all were begun in 2010
+        patch.setattr(remote, "OLD_SECONDS", 60 * 365 * 86_400.0)
+        assert store.sweep(lambda _: True) == 0
+    assert left(prefix) == {f"{prefix}/ab/half", f"{prefix}-other/ab/half"}
+    assert store.sweep(lambda _: True) == 1
+    assert left(prefix) == {f"{prefix}-other/ab/half"}
+
+
+def test_a_prefix_belongs_to_one_ledger(buckets: Buckets) -> None:
+    one, two = "1" * 32, "2" * 32
+    buckets.open("a").belong_to(one)
+    buckets.open("b").belong_to(one)
+    with pytest.raises(OtherLedger, match=one):
+        buckets.open("c").belong_to(two)
+    store = buckets.open("a")
+    assert store.sweep(lambda _: False) == 0
+    store.belong_to(one)
+
+
+@pytest.mark.parametrize("size", [90, pytest.param(300, marks=pytest.mark.nightly)])
+def test_a_large_upload_takes_constant_memory(endpoint: str, tmp_path: Path, size: int) -> None:
+    """In a process of its own, of which the peak is measured."""
+    script = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from toast.service.artifacts.guard import ProcessGuard\n"
+        "from toast.service.artifacts.location import open_artifacts\n"
+        "url, folder, mib = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])\n"
+        "guard = ProcessGuard()\n"
+        "store = open_artifacts(url, folder, guard=guard, owner='o', cache_bytes=1 << 40)\n"
+        "with store.incoming() as incoming:\n"
+        "    for number in range(mib):\n"
+        "        incoming.write(number.to_bytes(8, 'big') * (1 << 17))\n"
+        "    artifact = incoming.finish()\n"
+        "    with store.guard:\n"
+        "        store.keep(incoming, artifact)\n"
+        "print(artifact.size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+
+    def peak(mib: int) -> int:
+        url = f"s3://toast/large{mib}?endpoint_url={endpoint}"
+        done = subprocess.run(
+            [sys.executable, "-c", script, url, str(tmp_path / str(mib)), str(mib)],
+            env={**os.environ, **object_store.CREDENTIALS, "PYTHONPATH": str(ROOT)},
+            capture_output=True, text=True, timeout=200, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        size, kib = map(int, done.stdout.split())
+        assert size == mib << 20
+        return kib
+
+    small, large = peak(30), peak(size)
+    assert large < small + (30 << 10), (small, large)
 
 
 def test_a_store_that_is_away_is_no_bug(buckets: Buckets, tmp_path: Path) -> None:

@@ -29,13 +29,16 @@ def test_a_pipeline_is_written_and_told_of(module: Path, tmp_path: Path) -> None
     assert "gpipe" in done.stdout
     program, schedule = read_pipeline(out)
     assert (program.stages, schedule.name) == (2, "1f1b")
+    assert "a step" in (out / "timeline.html").read_text()
     assert "traceEvents" in json.loads((out / "trace.json").read_text())
     assert json.loads((out / "answer.json").read_text())["planned"] <= len(program.modules)
 
 
 def test_each_stage_is_planned_on_its_mesh(module: Path, tmp_path: Path) -> None:
-    settings = {"mesh": "data=2", "schedule": "interleaved", "chunks": 2, "rollouts": 50}
-    answer = toast.plan_pipeline(module, tmp_path, stages=2, microbatches=2, **settings)
+    answer = toast.plan_pipeline(
+        module, tmp_path, stages=2, microbatches=2, mesh="data=2", schedule="interleaved",
+        chunks=2, rollouts=50,
+    )  # fmt: skip
     assert answer.schedule.name == "interleaved"
     assert [len(stage.layers) for stage in answer.stages] == [2, 2]
     program, _ = read_pipeline(tmp_path)
@@ -45,8 +48,8 @@ def test_each_stage_is_planned_on_its_mesh(module: Path, tmp_path: Path) -> None
 
 
 def test_too_little_memory_has_an_exit_code(module: Path, tmp_path: Path) -> None:
-    flags = ["--stages", "2", "--microbatches", "4", "-o", tmp_path, "--memory", "1KiB", "--json"]
-    done = command("pipeline", module, *flags)
+    flags = ["--stages", "2", "--microbatches", "4", "--memory", "1KiB", "--json"]
+    done = command("pipeline", module, *flags, "-o", tmp_path)
     assert done.returncode == 3, done.stderr
     assert not json.loads(done.stdout)["schedule"]["fits"]
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,6 +159,18 @@ def test_submit_gives_what_plan_gives(tmp_path: Path, url: str) -> None:
     assert "Layout of the arguments" in done.stdout
     for name in ("sharded.mlirbc", "original.mlirbc"):
         assert (here / name).read_bytes() == (there / name).read_bytes()
+
+
+def test_submit_takes_the_plan_of_an_earlier_job_where_it_may(tmp_path: Path, url: str) -> None:
+    module, flags = tmp_path / "step", (*FLAGS, "--penalty", "13")
+    module.write_bytes(forms.serialize(TINY, "bytecode"))
+    for cache, jobs in (("any", 1), ("any", 1), ("off", 2)):
+        done = toast("submit", module, "--url", url, *flags, "--cache", cache, "-o", tmp_path / "o")
+        assert done.returncode == 0, done.stderr
+        with urllib.request.urlopen(f"{url}/v1/jobs?limit=50") as answer:
+            listed = json.load(answer)["jobs"]
+        ours = [job for job in listed if job["request"]["penalty"] == 13]
+        assert len([job for job in ours if not job["cached_from"]]) == jobs
 
 
 def test_submit_of_what_is_no_module(tmp_path: Path, url: str) -> None:

@@ -14,6 +14,7 @@ from toast.cluster.connection import ClusterMissing, check_installed
 from toast.cluster.outcome_file import read_outcome, write_outcome
 from toast.cluster.parcel import pack, unpack
 from toast.cluster.relay import RelaySettings
+from toast.process.limits import ClusterShare
 from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout, Outcome, Status
 from toast.process.runner import Limits
 
@@ -84,7 +85,9 @@ def test_no_outcome_is_none(tmp_path: Path) -> None:
 
 def test_settings_reach_the_relay() -> None:
     settings = RelaySettings(
-        address="10.0.0.1:6379", cpus=2.5, limits=Limits(stall_s=3.0), command=("a", "b c")
+        cluster=ClusterShare(address="10.0.0.1:6379", cpus=2.5),
+        limits=Limits(stall_s=3.0),
+        command=("a", "b c"),
     )
     *_, text, argument = settings.child_command("/somewhere")
     assert argument == "/somewhere"

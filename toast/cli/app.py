@@ -213,13 +213,19 @@ def size_command(  # noqa: PLR0913 - one parameter for each flag
 @app.command("pipeline")
 def pipeline_command(  # noqa: PLR0913 - one parameter for each flag
     module: options.ModuleFile,
-    stages: Annotated[int, typer.Option("--stages", help="Stages of the pipeline.", min=1)],
     microbatches: Annotated[
         int, typer.Option("--microbatches", help="Parts of the batch, one after another.", min=1)
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR", help="Where the stages are written.")
     ],
+    stages: Annotated[
+        int | None, typer.Option("--stages", help="Stages of the pipeline.", min=1)
+    ] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option("--devices", help="Search stages and mesh for so many devices.", min=1),
+    ] = None,
     mesh: Annotated[
         str | None,
         typer.Option("--mesh", help="The mesh of each stage, such as data=2,model=2; else a chip."),
@@ -228,8 +234,9 @@ def pipeline_command(  # noqa: PLR0913 - one parameter for each flag
         str, typer.Option("--schedule", help="auto, gpipe, 1f1b or interleaved.")
     ] = "auto",
     chunks: Annotated[
-        int, typer.Option("--chunks", help="Runs of layers on each stage, for interleaved.", min=1)
-    ] = 1,
+        int | None,
+        typer.Option("--chunks", help="Runs of layers on each stage, for interleaved.", min=1),
+    ] = None,
     cuts: Annotated[
         str | None,
         typer.Option("--cuts", metavar="N,...", help="First layers of all chunks but the first."),
@@ -246,6 +253,7 @@ def pipeline_command(  # noqa: PLR0913 - one parameter for each flag
     with user_errors():
         request = make_pipeline_request(
             stages=stages,
+            devices=devices,
             microbatches=microbatches,
             mesh=mesh,
             schedule=schedule,
@@ -516,12 +524,13 @@ def worker_command(
 
 @app.command("submit", cls=SettingsCommand)
 @with_settings
-def submit_command(
+def submit_command(  # noqa: PLR0913 - one parameter for each flag
     module: options.ModuleFile,
     url: options.Url,
     request: PlanRequest,
     output: options.Output = options.DEFAULT_OUTPUT,
     explain: options.Explain = False,
+    cache: options.Cache = options.CacheOption.OFF,
     key: options.Key = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -533,7 +542,9 @@ def submit_command(
     with user_errors():
         check_output(output)
         original = read_module(module)
-        result = submit_and_wait(url, key, original, request, answer, name=module.name)
+        result = submit_and_wait(
+            (url, key), original, request, answer, name=module.name, cache=cache.value
+        )
         if result is None:
             raise typer.Exit(EXIT_INTERRUPTED)
         save(output, result.plan, original, result.module, result.suffix)

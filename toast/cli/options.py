@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -72,6 +73,28 @@ Planner = Annotated[
         help=f"{', '.join(PLANNERS[:-1])} or {PLANNERS[-1]}.",
         autocompletion=lambda: list(PLANNERS),
     ),
+]
+
+
+class CacheOption(StrEnum):
+    """Whose result a submitted job may be given."""
+
+    ANY = "any"
+    EXACT = "exact"
+    OFF = "off"
+
+
+Cache = Annotated[
+    CacheOption,
+    typer.Option(
+        "--cache",
+        help="Take the plan of an earlier job of this module: any that was asked the same, however "
+        "long it searched; exact, with the very same settings; or off.",
+    ),
+]
+Searches = Annotated[
+    int,
+    typer.Option("--searches", help="Searches with seeds from --seed on; the best plan is taken."),
 ]
 Penalty = Annotated[
     float | None,

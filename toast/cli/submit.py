@@ -9,15 +9,21 @@ from toast.request.request import PlanRequest
 
 
 def submit_and_wait(
-    url: str, key: str | None, module: bytes, request: PlanRequest, answer: Answer, *, name: str
+    service: tuple[str, str | None],
+    module: bytes,
+    request: PlanRequest,
+    answer: Answer,
+    *,
+    name: str,
+    cache: str = "off",
 ) -> PlanResult | None:
-    """The answer of the service; None when the job was cancelled before it had any plan.
+    """The answer of the service at a URL, with a key; None when cancelled before any plan.
 
     The first Ctrl-C cancels the job on the service, which keeps its best plan so far.
     """
-    with Client(url, key) as client, answer.progress() as bar, answer.interrupts() as interrupt:
+    with Client(*service) as client, answer.progress() as bar, answer.interrupts() as interrupt:
         bar.stage("uploading")
-        job = client.submit_request(module, request, name=name)
+        job = client.submit_request(module, request, cache=cache, name=name)
         cancelled = False
 
         def on_event(event: JobEvent) -> None:

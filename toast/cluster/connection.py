@@ -32,12 +32,13 @@ def connect(address: str) -> Any:
     check_installed()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", str(CONNECT_SECONDS))
-    # Ray gives the workers of a driver all variables that it has of its own; a driver that a
-    # worker started must not pass for that worker.
+    # A driver that a worker started must not pass for that worker.
     for name in ("RAY_JOB_ID", "RAY_RAYLET_PID"):
         os.environ.pop(name, None)
     import ray
 
+    if ray.is_initialized():
+        return ray
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except Exception as error:

@@ -20,6 +20,7 @@ import psutil
 
 from toast.cluster.parcel import Bytes, pack, unpack
 from toast.process import runner
+from toast.process.limits import ClusterShare
 from toast.process.outcome import Outcome
 
 _PREFIX = "toast-node-"
@@ -32,13 +33,15 @@ Result = tuple[Outcome, dict[str, Bytes]]
 class EngineOrder:
     """What to run on the node, and within which limits. `command` replaces the engine.
 
-    A memory limit of None is most of the node's memory.
+    A memory limit of None is most of the node's memory. `wanted` are the files to bring back, all
+    that the engine makes where it is empty.
     """
 
     limits: runner.Limits
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     name: str = "attempt"
+    wanted: tuple[str, ...] = ()
 
 
 class EngineHost:
@@ -64,7 +67,9 @@ class EngineHost:
                 cancelled=self._stop.is_set,
             )
             # What is mapped stays readable without the directory, until Ray has sent it.
-            return outcome, pack(directory, without=names) if outcome.has_plan else {}
+            made = pack(directory, without=names) if outcome.has_plan else {}
+            wanted = order.wanted or tuple(made)
+            return outcome, {name: made[name] for name in wanted if name in made}
 
     def events(self, wait: float) -> list[runner.Event]:
         """What the engine said since the last call; waits for the first word."""
@@ -96,9 +101,9 @@ def _sweep() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def remote_host(ray: Any, *, cpus: float, memory_bytes: int | None) -> Any:
+def remote_host(ray: Any, share: ClusterShare) -> Any:
     """A new host on a node that has so much to give, once there is one."""
-    options: dict[str, Any] = {"num_cpus": cpus, "max_restarts": 0, "max_concurrency": 4}
-    if memory_bytes is not None:
-        options["memory"] = memory_bytes
+    options: dict[str, Any] = {"num_cpus": share.cpus, "max_restarts": 0, "max_concurrency": 4}
+    if share.memory_bytes is not None:
+        options["memory"] = share.memory_bytes
     return ray.remote(EngineHost).options(**options).remote()

@@ -24,6 +24,7 @@ from toast.cluster.connection import ClusterAway, ClusterMissing, connect
 from toast.cluster.host import EngineOrder, Result, remote_host
 from toast.cluster.outcome_file import write_outcome
 from toast.cluster.parcel import pack, unpack
+from toast.process.limits import ClusterShare
 from toast.process.messages import ALIVE, BEAT_SECONDS, READY, Emitter, leave, take_stdout
 from toast.process.parent_words import listen_for_cancel, next_directory
 from toast.process.runner import Limits, python_module
@@ -43,8 +44,7 @@ WAITING = "waiting for a node"
 class RelaySettings:
     """Which cluster, and what an engine gets there; without a `command` that is the engine."""
 
-    address: str
-    cpus: float = 1.0
+    cluster: ClusterShare
     limits: Limits = field(default_factory=Limits)
     command: tuple[str, ...] = ()
 
@@ -52,8 +52,11 @@ class RelaySettings:
     def of(cls, text: str) -> RelaySettings:
         """Those that `child_command` wrote."""
         fields = json.loads(text)
-        limits, command = Limits(**fields.pop("limits")), tuple(fields.pop("command"))
-        return cls(**fields, limits=limits, command=command)
+        return cls(
+            cluster=ClusterShare(**fields["cluster"]),
+            limits=Limits(**fields["limits"]),
+            command=tuple(fields["command"]),
+        )
 
     def child_command(self, argument: str) -> list[str]:
         """The command of a relay for a directory, or of a spare one."""
@@ -86,11 +89,7 @@ class Relay:
         )
         pause, said = _FIRST_PAUSE, ""
         for _ in range(MAX_LOSSES):
-            host = remote_host(
-                self._ray,
-                cpus=self._settings.cpus,
-                memory_bytes=self._settings.limits.memory_bytes,
-            )
+            host = remote_host(self._ray, self._settings.cluster)
             try:
                 return self._follow(host, host.run.remote(order, names, *parts))
             except self._ray.exceptions.RayError as error:
@@ -147,7 +146,7 @@ def main(arguments: list[str]) -> int:
     emitter = Emitter(take_stdout())
     settings, argument = RelaySettings.of(arguments[0]), arguments[1]
     try:
-        ray = connect(settings.address)
+        ray = connect(settings.cluster.address)
         directory = Path(argument)
         if argument == SPARE:
             emitter.emit(READY)

@@ -6,6 +6,7 @@ MLIR may end the process over a module, so call this in one that may die.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from toast.microbatch.positions import Positions
 from toast.microbatch.roles import Roles
 from toast.microbatch.tree import Block, read_block
 from toast.microbatch.writer import Writer
-from toast.resize.equations import Equations, Nodes
+from toast.resize.equations import Equations
 from toast.resize.relations import Reason
 from toast.resize.sizes import NO_NODE, Node
 
@@ -38,7 +39,9 @@ _NAME = "Name one, as in --microbatches 4@batch['x']:0."
 _TRIED = 6
 """Leaves that are tried at most."""
 _LEAST = 0.1
-"""Of the elements that the largest of those that can be cut has, so many at least has the batch."""
+"""The batch has at least so many of the elements that the likeliest, or the largest, one has."""
+_ENOUGH = 0.02
+"""Of all elements of the program: the likeliest batch that has so many of them is taken at once."""
 _SHARE = 0.5
 """Of the elements of all values that have the batch, so many at least run in parts."""
 
@@ -72,8 +75,13 @@ class Cut:
     @property
     def elements(self) -> int:
         """Elements of all values of which a microbatch has its own."""
+        values, sizes = self.colour.equations.values, self.colour.equations.sizes
         cut = [value for value, kind in self.kinds.of.items() if kind is Dependence.CUT]
-        return sum(math.prod(shape_of(value)) for value in cut)
+        counted = Counter(values[value] for value in cut)
+        return sum(
+            times * math.prod(sizes.of(node, sizes.size.__getitem__) for node in nodes)
+            for nodes, times in counted.items()
+        )
 
     def sums(self, accumulate: Accumulate) -> list[Carried]:
         """What is added up over the microbatches."""
@@ -173,14 +181,18 @@ class TimeAxis:
         """The likeliest batch that can be cut; raises `Blocked` with what the likeliest lacks."""
         found: list[Cut] = []
         refused: Blocked | None = None
-        elements = self._elements()
-        for leaf in self.candidates()[:_TRIED]:
+        elements, candidates = self._elements(), self.candidates()
+        few = _LEAST * elements[candidates[0]] if candidates else 0
+        enough = _ENOUGH * elements[NO_NODE]
+        for leaf in candidates[:_TRIED]:
             try:
                 cut = self.cut(leaf)
             except Blocked as blocked:
                 refused = refused or blocked
                 continue
-            if cut.elements >= _SHARE * elements[leaf]:
+            if cut.elements >= max(few, _SHARE * elements[leaf]):
+                if not found and cut.elements >= enough:
+                    return cut
                 found.append(cut)
         if found:
             least = _LEAST * max(cut.elements for cut in found)
@@ -194,17 +206,14 @@ class TimeAxis:
             number for number, value in enumerate(self._block.arguments) if str(value.type) in made
         }
 
-    def _elements(self) -> dict[Node, int]:
-        """The elements of all values that have each leaf."""
-        sizes, found = self._equations.sizes, dict[Node, int]()
-        shapes: dict[Nodes, int] = {}
-        for nodes in self._equations.values.values():
-            shapes[nodes] = shapes.get(nodes, 0) + 1
-        for nodes, times in shapes.items():
+    def _elements(self) -> Counter[Node]:
+        """The elements of all values that have each leaf; of all values at `NO_NODE`."""
+        sizes, found = self._equations.sizes, Counter[Node]()
+        for nodes, times in Counter(self._equations.values.values()).items():
             leaves = [leaf for node in nodes for leaf in sizes.leaves(node)]
             whole = times * math.prod(sizes.size[leaf] for leaf in leaves)
-            for leaf in set(leaves):
-                found[leaf] = found.get(leaf, 0) + whole
+            for leaf in {*leaves, NO_NODE}:
+                found[leaf] += whole
         return found
 
     def cut(self, leaf: Node) -> Cut:
@@ -214,8 +223,8 @@ class TimeAxis:
             roles = Roles(colour, self._positions)
             kinds = Classifier(self._block, colour, roles).run()
             needs = find_needs(self._block, colour, roles, kinds)
-        if not any(kind is Dependence.CUT for kind in kinds.of.values()):
-            raise Blocked(None, "nothing depends on it")
+        if not needs.inside:
+            raise Blocked(None, "nothing of the program works along it")
         return Cut(
             colour=colour,
             dimensions=self.dimensions(leaf),

@@ -126,7 +126,9 @@ def describe(planned: Planned, stages: dict[str, float]) -> Plan:
         choices=_choices(planned, names, predictor),
         meshes=_meshes(planned, memory),
         request=request,
-        search=_search_info(found, request, problem.reward.penalty, stages),
+        search=_search_info(
+            found, planned.answer.searches, request, problem.reward.penalty, stages
+        ),
         lower_bound=found.bound,
         gap=_gap(found),
         relaxation=found.relaxation,
@@ -344,11 +346,12 @@ def _gap(found: Found) -> float | None:
 
 
 def _search_info(
-    found: Found, request: PlanRequest, penalty: float, stages: dict[str, float]
+    found: Found, searches: int, request: PlanRequest, penalty: float, stages: dict[str, float]
 ) -> planfile.SearchInfo:
     return SearchInfo(
         planner=request.planner if request.decisions is None else "given",
         seed=request.seed,
+        searches=searches,
         threads=threads_of(request),
         rollouts=found.rollouts,
         evaluations=found.evaluations,

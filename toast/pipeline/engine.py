@@ -95,6 +95,7 @@ def _plan(
         cancelled=cancelled,
         on_plan=keep,
         limits=limits.module,
+        cluster=limits.cluster,
     )
     write_result(directory, result, limits.plan_bytes)
     emitter.emit(

@@ -13,6 +13,7 @@ from toast.costmodel.evaluator import PENALTY, Cost, Evaluator
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.network.mesh import Mesh
 from toast.labels.decisions import state_of
+from toast.pipeline.helpers import HelperAnswer, Helpers
 from toast.pipeline.stages import Stages
 from toast.pipeline.user_constraints import Demands, demands
 from toast.request.request import PlanRequest
@@ -71,6 +72,7 @@ class MeshAnswer:
     best: Searched
     choices: list[Point]
     tried: list[Tried]
+    searches: int = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,11 +85,15 @@ class MeshSearch:
     request: PlanRequest
     stages: Stages
     cancelled: Callable[[], bool] | None = None
+    helpers: Helpers | None = None
     tried: list[Tried] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """What the user should know of how the program came to be."""
     evaluator: Evaluator | None = None
     """Of the mesh before: most of its tables are those of the next one."""
+
+    searches: int = 1
+    """That had a say in what was found: one here, or all of the request; and those elsewhere."""
 
     def run(self, meshes: Sequence[Mesh]) -> MeshAnswer:
         """Search on each mesh and keep the best; budget and cancel hold over all of them.
@@ -95,7 +101,8 @@ class MeshSearch:
         Raises `ToastError` where no mesh can be planned for.
         """
         control = self.control()
-        return self.finish(self.find(meshes, control), control)
+        best = self._helped(self.find(meshes, control), meshes, control)
+        return self.finish(best, control)
 
     def control(self) -> Control:
         """The budget of the request, and whether somebody asks to stop."""
@@ -117,7 +124,7 @@ class MeshSearch:
             self.stages.enter("proof", END - PROOF, END)
             found = prove(best.problem, found, self.settings(), control)
         best = self._refined(replace(best, found=found), control)
-        return MeshAnswer(best=best, choices=points, tried=self.tried)
+        return MeshAnswer(best=best, choices=points, tried=self.tried, searches=self.searches)
 
     def _later(self) -> float:
         """What comes after the search may take, as a part of the time that the search has."""
@@ -178,8 +185,48 @@ class MeshSearch:
             control.leave_out(start)
             part = control.share(1 / (count - number + count * self._later()))
             settings = self.settings()
-            found = PLANNERS[self.request.planner](problem, settings, part)
+            found = self._of_all_seeds(problem, settings, part)
             found = closest_to_fitting(problem, found, part, settings.threads)
+        return Searched(mesh=mesh, problem=problem, demands=demanded, found=found)
+
+    def _of_all_seeds(self, problem: Problem, settings: SearchSettings, control: Control) -> Found:
+        """The best of all searches of the request, or of one where the others run elsewhere."""
+        planner = PLANNERS[self.request.planner]
+        self.searches = 1 if self.helpers is not None else self.request.searches
+        best = planner(problem, settings, control.share(1 / self.searches))
+        for number in range(1, self.searches):
+            if control.stop_reason() is not None:
+                break
+            other = replace(settings, seed=(settings.seed + number) % 2**63)
+            found = planner(problem, other, control.share(1 / (self.searches - number)))
+            better = found if found.cost < best.cost else best
+            best = _with_efforts(better, best, found)
+        return best
+
+    def _helped(self, best: Searched, meshes: Sequence[Mesh], control: Control) -> Searched:
+        """The best of what was found here and elsewhere, all of it priced here."""
+        if self.helpers is None:
+            return best
+        answers = self.helpers.answers(control.cancelled)
+        self.searches += len(answers)
+        for answer in answers:
+            best = _joined(best, self._proposed(answer, answer.on(meshes), best))
+        return best
+
+    def _proposed(self, answer: HelperAnswer, mesh: Mesh, best: Searched) -> Searched:
+        """What another search found, at the prices of this one."""
+        demanded, problem = best.demands, best.problem
+        if mesh != best.mesh:
+            demanded = demands(self.source, mesh, self.request.pins, self.request.forbid)
+            problem = self.problem(mesh, demanded)
+        state = state_of(problem, answer.decisions)
+        found = Found(
+            state=state,
+            cost=problem.cost(state)[0],
+            rollouts=answer.rollouts,
+            evaluations=answer.evaluations,
+            termination=best.found.termination,
+        )
         return Searched(mesh=mesh, problem=problem, demands=demanded, found=found)
 
     def problem(self, mesh: Mesh, demanded: Demands) -> Problem:
@@ -220,6 +267,21 @@ class MeshSearch:
             threads=threads_of(self.request),
             rollouts=rollouts or self.request.rollouts or defaults.rollouts,
         )
+
+
+def _joined(one: Searched, other: Searched) -> Searched:
+    """The better of two, with the efforts of both."""
+    better = other if other.badness() < one.badness() else one
+    return replace(better, found=_with_efforts(better.found, one.found, other.found))
+
+
+def _with_efforts(better: Found, one: Found, other: Found) -> Found:
+    return replace(
+        better,
+        rollouts=one.rollouts + other.rollouts,
+        evaluations=one.evaluations + other.evaluations,
+        termination=one.termination,
+    )
 
 
 _CUT = {"cancelled": "cut short by the cancel", "budget": "cut short by the budget"}

@@ -29,14 +29,15 @@ from toast.pipeline.advice.advise import SECONDS, Misfit, advise
 from toast.pipeline.alternatives import plan_colours
 from toast.pipeline.confirm import confirmer_for, with_confirmation
 from toast.pipeline.describe import Planned, describe
+from toast.pipeline.helpers import Helpers, start_helpers
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
 from toast.pipeline.variant_search import (
     Chosen,
     VariantSearch,
+    asked_variant,
     given_variant,
-    variant_job,
     with_names_of,
 )
 from toast.pipeline.variants import Variants
@@ -45,6 +46,7 @@ from toast.plans.confirmation import Confirmation
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
+from toast.process.limits import ClusterShare
 from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
 from toast.search.planners import PLANNERS
@@ -64,9 +66,11 @@ def make_plan(
     cancelled: Callable[[], bool] | None = None,
     on_plan: Callable[[PlanResult], None] | None = None,
     limits: ModuleLimits | None = None,
+    cluster: ClusterShare | None = None,
 ) -> PlanResult:
     """Plan `module` as `request` asks, if it is within the `limits`.
 
+    Parts of the work may run on the `cluster`: further searches, and compilations.
     `on_plan` gets a plan that does not fit before what would fit is looked for: programs of other
     sizes are made for that, over which MLIR may end the process. Raises `ToastError` for a module,
     mesh, device or setting that cannot be planned. The garbage collector waits until the end: all
@@ -78,14 +82,14 @@ def make_plan(
     if request.planner not in PLANNERS:
         names = ", ".join(sorted(PLANNERS))
         raise InvalidRequest(f"There is no planner {request.planner!r}.", f"Known: {names}.")
-    confirmer = confirmer_for(request, device, candidates)
+    confirmer = confirmer_for(request, device, candidates, cluster)
+    helpers = start_helpers(module, request, cluster)
     stages = Stages(on_progress)
     stages.enter("kernels", 0.01)
     warm_kernels(stages.compiling)
-    stages.enter("load", 0.05)
-    source = load(module, limits)
-    check_version(source.loaded.form, request.target_version)
-    maker = _Jobs(device=device, request=request, cancelled=cancelled, original=source)
+    maker = _Jobs(
+        device=device, request=request, cancelled=cancelled, limits=limits, helpers=helpers
+    )
     chosen, confirmed = _chosen(module, maker, candidates, stages), None
     if confirmer is not None:
         answer, confirmed = confirmer.confirm(chosen.module, chosen.job, chosen.answer)
@@ -96,24 +100,28 @@ def make_plan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Jobs:
-    """Makes the search of the module that was loaded, or of one that it was rewritten to."""
+    """Makes the search of a module: the one that came, or one that it was rewritten to."""
 
     device: Device
     request: PlanRequest
     cancelled: Callable[[], bool] | None
-    original: Source
+    limits: ModuleLimits | None
+    helpers: Helpers | None = None
 
-    def whole(self, stages: Stages) -> MeshSearch:
+    def whole(self, module: bytes, stages: Stages) -> MeshSearch:
         """That of the module as it came."""
-        stages.enter("analyse", 0.2)
-        return self._job(self.original, stages)
+        stages.enter("load", 0.05)
+        source = load(module, self.limits)
+        check_version(source.loaded.form, self.request.target_version)
+        return self.of(source, stages)
 
     def rewritten(self, module: bytes, stages: Stages) -> MeshSearch:
-        """That of another module with its arguments."""
-        source = with_names_of(load(module), self.original)
-        return self._job(source, stages)
+        """That of a module that was made of it."""
+        return self.of(load(module), stages)
 
-    def _job(self, source: Source, stages: Stages) -> MeshSearch:
+    def of(self, source: Source, stages: Stages) -> MeshSearch:
+        """That of a program."""
+        stages.enter("analyse", 0.2)
         return MeshSearch(
             source=source,
             analysis=analyse(source.program),
@@ -121,35 +129,38 @@ class _Jobs:
             request=self.request,
             stages=stages,
             cancelled=self.cancelled,
+            helpers=self.helpers,
         )
 
 
 def _chosen(module: bytes, jobs: _Jobs, meshes: Sequence[Mesh], stages: Stages) -> Chosen:
     """The module as it is, or rewritten where the request asks for that."""
     request = jobs.request
-    variants = Variants(module=module, request=request, arguments=jobs.original.program.arguments)
-    base = given_variant(variants)
+    variants = Variants(module=module, request=request, limits=jobs.limits)
+    base = asked_variant(variants)
     if base.is_plain:
-        job = jobs.whole(stages)
+        job = jobs.whole(module, stages)
     else:
-        module, job = variant_job(variants, base, jobs.rewritten, stages)
-    if request.microbatches == "auto" or request.fit or "auto" in request.recompute:
-        search = VariantSearch(
-            variants=variants,
-            base=base,
+        module, job = given_variant(variants, base, jobs.rewritten, stages)
+    arguments = job.source.program.arguments
+    if not (request.microbatches == "auto" or request.fit or "auto" in request.recompute):
+        return Chosen(
             module=module,
-            whole=job,
-            job_of=jobs.rewritten,
-            stages=stages,
+            job=job,
+            answer=job.run(meshes),
+            time=variants.record(base, arguments),
+            recompute=variants.record_layers(base),
         )
-        return search.run(meshes)
-    return Chosen(
+    variants.arguments = arguments
+    search = VariantSearch(
+        variants=variants,
+        base=base,
         module=module,
-        job=job,
-        answer=job.run(meshes),
-        time=variants.record(base),
-        recompute=variants.record_layers(base),
+        whole=job,
+        job_of=lambda made, quiet: jobs.of(with_names_of(load(made), job.source), quiet),
+        stages=stages,
     )
+    return search.run(meshes)
 
 
 def _told(result: PlanResult, module: bytes, chosen: Chosen) -> PlanResult:

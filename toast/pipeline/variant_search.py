@@ -22,8 +22,10 @@ from toast.search.planners import PLANNERS
 from toast.search.problem import Found, Problem
 from toast.search.progress import Control
 
-FEW = 1_000
+FEW = 200
 """Rollouts for a variant that is only compared."""
+_FINAL = 8
+"""The chosen variant is searched with that part of the rollouts, from the plan that is known."""
 WHOLE_SHARE = 0.4
 """Of the time for searches, what the program as it is has."""
 _UNIFORM = ("products", "all")
@@ -176,7 +178,7 @@ class VariantSearch:
         job.tried = self.whole.tried
         known = best.best
         self.stages.enter("search", _SEARCH)
-        rollouts = (self.variants.request.rollouts or job.settings().rollouts) // 2
+        rollouts = (self.variants.request.rollouts or job.settings().rollouts) // _FINAL
         found = PLANNERS[job.request.planner](
             known.problem, job.settings(rollouts=max(rollouts, 1)), control.share(0.5)
         )
@@ -205,7 +207,7 @@ class VariantSearch:
             module=best.module,
             job=best.job,
             answer=answer,
-            time=self.variants.record(best.variant, rows),
+            time=self.variants.record(best.variant, self.variants.arguments, rows),
             recompute=self.variants.record_layers(best.variant, rows),
         )
 
@@ -230,23 +232,27 @@ def _better(one: Searched, other: Searched) -> bool:
 _VARIANTS, _SEARCH = 0.6, 0.75
 
 
-def given_variant(variants: Variants) -> Variant:
+def asked_variant(variants: Variants) -> Variant:
     """The variant that the request asks for; what it leaves open is as the program has it."""
     count = variants.request.microbatches
     parts = count if isinstance(count, int) else 1
     return Variant(microbatches=parts, recompute=variants.policies())
 
 
-def variant_job(
+def given_variant(
     variants: Variants, variant: Variant, job_of: JobOf, stages: Stages
 ) -> tuple[bytes, MeshSearch]:
-    """The module rewritten, and its search."""
+    """The module rewritten, and its search.
+
+    Nobody reads the module as it came but who rewrites it.
+    """
     stages.enter("variants", _REWRITING)
     module = variants.written(variant)
+    stages.enter("load", _LOAD)
     return module, job_of(module, stages)
 
 
-_REWRITING = 0.22
+_REWRITING, _LOAD = 0.05, 0.15
 
 
 def _quick(job: MeshSearch, whole: Searched, control: Control) -> Searched:

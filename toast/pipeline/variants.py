@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxlib.mlir import ir
 
 from toast.analysis.errors import InvalidRequest
-from toast.analysis.forms import Form, Loaded, decode, encode, portable
+from toast.analysis.forms import Form, Loaded, check_version, decode, encode, portable
+from toast.analysis.limits import ModuleLimits
+from toast.analysis.load import load
 from toast.analysis.program import Argument
+from toast.analysis.size import check_size
 from toast.microbatch.blocked import Blocked
 from toast.microbatch.time_axis import Carried, Cut, TimeAxis
 from toast.plans.recomputation import RecomputedLayers, RecomputedPlan
@@ -64,40 +67,47 @@ class Variants:
 
     module: bytes
     request: PlanRequest
-    arguments: tuple[Argument, ...]
+    arguments: tuple[Argument, ...] = ()
+    """Those of the module, where somebody has read it already."""
+    limits: ModuleLimits | None = None
     _loaded: Loaded | None = None
     _axis: TimeAxis | None = None
     _cuts: dict[int, Cut] = field(default_factory=dict)
     _groups: list[str] | None = None
     _accounts: dict[Policies, list[GroupAccount]] = field(default_factory=dict)
+    _again: dict[Policies, Variants] = field(default_factory=dict)
 
     def written(self, variant: Variant) -> bytes:
         """The module rewritten, in the form that it came in; raises `ToastError`."""
         if variant.is_plain:
             return self.module
         if variant.recompute:
-            return self._recomputed(variant)
+            again = self._recomputed(variant.recompute)
+            return again.written(Variant(microbatches=variant.microbatches))
         count = variant.microbatches
         made = self._time_axis().write(self.cut(count), count, self.request.accumulate)
         assert self._loaded is not None
         return _encoded(self._loaded, made)
 
-    def _recomputed(self, variant: Variant) -> bytes:
-        """The module with layers recomputed, and then in microbatches."""
-        loaded = decode(self.module)
-        layers = Recomputer(loaded.module, loaded.argument_names)
-        policies = {name: Policy(policy) for name, policy in variant.recompute}
-        self._accounts[variant.recompute] = layers.rewrite(policies)
-        written = _encoded(loaded, loaded.module)
-        if variant.microbatches == 1:
-            return written
-        inner = replace(self, module=written, _loaded=None, _axis=None, _cuts={})
-        return inner.written(Variant(microbatches=variant.microbatches))
+    def _recomputed(self, policies: Policies) -> Variants:
+        """The variants of the module with layers recomputed."""
+        if policies not in self._again:
+            loaded = self._decoded()
+            layers = Recomputer(loaded.module, loaded.argument_names)
+            self._accounts[policies] = layers.rewrite(
+                {name: Policy(policy) for name, policy in policies}
+            )
+            self._again[policies] = Variants(
+                module=_encoded(loaded, loaded.module),
+                request=self.request,
+                arguments=self.arguments,
+            )
+        return self._again[policies]
 
     def layer_groups(self) -> list[str]:
         """The groups of layers that can be recomputed."""
         if self._groups is None:
-            loaded = decode(self.module)
+            loaded = self._decoded()
             self._groups = list(Recomputer(loaded.module, loaded.argument_names).groups)
         return self._groups
 
@@ -158,21 +168,29 @@ class Variants:
         if found.size % count:
             raise Blocked(
                 None,
-                f"{count} parts do not divide the {found.size:,} elements of {self._name(found)}",
+                f"{count} parts do not divide it, which has {found.size:,} elements",
                 "Give a number of microbatches that divides the batch.",
             )
         return found
 
-    def record(self, variant: Variant, tried: Iterable[RewritingTried] = ()) -> TimeAxes | None:
+    def record(
+        self,
+        variant: Variant,
+        arguments: Sequence[Argument],
+        tried: Iterable[RewritingTried] = (),
+    ) -> TimeAxes | None:
         """What `plan.json` says of a variant; None where its batch runs whole."""
         if variant.microbatches == 1:
             return None
+        if variant.recompute:
+            again = Variant(microbatches=variant.microbatches)
+            return self._recomputed(variant.recompute).record(again, arguments, tried)
         cut, accumulate = self.cut(variant.microbatches), self.request.accumulate
         argument, dimension = cut.dimensions[0]
         return TimeAxes(
-            argument=self.arguments[argument].name,
+            argument=arguments[argument].name,
             dimension=dimension,
-            arguments=[self.arguments[one].name for one, _ in cut.dimensions],
+            arguments=[arguments[one].name for one, _ in cut.dimensions],
             size=cut.size,
             microbatches=variant.microbatches,
             accumulate=accumulate,
@@ -184,13 +202,17 @@ class Variants:
             tried=list(tried),
         )
 
-    def _name(self, cut: Cut) -> str:
-        argument, dimension = cut.dimensions[0]
-        return f"dimension {dimension} of {self.arguments[argument].name}"
+    def _decoded(self) -> Loaded:
+        """The module read anew, for who rewrites it."""
+        loaded = decode(self.module)
+        check_version(loaded.form, self.request.target_version)
+        if self.limits is not None:
+            check_size(loaded.module, self.limits)
+        return loaded
 
     def _time_axis(self) -> TimeAxis:
         if self._axis is None:
-            self._loaded = decode(self.module)
+            self._loaded = self._decoded()
             self._axis = TimeAxis(self._loaded.module)
         return self._axis
 
@@ -200,12 +222,13 @@ class Variants:
         pattern, colon, dimension = text.rpartition(":")
         if not colon or not dimension.isdigit():
             pattern, dimension = text, "0"
-        names = ArgumentNames([argument.name for argument in self.arguments])
+        arguments = self.arguments or load(self.module, self.limits).program.arguments
+        names = ArgumentNames([argument.name for argument in arguments])
         number = names.matching(pattern)[0]
         rank = ir.RankedTensorType(self._time_axis().block.arguments[number].type).rank
         if int(dimension) >= rank:
             raise InvalidRequest(
-                f"{self.arguments[number].name} has {rank} dimensions, and {text!r} names "
+                f"{arguments[number].name} has {rank} dimensions, and {text!r} names "
                 f"dimension {dimension}.",
                 _WHICH,
             )

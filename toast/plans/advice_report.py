@@ -91,7 +91,7 @@ def _slice_row(what: str, row: Slice) -> _Row:
 
 
 def _microbatch_row(row: Microbatches) -> _Row:
-    to = f"{row.count:,} of {row.size:,}, gradients added up"
+    to = f"{row.count:,} of {row.size:,}: plan with --microbatches {row.count}, or --fit"
     return (
         "microbatches",
         to,

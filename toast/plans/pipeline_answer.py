@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
 from toast.plans.record import Record
 from toast.plans.tables import plain_table
+
+_SHOWN = 8
 
 
 class StageFigures(Record):
@@ -37,6 +39,19 @@ class ScheduleFigures(Record):
     fits: bool
 
 
+class DegreeFigures(Record):
+    """A way to use all devices, as estimated from its layers: see `docs/pipeline.md`."""
+
+    stages: int
+    mesh: str | None
+    chunks: int
+    schedule: str
+    step_seconds: float
+    idle: float
+    peak_bytes: int
+    fits: bool
+
+
 class PipelineAnswer(Record):
     """A pipeline with the schedule that was chosen, and those that were compared with it."""
 
@@ -52,11 +67,37 @@ class PipelineAnswer(Record):
     """From one stage to the next for a microbatch, the most of all stages."""
     planned: int
     """Modules that were planned; equal ones are planned once."""
+    tried: tuple[DegreeFigures, ...] = ()
+    """What was searched where only the number of devices was given, the best first."""
 
 
 def pipeline_tables(answer: PipelineAnswer) -> Group:
-    """The stages, and the schedules."""
-    return Group(_stages(answer), "", _schedules(answer))
+    """The stages, the schedules, and what else the devices could do."""
+    tables: list[RenderableType] = [_stages(answer), "", _schedules(answer)]
+    if answer.tried:
+        tables += ["", _degrees(answer)]
+    return Group(*tables)
+
+
+def _degrees(answer: PipelineAnswer) -> Table:
+    table = plain_table(
+        f"The best {min(_SHOWN, len(answer.tried))} of {len(answer.tried)} ways to use all "
+        "devices, estimated by layers",
+        ">stages", "mesh of a stage", "schedule", ">chunks", ">step", ">idle", ">fullest device",
+        "fits",
+    )  # fmt: skip
+    for row in answer.tried[:_SHOWN]:
+        table.add_row(
+            str(row.stages),
+            row.mesh or "one chip",
+            row.schedule,
+            str(row.chunks),
+            format_seconds(row.step_seconds),
+            f"{row.idle:.0%}",
+            format_bytes(row.peak_bytes),
+            "yes" if row.fits else "no",
+        )
+    return table
 
 
 def _stages(answer: PipelineAnswer) -> Table:

@@ -187,10 +187,11 @@ class MeshTried(Record):
 
 
 class SearchInfo(Record):
-    """How the plan was found."""
+    """How the plan was found, in how many `searches`, with seeds from `seed` on."""
 
     planner: str
     seed: int
+    searches: int = 1
     threads: int
     rollouts: int
     evaluations: int

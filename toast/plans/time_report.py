@@ -10,8 +10,10 @@ from toast.plans.tables import plain_table
 from toast.plans.time import RewritingTried, TimeAxes
 
 
-def sentence(time: TimeAxes) -> str:
-    """What runs in parts, and what is carried from part to part."""
+def time_sentence(time: TimeAxes | None) -> str:
+    """What runs in parts, and what is carried from part to part; '' where nothing does."""
+    if time is None:
+        return ""
     count = time.microbatches
     dtype = "f32" if time.accumulate == "f32" else "the program's type"
     batch = f"dimension {time.dimension} of {time.argument}"
@@ -31,7 +33,7 @@ def _values(count: int, what: str) -> str:
 
 def render_time(time: TimeAxes) -> Group:
     """The sentence, and the table where several rewritings were planned."""
-    said = Text(sentence(time))
+    said = Text(time_sentence(time))
     if not time.tried:
         return Group(said)
     again = any(row.recompute for row in time.tried)

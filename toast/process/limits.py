@@ -12,15 +12,26 @@ _NAME = "limits.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterShare:
+    """A Ray cluster that an engine may spread over, and what each part of a job reserves there."""
+
+    address: str
+    cpus: float = 1.0
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:
     """The largest module, and the most bytes of its `plan.json`; None is no limit.
 
-    `nice` is how far the engine steps back behind whoever started it (`nice(1)`).
+    `nice` is how far the engine steps back behind whoever started it (`nice(1)`); `cluster` is
+    where else parts of its job may run.
     """
 
     module: ModuleLimits = field(default_factory=ModuleLimits)
     plan_bytes: int | None = None
     nice: int = 0
+    cluster: ClusterShare | None = None
 
     def write(self, directory: Path) -> None:
         """Put them where `of` finds them."""
@@ -33,4 +44,11 @@ class EngineLimits:
         if not path.exists():
             return cls()
         fields = json.loads(path.read_bytes())
-        return cls(**fields | {"module": ModuleLimits(**fields["module"])})
+        cluster = fields["cluster"]
+        return cls(
+            **fields
+            | {
+                "module": ModuleLimits(**fields["module"]),
+                "cluster": None if cluster is None else ClusterShare(**cluster),
+            }
+        )

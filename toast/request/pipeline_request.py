@@ -19,11 +19,14 @@ class PipelineRequest(BaseModel):
     Each stage holds `chunks` runs of layers; `cuts` are the first layers of all chunks but the
     first, or None for chunks of about equal time. `memory` are bytes per device. `rollouts` bounds
     the search for the layout of one module.
+
+    With `devices`, how many there are, the stages, their mesh, chunks and cuts are searched.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    stages: int = Field(ge=1, le=1024)
+    stages: int = Field(default=1, ge=1, le=1024)
+    devices: int | None = Field(default=None, ge=1, le=4096)
     microbatches: int = Field(ge=1, le=1 << 16)
     chunks: int = Field(default=1, ge=1, le=64)
     schedule: ScheduleChoice = "auto"
@@ -50,7 +53,18 @@ def make_pipeline_request(
         )
     except ValidationError as error:
         raise invalid_setting(error) from None
-    if request.schedule == "interleaved" and request.chunks == 1:
+    searched = request.model_fields_set & {"stages", "chunks", "cuts", "mesh"}
+    if request.devices is not None and searched:
+        raise InvalidRequest(
+            f"With devices, {', '.join(sorted(searched))} cannot be given.",
+            "They are searched; give either devices or stages.",
+        )
+    if request.devices is None and "stages" not in request.model_fields_set:
+        raise InvalidRequest(
+            "A pipeline needs a number of stages.",
+            "Give stages, or devices to have the stages searched.",
+        )
+    if request.devices is None and request.schedule == "interleaved" and request.chunks == 1:
         raise InvalidRequest(
             "An interleaved schedule has several chunks on each stage.", "Give --chunks 2 or more."
         )

@@ -42,6 +42,9 @@ class PlanRequest(BaseModel):
     ops that inlined calls would fill the memory; `target_version` the version of StableHLO that a
     portable artifact or a `jax.export` artifact is written for, the newest when absent.
 
+    `searches` asks for so many searches with seeds from `seed` on, of which the best plan is taken:
+    at once on a cluster, where the service has one, else one after another within the budget.
+
     `confirm` asks for so many plans to be compiled with the compiler of the chips, which has to be
     installed, and for the best of those and of the controls to be taken; `confirm_time` is how many
     seconds compiling may take, `CONFIRM_SECONDS` when absent.
@@ -62,6 +65,7 @@ class PlanRequest(BaseModel):
     device: str = "tpu-v5e"
     memory: int | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0, lt=2**63)
+    searches: int = Field(default=1, ge=1, le=64)
     rollouts: int | None = Field(default=None, ge=1, le=100_000_000)
     budget: float | None = Field(default=None, gt=0, le=86_400)
     threads: int = Field(default=0, ge=0, le=256)

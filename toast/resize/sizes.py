@@ -63,6 +63,9 @@ class Sizes:
         Leaves are split where they begin and end together. Those whose ends do not nest (8 x 6
         beside 6 x 8) are kept for the reason `why`.
         """
+        some, others = list(some), list(others)
+        if len(some) == len(others) == 1 and self._unite_leaves(some[0], others[0]):
+            return
         left, right = _Queue(self, some), _Queue(self, others)
         while left and right:
             one, other = left.take(), right.take()
@@ -76,6 +79,18 @@ class Sizes:
             else:
                 self._keep_group(left, right, one, other, why)
         self.keep([*left.rest(), *right.rest()], why)
+
+    def _unite_leaves(self, one: Node, other: Node) -> bool:
+        """Unite two nodes where that is all there is to joining them, as it mostly is."""
+        if NO_NODE in (one, other):
+            return False
+        one, other = self._root(one), self._root(other)
+        if one == other:
+            return True
+        if one in self._parts or other in self._parts or self.size[one] != self.size[other]:
+            return False
+        self._unite(one, other)
+        return True
 
     def keep(self, nodes: Iterable[Node], why: Any) -> None:
         """Keep nodes as large as they are; the first reason given stays."""

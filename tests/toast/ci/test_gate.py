@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import jsonschema
 import pytest
 
 from tests.toast.ci.budgets import PLAIN, budget_file, planned
@@ -20,6 +22,8 @@ from toast.ci.sarif import sarif
 from toast.plans.plan import Plan
 
 GIB = 1 << 30
+SARIF_SCHEMA = os.environ.get("TOAST_SARIF_SCHEMA", "")
+"""A copy of `sarif-schema-2.1.0.json`, which OASIS publishes and this repository does not hold."""
 
 
 def budget_of(folder: Path, extra: str = "") -> Budget:
@@ -179,6 +183,16 @@ def test_sarif_names_the_line_of_the_limit(report: CiReport, tmp_path: Path) -> 
     assert place["artifactLocation"]["uri"] == "toast.budget.toml"
     written = (tmp_path / "toast.budget.toml").read_text().splitlines()
     assert "limits" in written[place["region"]["startLine"] - 1]
+
+
+@pytest.mark.skipif(not SARIF_SCHEMA, reason="TOAST_SARIF_SCHEMA names no copy of OASIS's schema")
+def test_sarif_fits_the_schema_of_oasis(report: CiReport, tmp_path: Path) -> None:
+    schema = json.loads(Path(SARIF_SCHEMA).read_bytes())
+    check = jsonschema.validators.validator_for(schema)(schema)
+    log = json.loads(sarif(report, tmp_path))
+    assert [error.message for error in check.iter_errors(log)] == []
+    log["runs"][0]["results"][0]["level"] = "fatal"
+    assert [error.validator for error in check.iter_errors(log)]
 
 
 def test_a_workflow_command_is_one_line(report: CiReport, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from toast.analysis.errors import InvalidRequest
 from toast.pipeline.plan_module import make_plan
 from toast.pipeline.write_result import write_result
 from toast.plans.choices import request_of
+from toast.plans.page.document import report_html
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
 from toast.request.settings import make_request
@@ -57,6 +58,7 @@ def test_the_record_says_what_the_loop_carries(gpt: bytes) -> None:
     assert time.sum_bytes == parameters + loss
     assert Plan.from_json(plan.to_json()) == plan
     assert "runs in 4 microbatches of 2" in str(plan)
+    assert "runs in 4 microbatches of 2" in report_html(plan)
     assert request_of(plan, 1).microbatches == 4
 
 

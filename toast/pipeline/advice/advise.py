@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from toast.analysis.errors import ToastError
 from toast.costmodel.explain import PriceBreakdown
 from toast.costmodel.hardware.devices import Device, catalogue
 from toast.costmodel.journal import Entry
@@ -17,6 +18,7 @@ from toast.pipeline.advice.microbatches import Gradients, fewest_microbatches
 from toast.pipeline.advice.recompute import Recomputation
 from toast.pipeline.advice.slices import SliceSearch
 from toast.pipeline.mesh_search import MeshSearch, Searched
+from toast.pipeline.variants import Variants
 from toast.plans.advice import Advice, LargestBatch, Microbatches, RecomputedBlocks, Slice
 from toast.search.progress import Control, Progress
 
@@ -100,13 +102,32 @@ class Adviser:
         if not gradients or not update:
             return largest, None
 
+        if misfit.job.request.fit or misfit.job.request.microbatches not in (None, 1):
+            self.left_out.append("microbatches: what the request asks for was tried")
+            return largest, None
+
         def split(control: Control) -> Microbatches | None:
             parts = fewest_microbatches(sizes, gradients, update, control)
             if parts is None and control.stop_reason() is None:
                 self.left_out.append("microbatches: no number of them was found to fit")
-            return parts
+            return None if parts is None else self._proven(parts)
 
         return largest, self._ask("microbatches", 0.5, split)
+
+    def _proven(self, parts: Microbatches) -> Microbatches | None:
+        """The estimate, if `--microbatches` would write that program."""
+        misfit, job = self.misfit, self.misfit.job
+        variants = Variants(
+            module=misfit.module,
+            request=job.request,
+            arguments=job.source.program.arguments,
+        )
+        try:
+            variants.cut(parts.count)
+        except ToastError as error:
+            self.left_out.append(f"microbatches: {error.message.rstrip('.')}")
+            return None
+        return parts
 
     def _more(self, control: Control) -> list[Slice]:
         """More of the same chips."""

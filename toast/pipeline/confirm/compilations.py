@@ -1,4 +1,4 @@
-"""Many compilations at a time, each in a process of its own, within the time that there is."""
+"""Many compilations at a time, here and on nodes, within the time that there is."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 
 import psutil
 
 from toast.analysis.errors import ToastError
 from toast.aot import Target, Verdict, judge
 from toast.costmodel.network.mesh import Mesh
+from toast.pipeline.confirm.node_compilers import NodeCompilers, NodeLost
 from toast.pipeline.confirm.verdict_cache import VerdictCache
 
 CHILD_BYTES = 4 << 30
@@ -21,6 +23,9 @@ CHILD_BYTES = 4 << 30
 NO_TIME = "not compiled: the time was up"
 LONGEST = 7200.0
 """Seconds after which one compilation is given up, whatever time there is."""
+
+Places = SimpleQueue[NodeCompilers | None]
+"""Compilers that are free; None is one of this machine."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +66,7 @@ class Compilations:
     limit: TimeLimit
     reserved_bytes: int = 0
     workers: int = 1
+    nodes: NodeCompilers | None = None
 
     def answers(
         self,
@@ -74,16 +80,20 @@ class Compilations:
         `wanted` is asked when a module's turn comes: it says why it is not compiled, or ''. Equal
         modules are compiled once.
         """
-        with ThreadPoolExecutor(self.workers) as pool:
+        places: Places = SimpleQueue()
+        nodes = [] if self.nodes is None else [self.nodes] * self.nodes.count
+        for place in [None] * self.workers + nodes:
+            places.put(place)
+        with ThreadPoolExecutor(self.workers + len(nodes)) as pool:
             waiting = {
-                pool.submit(self._answer, module, memory_only, wanted): module
+                pool.submit(self._answer, module, memory_only, wanted, places): module
                 for module in dict.fromkeys(modules)
             }
             for done in as_completed(waiting):
                 yield waiting[done], done.result()
 
     def _answer(
-        self, module: bytes, memory_only: bool, wanted: Callable[[bytes], str]
+        self, module: bytes, memory_only: bool, wanted: Callable[[bytes], str], places: Places
     ) -> CompilerAnswer:
         if unwanted := wanted(module):
             return CompilerAnswer(failure=unwanted)
@@ -93,19 +103,34 @@ class Compilations:
         if self.limit.over():
             return CompilerAnswer(failure=NO_TIME)
         try:
-            verdict = judge(
-                module,
-                self.target,
-                self.mesh,
-                memory_only=memory_only,
-                reserved_bytes=self.reserved_bytes,
-                deadline_s=LONGEST,
-                cancelled=self.limit.over,
-            )
+            verdict = self._verdict(module, memory_only, places)
         except ToastError as error:
             return CompilerAnswer(failure=NO_TIME if self.limit.over() else _failure(error))
         self.cache.keep(module, verdict)
         return CompilerAnswer(verdict=verdict)
+
+    def _verdict(self, module: bytes, memory_only: bool, places: Places) -> Verdict:
+        """The verdict of the first compiler that is free; one whose node is lost is left out."""
+        while True:
+            place = places.get()
+            compile_it = judge if place is None else place.judge
+            try:
+                verdict = compile_it(
+                    module,
+                    self.target,
+                    self.mesh,
+                    memory_only=memory_only,
+                    reserved_bytes=self.reserved_bytes,
+                    deadline_s=LONGEST,
+                    cancelled=self.limit.over,
+                )
+            except NodeLost:
+                continue
+            except ToastError:
+                places.put(place)
+                raise
+            places.put(place)
+            return verdict
 
 
 def _failure(error: ToastError) -> str:

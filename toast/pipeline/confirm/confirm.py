@@ -23,6 +23,7 @@ from toast.pipeline.confirm.compilations import (
     workers_for,
 )
 from toast.pipeline.confirm.lessons import Lesson, corrected, lesson_of
+from toast.pipeline.confirm.node_compilers import compilers_of
 from toast.pipeline.confirm.proposals import ModuleWriter, controls, proposals_of
 from toast.pipeline.confirm.trial import Proposal, ProposalTrial, best_of
 from toast.pipeline.confirm.verdict_cache import VerdictCache, cache_folder
@@ -30,6 +31,7 @@ from toast.pipeline.mesh_search import MeshAnswer, MeshSearch, Searched
 from toast.plans.confirmation import CompiledCost, Confirmation, ConfirmedPlan, Correction
 from toast.plans.costs import tight_warnings
 from toast.plans.plan import Plan
+from toast.process.limits import ClusterShare
 from toast.request.request import CONFIRM_SECONDS, PlanRequest
 from toast.request.settings import threads_of
 from toast.search.choices import choices
@@ -51,6 +53,7 @@ class Confirmer:
     target: Target
     count: int
     request: PlanRequest
+    cluster: ClusterShare | None = None
 
     def confirm(
         self, module: bytes, job: MeshSearch, answer: MeshAnswer
@@ -61,15 +64,21 @@ class Confirmer:
         return rounds.run()
 
 
-def confirmer_for(request: PlanRequest, device: Device, meshes: Sequence[Mesh]) -> Confirmer | None:
+def confirmer_for(
+    request: PlanRequest,
+    device: Device,
+    meshes: Sequence[Mesh],
+    cluster: ClusterShare | None = None,
+) -> Confirmer | None:
     """The compiler that a request asks for; None where it asks for none.
 
+    Nodes of the `cluster` compile too.
     Raises InvalidRequest where there is no compiler for the chips, or it is not installed.
     """
     if request.confirm is None:
         return None
     target = installed_target(device, meshes[0])
-    return Confirmer(target=target, count=request.confirm, request=request)
+    return Confirmer(target=target, count=request.confirm, request=request, cluster=cluster)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,6 +124,7 @@ class _Rounds:
                 limit=limit,
                 reserved_bytes=reserved,
                 workers=workers_for(threads_of(request)),
+                nodes=compilers_of(confirmer.cluster, cache.compiler),
             ),
             clock=CollectiveClock.of(mesh, job.device),
             memory_bytes=memory,

@@ -11,20 +11,23 @@ from toast.analysis.forms import decode
 from toast.analysis.load import load
 from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.mesh import Mesh
+from toast.page.rendering import render_template
 from toast.pipeline.pipelining.balance import balanced_cuts
 from toast.pipeline.pipelining.costs import PricedPipeline, link_seconds
+from toast.pipeline.pipelining.degrees import Degrees
 from toast.pipeline.pipelining.priced import ModulePricer
+from toast.pipeline.pipelining.search_degrees import degree_figures, memory_of, search_degrees
 from toast.plans.pipeline_answer import PipelineAnswer, ScheduleFigures, StageFigures
 from toast.request.pipeline_request import PipelineRequest
 from toast.schedules.orders import GPIPE, INTERLEAVED, ONE_F_ONE_B, make_schedule
 from toast.schedules.simulation import simulate
 from toast.schedules.timeline import PipelineTimeline
-from toast.schedules.trace import chrome_trace
+from toast.schedules.trace import chrome_trace, timeline_plot
 from toast.search.kernel_cache import warm_kernels
 from toast.stages.cut import CutProgram, Cutting, cut_program
 from toast.stages.files import write_pipeline
 
-TRACE, ANSWER = "trace.json", "answer.json"
+TRACE, PAGE, ANSWER = "trace.json", "timeline.html", "answer.json"
 Report = Callable[[str, float], None]
 """Told which stage of the job begins, and the part of the job that is done."""
 
@@ -38,12 +41,22 @@ class PlannedPipeline:
     answer: PipelineAnswer
 
     def write(self, folder: Path) -> None:
-        """The modules, the wiring, the schedule, the trace and the figures."""
+        """The modules, the wiring, the schedule, the trace, the page and the figures."""
         best = self.timelines[0]
         texts = [one.text for one in self.priced.modules]
         write_pipeline(folder, self.priced.program, texts, best.schedule)
         (folder / TRACE).write_text(chrome_trace(best), encoding="utf-8")
+        (folder / PAGE).write_text(self.page(), encoding="utf-8")
         (folder / ANSWER).write_text(self.answer.model_dump_json(indent=2), encoding="utf-8")
+
+    def page(self) -> str:
+        """The timeline drawn, with the figures of the stages, as one HTML page."""
+        return render_template(
+            "toast.pipeline.pipelining",
+            "timeline.html",
+            answer=self.answer,
+            drawing=timeline_plot(self.timelines[0]),
+        )
 
 
 def plan_pipeline(module: bytes, request: PipelineRequest, report: Report) -> PlannedPipeline:
@@ -52,6 +65,9 @@ def plan_pipeline(module: bytes, request: PipelineRequest, report: Report) -> Pl
     warm_kernels(lambda share: report("compiling kernels", 0.1 * share))
     report("loading", 0.1)
     names = [argument.name for argument in load(module).program.arguments]
+    tried: list[Degrees] = []
+    if request.devices is not None:
+        request, tried = search_degrees(module, names, request, device, report)
     cuts = request.cuts
     if cuts is None and request.stages * request.chunks > 1:
         report("balancing layers", 0.15)
@@ -63,7 +79,9 @@ def plan_pipeline(module: bytes, request: PipelineRequest, report: Report) -> Pl
     return PlannedPipeline(
         priced=priced,
         timelines=timelines,
-        answer=_answer(priced, timelines, request, device, planned),
+        answer=_answer(priced, timelines, request, device, planned).model_copy(
+            update={"tried": degree_figures(tried, memory_of(request, device))}
+        ),
     )
 
 
@@ -101,7 +119,7 @@ def _timelines(
     priced: PricedPipeline, request: PipelineRequest, device: Device
 ) -> tuple[PipelineTimeline, ...]:
     """The simulated schedules: those that fit before others, then by time, then by memory."""
-    program, memory = priced.program, _memory(request, device)
+    program, memory = priced.program, memory_of(request, device)
     several = request.chunks > 1
     possible = [INTERLEAVED] if several else [ONE_F_ONE_B, GPIPE]
     if request.schedule != "auto" and request.schedule not in possible:
@@ -130,10 +148,6 @@ def _timelines(
     )
 
 
-def _memory(request: PipelineRequest, device: Device) -> int:
-    return int(device.plannable_bytes if request.memory is None else request.memory)
-
-
 def _fullest(timeline: PipelineTimeline) -> float:
     return max(timeline.peak_bytes(stage) for stage in range(timeline.schedule.stages))
 
@@ -145,7 +159,7 @@ def _answer(
     device: Device,
     planned: int,
 ) -> PipelineAnswer:
-    memory = _memory(request, device)
+    memory = memory_of(request, device)
     schedules = [
         ScheduleFigures(
             name=one.schedule.name,

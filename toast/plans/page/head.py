@@ -9,6 +9,7 @@ from toast.plans.costs import FitVerdict, PredictedCost
 from toast.plans.plan import Plan
 from toast.plans.report import bands_sentence, headline
 from toast.plans.slices_report import slices_sentence
+from toast.plans.time_report import time_sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +35,10 @@ def make_head(plan: Plan) -> Head:
     notices += [
         f"{row.op}, {row.count:,} times: {row.reason.replace('_', ' ')}" for row in plan.unpriced
     ]
+    further = slices_sentence(plan), time_sentence(plan.time)
     compared = [(row.name.replace("_", " "), row) for row in plan.baselines]
     return Head(
-        sentences=[*headline(plan).plain.splitlines(), *filter(None, [slices_sentence(plan)])],
+        sentences=[*headline(plan).plain.splitlines(), *filter(None, further)],
         costs=[("this plan", plan.predicted), ("unsharded", plan.unsharded), *compared],
         notices=notices,
         behind=bands_sentence(plan),
