@@ -87,3 +87,13 @@ def test_a_group_that_is_not_there_is_refused(gpt: bytes) -> None:
 def test_a_policy_that_is_not_there_is_refused(gpt: bytes) -> None:
     with pytest.raises(ToastError, match="should be none, all, products"):
         planned(gpt, "some")
+
+
+def test_what_is_asked_for_and_what_is_looked_for_go_together(gpt: bytes) -> None:
+    """Layers under a policy, microbatches looked for; and the other way round."""
+    plan = planned(gpt, "products", microbatches="auto").plan
+    assert plan.recompute is not None
+    assert plan.recompute.groups[0].policy == "products"
+    other = planned(gpt, "auto", microbatches=2).plan
+    assert other.time is not None
+    assert other.time.microbatches == 2
