@@ -7,12 +7,12 @@ call passes other numbers that say how often its loops run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
 
+from toast.analysis.argument_names import argument_names, dictionaries, name_in
 from toast.analysis.builder import build_program
 from toast.analysis.calls import CALLS, Calls, callee_of
 from toast.analysis.facts import Stated
@@ -41,7 +41,6 @@ _SPREADING = frozenset(
     }
 )
 """Ops of one operand that make a constant of a constant."""
-_NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"[()]')
 
 Answer = Callable[[int], int | None]
 """The whole number that an argument of a function is, by its index; None where nobody knows."""
@@ -84,30 +83,14 @@ class Walk:
 
     def _arguments(self, values: list[int]) -> list[Argument]:
         main = self.calls.main
-        attributes = _dictionaries(main, "arg_attrs", len(values))
-        names = self._argument_names(main.regions[0].blocks[0], attributes)
+        attributes = dictionaries(main, "arg_attrs", len(values))
+        names = argument_names(main, self._given_names)
         found: list[Argument] = []
         for name, given, value in zip(names, attributes, values, strict=True):
             aliases = int(given["tf.aliasing_output"]) if "tf.aliasing_output" in given else -1
             donated = aliases >= 0 or "jax.buffer_donor" in given
             found.append(Argument(name=name, value=value, donated=donated, aliases=aliases))
         return found
-
-    def _argument_names(self, block: Any, attributes: Sequence[Any]) -> list[str]:
-        """The names of the function's own parameters, with the paths of their leaves.
-
-        They are the module's locations; where those are lost, what came beside the module.
-        """
-        given = list(self._given_names or ())
-        extra = sum("jax.global_constant" in item for item in attributes)
-        if len(given) + extra != len(block.arguments):
-            given, extra = [], 0
-        names = []
-        for index, argument in enumerate(block.arguments):
-            match = _NAME.match(str(argument.location))
-            beside = given[index - extra] if given and index >= extra else f"arg{index}"
-            names.append(match[1] if match else beside)
-        return names
 
 
 class _Body:
@@ -142,7 +125,7 @@ class _Body:
     def end(self) -> list[str]:
         """Make returning an op, as that of `main` is; returns the names of the results."""
         op = _last(self._entry)
-        attributes = _dictionaries(self._walk.calls.main, "res_attrs", len(op.operands))
+        attributes = dictionaries(self._walk.calls.main, "res_attrs", len(op.operands))
         self._transfer(RETURN, op, list(op.operands), [], 1.0)
         return [
             item["jax.result_info"].value if "jax.result_info" in item else f"result{index}"
@@ -249,16 +232,9 @@ class _Body:
 
 
 def _place(op: ir.Operation) -> str:
-    match = _NAME.match(str(op.location))
-    return match[1] if match else str(op.location)
+    return name_in(op.location) or str(op.location)
 
 
 def _last(block: Any) -> ir.Operation:
     operations = block.operations
     return operations[len(operations) - 1].operation
-
-
-def _dictionaries(main: ir.Operation, name: str, count: int) -> list[Any]:
-    if name not in main.attributes:
-        return [{}] * count
-    return list(ir.ArrayAttr(main.attributes[name]))

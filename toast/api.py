@@ -54,6 +54,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
     microbatches: int | str | None = None,
     batch: str | None = None,
     accumulate: str = "program",
+    recompute: str | Sequence[str] = (),
     fit: bool = False,
     on_progress: Callable[[Event], None] | None = None,
 ) -> PlanResult:
@@ -90,7 +91,9 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
             takes what is fastest among those that fit.
         batch: which dimension that is, as `"ARGUMENT:DIMENSION"`; found when None.
         accumulate: `"program"`, or `"f32"` to keep sums over the microbatches in at least f32.
-        fit: where no layout fits, look for microbatches with which one does.
+        recompute: layers made again in the backward pass (docs/recompute.md): `"all"`,
+            `"products"`, `"auto"`, or `"GROUP=POLICY"` for groups of them.
+        fit: where no layout fits, look for recomputation and microbatches with which one does.
         on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with
@@ -119,6 +122,7 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         microbatches=microbatches,
         batch=batch,
         accumulate=accumulate,
+        recompute=(recompute,) if isinstance(recompute, str) else tuple(recompute),
         fit=fit,
         **_tuples(pins=pins, forbid=forbid, decisions=decisions),
     )

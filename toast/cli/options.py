@@ -194,9 +194,22 @@ Accumulate = Annotated[
         help="The type of sums over the microbatches: program, or f32 for narrower floats too.",
     ),
 ]
+Recompute = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--recompute",
+        metavar="POLICY",
+        help="Make layers again in the backward pass instead of keeping what it needs of them: "
+        "none, all, products (all but results of products), auto (what is fastest among those that "
+        "fit), or GROUP=POLICY for one group; may be given again.",
+    ),
+]
 Fit = Annotated[
     bool,
-    typer.Option("--fit", help="Where no layout fits, look for microbatches with which one does."),
+    typer.Option(
+        "--fit",
+        help="Where no layout fits, look for recomputation and microbatches with which one does.",
+    ),
 ]
 Explain = Annotated[
     bool,

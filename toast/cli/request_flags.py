@@ -47,6 +47,7 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
     microbatches: options.Microbatches = None,
     batch: options.Batch = None,
     accumulate: options.Accumulate = "program",
+    recompute: options.Recompute = None,
     fit: options.Fit = False,
 ) -> PlanRequest:
     """The request that these flags make; raises ToastError where it would not do."""
@@ -76,6 +77,7 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
         microbatches=_count(microbatches),
         batch=batch,
         accumulate=accumulate,
+        recompute=tuple(recompute or ()),
         fit=fit,
     )
 

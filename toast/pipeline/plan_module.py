@@ -33,8 +33,14 @@ from toast.pipeline.helpers import Helpers, start_helpers
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
 from toast.pipeline.shortfall import shortfall
 from toast.pipeline.stages import Stages
-from toast.pipeline.variant_search import Chosen, VariantSearch, given_variant, with_names_of
-from toast.pipeline.variants import Variant, Variants
+from toast.pipeline.variant_search import (
+    Chosen,
+    VariantSearch,
+    asked_variant,
+    given_variant,
+    with_names_of,
+)
+from toast.pipeline.variants import Variants
 from toast.plans.alternatives import PlanColour
 from toast.plans.confirmation import Confirmation
 from toast.plans.explanation import Explanation, Shortfall
@@ -128,22 +134,30 @@ class _Jobs:
 
 
 def _chosen(module: bytes, jobs: _Jobs, meshes: Sequence[Mesh], stages: Stages) -> Chosen:
-    """The module as it is, or in microbatches where the request asks for them."""
+    """The module as it is, or rewritten where the request asks for that."""
     request = jobs.request
-    if isinstance(request.microbatches, int) and request.microbatches > 1:
-        variants = Variants(module=module, request=request, limits=jobs.limits)
-        written, job = given_variant(variants, jobs.rewritten, stages)
-        answer = job.run(meshes)
-        made = Variant(microbatches=request.microbatches)
-        record = variants.record(made, job.source.program.arguments)
-        return Chosen(module=written, job=job, answer=answer, time=record)
-    whole = jobs.whole(module, stages)
-    if request.microbatches != "auto" and not request.fit:
-        return Chosen(module=module, job=whole, answer=whole.run(meshes), time=None)
+    variants = Variants(module=module, request=request, limits=jobs.limits)
+    base = asked_variant(variants)
+    if base.is_plain:
+        job = jobs.whole(module, stages)
+    else:
+        module, job = given_variant(variants, base, jobs.rewritten, stages)
+    arguments = job.source.program.arguments
+    if not (request.microbatches == "auto" or request.fit or "auto" in request.recompute):
+        return Chosen(
+            module=module,
+            job=job,
+            answer=job.run(meshes),
+            time=variants.record(base, arguments),
+            recompute=variants.record_layers(base),
+        )
+    variants.arguments = arguments
     search = VariantSearch(
-        variants=Variants(module=module, request=request, arguments=whole.source.program.arguments),
-        whole=whole,
-        job_of=lambda made, quiet: jobs.of(with_names_of(load(made), whole.source), quiet),
+        variants=variants,
+        base=base,
+        module=module,
+        whole=job,
+        job_of=lambda made, quiet: jobs.of(with_names_of(load(made), job.source), quiet),
         stages=stages,
     )
     return search.run(meshes)
@@ -153,7 +167,12 @@ def _told(result: PlanResult, module: bytes, chosen: Chosen) -> PlanResult:
     """The result with what was rewritten; the module that was planned is the one that came."""
     info = result.plan.module.model_copy(update={"sha256": hashlib.sha256(module).hexdigest()})
     warnings = [*result.plan.warnings, *chosen.job.notices]
-    changed = {"time": chosen.time, "module": info, "warnings": warnings}
+    changed = {
+        "time": chosen.time,
+        "recompute": chosen.recompute,
+        "module": info,
+        "warnings": warnings,
+    }
     return replace(result, plan=result.plan.model_copy(update=changed))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from toast.analysis.analyse import Analysis
@@ -13,7 +13,8 @@ from toast.costmodel.network.mesh import Mesh
 from toast.pipeline.mesh_search import MeshAnswer, MeshSearch, Searched
 from toast.pipeline.stages import Stages
 from toast.pipeline.user_constraints import demands
-from toast.pipeline.variants import PLAIN, Variant, Variants
+from toast.pipeline.variants import Variant, Variants
+from toast.plans.recomputation import RecomputedPlan
 from toast.plans.time import RewritingTried, TimeAxes
 from toast.search.infeasible import NEAR, closest_to_fitting
 from toast.search.local_search import local_search
@@ -27,6 +28,9 @@ _FINAL = 8
 """The chosen variant is searched with that part of the rollouts, from the plan that is known."""
 WHOLE_SHARE = 0.4
 """Of the time for searches, what the program as it is has."""
+_UNIFORM = ("products", "all")
+_MOST_GROUPS = 4
+"""Groups of layers for each of which policies of its own are compared."""
 JobOf = Callable[[bytes, Stages], MeshSearch]
 """Reads a module and makes its search."""
 
@@ -39,6 +43,7 @@ class Chosen:
     job: MeshSearch
     answer: MeshAnswer
     time: TimeAxes | None
+    recompute: RecomputedPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +58,14 @@ class _Planned:
 
 @dataclass(slots=True, kw_only=True)
 class VariantSearch:
-    """Plans a program as it is, and then in microbatches where the request asks for that."""
+    """Plans a program as it is, and then rewritten in the ways that the request asks for.
+
+    `base` is the variant that `module` is and that `whole` searches.
+    """
 
     variants: Variants
+    base: Variant
+    module: bytes
     whole: MeshSearch
     job_of: JobOf
     stages: Stages
@@ -63,29 +73,62 @@ class VariantSearch:
 
     def run(self, meshes: Sequence[Mesh]) -> Chosen:
         """The variant of least time among those that fit, else the one that comes closest."""
+        request = self.variants.request
         control = self.whole.control()
         part = control.share(WHOLE_SHARE)
         best = _Planned(
-            variant=PLAIN,
-            module=self.variants.module,
+            variant=self.base,
+            module=self.module,
             job=self.whole,
             best=self.whole.find(meshes, part),
         )
         self._note(best)
-        if self._goes_on(best):
-            self.stages.enter("variants", _VARIANTS)
-            best = self._compared(best, control)
-        if best.variant.is_plain:
+        layers = "none" not in request.recompute and not self.base.recompute
+        if layers and self._looks_at("auto" in request.recompute, best):
+            best = self._layers_compared(best, control)
+        if self.base.microbatches == 1 and self._looks_at(request.microbatches == "auto", best):
+            best = self._parts_compared(best, control)
+        if best.variant == self.base:
             answer = self.whole.finish(best.best, control)
-            return Chosen(module=best.module, job=best.job, answer=answer, time=None)
+            return self._chosen(best, answer, [])
         return self._finished(best, control)
 
-    def _goes_on(self, whole: _Planned) -> bool:
-        """Whether variants are looked at: where asked for, or where nothing fits."""
-        request = self.variants.request
-        return request.microbatches == "auto" or whole.best.badness()[0] > 0
+    def _looks_at(self, asked: bool, best: _Planned) -> bool:
+        """Whether a kind of variant is tried: where asked for, or by `fit` where nothing fits."""
+        looks = asked or (self.variants.request.fit and best.best.badness()[0] > 0)
+        if looks:
+            self.stages.enter("variants", _VARIANTS)
+        return looks
 
-    def _compared(self, whole: _Planned, control: Control) -> _Planned:
+    def _layers_compared(self, whole: _Planned, control: Control) -> _Planned:
+        """One policy for all groups of layers, and from the best of these another one for each."""
+        best, groups = whole, self.variants.layer_groups()
+        if not groups:
+            self.whole.notices.append("No layer of this program can be recomputed.")
+            return best
+        for policy in _UNIFORM:
+            best = self._better_of(best, dict.fromkeys(groups, policy), whole, control)
+        for name in groups[:_MOST_GROUPS] if len(groups) > 1 else []:
+            for policy in ("keep", *_UNIFORM):
+                policies = {**dict(best.variant.recompute), name: policy}
+                best = self._better_of(best, policies, whole, control)
+        return best
+
+    def _better_of(
+        self, best: _Planned, policies: Mapping[str, str], whole: _Planned, control: Control
+    ) -> _Planned:
+        """The best variant, or the one with other policies where that is better."""
+        groups = self.variants.layer_groups()
+        kept = [name for name in groups if policies.get(name, "keep") != "keep"]
+        recompute = tuple((name, policies[name]) for name in kept)
+        variant = replace(whole.variant, recompute=recompute)
+        seen = any(_is_of(row, variant) for row in self.tried)
+        if seen or control.stop_reason() is not None:
+            return best
+        found = self._planned(variant, whole, control.share(0.3))
+        return best if found is None or not _better(found.best, best.best) else found
+
+    def _parts_compared(self, whole: _Planned, control: Control) -> _Planned:
         """Doubles the microbatches until one more time makes a plan that fits no faster."""
         best = whole
         try:
@@ -96,7 +139,8 @@ class VariantSearch:
         for count in counts:
             if control.stop_reason() is not None:
                 break
-            found = self._planned(Variant(microbatches=count), whole, control.share(0.3))
+            variant = replace(whole.variant, microbatches=count)
+            found = self._planned(variant, whole, control.share(0.3))
             if found is None:
                 continue
             if _better(found.best, best.best):
@@ -112,8 +156,7 @@ class VariantSearch:
             job = self.job_of(module, Stages(None))
             best = _quick(job, whole.best, control.quiet())
         except ToastError as error:
-            row = RewritingTried(microbatches=variant.microbatches, reason=error.message)
-            self.tried.append(row)
+            self.tried.append(_row(variant).model_copy(update={"reason": error.message}))
             return None
         found = _Planned(variant=variant, module=module, job=job, best=best)
         self._note(found)
@@ -121,13 +164,12 @@ class VariantSearch:
 
     def _note(self, planned: _Planned) -> None:
         cost = planned.best.cost
-        row = RewritingTried(
-            microbatches=planned.variant.microbatches,
-            step_seconds=cost.seconds,
-            peak_bytes=round(cost.peak),
-            fits=planned.best.badness()[0] <= 0,
-        )
-        self.tried.append(row)
+        figures = {
+            "step_seconds": cost.seconds,
+            "peak_bytes": round(cost.peak),
+            "fits": planned.best.badness()[0] <= 0,
+        }
+        self.tried.append(_row(planned.variant).model_copy(update=figures))
 
     def _finished(self, best: _Planned, control: Control) -> Chosen:
         """The chosen variant searched to the end, from what is known of it."""
@@ -154,12 +196,28 @@ class VariantSearch:
                     "fits": answer.best.badness()[0] <= 0,
                 }
             )
-            if row.microbatches == best.variant.microbatches
+            if _is_of(row, best.variant)
             else row
             for row in self.tried
         ]
-        record = self.variants.record(best.variant, self.variants.arguments, rows)
-        return Chosen(module=best.module, job=job, answer=answer, time=record)
+        return self._chosen(best, answer, rows)
+
+    def _chosen(self, best: _Planned, answer: MeshAnswer, rows: Sequence[RewritingTried]) -> Chosen:
+        return Chosen(
+            module=best.module,
+            job=best.job,
+            answer=answer,
+            time=self.variants.record(best.variant, self.variants.arguments, rows),
+            recompute=self.variants.record_layers(best.variant, rows),
+        )
+
+
+def _row(variant: Variant) -> RewritingTried:
+    return RewritingTried(microbatches=variant.microbatches, recompute=variant.words)
+
+
+def _is_of(row: RewritingTried, variant: Variant) -> bool:
+    return (row.microbatches, row.recompute) == (variant.microbatches, variant.words)
 
 
 def _better(one: Searched, other: Searched) -> bool:
@@ -174,15 +232,22 @@ def _better(one: Searched, other: Searched) -> bool:
 _VARIANTS, _SEARCH = 0.6, 0.75
 
 
-def given_variant(variants: Variants, job_of: JobOf, stages: Stages) -> tuple[bytes, MeshSearch]:
-    """The module in the microbatches that the request asks for, and its search.
+def asked_variant(variants: Variants) -> Variant:
+    """The variant that the request asks for; what it leaves open is as the program has it."""
+    count = variants.request.microbatches
+    parts = count if isinstance(count, int) else 1
+    return Variant(microbatches=parts, recompute=variants.policies())
+
+
+def given_variant(
+    variants: Variants, variant: Variant, job_of: JobOf, stages: Stages
+) -> tuple[bytes, MeshSearch]:
+    """The module rewritten, and its search.
 
     Nobody reads the module as it came but who rewrites it.
     """
-    count = variants.request.microbatches
-    assert isinstance(count, int)
     stages.enter("variants", _REWRITING)
-    module = variants.written(Variant(microbatches=count))
+    module = variants.written(variant)
     stages.enter("load", _LOAD)
     return module, job_of(module, stages)
 

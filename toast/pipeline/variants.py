@@ -24,10 +24,16 @@ from toast.analysis.program import Argument
 from toast.analysis.size import check_size
 from toast.microbatch.blocked import Blocked
 from toast.microbatch.time_axis import Carried, Cut, TimeAxis
+from toast.plans.recomputation import RecomputedLayers, RecomputedPlan
 from toast.plans.time import CarriedValues, RewritingTried, TimeAxes
+from toast.recompute.policy import GroupAccount, Policy
+from toast.recompute.recompute import Recomputer
 from toast.request.patterns import ArgumentNames
 from toast.request.request import PlanRequest
 
+Policies = tuple[tuple[str, str], ...]
+"""Groups of layers, each with a policy."""
+_NO_LAYERS = "`jax.checkpoint` around a part of the model does it by hand."
 _WHICH = "Name it with --batch ARGUMENT:DIMENSION, as in --batch \"batch['x']:0\"."
 
 
@@ -39,15 +45,20 @@ class Variant:
     """
 
     microbatches: int = 1
-    recompute: tuple[tuple[str, str], ...] = ()
+    recompute: Policies = ()
+
+    @property
+    def words(self) -> str:
+        """Which layers are recomputed, as `--recompute` says it."""
+        policies = {policy for _, policy in self.recompute}
+        if len(policies) == 1:
+            return next(iter(policies))
+        return " ".join(f"{name}={policy}" for name, policy in self.recompute)
 
     @property
     def is_plain(self) -> bool:
         """Whether it is the program as it is."""
         return self.microbatches == 1 and not self.recompute
-
-
-PLAIN = Variant()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,17 +73,81 @@ class Variants:
     _loaded: Loaded | None = None
     _axis: TimeAxis | None = None
     _cuts: dict[int, Cut] = field(default_factory=dict)
+    _groups: list[str] | None = None
+    _accounts: dict[Policies, list[GroupAccount]] = field(default_factory=dict)
+    _again: dict[Policies, Variants] = field(default_factory=dict)
 
     def written(self, variant: Variant) -> bytes:
         """The module rewritten, in the form that it came in; raises `ToastError`."""
         if variant.is_plain:
             return self.module
         if variant.recompute:
-            raise InvalidRequest("No layer of this program can be recomputed.")
+            again = self._recomputed(variant.recompute)
+            return again.written(Variant(microbatches=variant.microbatches))
         count = variant.microbatches
         made = self._time_axis().write(self.cut(count), count, self.request.accumulate)
         assert self._loaded is not None
         return _encoded(self._loaded, made)
+
+    def _recomputed(self, policies: Policies) -> Variants:
+        """The variants of the module with layers recomputed."""
+        if policies not in self._again:
+            loaded = self._decoded()
+            layers = Recomputer(loaded.module, loaded.argument_names)
+            self._accounts[policies] = layers.rewrite(
+                {name: Policy(policy) for name, policy in policies}
+            )
+            self._again[policies] = Variants(
+                module=_encoded(loaded, loaded.module),
+                request=self.request,
+                arguments=self.arguments,
+            )
+        return self._again[policies]
+
+    def layer_groups(self) -> list[str]:
+        """The groups of layers that can be recomputed."""
+        if self._groups is None:
+            loaded = self._decoded()
+            self._groups = list(Recomputer(loaded.module, loaded.argument_names).groups)
+        return self._groups
+
+    def policies(self) -> Policies:
+        """What the request says of each group; raises `InvalidRequest` for one it does not have."""
+        found: dict[str, str] = {}
+        for word in self.request.recompute:
+            pattern, _, policy = word.rpartition("=")
+            if policy in ("none", "auto"):
+                continue
+            groups = self.layer_groups()
+            if not groups:
+                raise InvalidRequest("No layer of this program can be recomputed.", _NO_LAYERS)
+            named = [one for one in groups if not pattern or one == pattern]
+            if not named:
+                raise InvalidRequest(
+                    f"There is no group of layers {pattern!r}.", f"There are: {', '.join(groups)}."
+                )
+            found |= dict.fromkeys(named, policy)
+        return tuple((name, policy) for name, policy in found.items() if policy != Policy.KEEP)
+
+    def record_layers(
+        self, variant: Variant, tried: Iterable[RewritingTried] = ()
+    ) -> RecomputedPlan | None:
+        """What `plan.json` says of the layers recomputed; None where there are none."""
+        if not variant.recompute:
+            return None
+        groups = [
+            RecomputedLayers(
+                name=one.name,
+                layers=one.layers,
+                policy=one.policy,
+                before_bytes=one.before_bytes,
+                kept_bytes=one.kept_bytes,
+                ops=one.recomputed,
+                blocked=list(one.blocked),
+            )
+            for one in self._accounts[variant.recompute]
+        ]
+        return RecomputedPlan(groups=groups, tried=list(tried))
 
     def counts(self) -> list[int]:
         """Numbers of microbatches that are worth a try, rising: powers of two."""
@@ -107,6 +182,9 @@ class Variants:
         """What `plan.json` says of a variant; None where its batch runs whole."""
         if variant.microbatches == 1:
             return None
+        if variant.recompute:
+            again = Variant(microbatches=variant.microbatches)
+            return self._recomputed(variant.recompute).record(again, arguments, tried)
         cut, accumulate = self.cut(variant.microbatches), self.request.accumulate
         argument, dimension = cut.dimensions[0]
         return TimeAxes(
@@ -124,12 +202,17 @@ class Variants:
             tried=list(tried),
         )
 
+    def _decoded(self) -> Loaded:
+        """The module read anew, for who rewrites it."""
+        loaded = decode(self.module)
+        check_version(loaded.form, self.request.target_version)
+        if self.limits is not None:
+            check_size(loaded.module, self.limits)
+        return loaded
+
     def _time_axis(self) -> TimeAxis:
         if self._axis is None:
-            self._loaded = decode(self.module)
-            check_version(self._loaded.form, self.request.target_version)
-            if self.limits is not None:
-                check_size(self._loaded.module, self.limits)
+            self._loaded = self._decoded()
             self._axis = TimeAxis(self._loaded.module)
         return self._axis
 

@@ -103,7 +103,7 @@ def _microbatch_row(row: Microbatches) -> _Row:
 
 def _recompute_row(row: RecomputedBlocks) -> _Row:
     saved = format_bytes(row.saved_bytes)
-    to = f"{row.name}, {row.blocks:,} blocks (jax.checkpoint): saves {saved}"
+    to = f"{row.name}, {row.blocks:,} blocks: saves {saved}; plan with --recompute all, or --fit"
     return (
         "recompute",
         to,

@@ -18,6 +18,7 @@ def request_of(plan: Plan, number: int) -> PlanRequest:
             f"There is no choice {number}: the plan has {len(plan.choices)}.",
             "Take a number of its table of choices; the first is 1.",
         )
+    recomputed = [] if plan.recompute is None else plan.recompute.groups
     chosen = [tried.mesh for tried in plan.meshes if tried.chosen]
     changes = {
         "mesh": chosen[0] if chosen else plan.request.mesh,
@@ -28,6 +29,7 @@ def request_of(plan: Plan, number: int) -> PlanRequest:
         "confirm_time": None,
         "fit": False,
         "microbatches": None if plan.time is None else plan.time.microbatches,
+        "recompute": tuple(f"{one.name}={one.policy}" for one in recomputed),
     }
     return plan.request.model_copy(update=changes)
 
@@ -40,4 +42,8 @@ def with_choices(new: Plan, plan: Plan, number: int) -> Plan:
     ]
     tried = plan.time.tried if plan.time is not None else []
     time = None if new.time is None else new.time.model_copy(update={"tried": tried})
-    return new.model_copy(update={"choices": choices, "meshes": plan.meshes, "time": time})
+    recompute = new.recompute
+    if recompute is not None and plan.recompute is not None:
+        recompute = recompute.model_copy(update={"tried": plan.recompute.tried})
+    changed = {"choices": choices, "meshes": plan.meshes, "time": time, "recompute": recompute}
+    return new.model_copy(update=changed)

@@ -16,6 +16,7 @@ from toast.plans.conflicts import ResolvedConflicts
 from toast.plans.costs import BandSource, FitVerdict, PredictedCost
 from toast.plans.explanation import Explanation, Shortfall
 from toast.plans.migration import migrated
+from toast.plans.recomputation import RecomputedPlan
 from toast.plans.record import Record
 from toast.plans.time import TimeAxes
 from toast.request.request import PlanRequest
@@ -219,7 +220,8 @@ class Plan(Record):
     `choices` are up to ten plans on the front of time against memory, by rising peak; `meshes`
     those that were tried where the mesh was to be chosen; `request` is what was asked. `colours`
     are the named dimensions, with what each would cost otherwise. `confirmed` is what the compiler
-    said, where it was asked. `time` says what was rewritten, where the batch runs in microbatches.
+    said, where it was asked. `time` says what was rewritten, where the batch runs in microbatches,
+    and `recompute` which layers the backward pass makes again.
     `program_kind` is what the module seems to be for, and `band_sources`
     are the held-out programs by which the bands around predictions were made.
     """
@@ -258,6 +260,7 @@ class Plan(Record):
     shortfall: Shortfall | None = None
     confirmed: Confirmation | None = None
     time: TimeAxes | None = None
+    recompute: RecomputedPlan | None = None
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

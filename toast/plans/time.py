@@ -23,10 +23,12 @@ class CarriedValues(Record):
 class RewritingTried(Record):
     """A rewriting of the program that was planned: how many microbatches, and what it costs.
 
+    `recompute` says which layers the backward pass makes again, as `--recompute` takes it.
     `reason` says why there is no plan of it; `chosen` is that of this plan.
     """
 
     microbatches: int = Field(ge=1)
+    recompute: str = ""
     step_seconds: float | None = None
     peak_bytes: int | None = None
     fits: bool | None = None

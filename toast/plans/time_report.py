@@ -36,11 +36,14 @@ def render_time(time: TimeAxes) -> Group:
     said = Text(time_sentence(time))
     if not time.tried:
         return Group(said)
-    table = plain_table(
-        "Microbatches that were tried", ">microbatches", ">step", ">peak", "fits", ""
-    )
+    again = any(row.recompute for row in time.tried)
+    columns = [">microbatches", *(["recompute"] if again else []), ">step", ">peak", "fits", ""]
+    title = "Rewritings that were tried" if again else "Microbatches that were tried"
+    table = plain_table(title, *columns)
     for row in time.tried:
-        table.add_row(str(row.microbatches), *_figures(row), row.reason or _mark(row))
+        policy = [row.recompute or "none"] if again else []
+        said_of = row.reason or _mark(row)
+        table.add_row(str(row.microbatches), *policy, *_figures(row), said_of)
     return Group(said, "", table)
 
 

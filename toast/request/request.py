@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -11,6 +11,10 @@ FormName = Literal["flat", "annotated", "closed", "collectives", "local"]
 
 Accumulate = Literal["program", "f32"]
 """In which type sums over the microbatches are kept: the program's own, or at least f32."""
+GROUP_POLICIES = ("keep", "all", "products")
+"""What the backward pass makes again of a group of layers: nothing, all, all but products."""
+POLICIES = ("none", "all", "products", "auto")
+POLICY_WORDS = "none, all, products, auto, or GROUP=keep, GROUP=all, GROUP=products"
 MOST_MICROBATCHES = 65_536
 CONFIRM_PLANS, CONFIRM_SECONDS = 4, 1800.0
 """How many plans are compiled, and how long that may take, where nobody says otherwise."""
@@ -49,6 +53,9 @@ class PlanRequest(BaseModel):
     for what is fastest among those that fit; `fit` asks for that only where no layout fits.
     `batch` names the batch as `ARGUMENT:DIMENSION`, which is found when absent; `accumulate` the
     type that sums over the parts are kept in: that of the program, or f32 for narrower floats.
+
+    `recompute` says which layers the backward pass makes again: `none`, `all`, `products`, `auto`
+    for all groups of layers, or `GROUP=POLICY` for one of them; `fit` looks at that too.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -79,7 +86,17 @@ class PlanRequest(BaseModel):
     microbatches: int | Literal["auto"] | None = Field(default=None)
     batch: str | None = Field(default=None, max_length=1000)
     accumulate: Accumulate = "program"
+    recompute: tuple[Annotated[str, Field(max_length=1000)], ...] = Field(default=(), max_length=64)
     fit: bool = False
+
+    @field_validator("recompute")
+    @classmethod
+    def _known_policies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            _, equals, policy = one.rpartition("=")
+            if policy not in (GROUP_POLICIES if equals else POLICIES):
+                raise ValueError(f"{one!r} should be {POLICY_WORDS}")
+        return value
 
     @field_validator("microbatches")
     @classmethod

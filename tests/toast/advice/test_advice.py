@@ -129,7 +129,7 @@ def test_the_warning_of_autoshard_says_it_too() -> None:
         warn_of(plan())
     (text,) = [str(one.message) for one in caught if one.category is toast.DoesNotFit]
     assert "What would fit: more chips: " in text
-    assert "jax.checkpoint" in text
+    assert "--recompute all" in text
 
 
 def test_what_there_is_no_time_for_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
