@@ -6,8 +6,9 @@ eight v5e, six layers at published widths.
 
 from __future__ import annotations
 
+import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -62,27 +63,33 @@ def variants(name: str, *, scan: bool) -> Iterator[tuple[str, bytes]]:
     yield BY_HAND, lowered(name, scan=scan, by_hand=True)
 
 
-def measured(module: bytes) -> tuple[float, float, int]:
-    """Predicted seconds and bytes, and the bytes that the compiler lays out."""
+def measured(module: bytes) -> tuple[float, float, str]:
+    """Predicted seconds and bytes, and what the compiler lays out, where there is one."""
     source = load(module)
     evaluator = Evaluator(analyse(source.program), Mesh.parse("data=8"), find("tpu-v5e"))
     resolved = resolve(evaluator, data_parallel(evaluator))
     specs = Specs(resolved)
     written = write(source, evaluator.mesh, specs, specs.constraints())
-    verdict = judge(written, Target.parse("tpu-v5e:2x4"), evaluator.mesh, memory_only=True)
-    memory = verdict.memory
-    return resolved.cost.seconds, resolved.cost.peak, 0 if memory is None else memory.total
+    return resolved.cost.seconds, resolved.cost.peak, compiled(written, evaluator.mesh)
 
 
-def main(names: Sequence[str]) -> int:
+def compiled(module: bytes, mesh: Mesh) -> str:
+    """The memory of a module in MiB as the compiler lays it out."""
+    if importlib.util.find_spec("libtpu") is None:
+        return "not"
+    memory = judge(module, Target.parse("tpu-v5e:2x4"), mesh, memory_only=True).memory
+    return "not" if memory is None else f"{memory.total / MIB:,.0f} MiB"
+
+
+def main() -> int:
     """Print a line for each variant of each model; returns the exit code."""
-    for name in names or SIZES:
+    for name in sys.argv[1:] or SIZES:
         for scan in (False, True):
             for what, module in variants(name, scan=scan):
-                seconds, predicted, compiled = measured(module)
+                seconds, predicted, laid_out = measured(module)
                 print(
                     f"{name:<4} {'scanned' if scan else 'unrolled':<9} {what:<15}"
-                    f"{predicted / MIB:10,.0f} MiB predicted {compiled / MIB:10,.0f} MiB compiled"
+                    f"{predicted / MIB:10,.0f} MiB predicted {laid_out:>14} compiled"
                     f"{seconds * 1e3:8.1f} ms predicted",
                     flush=True,
                 )
@@ -90,4 +97,4 @@ def main(names: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -92,6 +92,12 @@ RUNS = {
         if all(map(importlib.util.find_spec, ("libtpu", "ray")))
         else "Not installed: libtpu",
     ),
+    "recompute": Smoke(
+        program="recompute",
+        arguments=("gpt",),
+        smaller={"SIZES": {"gpt": {"layers": 2, "d_model": 64, "heads": 8, "batch": 8, "seq": 32}}},
+        prints="jax.checkpoint",
+    ),
     "bench_searches": Smoke(
         program="bench_searches",
         arguments=("--seeds", "1", "--searches", "2", "--", MLP),
@@ -164,6 +170,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+# Ray forks to start its own processes; JAX, which an earlier test loaded, warns of that.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 @pytest.mark.parametrize("name", RUNS)
 def test_a_benchmark_runs_to_its_end(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

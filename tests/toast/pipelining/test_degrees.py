@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toast.costmodel.network.mesh import Mesh
 from toast.pipeline.pipelining.balance import least_longest
-from toast.pipeline.pipelining.degrees import Space, best_degrees, merged, stage_meshes
+from toast.pipeline.pipelining.degrees import DegreeSpace, best_degrees, merged, stage_meshes
 from toast.schedules.orders import make_schedule
 from toast.schedules.simulation import simulate
 from toast.schedules.timeline import ChunkCosts
@@ -39,7 +39,7 @@ def equal_layers(count: int, *, state: float = 1.0) -> list[ChunkCosts]:
 
 @given(st.integers(1, 64), st.integers(1, 12))
 def test_every_way_uses_all_devices(devices: int, layers: int) -> None:
-    space = Space(devices=devices, layers=layers, microbatches=4, training=True)
+    space = DegreeSpace(devices=devices, layers=layers, microbatches=4, training=True)
     found = space.meshes()
     assert len(found) == len(set(found))
     assert all(stages * devices_of(mesh) == devices for stages, mesh in found)
@@ -87,7 +87,9 @@ def test_nothing_that_fits_is_faster(
     layers: list[ChunkCosts], devices: int, microbatches: int
 ) -> None:
     memory = 60.0
-    space = Space(devices=devices, layers=len(layers), microbatches=microbatches, training=True)
+    space = DegreeSpace(
+        devices=devices, layers=len(layers), microbatches=microbatches, training=True
+    )
     best = best_degrees(space, lambda _: layers, at_once, memory)[0]
     for stages, _ in space.meshes():
         for name, chunks in space.orders(stages):
@@ -106,7 +108,7 @@ def test_weights_that_no_stage_holds_ask_for_more_stages() -> None:
         one = ChunkCosts(forward=1.0 / share, backward=2.0 / share, state_bytes=10.0)
         return [one] * 8
 
-    space = Space(devices=8, layers=8, microbatches=16, training=True)
+    space = DegreeSpace(devices=8, layers=8, microbatches=16, training=True)
     roomy = best_degrees(space, costs, at_once, memory=1000.0)[0]
     tight = best_degrees(space, costs, at_once, memory=25.0)[0]
     assert roomy.stages == 1
@@ -115,14 +117,14 @@ def test_weights_that_no_stage_holds_ask_for_more_stages() -> None:
 
 
 def test_chunks_are_offered_only_to_whole_rounds_of_microbatches() -> None:
-    odd = Space(devices=4, layers=8, microbatches=6, training=True)
-    even = Space(devices=4, layers=8, microbatches=8, training=True)
+    odd = DegreeSpace(devices=4, layers=8, microbatches=6, training=True)
+    even = DegreeSpace(devices=4, layers=8, microbatches=8, training=True)
     assert all(chunks == 1 for _, chunks in odd.orders(4))
     assert {chunks for _, chunks in even.orders(4)} == {1, 2}
 
 
 def test_several_chunks_win_where_sending_costs_nothing() -> None:
-    space = Space(devices=4, layers=16, microbatches=4, training=True)
+    space = DegreeSpace(devices=4, layers=16, microbatches=4, training=True)
 
     def costs(mesh: str | None) -> list[ChunkCosts]:
         return equal_layers(16) if mesh is None else _slow(16)

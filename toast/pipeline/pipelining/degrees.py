@@ -38,7 +38,7 @@ class Degrees:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class DegreeSpace:
     """What is searched: pipelines on `devices` of a step with `layers`, in `microbatches`.
 
     `schedules` are the names to choose from.
@@ -90,7 +90,7 @@ def stage_meshes(devices: int) -> Iterator[str | None]:
 
 
 def best_degrees(
-    space: Space, layer_costs: LayerCosts, link: LinkSeconds, memory: float
+    space: DegreeSpace, layer_costs: LayerCosts, link: LinkSeconds, memory: float
 ) -> list[Degrees]:
     """The best schedule for each number of stages and mesh, the best of all first."""
     found: list[Degrees] = []
@@ -109,7 +109,7 @@ def best_degrees(
 
 
 def _simulated(
-    space: Space, layers: Sequence[ChunkCosts], link: LinkSeconds, degrees: Degrees
+    space: DegreeSpace, layers: Sequence[ChunkCosts], link: LinkSeconds, degrees: Degrees
 ) -> Degrees:
     seconds = [layer.forward + layer.backward for layer in layers]
     cuts = least_longest(seconds, degrees.stages * degrees.chunks)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.hardware.devices import Device
 from toast.pipeline.pipelining.costs import link_seconds
-from toast.pipeline.pipelining.degrees import Degrees, Space, best_degrees
+from toast.pipeline.pipelining.degrees import Degrees, DegreeSpace, best_degrees
 from toast.pipeline.pipelining.layers import cut_by_layers
 from toast.plans.pipeline_answer import DegreeFigures
 from toast.request.pipeline_request import PipelineRequest
@@ -28,7 +28,7 @@ def search_degrees(
     assert request.devices is not None
     report("pricing layers", _BEGIN)
     pricer = cut_by_layers(module, names, request)
-    space = Space(
+    space = DegreeSpace(
         devices=request.devices,
         layers=pricer.layers,
         microbatches=request.microbatches,
