@@ -14,6 +14,7 @@ from toast.recompute.loops import Loop
 from toast.recompute.names import line_of
 from toast.recompute.ops import shape_of
 from toast.recompute.origins import origins, passed_into
+from toast.recompute.repeats import repeated_layers
 from toast.recompute.scans import Scan
 from toast.recompute.unrolled import Unrolled
 
@@ -36,10 +37,8 @@ class Finder:
         passes = self._passes(ops)
         names = origins(ops, given)
         scans = list(self._scans(ops, passes, names))
-        layers = [
-            Unrolled(block=ops, passes=passes, layers=one)
-            for one in named_layers(ops, passes, names)
-        ]
+        repeated = named_layers(ops, passes, names) or repeated_layers(ops, passes)
+        layers = [Unrolled(block=ops, passes=passes, layers=one) for one in repeated]
         yield from _best(layers, scans)
         for op in ops.ops:
             if op.name == _WHILE:

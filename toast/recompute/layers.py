@@ -58,7 +58,7 @@ def named_layers(
         spans = sorted((min(all_), max(all_)) for all_ in members[pattern].values())
         apart = all(a[1] < b[0] for a, b in itertools.pairwise(spans))
         if len(spans) > 1 and apart:
-            cuts = _cuts(block, passes, spans, everything)
+            cuts = cuts_between(block, passes, spans, everything)
             found.append(RepeatedLayers(name=pattern, cuts=cuts))
     return found
 
@@ -83,7 +83,7 @@ def _weight_reads(
                     yield place, names[one.value]
 
 
-def _cuts(
+def cuts_between(
     block: BlockOps,
     passes: Sequence[Direction],
     spans: Sequence[tuple[int, int]],

@@ -130,6 +130,16 @@ def test_a_loop_stacks_nothing_but_what_is_handed_on() -> None:
     assert sorted(stacks) == [f"{ROWS}x{WIDTH}xf32", f"{WIDTH}x{2 * WIDTH}xf32"]
 
 
+def test_layers_without_names_are_told_by_equal_products() -> None:
+    named = step_of(4)
+    module = re.sub(r'loc\("(weights|x)[^"]*"\)', "loc(unknown)", named)
+    assert module != named
+    (account,) = check_same(module, Policy.ALL)
+    assert account.name.startswith("layers at layered.py:")
+    assert account.layers == 4
+    assert account.kept_bytes == recomputed(named, Policy.ALL)[1][0].kept_bytes
+
+
 def test_a_step_without_a_backward_pass_has_no_groups() -> None:
     text = jax.jit(jnp.sin).lower(jnp.zeros(3)).as_text(debug_info=True)
     assert recomputed(text, Policy.ALL)[1] == []
