@@ -45,7 +45,7 @@ class Smoke:
     arguments: tuple[str, ...] = ()
     prints: str = ""
     writes: str = ""
-    smaller: dict[str, int] = field(default_factory=dict)
+    smaller: dict[str, Any] = field(default_factory=dict)
 
 
 RUNS = {
