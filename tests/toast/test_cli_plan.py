@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from examples import forms, gemma, mlp
@@ -192,7 +193,10 @@ def test_interrupted_the_best_plan_is_kept(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(1.0)
+    end = time.monotonic() + 60
+    while not psutil.Process(process.pid).children() and time.monotonic() < end:
+        time.sleep(0.05)  # before it has its engine, it may not listen yet
+    time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=120)
     assert "Traceback" not in stderr
