@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toast.cluster.outcome_file import read_outcome
-from toast.cluster.relay import RelaySettings
+from toast.cluster.settings import RelaySettings
 from toast.process.child import Child
 from toast.process.limits import ClusterShare
 from toast.process.outcome import Outcome

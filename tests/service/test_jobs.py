@@ -74,6 +74,8 @@ def test_people_may_write_units(server: Server) -> None:
         "confirm": None, "confirm_time": None,
         "decisions": None, "prove": False, "refine": False, "without": [],
         "advice": True, "form": None, "target_version": None,
+        "recompute": [], "microbatches": None, "batch": None, "accumulate": "program",
+        "fit": False, "slices": None, "searches": 1,
     }  # fmt: skip
     plain = server.submit("success", memory=1 << 30, budget=2)
     assert (plain["request"]["memory"], plain["request"]["budget"]) == (1 << 30, 2.0)

@@ -13,7 +13,7 @@ from toast.analysis.errors import EngineCrashed, InvalidModule, ToastError
 from toast.cluster.connection import ClusterMissing, check_installed
 from toast.cluster.outcome_file import read_outcome, write_outcome
 from toast.cluster.parcel import pack, unpack
-from toast.cluster.relay import RelaySettings
+from toast.cluster.settings import RelaySettings
 from toast.process.limits import ClusterShare
 from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout, Outcome, Status
 from toast.process.runner import Limits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -87,9 +88,8 @@ def test_a_child_does_not_outlive_a_killed_parent(child: str) -> None:
 
 
 def test_a_compiler_is_terminated_whatever_its_library_does(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text(
-        '{"target": "tpu-v5e:2x4", "devices": 8, "reserved_bytes": 0}'
-    )
+    job = {"target": "tpu-v5e:2x4", "devices": 8, "reserved_bytes": 0, "positions": [*range(8)]}
+    (tmp_path / "job.json").write_text(json.dumps(job))
     (tmp_path / "module").write_bytes(b"")
     child = Child([sys.executable, "-c", COMPILER, str(tmp_path)], engine_environment())
     try:

@@ -11,11 +11,10 @@ where the cluster is away, or has lost one node after another.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,9 @@ from toast.cluster.connection import ClusterAway, ClusterMissing, connect
 from toast.cluster.host import EngineOrder, Result, remote_host
 from toast.cluster.outcome_file import write_outcome
 from toast.cluster.parcel import pack, unpack
-from toast.process.limits import ClusterShare
+from toast.cluster.settings import RelaySettings
 from toast.process.messages import ALIVE, BEAT_SECONDS, READY, Emitter, leave, take_stdout
 from toast.process.parent_words import listen_for_cancel, next_directory
-from toast.process.runner import Limits, python_module
 
 EXIT_AWAY = 75
 SPARE = "--spare"
@@ -38,29 +36,6 @@ _WORD_SECONDS = 1.0
 """How long the node waits for the engine's next word before it answers that there was none."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 WAITING = "waiting for a node"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelaySettings:
-    """Which cluster, and what an engine gets there; without a `command` that is the engine."""
-
-    cluster: ClusterShare
-    limits: Limits = field(default_factory=Limits)
-    command: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, text: str) -> RelaySettings:
-        """Those that `child_command` wrote."""
-        fields = json.loads(text)
-        return cls(
-            cluster=ClusterShare(**fields["cluster"]),
-            limits=Limits(**fields["limits"]),
-            command=tuple(fields["command"]),
-        )
-
-    def child_command(self, argument: str) -> list[str]:
-        """The command of a relay for a directory, or of a spare one."""
-        return [*python_module("toast.cluster.relay"), json.dumps(asdict(self)), argument]
 
 
 class NodesLost(Exception):

@@ -15,7 +15,6 @@ from toast.costmodel.hardware.devices import find, is_file
 from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
 from toast.costmodel.network.auto_mesh import meshes
 from toast.request.devices import AUTO, device_for
-from toast.request.jax_meshes import placed_mesh
 from toast.request.request import CONFIRM_PLANS, PlanRequest
 
 SMALLEST_BARE = 1 << 20
@@ -131,6 +130,8 @@ def mesh_text(mesh: Any, device: str | None = None) -> str:
     if isinstance(mesh, str):
         return mesh
     if device is not None and getattr(mesh, "devices", None) is not None:
+        from toast.request.jax_meshes import placed_mesh  # numpy, which no server loads
+
         return str(placed_mesh(mesh, find(device)))
     sizes = mesh if isinstance(mesh, Mapping) else getattr(mesh, "shape", None)
     if not isinstance(sizes, Mapping):
