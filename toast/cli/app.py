@@ -228,7 +228,9 @@ def pipeline_command(  # noqa: PLR0913 - one parameter for each flag
     ] = None,
     mesh: Annotated[
         str | None,
-        typer.Option("--mesh", help="The mesh of each stage, such as data=2,model=2; else a chip."),
+        typer.Option(
+            "--mesh", help="That of a stage, data=2,model=2, or of all: pipe=4,data=2,model=2."
+        ),
     ] = None,
     schedule: Annotated[
         str, typer.Option("--schedule", help="auto, gpipe, 1f1b or interleaved.")

@@ -16,6 +16,7 @@ from toast.labels.decisions import state_of
 from toast.pipeline.helpers import HelperAnswer, Helpers
 from toast.pipeline.stages import Stages
 from toast.pipeline.user_constraints import Demands, demands
+from toast.request.pipeline_request import STAGES_AXIS
 from toast.request.request import PlanRequest
 from toast.request.settings import threads_of
 from toast.search.actions import action_space
@@ -177,7 +178,7 @@ class MeshSearch:
         demanded = demands(self.source, mesh, self.request.pins, self.request.forbid)
         problem = self.problem(mesh, demanded)
         _check_divisible(problem, mesh)
-        demanded.warnings += _unused_axes(problem, mesh)
+        demanded.warnings += [*_unused_axes(problem, mesh), *_stages_axes(mesh)]
         self.stages.rewarded(problem.reward)
         self.stages.enter("search", begin + 0.2 * span, begin + span)
         found = self._given(problem)
@@ -315,4 +316,13 @@ def _unused_axes(problem: Problem, mesh: Mesh) -> list[str]:
         "be sharded, so its devices repeat each other's work."
         for number, axis in enumerate(mesh.axes)
         if problem.actions and axis.size > 1 and number not in used
+    ]
+
+
+def _stages_axes(mesh: Mesh) -> list[str]:
+    """A warning for an axis whose name asks for stages, which another command makes."""
+    return [
+        f"The mesh axis {axis} shards as any other does; `toast pipeline` takes it as stages."
+        for axis in mesh.axes
+        if axis.name == STAGES_AXIS
     ]

@@ -7,9 +7,12 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toast.analysis.errors import InvalidRequest
+from toast.costmodel.network.mesh import Mesh
 from toast.request.settings import invalid_setting, memory_bytes
 from toast.request.size_request import full_name
 
+STAGES_AXIS = "pipe"
+"""The axis of a mesh whose positions are the stages of a pipeline."""
 ScheduleChoice = Literal["auto", "gpipe", "1f1b", "interleaved"]
 
 
@@ -43,6 +46,7 @@ def make_pipeline_request(
 ) -> PipelineRequest:
     """A request whose every setting is in range; or a ToastError that says what is wrong."""
     fields = {key: value for key, value in settings.items() if value is not None}
+    _take_stages(fields)
     try:
         request = PipelineRequest.model_validate(
             {
@@ -69,3 +73,21 @@ def make_pipeline_request(
             "An interleaved schedule has several chunks on each stage.", "Give --chunks 2 or more."
         )
     return request
+
+
+def _take_stages(fields: dict[str, object]) -> None:
+    """Read the axis `pipe` of a mesh as the stages; the other axes are the mesh of each."""
+    mesh = fields.get("mesh")
+    if not isinstance(mesh, str):
+        return
+    given = Mesh.parse(mesh)
+    stages = next((axis.size for axis in given.axes if axis.name == STAGES_AXIS), None)
+    if stages is None:
+        return
+    if fields.setdefault("stages", stages) != stages:
+        raise InvalidRequest(
+            f"The mesh has {stages} stages, and stages={fields['stages']} is asked for.",
+            f"Leave one of them out: the axis {STAGES_AXIS} of a mesh is its stages.",
+        )
+    rest = [str(axis) for axis in given.axes if axis.name != STAGES_AXIS]
+    fields["mesh"] = ",".join(rest) or None

@@ -36,3 +36,12 @@ def test_what_is_searched_cannot_be_given(setting: dict[str, Any]) -> None:
 def test_a_pipeline_needs_stages_or_devices() -> None:
     with pytest.raises(InvalidRequest, match="needs a number of stages"):
         make_pipeline_request(microbatches=4)
+
+
+def test_the_axis_pipe_of_a_mesh_is_its_stages() -> None:
+    given = make_pipeline_request(mesh="pipe=4,data=2,model=2", microbatches=8)
+    assert (given.stages, given.mesh) == (4, "data=2,model=2")
+    alone = make_pipeline_request(mesh="pipe=4", microbatches=8)
+    assert (alone.stages, alone.mesh) == (4, None)
+    with pytest.raises(InvalidRequest, match="4 stages, and stages=2"):
+        make_pipeline_request(mesh="pipe=4,data=2", stages=2, microbatches=8)
