@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from tests.service.harness import Server, as_object, check_problem, fake_engine
 from tests.service.test_store import LEASE, queued
+from toast.cli import app
 from toast.service.access.keys import hashed_line
 from toast.service.ledger.records import Hold
 from toast.service.ledger.states import State
@@ -118,6 +122,37 @@ def test_a_suspect_takes_no_other_job_with_it(tmp_path: Path) -> None:
         assert server.job(late)["state"] == "queued"  # the other worker stays idle
         server.client.post(f"/v1/jobs/{poison}/cancel")
         assert server.finished(late)["state"] == "succeeded"
+
+
+def toast(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["admin", *words])
+    return done.exit_code, done.output
+
+
+def test_the_operator_lists_releases_and_deletes(tmp_path: Path) -> None:
+    with make(tmp_path, workers=1) as server:
+        at = ("--url", server.url)
+        assert toast("suspects", *at) == (0, "No job is suspected of ending its servers.\n")
+        blocker = server.submit("slow 60")["id"]
+        server.until(blocker, "running")
+        one, two = (server.submit(f"success {number}")["id"] for number in range(2))
+        with sqlite3.connect(server.data / "toast.db", timeout=30) as database:
+            database.execute("UPDATE jobs SET server_deaths = 3 WHERE state = 'queued'")
+        code, said = toast("suspects", *at)
+        assert code == 0
+        assert [line.split()[:3] for line in said.splitlines()[1:]] == [
+            [two, "queued", "3"], [one, "queued", "3"],
+        ]  # fmt: skip
+        assert toast("release", one, *at) == (
+            0, f"The job {one} is queued and runs as any other.\n",
+        )  # fmt: skip
+        assert toast("delete", two, *at) == (0, f"The job {two} is gone.\n")
+        code, said = toast("release", two, *at)
+        assert (code, "There is no job" in said) == (2, True)
+        code, said = toast("suspects", *at, "--json")
+        assert (code, json.loads(said)) == (0, [])
+        server.client.post(f"/v1/jobs/{blocker}/cancel")
+        assert server.finished(one)["state"] == "succeeded"
 
 
 def test_admins_release_a_suspect(tmp_path: Path) -> None:

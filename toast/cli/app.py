@@ -16,6 +16,7 @@ import typer
 from toast.analysis.errors import InvalidModule, InvalidRequest
 from toast.api import read_module
 from toast.cli import options
+from toast.cli.admin import admin
 from toast.cli.request_flags import SettingsCommand, with_settings
 from toast.cli.terminal import (
     EXIT_DIFFERENT,
@@ -505,6 +506,13 @@ def keys_command(context: typer.Context) -> None:
     sys.stdout.flush()
     command = [*python_module("toast.service.access"), *context.args]
     os.execve(command[0], command, package_environment())
+
+
+app.add_typer(
+    admin,
+    name="admin",
+    help="Look after a service: jobs that may be what ends its servers.",
+)
 
 
 @app.command("worker", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
