@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 
+from toast.process.confine import Confinement
 from toast.service.context import Context
 from toast.service.ledger.listening import Listener
 from toast.service.ledger.records import Claim, Job
@@ -54,6 +55,11 @@ class Dispatcher:
         ]
         self._keeper = threading.Thread(target=self._keep_leases, name="leases")
         self._listener = Listener(context.settings.database_url, self._on_change, self._on_hearing)
+
+    @property
+    def confinement(self) -> Confinement | None:
+        """What is left to workers, None where that is not known here."""
+        return self._launcher.confinement
 
     def start(self) -> None:
         """Take back what an earlier life of this server left, then begin to claim."""
