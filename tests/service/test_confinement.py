@@ -17,6 +17,7 @@ import pytest
 
 from tests.modules import text
 from tests.service.harness import ROOT, Server, as_object
+from tests.service.machine import missing
 from toast.process.child import Child
 from toast.process.confine import WITHOUT_CALLS, WITHOUT_NETWORK
 from toast.process.runner import Limits, engine_command, engine_environment, follow
