@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from tests.modules import text
 from tests.service.harness import ROOT, Server, as_object
 from tests.service.machine import missing
+from toast.analysis.parent_death import named_parent
 from toast.process.child import Child
 from toast.process.confine import WITHOUT_CALLS, WITHOUT_NETWORK
 from toast.process.runner import Limits, engine_command, engine_environment, follow
@@ -33,6 +35,8 @@ if only:
     setattr(module, other, lambda **_: False)
 left = confine()
 uid = os.getuid()
+death = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(death), 0, 0, 0)
 end_with_parent()
 def outcome(act):
     try:
@@ -52,6 +56,7 @@ found = {
     "unshare": outcome(lambda: call(libc.unshare, 0x10000000)),
     "pair": outcome(socket.socketpair),
     "uid": uid,
+    "death": death.value,
 }
 thread = threading.Thread(target=found.setdefault, args=("thread", os.system("true")))
 thread.start(); thread.join()
@@ -65,13 +70,17 @@ def attempt(without: dict[str, str], only: str = "") -> dict[str, Any]:
         port = str(listener.getsockname()[1])
         done = subprocess.run(
             [sys.executable, "-c", TRY, port, only],
-            env=engine_environment() | without, cwd=ROOT, capture_output=True, text=True,
+            env=engine_environment() | named_parent() | without,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
             check=False,
-        )  # fmt: skip
+        )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert isinstance(found, dict)
     assert (found["pair"], found["thread"], found["uid"]) == (0, 0, os.getuid())
+    assert found["death"] == signal.SIGKILL  # it ends with its parent
     return found
 
 
