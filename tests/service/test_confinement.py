@@ -35,9 +35,9 @@ if only:
     setattr(module, other, lambda **_: False)
 left = confine()
 uid = os.getuid()
+end_with_parent()
 death = ctypes.c_int()
 ctypes.CDLL(None).prctl(2, ctypes.byref(death), 0, 0, 0)
-end_with_parent()
 def outcome(act):
     try:
         act()
