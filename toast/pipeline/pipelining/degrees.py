@@ -7,7 +7,7 @@ costs is what its layers cost together, so all cuts and schedules of a mesh shar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toast.pipeline.pipelining.balance import least_longest
 from toast.schedules.orders import GPIPE, INTERLEAVED, ONE_F_ONE_B, make_schedule
@@ -23,6 +23,7 @@ _CHUNKS = (2, 4)
 class Degrees:
     """A way to use all devices: so many stages, each of one mesh, and what a step takes then."""
 
+    microbatches: int
     stages: int
     mesh: str | None
     chunks: int
@@ -38,10 +39,21 @@ class Degrees:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedStages:
+    """What is given of a pipeline: its stages, the mesh of each, its chunks, maybe its cuts."""
+
+    stages: int
+    mesh: str | None
+    chunks: int
+    cuts: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DegreeSpace:
     """What is searched: pipelines on `devices` of a step with `layers`, in `microbatches`.
 
-    `schedules` are the names to choose from.
+    `schedules` are the names to choose from. With `pinned` the stages, their mesh, chunks and cuts
+    are given, and only schedules are compared.
     """
 
     devices: int
@@ -49,9 +61,12 @@ class DegreeSpace:
     microbatches: int
     training: bool
     schedules: tuple[str, ...] = (ONE_F_ONE_B, GPIPE, INTERLEAVED)
+    pinned: PinnedStages | None = None
 
     def meshes(self) -> list[tuple[int, str | None]]:
         """Numbers of stages, each with a mesh of a stage; together they use all devices."""
+        if self.pinned is not None:
+            return [(self.pinned.stages, self.pinned.mesh)]
         return [
             (stages, mesh)
             for stages in divisors(self.devices)
@@ -61,11 +76,13 @@ class DegreeSpace:
 
     def orders(self, stages: int) -> Iterator[tuple[str, int]]:
         """The schedules, each with a number of chunks, that so many stages can have."""
+        chunks = _CHUNKS if self.pinned is None else (self.pinned.chunks,)
         for name in self.schedules:
-            if name != INTERLEAVED:
+            if name != INTERLEAVED and (self.pinned is None or chunks == (1,)):
                 yield name, 1
-            elif stages > 1 and self.microbatches % stages == 0:
-                yield from ((name, one) for one in _CHUNKS if stages * one <= self.layers)
+            elif name == INTERLEAVED and stages > 1 and self.microbatches % stages == 0:
+                possible = (one for one in chunks if 1 < one <= self.layers // stages)
+                yield from ((name, one) for one in possible)
 
 
 def divisors(number: int) -> list[int]:
@@ -98,8 +115,8 @@ def best_degrees(
         layers = layer_costs(mesh)
         tried = [
             _simulated(space, layers, link, Degrees(
-                stages=stages, mesh=mesh, chunks=chunks, cuts=(), schedule=name,
-                seconds=0.0, idle=0.0, peak_bytes=0.0,
+                microbatches=space.microbatches, stages=stages, mesh=mesh, chunks=chunks, cuts=(),
+                schedule=name, seconds=0.0, idle=0.0, peak_bytes=0.0,
             ))
             for name, chunks in space.orders(stages)
         ]  # fmt: skip
@@ -112,7 +129,8 @@ def _simulated(
     space: DegreeSpace, layers: Sequence[ChunkCosts], link: LinkSeconds, degrees: Degrees
 ) -> Degrees:
     seconds = [layer.forward + layer.backward for layer in layers]
-    cuts = least_longest(seconds, degrees.stages * degrees.chunks)
+    given = None if space.pinned is None else space.pinned.cuts
+    cuts = least_longest(seconds, degrees.stages * degrees.chunks) if given is None else given
     schedule = make_schedule(
         degrees.schedule,
         degrees.stages,
@@ -121,12 +139,9 @@ def _simulated(
         training=space.training,
     )
     timeline = simulate(schedule, merged(layers, cuts), link)
-    return Degrees(
-        stages=degrees.stages,
-        mesh=degrees.mesh,
-        chunks=degrees.chunks,
+    return replace(
+        degrees,
         cuts=cuts,
-        schedule=degrees.schedule,
         seconds=timeline.seconds,
         idle=timeline.bubble,
         peak_bytes=max(timeline.peak_bytes(stage) for stage in range(degrees.stages)),

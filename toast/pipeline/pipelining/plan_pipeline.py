@@ -18,7 +18,7 @@ from toast.pipeline.pipelining.degrees import Degrees
 from toast.pipeline.pipelining.priced import ModulePricer
 from toast.pipeline.pipelining.search_degrees import degree_figures, memory_of, search_degrees
 from toast.plans.pipeline_answer import PipelineAnswer, ScheduleFigures, StageFigures
-from toast.request.pipeline_request import PipelineRequest
+from toast.request.pipeline_request import AUTO, PipelineRequest
 from toast.schedules.orders import GPIPE, INTERLEAVED, ONE_F_ONE_B, make_schedule
 from toast.schedules.simulation import simulate
 from toast.schedules.timeline import PipelineTimeline
@@ -66,7 +66,7 @@ def plan_pipeline(module: bytes, request: PipelineRequest, report: Report) -> Pl
     report("loading", 0.1)
     names = [argument.name for argument in load(module).program.arguments]
     tried: list[Degrees] = []
-    if request.devices is not None:
+    if request.devices is not None or request.microbatches == AUTO:
         request, tried = search_degrees(module, names, request, device, report)
     cuts = request.cuts
     if cuts is None and request.stages * request.chunks > 1:
@@ -91,7 +91,7 @@ def _cut(
     cutting = Cutting(
         stages=request.stages,
         chunks=request.chunks,
-        microbatches=request.microbatches,
+        microbatches=request.count,
         cuts=cuts,
     )
     return cut_program(decode(module).module, names, cutting)
@@ -173,7 +173,7 @@ def _answer(
     return PipelineAnswer(
         device=request.device,
         memory=memory,
-        microbatches=request.microbatches,
+        microbatches=request.count,
         chunks=request.chunks,
         mesh=request.mesh,
         schedule=schedules[0],
