@@ -59,6 +59,17 @@ class PipelineRunner:
         }
         self._order = list(working_order(self._schedule))
 
+    def place(self, arguments: Sequence[Any]) -> list[Any]:
+        """The arguments on the devices that read them first, so that `step` need not send them."""
+        wanted: dict[str, NamedSharding] = {}
+        for module in self._program.modules:
+            for name, sharding in zip(module.inputs, self._modules[module].inputs, strict=True):
+                wanted.setdefault(name, sharding)
+        return [
+            jax.device_put(value, wanted.get(f"argument:{number}"))
+            for number, value in enumerate(arguments)
+        ]
+
     def step(self, arguments: Sequence[Any]) -> list[Any]:
         """The results of one step."""
         if len(arguments) != len(self._program.arguments):

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from toast.costmodel.network.mesh import Mesh
 from toast.pipeline.pipelining.balance import least_longest
 from toast.schedules.orders import GPIPE, INTERLEAVED, ONE_F_ONE_B, make_schedule
-from toast.schedules.simulation import LinkSeconds, simulate
-from toast.schedules.timeline import ChunkCosts
+from toast.schedules.steps import PipelineSchedule
+from toast.schedules.timeline import ChunkCosts, PipelineTimeline
 
 LayerCosts = Callable[[str | None], Sequence[ChunkCosts]]
 """From the mesh of a stage, None for a single chip, to the costs of each layer on it."""
+Simulate = Callable[[PipelineSchedule, Sequence[ChunkCosts], int], PipelineTimeline]
+"""From a schedule, the costs of its chunks and the devices of a stage to a timeline."""
 _CHUNKS = (2, 4)
 
 
@@ -85,6 +88,11 @@ class DegreeSpace:
                 yield from ((name, one) for one in possible)
 
 
+def devices_of(mesh: str | None) -> int:
+    """How many devices a mesh has; None is one."""
+    return 1 if mesh is None else Mesh.parse(mesh).devices
+
+
 def divisors(number: int) -> list[int]:
     """All that divide a number, in order."""
     return [one for one in range(1, number + 1) if number % one == 0]
@@ -107,14 +115,14 @@ def stage_meshes(devices: int) -> Iterator[str | None]:
 
 
 def best_degrees(
-    space: DegreeSpace, layer_costs: LayerCosts, link: LinkSeconds, memory: float
+    space: DegreeSpace, layer_costs: LayerCosts, simulate: Simulate, memory: float
 ) -> list[Degrees]:
     """The best schedule for each number of stages and mesh, the best of all first."""
     found: list[Degrees] = []
     for stages, mesh in space.meshes():
         layers = layer_costs(mesh)
         tried = [
-            _simulated(space, layers, link, Degrees(
+            _simulated(space, layers, simulate, Degrees(
                 microbatches=space.microbatches, stages=stages, mesh=mesh, chunks=chunks, cuts=(),
                 schedule=name, seconds=0.0, idle=0.0, peak_bytes=0.0,
             ))
@@ -126,7 +134,7 @@ def best_degrees(
 
 
 def _simulated(
-    space: DegreeSpace, layers: Sequence[ChunkCosts], link: LinkSeconds, degrees: Degrees
+    space: DegreeSpace, layers: Sequence[ChunkCosts], simulate: Simulate, degrees: Degrees
 ) -> Degrees:
     seconds = [layer.forward + layer.backward for layer in layers]
     given = None if space.pinned is None else space.pinned.cuts
@@ -138,7 +146,7 @@ def _simulated(
         chunks=degrees.chunks,
         training=space.training,
     )
-    timeline = simulate(schedule, merged(layers, cuts), link)
+    timeline = simulate(schedule, merged(layers, cuts), devices_of(degrees.mesh))
     return replace(
         degrees,
         cuts=cuts,

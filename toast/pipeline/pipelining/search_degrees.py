@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from toast.analysis.errors import InvalidRequest
 from toast.analysis.forms import decode
 from toast.costmodel.hardware.devices import Device
-from toast.pipeline.pipelining.costs import link_seconds
+from toast.pipeline.pipelining.costs import simulate_on
 from toast.pipeline.pipelining.degrees import (
     Degrees,
     DegreeSpace,
@@ -102,7 +103,7 @@ class _Search:
         return best_degrees(
             space,
             costs,
-            lambda _, __, size: link_seconds(self.device, size),
+            partial(simulate_on, self.device),
             memory_of(request, self.device),
         )
 
