@@ -82,23 +82,42 @@ class TreeSearch:
         After the first of them beams start from nothing, which see what trajectories may have
         missed; the best of all is improved and built on.
         """
+        reason = self.start()
+        while reason is None:
+            reason = self.go_on()
+        return self.found(reason)
+
+    def begin_with(self, state: State) -> None:
+        """Build on a state that is known, improved where that is near."""
+        self._take(state)
+        self._improve(local_search)
+
+    def start(self) -> str | None:
+        """The first round with its second start; returns why the search must stop, if it must."""
         reason = self.run_round()
         self.adopt()
         if reason is None and self._settings.helpers:
             self._second_start()
             self._improve(perturbed)
-        while reason is None:
-            before = self._cost
-            reason = self.run_round()
-            self.adopt()
-            if self._settings.helpers and self._cost < before:
-                self._improve(local_search)
-            if reason is None and self._cost > before * (1 - IMPROVED):
-                reason = "converged"
-            elif reason is None and self.count_rollouts() >= self._settings.rollouts:
-                reason = "rollouts"
-            elif reason is None and self._settings.helpers:
-                self._improve(perturbed)
+        return reason
+
+    def go_on(self) -> str | None:
+        """One more round; returns why it is the last, if it is."""
+        before = self._cost
+        reason = self.run_round()
+        self.adopt()
+        if self._settings.helpers and self._cost < before:
+            self._improve(local_search)
+        if reason is None and self._cost > before * (1 - IMPROVED):
+            return "converged"
+        if reason is None and self.count_rollouts() >= self._settings.rollouts:
+            return "rollouts"
+        if reason is None and self._settings.helpers:
+            self._improve(perturbed)
+        return reason
+
+    def found(self, reason: str) -> Found:
+        """The best state so far, of a search that ended for this reason."""
         return Found(
             state=self.best,
             cost=self._cost,

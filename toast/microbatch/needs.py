@@ -7,7 +7,7 @@ of in the loop, and what the loop reads before it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -210,6 +210,8 @@ class _Finder:
     def _imports(self, node: OpNode, value: Any, kind: Dependence) -> bool:
         """Whether a free value is made once, before the loop."""
         outer = value in self._outer and value not in self._kinds.looped
+        if node.name == PAIRWISE:  # it keeps ops of the loop apart, and holds its values there
+            return False
         return outer and kind in FREE and not self._is_cheap(node)
 
     def _is_cheap(self, node: OpNode) -> bool:
@@ -284,7 +286,7 @@ class _Finder:
                 value in wanted and value not in self._kinds.looped for value in node.results
             ):
                 needs.before.add(node)
-                wanted.update(node.read)
+                wanted.update(_made_of(node, wanted))
 
     def _late(self, wanted: set[Any]) -> None:
         """Free values that nobody but what runs after the loop reads are made there."""
@@ -292,7 +294,15 @@ class _Finder:
         for node in reversed(self._main.nodes):
             if node not in needs.before and any(value in wanted for value in node.results):
                 needs.after.add(node)
-                wanted.update(node.read)
+                wanted.update(_made_of(node, wanted))
+
+
+def _made_of(node: OpNode, wanted: Container[Any]) -> list[Any]:
+    """What an op reads to make what is wanted; each result of a barrier is made of one operand."""
+    if node.name != PAIRWISE:
+        return node.read
+    pairs = zip(node.operands, node.results, strict=True)
+    return [value for value, made in pairs if made in wanted]
 
 
 def is_splat(node: OpNode) -> bool:

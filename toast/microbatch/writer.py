@@ -89,26 +89,14 @@ class Writer:
         with ir.InsertionPoint(block):
             for node in self._main.nodes:
                 if node in self._needs.before:
-                    copy_node(node, self._before)
+                    _copy_outside(node, self._before)
             if self._needs.outputs:
                 self._loop()
             self._after = self._before | self._after
             for node in self._main.nodes:
                 if node in self._needs.after:
-                    self._finish(node)
+                    _copy_outside(node, self._after)
             func.ReturnOp([self._after[value] for value in self._main.yields])
-
-    def _finish(self, node: OpNode) -> None:
-        """An op behind the loop; of a barrier what has gone there."""
-        if node.name == PAIRWISE:
-            pairs = zip(node.operands, node.results, strict=True)
-            self._after.update(
-                (made, self._after[value])
-                for value, made in pairs
-                if value in self._after and made not in self._after
-            )
-        else:
-            copy_node(node, self._after)
 
     def _loop(self) -> None:
         needs, build = self._needs, self._build
@@ -304,6 +292,16 @@ class Writer:
                 ends = zip(block.yields, node.results, strict=True)
                 hlo.ReturnOp([self._carry(value, like) for value, like in ends])
         self._set(node.results, list(made.results))
+
+
+def _copy_outside(node: OpNode, values: dict[Any, Any]) -> None:
+    """Write an op before or behind the loop; what is there of a barrier goes through."""
+    if node.name != PAIRWISE:
+        copy_node(node, values)
+        return
+    for value, made in zip(node.operands, node.results, strict=True):
+        if value in values:
+            values.setdefault(made, values[value])
 
 
 def copy_node(node: OpNode, values: dict[Any, Any]) -> None:

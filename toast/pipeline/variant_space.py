@@ -1,0 +1,103 @@
+"""The variants that a search may choose from: which follow on which, and the problem of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from toast.analysis.errors import ToastError
+from toast.pipeline.mesh_search import MeshSearch, Searched
+from toast.pipeline.stages import Stages
+from toast.pipeline.user_constraints import Demands, demands
+from toast.pipeline.variants import Variant, Variants
+from toast.search.problem import Problem
+
+POLICIES = ("all", "products")
+_KEEP = "keep"
+MOST_GROUPS = 4
+"""Groups of layers that may have a policy of their own."""
+JobOf = Callable[[bytes, Stages], MeshSearch]
+"""Reads a module and makes its search."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A variant that was made, and what the user demands of it."""
+
+    module: bytes
+    job: MeshSearch
+    demands: Demands
+
+
+@dataclass(kw_only=True)
+class VariantSpace:
+    """Variants of a program on the mesh where `whole` is what was found for it as it is.
+
+    `layers` and `parts` say whether layers may be recomputed and the batch cut.
+    """
+
+    variants: Variants
+    whole: Searched
+    job_of: JobOf
+    layers: bool
+    parts: bool
+    notices: list[str] = field(default_factory=list)
+    made: dict[Variant, Made] = field(default_factory=dict)
+    refused: dict[Variant, str] = field(default_factory=dict)
+
+    def moves(self, variant: Variant) -> list[Variant]:
+        """The variants that one more decision makes of this one."""
+        layers = list(self._other_layers(variant)) if self.layers else []
+        parts = self._more_parts(variant) if self.parts else []
+        return [*layers[:1], *parts, *layers[1:]]
+
+    def problem(self, variant: Variant) -> Problem | None:
+        """Write a variant and analyse it; None where it cannot be had, which is noted."""
+        mesh = self.whole.mesh
+        try:
+            module = self.variants.written(variant)
+            job = self.job_of(module, Stages(None))
+            demanded = demands(job.source, mesh, job.request.pins, job.request.forbid)
+            problem = job.problem(mesh, demanded)
+        except ToastError as error:
+            self.refused[variant] = error.message
+            return None
+        self.made[variant] = Made(module=module, job=job, demands=demanded)
+        return problem
+
+    def _more_parts(self, variant: Variant) -> list[Variant]:
+        more = [count for count in self._counts if count > variant.microbatches]
+        return [replace(variant, microbatches=count) for count in more[:1]]
+
+    def _other_layers(self, variant: Variant) -> Iterator[Variant]:
+        """One policy for all groups of layers; then another one for a single group."""
+        now = dict(variant.recompute)
+        if not now:
+            for policy in POLICIES:
+                yield self._with(variant, dict.fromkeys(self._groups, policy))
+        elif len(self._groups) > 1:
+            for name in self._groups[:MOST_GROUPS]:
+                for policy in (_KEEP, *POLICIES):
+                    if policy != now.get(name, _KEEP):
+                        yield self._with(variant, {**now, name: policy})
+
+    def _with(self, variant: Variant, policies: dict[str, str]) -> Variant:
+        kept = [name for name in self._groups if policies.get(name, _KEEP) != _KEEP]
+        return replace(variant, recompute=tuple((name, policies[name]) for name in kept))
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        """Numbers of microbatches, rising; none where the batch cannot be cut."""
+        try:
+            return self.variants.counts()
+        except ToastError as error:
+            self.notices.append(error.message)
+            return []
+
+    @cached_property
+    def _groups(self) -> list[str]:
+        found = self.variants.layer_groups()
+        if not found:
+            self.notices.append("No layer of this program can be recomputed.")
+        return found
