@@ -21,7 +21,7 @@ from toast.costmodel.hardware.devices import Device, Link
 from toast.costmodel.network.collectives import Kind, Line, collective_tables
 from toast.costmodel.network.mesh import Axis, Mesh
 
-Bench = Literal["matmul", "copy", "elementwise", "ops", "collective"]
+Bench = Literal["matmul", "copy", "elementwise", "ops", "buffers", "collective"]
 
 _OUTLYING = 0.25
 """Relative errors above this weigh less: a measurement that something else disturbed."""
@@ -33,10 +33,11 @@ class Sample:
     """One microbenchmark.
 
     `work` is flops of a `matmul`, bytes read and written of a `copy`, elements of an `elementwise`
-    op, how many small `ops` ran in a row, or bytes of the larger side of a `collective`. `what` is
-    the element type, or which collective; that ran in each `group` of `devices` at once. `starts`
-    is the share of one program's start that is in `seconds`. Where devices share a host, all but
-    `matmul` run on all `devices` at once, and `matmul` both so and on one while the others rest.
+    op, how many small `ops` ran in a row, how many `buffers` a program was given and made, or bytes
+    of the larger side of a `collective`. `what` is the element type, or which collective; that ran
+    in each `group` of `devices` at once. `starts` is the share of one program's start that is in
+    `seconds`. Where devices share a host, all but `matmul` run on all `devices` at once, and
+    `matmul` both so and on one while the others rest.
     """
 
     bench: Bench
@@ -84,7 +85,7 @@ def fit_device(samples: Sequence[Sample], base: Device, source: str) -> Fit:
     device = replace(device, program_start=start, shared_by=working, alone=_alone(samples, working))
     starts = {"single": start, "several": 0.0}
     names = ["bandwidth", "element_rate", "op_overhead", "matmul_efficiency", "stream_efficiency"]
-    names += ["program_start", "shared_by", "alone"]
+    names += ["program_start", "buffer_start", "shared_by", "alone"]
     names += sorted({f"flops.{sample.what}" for sample in single if sample.bench == "matmul"})
     if several:
         number = measured_link(base, max(sample.devices for sample in several))
@@ -109,6 +110,8 @@ def predict(sample: Sample, device: Device) -> float:
             seconds = sample.work / (device.flops[sample.what] * device.matmul_efficiency)
         case "copy":
             seconds = sample.work / (device.bandwidth * device.stream_efficiency)
+        case "buffers":
+            seconds = sample.work * device.buffer_start
         case "elementwise":
             seconds = sample.work / device.element_rate
         case "ops":
@@ -211,6 +214,9 @@ def _chip(samples: Sequence[Sample], base: Device) -> tuple[Device, float]:
         stream_efficiency=1.0,
         element_rate=next(rate for (bench, _), rate in rates.items() if bench == "elementwise"),
         op_overhead=overhead,
+        buffer_start=next(
+            (1.0 / rate for (bench, _), rate in rates.items() if bench == "buffers"), 0.0
+        ),
     )
     return device, start
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-MICROBATCHES = (2, 4, 8, 16)
-DEVICES = (4, 8)
+MICROBATCHES = (2, 4, 8, 16, 32)
+DEVICES = 8
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,17 +41,16 @@ def parse_way(text: str) -> Way:
 def ways(
     batch: int,
     layers: int,
-    devices: Sequence[int] = DEVICES,
-    microbatches: Iterable[int] = MICROBATCHES,
+    devices: int = DEVICES,
+    microbatches: Sequence[int] = MICROBATCHES,
 ) -> Iterator[Way]:
-    """All powers of two that use so many devices; several microbatches where there are stages."""
-    for count in devices:
-        for stages in _powers(count):
-            for data in _powers(count // stages):
-                for parts in microbatches if stages > 1 else (1,):
-                    way = Way(data, count // stages // data, stages, parts)
-                    if stages <= layers and batch % (parts * data) == 0:
-                        yield way
+    """All powers of two that use all devices; several microbatches where there are stages."""
+    for stages in _powers(devices):
+        for data in _powers(devices // stages):
+            for parts in microbatches if stages > 1 else (1,):
+                way = Way(data, devices // stages // data, stages, parts)
+                if stages <= layers and batch % (parts * data) == 0:
+                    yield way
 
 
 def _powers(most: int) -> Iterator[int]:

@@ -73,9 +73,7 @@ def _whole(program: Program, way: Way, name: str, folder: Path | None) -> Simula
         for number, layout in enumerate(program.layouts(way.data, way.tensor))
         if layout
     )
-    request = PlanRequest(
-        mesh=way.mesh, device=name, pins=pins, rollouts=ROLLOUTS, advice=False
-    )
+    request = PlanRequest(mesh=way.mesh, device=name, pins=pins, rollouts=ROLLOUTS, advice=False)
     result = make_plan(module, request)
     if folder is not None:
         wired = _wired(module, result.plan.arguments, result.plan.results, way.mesh)

@@ -157,9 +157,9 @@ def _norm(x: jax.Array, scale: jax.Array) -> jax.Array:
 
 def programs() -> dict[str, Program]:
     """The steps by name."""
-    large = {"layers": 16, "width": 512}
+    deep = {"layers": 16, "width": 512}
+    small = {"layers": 8, "width": 192, "heads": 8, "sequence": 64, "words": 512}
     return {
-        "MLP, batch 256": mlp(**large, batch=256),
-        "MLP, batch 2048": mlp(**large, batch=2048),
-        "GPT-2": gpt2(layers=8, width=192, heads=8, batch=32, sequence=64, words=512),
+        **{f"MLP, batch {batch}": mlp(**deep, batch=batch) for batch in (256, 1024, 4096)},
+        **{f"GPT-2, batch {batch}": gpt2(**small, batch=batch) for batch in (32, 64)},
     }

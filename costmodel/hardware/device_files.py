@@ -24,6 +24,7 @@ _RANGES = Ranges(
             "reserved_bytes",
             "op_overhead",
             "program_start",
+            "buffer_start",
             "latency",
             "wrap",
             "on_chip_bytes",

@@ -85,7 +85,8 @@ class Device:
     keys count, and `overrides` are keys of that profile, by section, that are others for this
     device.
 
-    A program takes `program_start` seconds to start, where measured. Virtual devices share a host:
+    A program takes `program_start` seconds to start, and `buffer_start` for each argument and
+    result, where measured. Virtual devices share a host:
     the figures hold while `shared_by` of them work, and one that works while the others rest is
     `alone` times as fast.
     """
@@ -110,6 +111,7 @@ class Device:
     device_kinds: tuple[str, ...] = ()
     on_chip_bytes: int = 0
     program_start: float = 0.0
+    buffer_start: float = 0.0
     shared_by: int = 1
     alone: float = 1.0
     overrides: dict[str, dict[str, bool | int | float | str]] = field(default_factory=dict)

@@ -81,6 +81,13 @@ class OnEach:
         )
         return seconds(jax.jit(program), x, quick=self.quick)
 
+    def start(self, count: int) -> float:
+        """Seconds until a program with so many small arguments and results has run."""
+        mesh = Mesh(np.array(self.devices), ("all",))
+        small = jnp.zeros((len(self.devices), 8), jnp.float32)
+        given = [jax.device_put(small, NamedSharding(mesh, P("all"))) for _ in range(count)]
+        return seconds(jax.jit(lambda some: [x + 1 for x in some]), given, quick=self.quick)
+
     def sample(
         self,
         step: Callable[[Any], Any],
@@ -113,6 +120,16 @@ def single(devices: Sequence[Any], *, quick: bool) -> Iterator[Sample]:
             what="f32",
             work=float(count),
             seconds=spent,
+            starts=1.0,
+            devices=len(each.devices),
+        )
+
+    for count in (1, 8, 64):
+        yield Sample(
+            bench="buffers",
+            what="f32",
+            work=2.0 * count,
+            seconds=each.start(count),
             starts=1.0,
             devices=len(each.devices),
         )
