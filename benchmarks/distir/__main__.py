@@ -4,7 +4,6 @@
 | --- | --- |
 | `calibrate` | measure the virtual devices of this machine; the others use what this wrote |
 | `run` | simulate and execute all ways of each program |
-| `paper` | simulate the paper's MLP 1B on its DGX-2, for its table 2 |
 | `report` | print the rank correlations |
 | `write` | write docs/distir.md and its plot |
 """
@@ -27,10 +26,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.command == "calibrate":
         return _calibrate(options.data / DEVICE_FILE)
-    if options.command == "paper":
-        from benchmarks.distir.paper import simulate_paper
-
-        return print_paths([simulate_paper(options.data)])
     if options.command == "run":
         return _run(options)
     from benchmarks.distir.document import correlations, write_page
@@ -67,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    commands = ("calibrate", "run", "paper", "report", "write")
+    commands = ("calibrate", "run", "report", "write")
     parser = new_parser("benchmarks.distir", __doc__, commands, DATA)
     parser.add_argument("--programs", nargs="*", help="only these, such as 'MLP, batch 256'")
     parser.add_argument("--ways", help="only these, such as 8/1/1/1,2/2/2/4")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.accuracy.statistics import spearman
-from benchmarks.distir.paper import paper_table
 from benchmarks.distir.plots import draw
 from benchmarks.distir.running import Measured, Record
 from toast.costmodel.hardware.quantities import format_seconds
@@ -29,7 +28,6 @@ def write_page(data: Path, docs: Path) -> list[Path]:
         "BEST": best_ways(measured),
         "MICROBATCHES": by_microbatches(measured),
         "LOADS": loads(measured),
-        "PAPER": paper_table(data),
     }
     for name, lines in tables.items():
         page = page.replace(f"[{name}]", "\n".join(lines))

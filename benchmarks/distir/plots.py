@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.distir.running import Record
 
-SHOWN = "MLP, batch 1024"
+SHOWN = "MLP, batch 256"
 """The program whose seconds are drawn against its microbatches."""
 
 

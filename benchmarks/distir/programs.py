@@ -68,8 +68,8 @@ def _numbers(chance: np.random.Generator, leaf: Any) -> Any:
     return (chance.standard_normal(leaf.shape) / leaf.shape[0] ** 0.5).astype(np.float32)
 
 
-def _weights(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, dtype)
+def _weights(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
 def _trained(loss: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,7 +83,7 @@ def _trained(loss: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
-def mlp(*, layers: int, width: int, batch: int, dtype: Any = jnp.float32) -> Program:
+def mlp(*, layers: int, width: int, batch: int) -> Program:
     """Equal layers of a product and a ReLU; every second one is cut by rows, others by columns."""
 
     def loss(params: Any, x: jax.Array, y: jax.Array) -> Any:
@@ -92,9 +92,9 @@ def mlp(*, layers: int, width: int, batch: int, dtype: Any = jnp.float32) -> Pro
             x = jax.nn.relu(x @ layer["odd"])
         return jnp.mean((x - y) ** 2)
 
-    weight = _weights(width, width, dtype=dtype)
+    weight = _weights(width, width)
     layer = {"even": weight, "odd": weight}
-    data = _weights(batch, width, dtype=dtype)
+    data = _weights(batch, width)
     return Program(
         step=_trained(loss),
         shapes=(
@@ -112,7 +112,7 @@ def gpt2(*, layers: int, width: int, heads: int, batch: int, sequence: int, word
     """GPT-2's blocks with learned positions, trained to tell the next word."""
     part = width // heads
 
-    def block(x: jax.Array, layer: Any) -> jax.Array:
+    def block(x: Any, layer: Any) -> Any:
         query, key, value = jnp.einsum("bsd,dchk->cbhsk", _norm(x, layer["first"]), layer["qkv"])
         scores = jnp.einsum("bhsk,bhtk->bhst", query, key) / part**0.5
         seen = jnp.tril(jnp.ones((sequence, sequence), bool))
@@ -152,7 +152,7 @@ def gpt2(*, layers: int, width: int, heads: int, batch: int, sequence: int, word
     )
 
 
-def _norm(x: jax.Array, scale: jax.Array) -> jax.Array:
+def _norm(x: Any, scale: Any) -> Any:
     middle = x - x.mean(-1, keepdims=True)
     return middle * jax.lax.rsqrt((middle**2).mean(-1, keepdims=True) + 1e-5) * scale
 

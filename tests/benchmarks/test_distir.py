@@ -72,9 +72,9 @@ def test_ranks_are_of_throughput() -> None:
     assert rank_correlation([*rows[1:], record("4/2/1/1", 0.1, 9.0)]) < 0.5
 
 
-def test_kept_records_rank_as_the_paper_says() -> None:
+def test_every_kept_way_was_run_as_often_as_the_page_says() -> None:
     kept = list(read_records(command.DATA))
     assert len(kept) >= 2
     for measured in kept:
-        assert all(len(one.runs) >= 5 for one in measured.records)
-        assert rank_correlation(measured.records) >= 0.9
+        assert {len(one.runs) for one in measured.records} == {5}
+        assert len({one.way for one in measured.records}) == len(measured.records)
