@@ -29,7 +29,7 @@ MAX_TRAJECTORIES = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Space(Generic[R]):
+class RewritingSpace(Generic[R]):
     """The rewritings of a program.
 
     `moves` are those that one action leads to; `problem` is the program rewritten, None where it
@@ -42,7 +42,7 @@ class Space(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned(Generic[R]):
+class PlannedRewriting(Generic[R]):
     """A rewriting with the best plan that is known of it."""
 
     rewriting: R
@@ -69,7 +69,7 @@ class Planned(Generic[R]):
 class _Node(Generic[R]):
     """A rewritten program; `search` is that over its shardings, None where it has ended."""
 
-    planned: Planned[R]
+    planned: PlannedRewriting[R]
     moves: list[R]
     search: TreeSearch | None
     children: list[_Node[R]] = field(default_factory=list)
@@ -93,7 +93,11 @@ class RewritingSearch(Generic[R]):
     """The search as it goes."""
 
     def __init__(
-        self, root: Planned[R], space: Space[R], settings: SearchSettings, control: Control
+        self,
+        root: PlannedRewriting[R],
+        space: RewritingSpace[R],
+        settings: SearchSettings,
+        control: Control,
     ) -> None:
         self._space = space
         self._settings = replace(settings, rollouts=ROUND * ROUNDS, round_rollouts=ROUND)
@@ -104,11 +108,11 @@ class RewritingSearch(Generic[R]):
         self._best, self._vain = root, 0
 
     @property
-    def planned(self) -> list[Planned[R]]:
+    def planned(self) -> list[PlannedRewriting[R]]:
         """Every program that was made, with the best plan known of it; the first is the root."""
         return [node.planned for node in self._nodes.values() if node is not None]
 
-    def run(self) -> Planned[R]:
+    def run(self) -> PlannedRewriting[R]:
         """Trajectories until they bring nothing more; the best plan of all."""
         for _ in range(MAX_TRAJECTORIES):
             if self._control.stop_reason() is not None or self._root.ended or self._tired():
@@ -179,7 +183,9 @@ class RewritingSearch(Generic[R]):
         moves = list(self._space.moves(rewriting))
         if not problem.actions:
             found = Found.after((), problem.cost(())[0], 1, "exhausted")
-            return _Node(Planned(rewriting=rewriting, problem=problem, found=found), moves, None)
+            return _Node(
+                PlannedRewriting(rewriting=rewriting, problem=problem, found=found), moves, None
+            )
         search = TreeSearch(problem, self._settings, self._control.quiet())
         above = parent.planned
         search.begin_with(carried_over(above.problem, above.found.state, problem))
@@ -198,11 +204,11 @@ class RewritingSearch(Generic[R]):
         if reason is not None:
             node.search = None
 
-    def _fitted(self, rewriting: R, problem: Problem, found: Found) -> Planned[R]:
+    def _fitted(self, rewriting: R, problem: Problem, found: Found) -> PlannedRewriting[R]:
         found = closest_to_fitting(problem, found, self._control, self._settings.threads)
-        return Planned(rewriting=rewriting, problem=problem, found=found)
+        return PlannedRewriting(rewriting=rewriting, problem=problem, found=found)
 
-    def _compare(self, planned: Planned[R]) -> None:
+    def _compare(self, planned: PlannedRewriting[R]) -> None:
         """Keep the best plan, and count the trajectories since it came."""
         (over, seconds), (best_over, best_seconds) = planned.badness(), self._best.badness()
         near = IMPROVED * self._best.cost.peak

@@ -28,6 +28,7 @@ def write_page(data: Path, docs: Path) -> list[Path]:
         "BEST": best_ways(measured),
         "MICROBATCHES": by_microbatches(measured),
         "LOADS": loads(measured),
+        "PLOT": [f"![Simulated against executed, and seconds against microbatches]({plot.name})"],
     }
     for name, lines in tables.items():
         page = page.replace(f"[{name}]", "\n".join(lines))

@@ -15,7 +15,7 @@ from toast.search.actions import action_space
 from toast.search.mcts import search
 from toast.search.problem import Problem, SearchSettings
 from toast.search.progress import Control
-from toast.search.rewritings import Planned, RewritingSearch, Space
+from toast.search.rewritings import PlannedRewriting, RewritingSearch, RewritingSpace
 
 SETTINGS = SearchSettings(rollouts=200, threads=1)
 
@@ -31,15 +31,15 @@ def problem(rows: int, memory: float = 1e12) -> Problem:
     )
 
 
-def root(of: Problem) -> Planned[int]:
+def root(of: Problem) -> PlannedRewriting[int]:
     """The program as it is, with its best plan."""
-    return Planned(rewriting=0, problem=of, found=search(of, SETTINGS, Control()))
+    return PlannedRewriting(rewriting=0, problem=of, found=search(of, SETTINGS, Control()))
 
 
 def test_the_best_of_a_chain_is_reached() -> None:
     """Each rewriting halves the work; the tree goes on while that pays."""
     rows = [1 << 16, 1 << 15, 1 << 14, 1 << 13]
-    space: Space[int] = Space(
+    space: RewritingSpace[int] = RewritingSpace(
         moves=lambda one: [one + 1] if one + 1 < len(rows) else [],
         problem=lambda one: problem(rows[one]),
         patience=2,
@@ -57,7 +57,7 @@ def test_a_detour_is_left_when_it_brings_nothing() -> None:
         rows.setdefault(one - 1, rows[one] // 2)
         return [one + 1] if one > 0 else [one - 1] if one < 0 else [1, -1]
 
-    space: Space[int] = Space(
+    space: RewritingSpace[int] = RewritingSpace(
         moves=lambda one: moves(one) if abs(one) < 5 else [],
         problem=lambda one: problem(rows[one]),
         patience=3,
@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_left_for_what_does() -> None:
     peak = root(whole).cost.peak
     tight = replace(whole, reward=replace(whole.reward, memory=0.3 * peak))
     rows = [1 << 16, 1 << 16, 1 << 16, 1 << 16, 1 << 12]
-    space: Space[int] = Space(
+    space: RewritingSpace[int] = RewritingSpace(
         moves=lambda one: [one + 1] if one + 1 < len(rows) else [],
         problem=lambda one: problem(rows[one]),
         patience=1,
@@ -86,7 +86,7 @@ def test_what_does_not_fit_is_left_for_what_does() -> None:
 
 
 def test_a_rewriting_that_cannot_be_made_is_passed_over() -> None:
-    space: Space[int] = Space(
+    space: RewritingSpace[int] = RewritingSpace(
         moves=lambda one: [1, 2] if one == 0 else [],
         problem=lambda one: None if one == 1 else problem(1 << 10),
         patience=2,
@@ -97,7 +97,9 @@ def test_a_rewriting_that_cannot_be_made_is_passed_over() -> None:
 
 
 def test_out_of_time_the_program_is_left_as_it_is() -> None:
-    space: Space[int] = Space(moves=lambda one: [one + 1], problem=lambda _: problem(8), patience=2)
+    space: RewritingSpace[int] = RewritingSpace(
+        moves=lambda one: [one + 1], problem=lambda _: problem(8), patience=2
+    )
     tree = RewritingSearch(root(problem(64)), space, SETTINGS, Control(budget=0.0))
     assert tree.run().rewriting == 0
     assert len(tree.planned) == 1

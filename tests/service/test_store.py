@@ -10,40 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.service.ledger_rows import LEASE, MODULE, claimed, kinds, queued
 from toast.service import problems
 from toast.service.ledger.backoff import Backoff
 from toast.service.ledger.database import open_database, sqlite_url
-from toast.service.ledger.records import Claim, Job, JobResult, NewJob
+from toast.service.ledger.records import Claim, JobResult, NewJob
 from toast.service.ledger.sqlstore import SqlJobStore
 from toast.service.ledger.states import State
 from toast.service.ledger.store import JobStore, StaleClaim
 
-MODULE = "a" * 64
 RESULT = JobResult(
     plan_sha256="b" * 64, module_sha256="c" * 64, suffix=".mlir", summary={"fits": True}
 )
 ERROR = {"code": "invalid_module", "status": 422}
-LEASE = 60.0
-
-
-def queued(store: JobStore, key: str | None = None, fingerprint: str = "f") -> Job:
-    store.add_module(MODULE, 10)
-    new = NewJob(module=MODULE, request={"mesh": "data=2"}, key=key, fingerprint=fingerprint)
-    return store.create(new, max_queued=100)[0]
-
-
-def claimed(store: JobStore, owner: str = "me", lease: float = LEASE) -> Claim:
-    queued(store)
-    claim = store.claim(owner, lease=lease)
-    assert claim is not None
-    return claim
-
-
-def kinds(store: JobStore, job: Job) -> list[str]:
-    events = store.events(job.id, after=0)
-    assert [event.number for event in events] == list(range(1, len(events) + 1))
-    assert store.get(job.id).version == len(events)
-    return [f"{event.data.get('state', event.kind)}" for event in events]
 
 
 def test_a_module_is_new_once(store: JobStore) -> None:

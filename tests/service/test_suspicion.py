@@ -11,7 +11,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from tests.service.harness import Server, as_object, check_problem, fake_engine
-from tests.service.test_store import LEASE, queued
+from tests.service.ledger_rows import LEASE, queued
 from toast.cli import app
 from toast.service.access.keys import hashed_line
 from toast.service.ledger.records import Hold

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.service.harness import Server, check_problem, fake_engine
-from tests.service.test_store import LEASE, MODULE, queued
+from tests.service.ledger_rows import LEASE, MODULE, queued
 from toast.request.portable import portable
 from toast.request.request import PlanRequest
 from toast.service.ledger.compatibility import keep_writers_out

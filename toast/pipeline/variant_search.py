@@ -16,7 +16,7 @@ from toast.plans.recomputation import RecomputedPlan
 from toast.plans.time import RewritingTried, TimeAxes
 from toast.search.planners import PLANNERS
 from toast.search.progress import Control
-from toast.search.rewritings import Planned, RewritingSearch, Space
+from toast.search.rewritings import PlannedRewriting, RewritingSearch, RewritingSpace
 
 _FINAL = 8
 """The chosen variant is searched with that part of the rollouts, from the plan that is known."""
@@ -55,10 +55,10 @@ class VariantSearch:
         control = self.whole.control()
         first = self.whole.find(meshes, control.share(WHOLE_SHARE))
         space = self._space(first)
-        root = Planned(rewriting=self.base, problem=first.problem, found=first.found)
+        root = PlannedRewriting(rewriting=self.base, problem=first.problem, found=first.found)
         search = RewritingSearch(
             root,
-            Space(
+            RewritingSpace(
                 moves=space.moves,
                 problem=space.problem,
                 patience=max(2, len(space.moves(self.base))),
@@ -90,7 +90,7 @@ class VariantSearch:
     def _chosen(
         self,
         first: Searched,
-        best: Planned[Variant],
+        best: PlannedRewriting[Variant],
         space: VariantSpace,
         rows: Sequence[RewritingTried],
         control: Control,
@@ -132,7 +132,9 @@ class VariantSearch:
         return job.finish(known, control)
 
 
-def _in_vain(planned: Sequence[Planned[Variant]], best: Planned[Variant]) -> Iterator[str]:
+def _in_vain(
+    planned: Sequence[PlannedRewriting[Variant]], best: PlannedRewriting[Variant]
+) -> Iterator[str]:
     """That rewritings were tried, where the step as it is remains the best."""
     others = len(planned) - 1
     if best is planned[0] and others:
@@ -149,11 +151,11 @@ def _unpriced(variant: Variant, reason: str) -> RewritingTried:
     return _row(variant).model_copy(update={"reason": reason})
 
 
-def _priced(planned: Planned[Variant]) -> RewritingTried:
+def _priced(planned: PlannedRewriting[Variant]) -> RewritingTried:
     return _figures(_row(planned.rewriting), planned)
 
 
-def _figures(row: RewritingTried, planned: Planned[Variant] | Searched) -> RewritingTried:
+def _figures(row: RewritingTried, planned: PlannedRewriting[Variant] | Searched) -> RewritingTried:
     """The row with what a plan takes."""
     cost = planned.cost
     return row.model_copy(
