@@ -12,8 +12,10 @@ from unittest import mock
 from benchmarks.fit.by_hand import Policy, checkpointed, in_parts
 from examples.forms import Step, serialize
 from examples.models import MODELS, gpt, transformer, unet
+from toast.analysis.calls import resolve_calls
 from toast.analysis.forms import decode
 from toast.analysis.load import load
+from toast.recompute.names import flatten_with_names
 from toast.resize.resize import resize
 
 Module = Callable[[], bytes]
@@ -77,7 +79,10 @@ def _at(program: str, batch: int) -> bytes:
     module = module_of(program)
     arguments = load(module).program.arguments
     labels = max(i for i, one in enumerate(arguments) if one.name.startswith("batch"))
-    written, _ = resize(decode(module).module, {(labels, 0): batch})
+    decoded = decode(module).module
+    with decoded.context:
+        flatten_with_names(resolve_calls(decoded))
+    written, _ = resize(decoded, {(labels, 0): batch})
     return written
 
 
@@ -91,13 +96,13 @@ PROGRAMS: dict[str, Program] = {
         Example(source=transformer, block="layer", config=replace(_T2B, scan=True)),
     ),
     "gemma_6": ours(
-        "Gemma 2B, 6 layers, 64 texts of 1,024",
+        "Gemma 2B, 6 layers, 192 texts of 1,024",
         DATA,
         "transformer",
         Example(
             source=transformer,
             block="layer",
-            config=replace(_T2B, layers=6, batch=64, seq=1024, vocab=32128),
+            config=replace(_T2B, layers=6, batch=192, seq=1024, vocab=32128),
         ),
     ),
     "gpt": ours(
@@ -118,17 +123,17 @@ PROGRAMS: dict[str, Program] = {
         ),
     ),
     "unet": ours(
-        "U-Net of 256 to 512 channels, 512 images of 32 x 32",
+        "U-Net of 256 to 512 channels, 4,096 images of 32 x 32",
         DATA,
         "unet",
         Example(
             source=unet,
             block="residual",
-            config=replace(_UNET, channels=256, batch=512, image=32, widen=(1, 2)),
+            config=replace(_UNET, channels=256, batch=4096, image=32, widen=(1, 2)),
             static=(0,),
         ),
     ),
-    "zoo_gptj": _zoo("GPT-J, Adam", MIXED, "gptj/train-adam", 320),
+    "zoo_mistral": _zoo("Mistral, AdamW", MIXED, "mistral/train-adamw-deep", 128),
     "zoo_roberta": _zoo("RoBERTa", MIXED, "roberta_prelayernorm/train-momentum", 2048),
     "zoo_dinov2": _zoo("DINOv2, a ViT", DATA, "dinov2/train-lion", 6144),
     "zoo_nnx": _zoo("flax.nnx, 24 layers scanned", DATA, "nnx_scanned/train-adamw-deep", 768),
