@@ -21,7 +21,7 @@ from toast.costmodel.hardware.devices import Device, Link
 from toast.costmodel.network.collectives import Kind, Line, collective_tables
 from toast.costmodel.network.mesh import Axis, Mesh
 
-Bench = Literal["matmul", "copy", "elementwise", "ops", "collective"]
+Bench = Literal["matmul", "copy", "elementwise", "ops", "buffers", "collective"]
 
 _OUTLYING = 0.25
 """Relative errors above this weigh less: a measurement that something else disturbed."""
@@ -33,9 +33,11 @@ class Sample:
     """One microbenchmark.
 
     `work` is flops of a `matmul`, bytes read and written of a `copy`, elements of an `elementwise`
-    op, how many small `ops` ran in a row, or bytes of the larger side of a `collective`. `what` is
-    the element type, or which collective; that ran in each `group` of `devices` at once. `starts`
-    is the share of one program's start that is in `seconds`.
+    op, how many small `ops` ran in a row, how many `buffers` a program was given and made, or bytes
+    of the larger side of a `collective`. `what` is the element type, or which collective; that ran
+    in each `group` of `devices` at once. `starts` is the share of one program's start that is in
+    `seconds`. Where devices share a host, all but `matmul` run on all `devices` at once, and
+    `matmul` both so and on one while the others rest.
     """
 
     bench: Bench
@@ -48,6 +50,8 @@ class Sample:
 
     def __str__(self) -> str:
         over = f" over {self.group} of {self.devices}" if self.bench == "collective" else ""
+        if self.bench != "collective" and self.devices > 1:
+            over = f" on each of {self.devices}"
         return f"{self.bench} {self.what}{over}, {self.work:.3g}"
 
 
@@ -72,11 +76,16 @@ def fit_device(samples: Sequence[Sample], base: Device, source: str) -> Fit:
     Raises `InvalidRequest` where a measurement is missing or is no time.
     """
     _check(samples)
-    single = [sample for sample in samples if sample.bench != "collective"]
+    working = max(sample.devices for sample in samples if sample.bench != "collective")
+    single = [
+        sample for sample in samples if sample.bench != "collective" and sample.devices == working
+    ]
     several = [sample for sample in samples if sample.bench == "collective"]
     device, start = _chip(single, base)
+    device = replace(device, program_start=start, shared_by=working, alone=_alone(samples, working))
     starts = {"single": start, "several": 0.0}
     names = ["bandwidth", "element_rate", "op_overhead", "matmul_efficiency", "stream_efficiency"]
+    names += ["program_start", "buffer_start", "shared_by", "alone"]
     names += sorted({f"flops.{sample.what}" for sample in single if sample.bench == "matmul"})
     if several:
         number = measured_link(base, max(sample.devices for sample in several))
@@ -85,8 +94,10 @@ def fit_device(samples: Sequence[Sample], base: Device, source: str) -> Fit:
         names.append(f"links.{base.links[number].name}")
     device = replace(device, sources=device.sources | dict.fromkeys(names, source))
     predicted = tuple(
-        predict(sample, device)
-        + sample.starts * starts["several" if sample.bench == "collective" else "single"]
+        predict(sample, device) + sample.starts * starts["several"]
+        if sample.bench == "collective"
+        else predict(sample, device)
+        + sample.starts * starts["single"] / device.pace(sample.devices)
         for sample in samples
     )
     return Fit(device=device, samples=tuple(samples), predicted=predicted)
@@ -99,15 +110,31 @@ def predict(sample: Sample, device: Device) -> float:
             seconds = sample.work / (device.flops[sample.what] * device.matmul_efficiency)
         case "copy":
             seconds = sample.work / (device.bandwidth * device.stream_efficiency)
+        case "buffers":
+            seconds = sample.work * device.buffer_start
         case "elementwise":
             seconds = sample.work / device.element_rate
         case "ops":
-            return sample.work * device.op_overhead
+            return sample.work * device.op_overhead / device.pace(sample.devices)
         case "collective":
             link = device.links[measured_link(device, sample.devices)]
             lines = _lines(device, link, sample)
             return float(min(line.alpha + line.beta * sample.work for line in lines))
-    return seconds + device.op_overhead
+    return (seconds + device.op_overhead) / device.pace(sample.devices)
+
+
+def _alone(samples: Sequence[Sample], working: int) -> float:
+    """How many times as fast a device is while the others rest as while all of them work."""
+    ratios = [
+        one.seconds / other.seconds
+        for one in samples
+        for other in samples
+        if one.bench == other.bench == "matmul"
+        and (one.what, one.work) == (other.what, other.work)
+        and one.devices == working
+        and other.devices == 1
+    ]
+    return float(np.clip(np.median(ratios), 1.0, working)) if ratios else 1.0
 
 
 def measured_link(device: Device, devices: int) -> int:
@@ -187,6 +214,9 @@ def _chip(samples: Sequence[Sample], base: Device) -> tuple[Device, float]:
         stream_efficiency=1.0,
         element_rate=next(rate for (bench, _), rate in rates.items() if bench == "elementwise"),
         op_overhead=overhead,
+        buffer_start=next(
+            (1.0 / rate for (bench, _), rate in rates.items() if bench == "buffers"), 0.0
+        ),
     )
     return device, start
 

@@ -101,7 +101,11 @@ def make_context(settings: ServiceSettings) -> Context:
     except BadLauncher as error:
         raise StartError(str(error)) from error
     owner = _instance(settings.data)
-    backoff = Backoff(first=settings.backoff, longest=settings.longest_backoff)
+    backoff = Backoff(
+        first=settings.backoff,
+        longest=settings.longest_backoff,
+        longest_suspected=settings.longest_suspected,
+    )
     database = _database(settings.database_url)
     store = SqlJobStore(database, quota=settings.quota, backoff=backoff)
     try:

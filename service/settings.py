@@ -44,7 +44,8 @@ class ServiceSettings:
     with their imports done, `stall` how long one may be silent and idle before it counts as hung.
     `artifacts` of None keeps files in `data`; `cache_bytes` bounds the local copies of files that
     are kept elsewhere. Below `min_free` bytes on the disk of `data` no work is taken in. `backoff`
-    is how long a job waits after a fault; it doubles with each up to `longest_backoff`.
+    is how long a job waits after a fault; it doubles with each up to `longest_backoff`, for a job
+    that may be what ends its servers up to `longest_suspected`.
     `keep_jobs` is how long a job is kept once it is over, `keep_modules` a module that no job
     names since it was last used; None is for ever.
     `launcher` says where attempts run; `ray_address` is the cluster of `ray` (None: the one that
@@ -85,6 +86,7 @@ class ServiceSettings:
     keep_modules: float | None = 30 * 86_400.0
     backoff: float = 1.0
     longest_backoff: float = 60.0
+    longest_suspected: float = 86_400.0
     retries: int = 0
     max_wait: float = 60.0
     owner_queued: int | None = None

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from toast.analysis.errors import InvalidModule
 from toast.plans.advice import SliceTable
@@ -214,7 +214,7 @@ def plan_pipeline(
     module: Any,
     directory: str | os.PathLike[str],
     *,
-    microbatches: int,
+    microbatches: int | Literal["auto"] = "auto",
     stages: int | None = None,
     devices: int | None = None,
     device: str = "tpu-v5e",
@@ -223,7 +223,8 @@ def plan_pipeline(
 ) -> PipelineAnswer:
     """Cut a step into the stages of a pipeline, plan each, and write them all to `directory`.
 
-    Give the number of `stages`, or of `devices` to have stages, chunks and meshes searched.
+    Give the number of `stages`, or of `devices` to have stages, chunks and meshes searched. Without
+    a number of `microbatches` the fastest is taken that divides the batch and fits.
     `module` is what `plan` takes. `settings` are those of `PipelineRequest`: `mesh` of a stage,
     `chunks`, `schedule`, `cuts`, `seed`, `rollouts`. `toast.run_pipeline` runs what was written.
     """

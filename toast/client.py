@@ -186,8 +186,22 @@ class Client:
         """Ask the job to stop; its best plan so far, if any, stays to be fetched."""
         return self._json("POST", f"/v1/jobs/{job}/cancel")
 
+    def suspects(self) -> list[dict[str, Any]]:
+        """Jobs that may be what ended their servers, newest first."""
+        found: list[dict[str, Any]] = []
+        path: str | None = "/v1/jobs?suspected=true&limit=200"
+        while path is not None:
+            page = self._json("GET", path)
+            found += page["jobs"]
+            path = page["next"]
+        return found
+
+    def release(self, job: str) -> dict[str, Any]:
+        """Let a suspected job run as any other; needs a key with the scope `admin`."""
+        return self._json("POST", f"/v1/jobs/{job}/release")
+
     def delete(self, job: str) -> None:
-        """Forget a job that is over, with its files."""
+        """Forget a job that waits or is over, with its files."""
         self._request("DELETE", f"/v1/jobs/{job}")
 
     def devices(self) -> list[dict[str, Any]]:

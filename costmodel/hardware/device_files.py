@@ -20,7 +20,16 @@ _HINT = (
 )
 _RANGES = Ranges(
     may_be_zero=frozenset(
-        {"reserved_bytes", "op_overhead", "latency", "wrap", "on_chip_bytes", "on_chip_buffers"}
+        {
+            "reserved_bytes",
+            "op_overhead",
+            "program_start",
+            "buffer_start",
+            "latency",
+            "wrap",
+            "on_chip_bytes",
+            "on_chip_buffers",
+        }
     ),
     shares=frozenset({"matmul_efficiency", "stream_efficiency", "efficiency"}),
 )

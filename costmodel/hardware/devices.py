@@ -84,6 +84,11 @@ class Device:
     `compiler` names the profile of the compiler for it, `generation` the chip of that profile whose
     keys count, and `overrides` are keys of that profile, by section, that are others for this
     device.
+
+    A program takes `program_start` seconds to start, and `buffer_start` for each argument and
+    result, where measured. Virtual devices share a host:
+    the figures hold while `shared_by` of them work, and one that works while the others rest is
+    `alone` times as fast.
     """
 
     name: str
@@ -105,6 +110,10 @@ class Device:
     sources: dict[str, str]
     device_kinds: tuple[str, ...] = ()
     on_chip_bytes: int = 0
+    program_start: float = 0.0
+    buffer_start: float = 0.0
+    shared_by: int = 1
+    alone: float = 1.0
     overrides: dict[str, dict[str, bool | int | float | str]] = field(default_factory=dict)
 
     @property
@@ -116,6 +125,10 @@ class Device:
     def usable_bytes(self) -> int:
         """What a program may use: the memory less what the runtime keeps for itself."""
         return self.memory_bytes - self.reserved_bytes
+
+    def pace(self, working: int) -> float:
+        """How fast each device is while so many work, as a multiple of what the figures say."""
+        return 1.0 if self.shared_by == 1 else min(self.alone, self.shared_by / max(working, 1))
 
     def link(self, name: str) -> int | None:
         """The number of the network called `name`."""

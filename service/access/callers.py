@@ -18,6 +18,8 @@ ALL_SCOPES = frozenset(Scope)
 
 ADMIN_PATHS = frozenset({"/v1/audit"})
 """Only for admins, whatever the method."""
+_ADMIN_ENDING = "/release"
+"""Of paths of jobs that are only for admins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,6 @@ NOBODY = Caller(name="", owner="", scopes=frozenset())
 
 def needed_scope(method: str, path: str) -> Scope:
     """The scope that a request needs: to look is `READ`, to change anything is `SUBMIT`."""
-    if path in ADMIN_PATHS:
+    if path in ADMIN_PATHS or path.endswith(_ADMIN_ENDING):
         return Scope.ADMIN
     return Scope.READ if method in ("GET", "HEAD", "OPTIONS") else Scope.SUBMIT

@@ -8,6 +8,7 @@ it. Its write-ahead log is used only where the library has the fix for the log-r
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +17,17 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import command
-from alembic.config import Config
 from sqlalchemy.pool import QueuePool
+
+from toast.service.ledger.compatibility import (
+    configuration,
+    is_migrated,
+    is_newer,
+    keep_writers_out,
+    may_write,
+)
+
+_log = logging.getLogger("toast.service")
 
 FIXED_WAL = (3, 51, 3)
 """The first SQLite version whose write-ahead log is safe to reset."""
@@ -92,13 +102,25 @@ def _server_engine(url: str) -> sa.Engine:
 
 
 def migrate(engine: sa.Engine, revision: str = "head") -> None:
-    """Apply the migrations shipped in this package up to `revision`, in one transaction."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.set_main_option("path_separator", "os")
+    """Apply the migrations shipped in this package up to `revision`, in one transaction.
+
+    A ledger that a newer version migrated stays as it is; raises `BadDatabase` where that version
+    said that this one must not use it.
+    """
+    config = configuration()
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":  # servers may start at the same moment
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
+        if is_newer(connection):
+            if not may_write(connection):
+                raise BadDatabase(
+                    "a newer version of the service has changed the database so that this one "
+                    "cannot use it; start that version"
+                )
+            _log.warning("a newer version of the service has migrated the database; going on")
+            return
+        if not is_migrated(connection):
+            keep_writers_out(connection)
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
 

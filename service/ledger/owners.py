@@ -124,8 +124,10 @@ def check_waiting(connection: sa.Connection, owner: str, quota: Quota) -> None:
     check_room(connection, owner, quota, 1)
 
 
-def next_job(may_run: sa.ColumnElement[bool], quota: Quota) -> sa.Select[Any]:
-    """The number of the job to claim: of the owner with the fewest running, the oldest."""
+def next_job(
+    may_run: sa.ColumnElement[bool], quota: Quota, last: sa.ColumnElement[bool]
+) -> sa.Select[Any]:
+    """The job to claim: of the owner with the fewest running, the oldest; rows of `last` last."""
     running = (
         sa.select(jobs.c.owned_by, sa.func.count().label("jobs"))
         .where(jobs.c.state.in_([state.value for state in CLAIMED]))
@@ -134,10 +136,10 @@ def next_job(may_run: sa.ColumnElement[bool], quota: Quota) -> sa.Select[Any]:
     )
     busy = sa.func.coalesce(running.c.jobs, 0)
     query = (
-        sa.select(jobs.c.seq)
+        sa.select(jobs)
         .outerjoin(running, running.c.owned_by == jobs.c.owned_by)
         .where(may_run)
-        .order_by(busy, jobs.c.seq)
+        .order_by(last, busy, jobs.c.seq)
         .limit(1)
         .with_for_update(skip_locked=True, of=jobs)  # PostgreSQL; SQLite has one writer
     )

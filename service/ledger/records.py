@@ -8,6 +8,9 @@ from typing import Any
 
 from toast.service.ledger.states import TERMINAL, State
 
+SUSPECT_DEATHS = 3
+"""With so many servers dead, a job is suspected of ending them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -16,7 +19,8 @@ class Job:
     `version` grows by one with every event; `attempt` with every claim. `failures` counts
     crashes that the job caused, `lost` worker processes that vanished, `stalls` those that fell
     silent, `interruptions` attempts that a fault of the operator ended (a server that died, a full
-    disk, a database away), which never fail a job. A queued job is not claimed before
+    disk, a database away), which never fail a job, `server_deaths` those of them that ended with
+    their server (`suspicion`). A queued job is not claimed before
     `not_before`. `progress`, `error` (a problem object) and `summary` are JSON objects.
     `cached_from` is the job whose result this one was given. `name` is what people call the job,
     '' where nobody said.
@@ -46,11 +50,28 @@ class Job:
     name: str = ""
     owned_by: str = ""
     stalls: int = 0
+    server_deaths: int = 0
 
     @property
     def terminal(self) -> bool:
         """Whether the job is over."""
         return self.state in TERMINAL
+
+    @property
+    def is_suspected(self) -> bool:
+        """Whether the job may be what ended its servers."""
+        return self.server_deaths >= SUSPECT_DEATHS and not self.terminal
+
+
+class Hold(StrEnum):
+    """Why a queued job waits for more than a free worker.
+
+    `NEWER_WORKER`: this version of the service does not understand its request. `SUSPECTED`: it may
+    be what ended its servers.
+    """
+
+    NEWER_WORKER = "newer_worker"
+    SUSPECTED = "suspected"
 
 
 class CacheMode(StrEnum):

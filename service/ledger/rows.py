@@ -64,6 +64,7 @@ def job_of(row: sa.Row[Any]) -> Job:
         cached_from=row.cached_from,
         owned_by=row.owned_by,
         stalls=row.stalls,
+        server_deaths=row.server_deaths,
     )
 
 

@@ -8,13 +8,15 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from toast.service import problems
-from toast.service.ledger import expiry
+from toast.service.ledger import expiry, suspicion
 from toast.service.ledger.backoff import Backoff
+from toast.service.ledger.compatibility import check_may_write
 from toast.service.ledger.database import Database
 from toast.service.ledger.faults import as_service_errors
 from toast.service.ledger.owners import (
@@ -26,7 +28,7 @@ from toast.service.ledger.owners import (
     owns_module,
     record_use,
 )
-from toast.service.ledger.records import Claim, Event, Job, JobResult, Module, NewJob
+from toast.service.ledger.records import Claim, Event, Hold, Job, JobResult, Module, NewJob
 from toast.service.ledger.reuse import candidates, insert_with_result
 from toast.service.ledger.rows import (
     change,
@@ -69,18 +71,25 @@ class SqlJobStore(JobStore):
         self._database = database
         self._quota = quota or Quota()
         self._backoff = backoff or Backoff()
+        self._unreadable: set[int] = set()
         self._postgres = database.writer.dialect.name == "postgresql"
         self._wall = wall or (None if self._postgres else time.time)
 
     @contextlib.contextmanager
     def _write(self) -> Iterator[sa.Connection]:
         with as_service_errors(), self._database.writer.begin() as connection:
+            check_may_write(connection)
             yield connection
 
     @contextlib.contextmanager
     def _read(self) -> Iterator[sa.Connection]:
-        with as_service_errors(), self._database.reader.begin() as connection:
-            yield connection
+        try:
+            with as_service_errors(), self._database.reader.begin() as connection:
+                yield connection
+        except sa.exc.ProgrammingError:  # a bug of ours, or tables of another version
+            with as_service_errors(), self._database.reader.begin() as connection:
+                check_may_write(connection)
+            raise
 
     def ping(self) -> None:
         # The one row that is always there, written as it is and taken back: SQLite finds out only
@@ -88,6 +97,7 @@ class SqlJobStore(JobStore):
         with as_service_errors(), self._database.writer.connect() as connection:
             same = "UPDATE alembic_version SET version_num = version_num"
             connection.execute(sa.text(same))
+            check_may_write(connection)
 
     def ledger_id(self) -> str:
         with self._read() as connection:
@@ -171,6 +181,7 @@ class SqlJobStore(JobStore):
         state: State | None,
         name: str | None = None,
         owner: str | None = None,
+        suspected: bool = False,
     ) -> list[Job]:
         query = sa.select(jobs).order_by(jobs.c.seq.desc()).limit(limit)
         if before is not None:
@@ -181,6 +192,8 @@ class SqlJobStore(JobStore):
             query = query.where(is_named(name, postgres=self._postgres))
         if owner is not None:
             query = query.where(jobs.c.owned_by == owner)
+        if suspected:
+            query = query.where(suspicion.suspected(), jobs.c.finished.is_(None))
         with self._read() as connection:
             return [job_of(row) for row in connection.execute(query)]
 
@@ -207,15 +220,31 @@ class SqlJobStore(JobStore):
                 return True
             return connection.execute(sa.select(jobs.c.seq).where(results)).first() is not None
 
-    def claim(self, owner: str, *, lease: float) -> Claim | None:
+    def held(self) -> dict[Hold, int]:
+        queued = jobs.c.state == State.QUEUED.value
+        unreadable = jobs.c.seq.in_(list(self._unreadable))
+        suspected = sa.and_(suspicion.suspected(), sa.not_(unreadable))
+        conditions = {Hold.NEWER_WORKER: unreadable, Hold.SUSPECTED: suspected}
+        with self._read() as connection:
+            return {
+                hold: connection.execute(
+                    sa.select(sa.func.count()).select_from(jobs).where(queued, condition)
+                ).scalar_one()
+                for hold, condition in conditions.items()
+            }
+
+    def claim(
+        self, owner: str, *, lease: float, reads: Callable[[Job], bool] = lambda _job: True
+    ) -> Claim | None:
         with self._write() as connection:
             self._one_at_a_time(connection)
             now = self._now(connection)
-            queued = jobs.c.state == State.QUEUED.value
-            oldest = next_job(sa.and_(queued, self._waited(now)), self._quota)
+            found = self._next(connection, owner, now, reads)
+            if found is None:
+                return None
             job = change(
                 connection,
-                jobs.c.seq == oldest.scalar_subquery(),
+                jobs.c.seq == found.seq,
                 state_event,
                 now,
                 state=State.RUNNING.value,
@@ -226,7 +255,22 @@ class SqlJobStore(JobStore):
                 progress=None,
                 not_before=None,
             )
-            return Claim(job=job, attempt=job.attempt) if job else None
+            assert job is not None  # the row is locked
+            return Claim(job=job, attempt=job.attempt)
+
+    def _next(
+        self, connection: sa.Connection, owner: str, now: float, reads: Callable[[Job], bool]
+    ) -> Job | None:
+        """The job to claim, its row locked."""
+        queued = jobs.c.state == State.QUEUED.value
+        may_run = sa.and_(queued, self._waited(now), suspicion.may_run_on(owner))
+        while True:
+            readable = jobs.c.seq.not_in(list(self._unreadable))
+            query = next_job(sa.and_(may_run, readable), self._quota, suspicion.suspected())
+            row = connection.execute(query).first()
+            if row is None or reads(job := job_of(row)):
+                return None if row is None else job
+            self._unreadable.add(job.seq)
 
     def renew(self, claim: Claim, *, lease: float) -> State:
         with self._write() as connection:
@@ -303,7 +347,7 @@ class SqlJobStore(JobStore):
             query = sa.select(jobs).where(claimed, mine).with_for_update(skip_locked=True)
             found = [job_of(row) for row in connection.execute(query)]
             return [
-                self._interrupt(connection, Claim(job=job, attempt=job.attempt), job)
+                self._interrupt(connection, Claim(job=job, attempt=job.attempt), job, deaths=1)
                 for job in found
             ]
 
@@ -323,6 +367,19 @@ class SqlJobStore(JobStore):
                 if queued
                 else {"state": State.CANCELLING.value}
             )
+            changed = change(connection, jobs.c.seq == job.seq, state_event, now, **values)
+            assert changed is not None  # the row is locked
+            return changed
+
+    def acquit(self, job_id: str) -> Job:
+        with self._write() as connection:
+            job = _existing(connection, job_id, lock=True)
+            if job.terminal:
+                raise problems.JobFinished(
+                    f"Job {job_id} is over ({job.state}).", "Only unfinished jobs can be released."
+                )
+            now = self._now(connection)
+            values = {"server_deaths": 0, "not_before": None}
             changed = change(connection, jobs.c.seq == job.seq, state_event, now, **values)
             assert changed is not None  # the row is locked
             return changed
@@ -436,24 +493,27 @@ class SqlJobStore(JobStore):
         body = dumps(problems.describe(error, instance))
         return self._close(connection, claim, State.FAILED, lost=lost, error=body)
 
-    def _interrupt(self, connection: sa.Connection, claim: Claim, job: Job) -> Job:
-        count = job.interruptions + 1
+    def _interrupt(self, connection: sa.Connection, claim: Claim, job: Job, deaths: int = 0) -> Job:
+        count, deaths = job.interruptions + 1, job.server_deaths + deaths
+        values = {"interruptions": count, "server_deaths": deaths}
         if job.state is State.CANCELLING:
-            return self._close(connection, claim, State.CANCELLED, interruptions=count)
-        wait = self._wait(connection, job)
-        return self._requeue(connection, claim, interruptions=count, not_before=wait)
+            return self._close(connection, claim, State.CANCELLED, **values)
+        wait = self._wait(connection, replace(job, server_deaths=deaths))
+        return self._requeue(connection, claim, not_before=wait, **values)
 
     def _wait(self, connection: sa.Connection, job: Job) -> float:
         """When the job may be claimed again after one more attempt that came to nothing."""
         times = job.lost + job.interruptions + 1
-        return self._now(connection) + self._backoff.after(times)
+        return self._now(connection) + self._backoff.after(times, suspected=job.is_suspected)
 
     def _waited(self, now: float) -> sa.ColumnElement[bool]:
         """True of rows that may be claimed; a wait longer than any is of a clock set back since."""
+        backoff = self._backoff
+        longest = sa.case((suspicion.suspected(), backoff.longest_suspected), else_=backoff.longest)
         return sa.or_(
             jobs.c.not_before.is_(None),
             jobs.c.not_before <= now,
-            jobs.c.not_before > now + self._backoff.longest,
+            jobs.c.not_before > now + longest,
         )
 
 

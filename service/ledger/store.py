@@ -13,9 +13,10 @@ again finds out, for a claim that it ended is stale.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
-from toast.service.ledger.records import Claim, Event, Job, JobResult, Module, NewJob
+from toast.service.ledger.records import Claim, Event, Hold, Job, JobResult, Module, NewJob
 from toast.service.ledger.states import State
 
 
@@ -87,10 +88,12 @@ class JobStore(ABC):
         state: State | None,
         name: str | None = None,
         owner: str | None = None,
+        suspected: bool = False,
     ) -> list[Job]:
         """Up to `limit` jobs of `owner` (None: all), newest first.
 
-        They have `seq` below `before`, and `name` in their names.
+        They have `seq` below `before`, and `name` in their names. `suspected` asks for those alone
+        that are suspected of ending their servers, and are not over.
         """
 
     @abstractmethod
@@ -106,11 +109,23 @@ class JobStore(ABC):
         """Whether any module or result has these bytes."""
 
     @abstractmethod
-    def claim(self, owner: str, *, lease: float) -> Claim | None:
+    def held(self) -> dict[Hold, int]:
+        """How many queued jobs wait for more than a free worker, by why.
+
+        Of those that some version cannot read, the ones that `claim` was not to take here.
+        """
+
+    @abstractmethod
+    def claim(
+        self, owner: str, *, lease: float, reads: Callable[[Job], bool] = lambda _job: True
+    ) -> Claim | None:
         """Take a job that may run for `lease` seconds, or None. No two callers get one job.
 
         A job may run that is queued and whose `not_before` has passed. It is one of the owner with
-        the fewest running jobs, and of those the oldest.
+        the fewest running jobs, and of those the oldest. One that `reads` refuses stays as it is,
+        for servers of other versions, and this store offers it no more. One that is suspected of
+        ending its servers comes last, and runs on a server alone (`suspicion`); the calls of one
+        `owner` must therefore come one after another.
         """
 
     @abstractmethod
@@ -163,12 +178,20 @@ class JobStore(ABC):
     def recover(self, owner: str | None, *, at: float | None = None) -> list[Job]:
         """`interrupt` each claimed job of `owner`; of None, each whose lease has run out.
 
+        Their server died, or as good as that: `server_deaths` grows too.
         `at` is the time by which a lease must have run out: now, or a `clock` read earlier.
         """
 
     @abstractmethod
     def cancel(self, job_id: str) -> Job:
         """Ask a job to stop: queued becomes cancelled, running cancelling, cancelling stays.
+
+        Raises `UnknownJob`, and `JobFinished` for a job that is over.
+        """
+
+    @abstractmethod
+    def acquit(self, job_id: str) -> Job:
+        """Forget that servers died with the job, and that it waits for that.
 
         Raises `UnknownJob`, and `JobFinished` for a job that is over.
         """

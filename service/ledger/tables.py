@@ -78,6 +78,8 @@ jobs = Table(
     Column("owned_by", String(64), nullable=False, server_default=""),
     Column("stored_bytes", BigInteger, nullable=False, server_default="0"),
     Column("stalls", Integer, nullable=False, server_default="0"),
+    # Attempts that ended with their server.
+    Column("server_deaths", Integer, nullable=False, server_default="0"),
     Index(None, "state", "seq"),
     Index(None, "owned_by", "seq"),
     sqlite_autoincrement=True,  # numbers of deleted jobs are not given again: they are cursors
@@ -107,8 +109,14 @@ owners = Table(
     Column("submitted", Integer, nullable=False),
 )
 
-# One row: what the files of this ledger are known by, wherever the database is moved.
-ledger = Table("ledger", metadata, Column("id", String(32), primary_key=True))
+# One row: what the files of this ledger are known by, wherever the database is moved, and the
+# oldest revision whose servers may write.
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("oldest", String(32), nullable=False, server_default="0004"),
+)
 
 events = Table(
     "events",

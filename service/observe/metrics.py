@@ -91,10 +91,16 @@ class _JobStates(Collector):
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         yield GaugeMetricFamily("toast_jobs", "Jobs in the table, by state.", labels=["state"])
+        yield GaugeMetricFamily(
+            "toast_jobs_held", "Queued jobs that no free worker takes.", labels=["reason"]
+        )
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        family = GaugeMetricFamily("toast_jobs", "Jobs in the table, by state.", labels=["state"])
+        states, held = self.describe()
         with suppress(DatabaseAway):  # the other numbers matter most when the database is away
             for state, count in self._store.counts().items():
-                family.add_metric([state.value], count)
-        yield family
+                states.add_metric([state.value], count)
+            for reason, count in self._store.held().items():
+                held.add_metric([reason.value], count)
+        yield states
+        yield held

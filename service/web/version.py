@@ -18,8 +18,21 @@ COMMIT = "TOAST_COMMIT"
 _ROOT = Path(__file__).resolve().parents[2]
 
 
+class Confined(BaseModel):
+    """What workers have left: `network`, and otherwise how it was taken (docs/service.md)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    network: bool
+    namespace: bool
+    filtered: bool
+
+
 class Version(BaseModel):
-    """The planner, the jax whose programs it reads, the schema of its plans; `commit` if known."""
+    """The planner, the jax whose programs it reads, the schema of its plans; `commit` if known.
+
+    `workers` is what the processes of jobs have left, null where they run on a cluster.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -28,6 +41,7 @@ class Version(BaseModel):
     jaxlib: str
     plan_schema: int
     commit: str | None
+    workers: Confined | None = None
 
 
 @lru_cache(maxsize=1)

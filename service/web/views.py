@@ -7,17 +7,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from toast.analysis.errors import InvalidRequest
 from toast.costmodel.hardware import devices
 from toast.costmodel.hardware.quantities import parse_bytes, parse_seconds
 from toast.costmodel.network.auto_mesh import meshes
 from toast.request.request import PlanRequest
 from toast.request.settings import agreeing
-from toast.service.ledger.records import CacheMode, Job, Module
+from toast.service.ledger.records import CacheMode, Hold, Job, Module
 from toast.service.ledger.states import State
-
-PLANNERS = ("mcts", "greedy", "beam", "ilp", "random")
-"""The names of `toast.search.planners.PLANNERS`, whose import here would load the kernels."""
+from toast.service.readable import check_names, why_unreadable
 
 
 def _bytes(value: Any) -> Any:
@@ -58,16 +55,12 @@ class PlanFields(PlanRequest):
 
     def to_request(self) -> PlanRequest:
         """The request for the engine; raises the `ToastError` that it would raise itself."""
-        # Known names only: the path of a file would be read on the server.
-        device = devices.known(self.device)
-        candidates = meshes(self.mesh, device, self.slices)
-        if self.planner not in PLANNERS:
-            names = ", ".join(PLANNERS)
-            raise InvalidRequest(f"There is no planner {self.planner!r}.", f"Known: {names}.")
+        check_names(self)
         if self.confirm is not None:
             from toast.aot.installed import installed_target  # few jobs need it
 
-            installed_target(device, candidates[0])
+            device = devices.known(self.device)
+            installed_target(device, meshes(self.mesh, device, self.slices)[0])
         fields = self.model_dump(include=set(PlanRequest.model_fields))
         return agreeing(PlanRequest.model_validate(fields))
 
@@ -114,7 +107,9 @@ class JobView(View):
     failures: int
     lost_workers: int
     interruptions: int
+    server_deaths: int
     not_before: str | None
+    waits_for: Hold | None
     created: str
     started: str | None
     finished: str | None
@@ -179,12 +174,14 @@ def job_view(job: Job) -> JobView:
         owner=job.owned_by,
         state=job.state,
         module=job.module,
-        request=job.request,
+        request=_settings(job),
         attempt=job.attempt,
         failures=job.failures,
         lost_workers=job.lost,
         interruptions=job.interruptions,
+        server_deaths=job.server_deaths,
         not_before=None if job.not_before is None else _time(job.not_before),
+        waits_for=_waits_for(job),
         created=_time(job.created),
         started=None if job.started is None else _time(job.started),
         finished=None if job.finished is None else _time(job.finished),
@@ -204,6 +201,21 @@ def job_path(job: Job) -> str:
 def etag(job: Job) -> str:
     """Changes with every change of the job."""
     return f'"{job.id}.{job.version}"'
+
+
+def _settings(job: Job) -> dict[str, Any]:
+    """The request with the settings that were left out of its row, as far as it can be read."""
+    if why_unreadable(job.request) is not None:
+        return job.request
+    return PlanRequest.model_validate(job.request).model_dump()
+
+
+def _waits_for(job: Job) -> Hold | None:
+    if job.state is not State.QUEUED:
+        return None
+    if why_unreadable(job.request) is not None:
+        return Hold.NEWER_WORKER
+    return Hold.SUSPECTED if job.is_suspected else None
 
 
 def _links(job: Job) -> dict[str, str]:

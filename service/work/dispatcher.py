@@ -12,14 +12,16 @@ import logging
 import threading
 import time
 
+from toast.process.confine import Confinement
 from toast.service.context import Context
 from toast.service.ledger.listening import Listener
-from toast.service.ledger.records import Claim
+from toast.service.ledger.records import Claim, Job
 from toast.service.ledger.states import State
 from toast.service.ledger.store import StaleClaim
 from toast.service.observe.logs import log_fields
 from toast.service.observe.spans import attempt_span
 from toast.service.problems import DatabaseAway, DiskFull
+from toast.service.readable import why_unreadable
 from toast.service.work.attempt import Attempt, AttemptVerdict
 from toast.service.work.launchers import make_launcher
 from toast.service.work.spares import SparePool
@@ -28,6 +30,10 @@ _log = logging.getLogger("toast.service")
 
 _POLL_SECONDS = 1.0
 _LONGEST_PAUSE = 5.0
+_SUSPECTED = (
+    "job %s is suspected of ending its servers: %d died while it ran; it runs alone from now on, "
+    "and ever more rarely (toast admin suspects)"
+)
 
 
 class Dispatcher:
@@ -38,6 +44,7 @@ class Dispatcher:
         self._running: dict[str, Attempt] = {}
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
+        self._claiming = threading.Lock()
         self._draining = threading.Event()
         self._over = threading.Event()
         self._launcher = make_launcher(context.settings)
@@ -48,6 +55,11 @@ class Dispatcher:
         ]
         self._keeper = threading.Thread(target=self._keep_leases, name="leases")
         self._listener = Listener(context.settings.database_url, self._on_change, self._on_hearing)
+
+    @property
+    def confinement(self) -> Confinement | None:
+        """What is left to workers, None where that is not known here."""
+        return self._launcher.confinement
 
     def start(self) -> None:
         """Take back what an earlier life of this server left, then begin to claim."""
@@ -133,7 +145,10 @@ class Dispatcher:
         """The next job; none is taken while the disk has no room for what it would write."""
         settings = self._context.settings
         self._context.disk.check()
-        claim = self._context.store.claim(self._context.owner, lease=settings.lease)
+        with self._claiming:
+            claim = self._context.store.claim(
+                self._context.owner, lease=settings.lease, reads=_understands
+            )
         if claim is not None:
             self._context.notifier.notify(claim.job.id)
             self._context.metrics.queue_seconds.observe(
@@ -195,7 +210,17 @@ class Dispatcher:
         for job in context.store.recover(owner, at=at):
             context.metrics.interrupted.inc()
             _log.warning("job %s lost its server and is now %s", job.id, job.state)
+            if job.is_suspected:
+                _log.warning(_SUSPECTED, job.id, job.server_deaths)
             if job.terminal:
                 context.metrics.finished.labels(state=job.state.value).inc()
             context.notifier.notify(job.id)
             self.nudge()
+
+
+def _understands(job: Job) -> bool:
+    """Whether this version can run the job; the log says of each once why not."""
+    reason = why_unreadable(job.request)
+    if reason is not None:
+        _log.warning("job %s waits for a newer worker: %s", job.id, reason)
+    return reason is None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toast.process.child import Child
+from toast.process.confine import Confinement
 from toast.process.outcome import EngineOutOfMemory, Outcome
 from toast.process.runner import Limits
 from toast.request.request import PlanRequest
@@ -51,7 +52,12 @@ class WorkerProcess:
 
 
 class Launcher(ABC):
-    """Starts workers. Call `start` in a thread that outlives what it starts."""
+    """Starts workers. Call `start` in a thread that outlives what it starts.
+
+    `confinement` is what is left to them, None where that is not known here.
+    """
+
+    confinement: Confinement | None = None
 
     @abstractmethod
     def start(self, argument: str) -> WorkerProcess:

@@ -11,6 +11,7 @@ from toast.process.child import Child, User
 from toast.process.runner import engine_command, engine_environment
 from toast.service.settings import ServiceSettings
 from toast.service.work.cgroups import find_cgroups
+from toast.service.work.confinement import find_confinement, wanted
 from toast.service.work.launcher import Launcher, WorkerProcess, limits_of
 
 _PIDS = 2048
@@ -31,14 +32,13 @@ class ProcessLauncher(Launcher):
         self._cgroups = find_cgroups(
             memory=settings.memory_limit, pids=_PIDS, cpus=settings.worker_cpus
         )
+        if not self._command:
+            self.confinement = find_confinement(self._environment(), self._user)
 
     def start(self, argument: str) -> WorkerProcess:
         """A process for one directory, or (`SPARE`) one that waits for its directory."""
         command = [*self._command, argument] if self._command else engine_command(argument)
-        environment = engine_environment()
-        if self._user is not None:
-            environment |= {"HOME": "/nonexistent", "USER": str(self._user.uid)}
-        child = Child(command, environment, self._user)
+        child = Child(command, self._environment(), self._user)
         try:
             group = self._cgroups.make() if self._cgroups else None
             if group is not None:
@@ -47,6 +47,12 @@ class ProcessLauncher(Launcher):
             child.kill()
             raise
         return WorkerProcess(child=child, limits=self._limits, group=group)
+
+    def _environment(self) -> dict[str, str]:
+        environment = engine_environment()
+        if self._user is not None:
+            environment |= {"HOME": "/nonexistent", "USER": str(self._user.uid)}
+        return environment if self._command else environment | wanted()
 
     def hand_over(self, directory: Path) -> None:
         """Give the directory of an attempt, with what is in it, to the user of the workers."""

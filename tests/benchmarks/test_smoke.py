@@ -92,6 +92,18 @@ RUNS = {
         arguments=("--polls", "20", "--streams", "5", "--upload", "1", "--seconds", "0.5"),
         prints="and 5 streams",
     ),
+    "distir run": Smoke(
+        program="distir",
+        arguments=(
+            *("run", "--data", "PATH", "--programs", "MLP, batch 256"),
+            *("--ways", "2/1/1/1,1/1/2/2", "--rounds", "1"),
+        ),
+        writes="mlp-batch-256.json",
+    ),
+    "distir report": Smoke(program="distir", arguments=("report",), prints="rank correlation"),
+    "distir write": Smoke(
+        program="distir", arguments=("write", "--docs", "PATH"), writes="distir.md"
+    ),
     "proof report": Smoke(program="proof", arguments=("report",), prints=" cases: "),
     "proof write": Smoke(program="proof", arguments=("write", "--docs", "PATH"), writes="proof.md"),
     "bench_confirm_nodes": Smoke(

@@ -176,3 +176,41 @@ def test_no_coefficient_is_negative_and_none_is_better_zero(terms: int, seed: in
     random = np.random.default_rng(seed)
     columns, seconds = random.uniform(-5, 5, (10, terms)), random.uniform(0.1, 5, 10)
     assert (non_negative(columns, seconds) >= 0).all()
+
+
+def test_how_devices_share_a_host_is_found() -> None:
+    """All work on each of four at once; one that works alone is three times as fast."""
+    known = replace(
+        find("cpu"), shared_by=4, alone=3.0, program_start=2e-4, buffer_start=1e-5, op_overhead=1e-6
+    )
+    rows = [replace(row, devices=4) if row.bench != "collective" else row for row in plan()]
+    rows += [replace(row, devices=1) for row in rows if row.bench == "matmul"]
+    rows += [
+        Sample(bench="buffers", what="f32", work=work, seconds=1.0, devices=4, starts=1.0)
+        for work in (2.0, 16.0, 128.0)
+    ]
+    timed_rows = [
+        replace(
+            row,
+            seconds=predict(row, known)
+            + row.starts
+            * known.program_start
+            * (row.bench != "collective")
+            / known.pace(row.devices),
+        )
+        for row in rows
+    ]
+    found = fit_device(timed_rows, find("cpu"), "here").device
+    assert found.shared_by == 4
+    assert found.alone == pytest.approx(3.0, rel=0.01)
+    assert found.program_start == pytest.approx(2e-4, rel=0.05)
+    assert found.buffer_start == pytest.approx(1e-5, rel=0.05)
+    assert found.flops["f32"] == pytest.approx(
+        known.flops["f32"] * known.matmul_efficiency, rel=0.05
+    )
+
+
+@pytest.mark.parametrize(("working", "pace"), [(1, 3.0), (2, 2.0), (4, 1.0), (8, 0.5)])
+def test_devices_slow_each_other_down(working: int, pace: float) -> None:
+    assert replace(find("cpu"), shared_by=4, alone=3.0).pace(working) == pace
+    assert find("cpu").pace(working) == 1.0

@@ -82,6 +82,21 @@ def test_the_pod_may_write_nothing_but_its_data_and_tmp() -> None:
     assert pod["securityContext"]["runAsUser"] == int(user[1])
 
 
+def test_nobody_turns_the_filter_of_calls_off() -> None:
+    pod = of_kind("StatefulSet")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
+    for name in COMPOSE:
+        for service in compose(name)["services"].values():
+            assert not any("unconfined" in one for one in service.get("security_opt", ()))
+
+
+def test_the_pod_reaches_nobody_but_servers_of_names() -> None:
+    policy = of_kind("NetworkPolicy")["spec"]
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {53}
+
+
 def test_probes_ask_for_paths_that_need_no_key() -> None:
     from toast.service.web.guard import OPEN_PATHS
 

@@ -10,6 +10,7 @@ import pytest
 from tests import ray_cluster
 from tests.service import postgres
 from tests.service.harness import Server, fake_engine
+from tests.service.machine import missing
 from toast.service.ledger.backoff import Backoff
 from toast.service.ledger.database import open_database, sqlite_url
 from toast.service.ledger.sqlstore import SqlJobStore
@@ -17,7 +18,8 @@ from toast.service.ledger.sqlstore import SqlJobStore
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """A skipped test alone is easily overlooked."""
-    for reason in (postgres.missing(), ray_cluster.missing()):
+    reasons = (postgres.missing(), ray_cluster.missing(), missing("namespace"), missing("filtered"))
+    for reason in reasons:
         if reason is not None:
             terminalreporter.write_line(f"WARNING: {reason}", red=True, bold=True)
 

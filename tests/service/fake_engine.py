@@ -8,8 +8,8 @@ The line is `MODE [NUMBER]`: `success`, `slow SECONDS` (with progress; stops whe
 SIGKILL), `killed` (dies from outside, every time), `killed-once`, `stopped-once` (by SIGTERM),
 `fill-once` (fills the disk and fails of it), `grow` (eats memory), `invalid` (writes a plan that is
 none), `silent` (ends without a word), `mute` (lives without a word), `mute-once`, `pause-once`
-(stops itself). All but the mute ones have a heartbeat. It imports next to nothing, so that it
-starts quickly.
+(stops itself), `poison` (kills its parent, the server). All but the mute ones have a heartbeat. It
+imports next to nothing, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ def slow(seconds: float) -> None:
         progress(1 - left / seconds)
 
 
-def hang() -> None:
+def hang(mode: str) -> None:
+    if mode == "poison":
+        os.kill(os.getppid(), signal.SIGKILL)
+        os._exit(1)  # nobody is left to end it
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     while True:
@@ -151,7 +154,7 @@ def fall_silent(mode: str) -> None:
     if mode == "pause-once":
         progress(0.1)
         os.kill(os.getpid(), signal.SIGSTOP)
-    hang()
+    hang(mode)
 
 
 def main(plan: Path, directory: Path) -> int:
@@ -170,8 +173,8 @@ def main(plan: Path, directory: Path) -> int:
     elif mode == "fill-once":
         fill(directory)
         return 1
-    elif mode == "hang":
-        hang()
+    elif mode in ("hang", "poison"):
+        hang(mode)
     elif mode == "grow":
         grow()
     elif mode == "silent":

@@ -80,7 +80,8 @@ class KillLoop:
         self.servers = [
             Server(
                 directory / name, database=url, engine_command=engine, workers=2, lease=LEASE,
-                drain=1.0, max_lost=MAX_LOST, longest_backoff=1.0, **files,
+                drain=1.0, max_lost=MAX_LOST, longest_backoff=1.0,
+                longest_suspected=1.0, **files,
             )
             for name in ("one", "two")
         ]  # fmt: skip

@@ -15,7 +15,7 @@ from toast.search.planners import PLANNERS
 from toast.service.__main__ import parser
 from toast.service.access.keys import ENVIRONMENT
 from toast.service.ledger.states import State
-from toast.service.web.views import PLANNERS as KNOWN_PLANNERS
+from toast.service.readable import PLANNERS as KNOWN_PLANNERS
 from toast.service.web.views import JobRequest, JobView
 from toast.service.work.attempt import AttemptVerdict
 
@@ -76,7 +76,9 @@ def test_every_field_of_a_request_is_documented(name: str) -> None:
         "failures",
         "lost_workers",
         "interruptions",
+        "server_deaths",
         "not_before",
+        "waits_for",
         "progress",
         "summary",
         "error",

@@ -186,6 +186,8 @@ def test_a_failure_is_counted_and_says_nothing(monkeypatch: pytest.MonkeyPatch) 
         def counts(self) -> dict[Any, int]:
             return {}
 
+        held = counts
+
     class Place:
         metrics = Metrics(NoJobs())  # type: ignore[arg-type]
         tracer = Tracer(None)
@@ -220,7 +222,8 @@ def test_a_failure_is_counted_and_says_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_version_is_told(logged: Server) -> None:
     found = logged.client.get("/version").json()
-    assert set(found) == {"planner", "jax", "jaxlib", "plan_schema", "commit"}
+    assert set(found) == {"planner", "jax", "jaxlib", "plan_schema", "commit", "workers"}
+    assert found["workers"] is None  # they are not our engines
     from importlib import metadata
 
     assert found["jax"] == metadata.version("jax")

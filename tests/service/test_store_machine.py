@@ -38,7 +38,8 @@ MODULE = "a" * 64
 MAX_LOST = 3
 MAX_QUEUED = 4
 LEASE = 10.0
-FIRST_WAIT, LONGEST_WAIT = 1.0, 8.0
+FIRST_WAIT, LONGEST_WAIT, LONGEST_SUSPECTED = 1.0, 8.0, 32.0
+DEATHS = 3
 LARGE = {"pad": "x" * 200_000}
 """More than the free pages of a small database hold."""
 
@@ -52,6 +53,7 @@ class Model:
     failures: int = 0
     lost: int = 0
     interruptions: int = 0
+    deaths: int = 0
     not_before: float | None = None
     lease_until: float = 0.0
     finished: float | None = None
@@ -80,7 +82,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.database = open_database(sqlite_url(self.file))
-        backoff = Backoff(first=FIRST_WAIT, longest=LONGEST_WAIT)
+        backoff = Backoff(
+            first=FIRST_WAIT, longest=LONGEST_WAIT, longest_suspected=LONGEST_SUSPECTED
+        )
         self.store = SqlJobStore(self.database, backoff=backoff, wall=lambda: self.now)
 
     def teardown(self) -> None:
@@ -120,7 +124,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=claims, owner=st.sampled_from(["one", "two"]))
     def claim(self, owner: str) -> Any:
-        waiting = [name for name, model in self.models.items() if self.may_run(model)]
+        waiting = self.waiting_for(owner)
         claim = self.store.claim(owner, lease=LEASE)
         if not waiting:
             assert claim is None
@@ -226,7 +230,7 @@ class StoreMachine(RuleBasedStateMachine):
         recovered = self.store.recover(owner)
         assert {job.id for job in recovered} == theirs
         for name in theirs:
-            self.suffer(self.models[name])
+            self.suffer(self.models[name], deaths=1)
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 20.0, -1000.0]))
     def time_passes(self, seconds: float) -> None:
@@ -244,7 +248,7 @@ class StoreMachine(RuleBasedStateMachine):
         }
         assert {job.id for job in self.store.recover(None)} == late
         for name in late:
-            self.suffer(self.models[name])
+            self.suffer(self.models[name], deaths=1)
 
     @rule(claim=claims)
     def write_on_a_full_disk(self, claim: Claim) -> None:
@@ -286,6 +290,20 @@ class StoreMachine(RuleBasedStateMachine):
                 model.become(State.CANCELLED, self.now)
             elif model.state is State.RUNNING:
                 model.become(State.CANCELLING, self.now)
+
+    @rule(job=jobs)
+    def acquit(self, job: str) -> None:
+        model = self.models.get(job)
+        if model is None:
+            with pytest.raises(problems.UnknownJob):
+                self.store.acquit(job)
+        elif model.state in TERMINAL:
+            with pytest.raises(problems.JobFinished):
+                self.store.acquit(job)
+        else:
+            self.store.acquit(job)
+            model.deaths, model.not_before = 0, None
+            model.history.append(model.state.value)
 
     @rule(job=consumes(jobs))
     def delete(self, job: str) -> None:
@@ -343,9 +361,19 @@ class StoreMachine(RuleBasedStateMachine):
         yield
         elsewhere.rename(self.file)
 
+    def waiting_for(self, owner: str) -> list[str]:
+        """Jobs that a server may claim, in their order; the suspected last, and alone."""
+        running = [m for m in self.models.values() if m.state in CLAIMED and m.owner == owner]
+        if any(model.deaths >= DEATHS for model in running):
+            return []
+        found = [name for name, model in self.models.items() if self.may_run(model)]
+        free = [name for name in found if self.models[name].deaths < DEATHS]
+        return free + ([] if running else [name for name in found if name not in free])
+
     def may_run(self, model: Model) -> bool:
+        longest = LONGEST_SUSPECTED if model.deaths >= DEATHS else LONGEST_WAIT
         start = model.not_before
-        waited = start is None or start <= self.now or start > self.now + LONGEST_WAIT
+        waited = start is None or start <= self.now or start > self.now + longest
         return model.state is State.QUEUED and waited
 
     def end(self, model: Model, state: State) -> None:
@@ -360,9 +388,10 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             model.become(State.FAILED, self.now)
 
-    def suffer(self, model: Model) -> None:
+    def suffer(self, model: Model, deaths: int = 0) -> None:
         """A fault of the operator: counted apart, and never the end of a job."""
         model.interruptions += 1
+        model.deaths += deaths
         if model.state is State.CANCELLING:
             model.become(State.CANCELLED, self.now)
         else:
@@ -370,7 +399,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     def wait(self, model: Model) -> None:
         times = model.lost + model.interruptions
-        model.not_before = self.now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (times - 1))
+        longest = LONGEST_SUSPECTED if model.deaths >= DEATHS else LONGEST_WAIT
+        model.not_before = self.now + min(longest, FIRST_WAIT * 2 ** (times - 1))
         model.become(State.QUEUED, self.now)
 
     def count(self, state: State) -> int:
@@ -386,6 +416,7 @@ class StoreMachine(RuleBasedStateMachine):
                 model.state, model.attempt, model.failures, model.lost, model.plan,
             )  # fmt: skip
             assert (job.interruptions, job.not_before) == (model.interruptions, model.not_before)
+            assert job.server_deaths == model.deaths
             assert (job.finished is not None) == (job.state in TERMINAL)
             events = self.store.events(job.id, after=0)
             assert [event.number for event in events] == list(range(1, job.version + 1))
@@ -410,7 +441,9 @@ class PostgresStoreMachine(StoreMachine):
 
     def open(self) -> None:
         self.database = open_database(self.url)
-        backoff = Backoff(first=FIRST_WAIT, longest=LONGEST_WAIT)
+        backoff = Backoff(
+            first=FIRST_WAIT, longest=LONGEST_WAIT, longest_suspected=LONGEST_SUSPECTED
+        )
         self.store = SqlJobStore(self.database, backoff=backoff, wall=lambda: self.now)
 
     def write_on_a_full_disk(self, claim: Claim) -> None:

@@ -33,7 +33,7 @@ def measured() -> Fit:
 
 def test_every_microbenchmark_is_measured(measured: Fit) -> None:
     benches = {sample.bench for sample in measured.samples}
-    assert benches == {"matmul", "copy", "elementwise", "ops", "collective"}
+    assert benches == {"matmul", "copy", "elementwise", "ops", "buffers", "collective"}
     kinds = {sample.what for sample in measured.samples if sample.bench == "collective"}
     assert len(kinds) == 5
     dtypes = {sample.what for sample in measured.samples if sample.bench == "matmul"}
@@ -50,7 +50,11 @@ def test_the_fit_is_a_device_with_possible_figures(measured: Fit) -> None:
     assert all(link.bandwidth > 0 and link.latency >= 0 for link in device.links)
     assert 0 < device.memory_bytes < 2**50
     assert "2 x cpu" in device.sources["bandwidth"]
-    assert read_profile(write_profile(device), "file").name == "here"
+    assert (device.shared_by, device.program_start > 0) == (2, True)
+    assert 1.0 <= device.alone <= 2.0
+    again = read_profile(write_profile(device), "file")
+    assert (again.name, again.shared_by) == ("here", 2)
+    assert again.alone == pytest.approx(device.alone, rel=1e-4)
 
 
 def test_the_fit_is_near_what_was_measured(measured: Fit) -> None:

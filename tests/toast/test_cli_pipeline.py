@@ -54,12 +54,23 @@ def test_too_little_memory_has_an_exit_code(module: Path, tmp_path: Path) -> Non
     assert not json.loads(done.stdout)["schedule"]["fits"]
 
 
+def test_microbatches_are_searched_where_none_are_given(module: Path, tmp_path: Path) -> None:
+    done = command("pipeline", module, "--stages", "2", "--json", "-o", tmp_path)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["microbatches"] == answer["tried"][0]["microbatches"]
+    assert read_pipeline(tmp_path)[0].microbatches == answer["microbatches"]
+    assert len({one["microbatches"] for one in answer["tried"]}) > 1
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
         (["--stages", "9", "--microbatches", "2"], "4 layers cannot be cut into 9 parts"),
         (["--stages", "2", "--microbatches", "3"], "cannot be cut into 3 microbatches"),
         (["--stages", "2", "--microbatches", "2", "--schedule", "zigzag"], "schedule"),
+        (["--stages", "2", "--microbatches", "some"], "'microbatches' is out of range"),
+        (["--stages", "9"], "4 layers cannot be cut into 9 parts"),
         (["--stages", "2", "--microbatches", "2", "--cuts", "one"], "no numbers of layers"),
         (["--stages", "2", "--microbatches", "2", "--schedule", "interleaved"], "several chunks"),
     ],

@@ -20,6 +20,7 @@ from toast.cli.app import app
 from toast.pipeline.plan_module import make_plan as plan_module
 from toast.plans.page import report_html
 from toast.plans.plan import Plan
+from toast.plans.time import RewritingTried, TimeAxes
 
 HOSTILE = '</style></svg>"><img src=http://x/y onerror=alert(1)>$x$ {{7*7}}\x07'
 NAMED = {
@@ -61,6 +62,33 @@ def test_every_section_is_on_the_page() -> None:
     assert "shard the key or the query side of attention" in reader.text
     assert "What each colour would cost otherwise" in reader.text
     assert "now over" in reader.text
+
+
+def test_a_step_that_was_rewritten_says_how_and_what_else_was_tried() -> None:
+    time = TimeAxes(
+        argument="batch",
+        dimension=0,
+        arguments=["batch"],
+        size=32,
+        microbatches=4,
+        tried=[
+            RewritingTried(microbatches=1, step_seconds=0.5, peak_bytes=9 << 30, fits=False),
+            RewritingTried(
+                microbatches=4,
+                recompute="all",
+                step_seconds=0.6,
+                peak_bytes=3 << 30,
+                fits=True,
+                chosen=True,
+            ),
+            RewritingTried(microbatches=8, reason="8 parts do not divide it"),
+        ],
+    )
+    text = read(report_html(gemma().model_copy(update={"time": time}))).text
+    assert "runs in 4 microbatches of 8" in text
+    assert "that takes 6.00 GiB less memory and 100 ms more time" in text
+    assert "8 parts do not divide it" in text
+    assert "Rewritings that were tried" not in read(report_html(gemma())).text
 
 
 def test_it_needs_no_other_file_and_no_network() -> None:

@@ -2,13 +2,15 @@
 
 Emits one `machine` event, then a `sample` event for each microbenchmark. Each runs several times in
 a row within one program, that the compiler may not shorten; the time is that of the quickest run.
+Virtual devices share the processors of one host, so each op runs on all of them at once.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain as chain_of
 from typing import Any
@@ -60,38 +62,104 @@ def chain(step: Callable[[Any], Any], count: int = _CHAIN) -> Callable[[Any], An
     return program
 
 
-def single(*, quick: bool) -> Iterator[Sample]:
-    """Microbenchmarks of one device."""
+@dataclass(frozen=True, slots=True)
+class OnEach:
+    """Runs a step on each of some devices at once, every one with data of its own."""
+
+    devices: tuple[Any, ...]
+    quick: bool
+
+    def spent(self, step: Callable[[Any], Any], shape: tuple[int, ...], dtype: Any) -> float:
+        """Seconds until the last device has done the step on an array of this shape."""
+        mesh = Mesh(np.array(self.devices), ("all",))
+        x = jax.device_put(
+            jnp.zeros((len(self.devices) * shape[0], *shape[1:]), dtype),
+            NamedSharding(mesh, P("all")),
+        )
+        program = jax.shard_map(
+            step, mesh=mesh, in_specs=P("all"), out_specs=P("all"), check_vma=False
+        )
+        return seconds(jax.jit(program), x, quick=self.quick)
+
+    def start(self, count: int) -> float:
+        """Seconds until a program with so many small arguments and results has run."""
+        mesh = Mesh(np.array(self.devices), ("all",))
+        small = jnp.zeros((len(self.devices), 8), jnp.float32)
+        given = [jax.device_put(small, NamedSharding(mesh, P("all"))) for _ in range(count)]
+        return seconds(jax.jit(lambda some: [x + 1 for x in some]), given, quick=self.quick)
+
+    def sample(
+        self,
+        step: Callable[[Any], Any],
+        shape: tuple[int, ...],
+        dtype: Any,
+        **fields: Any,
+    ) -> Sample:
+        """One step of a chain of them."""
+        spent = self.spent(chain(step), shape, dtype)
+        return _sample(spent=spent, devices=len(self.devices), **fields)
+
+
+def single(devices: Sequence[Any], *, quick: bool) -> Iterator[Sample]:
+    """Microbenchmarks of one device: the first, or of all at once where they share a host."""
+    shared = devices[0].platform == "cpu"
+    each = OnEach(tuple(devices if shared else devices[:1]), quick)
     sizes = (64, 128, 256) if quick else (256, 512, 1024, 2048, 4096, 8192)
     for name, dtype in DTYPES.items():
-        yield from growing(partial(_matmul, name, dtype, quick=quick), sizes)
+        yield from growing(partial(_matmul, each, name, dtype), sizes)
+    if len(each.devices) > 1:
+        alone = OnEach(each.devices[:1], quick)
+        yield from growing(partial(_matmul, alone, "f32", DTYPES["f32"]), sizes)
     # Copies are of more than a cache holds; elements are counted where caches hold them.
-    yield from growing(partial(_copy, quick=quick), (16, 18, 20, 22) if quick else (24, 25, 26, 27))
-    yield from growing(partial(_elements, quick=quick), (14, 16, 18, 20, 22))
+    yield from growing(partial(_copy, each), (16, 18, 20, 22) if quick else (24, 25, 26, 27))
+    yield from growing(partial(_elements, each), (14, 16, 18, 20, 22))
     for count in (4, 16, 64, 256):
-        x = jnp.zeros((8, 8), jnp.float32)
-        spent = seconds(jax.jit(chain(lambda x: x @ x, count)), x, quick=quick)
-        yield Sample(bench="ops", what="f32", work=float(count), seconds=spent, starts=1.0)
+        spent = each.spent(chain(lambda x: x @ x, count), (8, 8), jnp.float32)
+        yield Sample(
+            bench="ops",
+            what="f32",
+            work=float(count),
+            seconds=spent,
+            starts=1.0,
+            devices=len(each.devices),
+        )
+
+    for count in (1, 8, 64):
+        yield Sample(
+            bench="buffers",
+            what="f32",
+            work=2.0 * count,
+            seconds=each.start(count),
+            starts=1.0,
+            devices=len(each.devices),
+        )
 
 
-def _matmul(name: str, dtype: Any, size: int, *, quick: bool) -> Sample:
+def _matmul(each: OnEach, name: str, dtype: Any, size: int) -> Sample:
     result = jnp.int32 if name == "i8" else dtype
     product = partial(jnp.matmul, preferred_element_type=result)
-    program = jax.jit(chain(lambda x: product(x, x).astype(dtype)))
-    spent = seconds(program, jnp.zeros((size, size), dtype), quick=quick)
-    return _sample(bench="matmul", what=name, work=2.0 * size**3, spent=spent)
+    return each.sample(
+        lambda x: product(x, x).astype(dtype),
+        (size, size),
+        dtype,
+        bench="matmul",
+        what=name,
+        work=2.0 * size**3,
+    )
 
 
-def _copy(power: int, *, quick: bool) -> Sample:
-    x = jnp.zeros(1 << power, jnp.float32)
-    spent = seconds(jax.jit(chain(lambda x: x + 1)), x, quick=quick)
-    return _sample(bench="copy", what="f32", work=8.0 * x.size, spent=spent)
+def _copy(each: OnEach, power: int) -> Sample:
+    size = 1 << power
+    return each.sample(
+        lambda x: x + 1, (size,), jnp.float32, bench="copy", what="f32", work=8.0 * size
+    )
 
 
-def _elements(power: int, *, quick: bool) -> Sample:
-    x = jnp.zeros(1 << power, jnp.int8)
-    spent = seconds(jax.jit(chain(lambda x: x + 1)), x, quick=quick)
-    return _sample(bench="elementwise", what="i8", work=float(x.size), spent=spent)
+def _elements(each: OnEach, power: int) -> Sample:
+    size = 1 << power
+    return each.sample(
+        lambda x: x + 1, (size,), jnp.int8, bench="elementwise", what="i8", work=float(size)
+    )
 
 
 def _sample(*, spent: float, **fields: Any) -> Sample:
@@ -184,7 +252,7 @@ def measure(count: int, emitter: Emitter, *, quick: bool) -> None:
         )
     devices = devices[: count or len(devices)]
     emitter.emit("machine", **machine(devices))
-    for sample in chain_of(single(quick=quick), collectives(devices, quick=quick)):
+    for sample in chain_of(single(devices, quick=quick), collectives(devices, quick=quick)):
         emitter.emit("sample", **{name: getattr(sample, name) for name in Sample.__slots__})
 
 

@@ -16,6 +16,7 @@ import typer
 from toast.analysis.errors import InvalidModule, InvalidRequest
 from toast.api import read_module
 from toast.cli import options
+from toast.cli.admin import admin
 from toast.cli.request_flags import SettingsCommand, with_settings
 from toast.cli.terminal import (
     EXIT_DIFFERENT,
@@ -213,12 +214,17 @@ def size_command(  # noqa: PLR0913 - one parameter for each flag
 @app.command("pipeline")
 def pipeline_command(  # noqa: PLR0913 - one parameter for each flag
     module: options.ModuleFile,
-    microbatches: Annotated[
-        int, typer.Option("--microbatches", help="Parts of the batch, one after another.", min=1)
-    ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR", help="Where the stages are written.")
     ],
+    microbatches: Annotated[
+        str,
+        typer.Option(
+            "--microbatches",
+            metavar="N",
+            help="Parts of the batch, one after another; auto for the fastest number that fits.",
+        ),
+    ] = "auto",
     stages: Annotated[
         int | None, typer.Option("--stages", help="Stages of the pipeline.", min=1)
     ] = None,
@@ -251,12 +257,13 @@ def pipeline_command(  # noqa: PLR0913 - one parameter for each flag
 ) -> None:
     """Cut MODULE into the stages of a pipeline, plan each, and choose a schedule."""
     from toast.cli.pipeline import parse_cuts, write_stages
+    from toast.cli.request_flags import count_or_word
 
     with user_errors():
         request = make_pipeline_request(
             stages=stages,
             devices=devices,
-            microbatches=microbatches,
+            microbatches=count_or_word(microbatches),
             mesh=mesh,
             schedule=schedule,
             chunks=chunks,
@@ -505,6 +512,13 @@ def keys_command(context: typer.Context) -> None:
     sys.stdout.flush()
     command = [*python_module("toast.service.access"), *context.args]
     os.execve(command[0], command, package_environment())
+
+
+app.add_typer(
+    admin,
+    name="admin",
+    help="Look after a service: jobs that may be what ends its servers.",
+)
 
 
 @app.command("worker", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

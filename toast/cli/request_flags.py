@@ -74,7 +74,7 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
         without=None if without is None else tuple(without.split(",")),
         form=form,
         target_version=target_version,
-        microbatches=_count(microbatches),
+        microbatches=count_or_word(microbatches),
         batch=batch,
         accumulate=accumulate,
         recompute=tuple(recompute or ()),
@@ -82,7 +82,7 @@ def request_of(  # noqa: PLR0913 - one parameter for each flag
     )
 
 
-def _count(text: str | None) -> int | str | None:
+def count_or_word(text: str | None) -> int | str | None:
     """A number where it is one; the request says what is wrong with anything else."""
     return int(text) if text is not None and _NUMBER.fullmatch(text) else text
 

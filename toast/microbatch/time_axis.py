@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Literal
 
 from jaxlib.mlir import ir
@@ -19,7 +21,7 @@ from toast.analysis.types import check_static
 from toast.microbatch.blocked import Blocked
 from toast.microbatch.classify import Classifier
 from toast.microbatch.colour import Colour, bits_of, shape_of
-from toast.microbatch.kinds import Dependence, Kinds
+from toast.microbatch.kinds import FREE, Dependence, Kinds
 from toast.microbatch.needs import LoopPhases, find_needs
 from toast.microbatch.positions import Positions
 from toast.microbatch.roles import Roles
@@ -43,7 +45,7 @@ _LEAST = 0.1
 _ENOUGH = 0.02
 """Of all elements of the program: the likeliest batch that has so many of them is taken at once."""
 _SHARE = 0.5
-"""Of the elements of all values that have the batch, so many at least run in parts."""
+"""Of the elements of all values that have the batch and need it, so many at least run in parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +77,19 @@ class Cut:
     @property
     def elements(self) -> int:
         """Elements of all values of which a microbatch has its own."""
+        return self._elements_of(kind is Dependence.CUT for kind in self.kinds.of.values())
+
+    @property
+    def dependent(self) -> int:
+        """Elements of all values that have the batch and are not the same without it."""
+        return self._elements_of(
+            kind not in FREE and bool(self.colour.places(value))
+            for value, kind in self.kinds.of.items()
+        )
+
+    def _elements_of(self, chosen: Iterable[bool]) -> int:
         values, sizes = self.colour.equations.values, self.colour.equations.sizes
-        cut = [value for value, kind in self.kinds.of.items() if kind is Dependence.CUT]
-        counted = Counter(values[value] for value in cut)
+        counted = Counter(values[value] for value in compress(self.kinds.of, chosen))
         return sum(
             times * math.prod(sizes.of(node, sizes.size.__getitem__) for node in nodes)
             for nodes, times in counted.items()
@@ -190,7 +202,7 @@ class TimeAxis:
             except Blocked as blocked:
                 refused = refused or blocked
                 continue
-            if cut.elements >= max(few, _SHARE * elements[leaf]):
+            if cut.elements >= max(few, _SHARE * cut.dependent):
                 if not found and cut.elements >= enough:
                     return cut
                 found.append(cut)
@@ -207,9 +219,14 @@ class TimeAxis:
         }
 
     def _elements(self) -> Counter[Node]:
-        """The elements of all values that have each leaf; of all values at `NO_NODE`."""
+        """The elements of all values that have each leaf; of all values at `NO_NODE`.
+
+        Whole numbers are not counted: random bits are many, and the batch does not make them.
+        """
         sizes, found = self._equations.sizes, Counter[Node]()
-        for nodes, times in Counter(self._equations.values.values()).items():
+        values = self._equations.values.items()
+        counted = Counter(nodes for value, nodes in values if not _is_whole(value))
+        for nodes, times in counted.items():
             leaves = [leaf for node in nodes for leaf in sizes.leaves(node)]
             whole = times * math.prod(sizes.size[leaf] for leaf in leaves)
             for leaf in {*leaves, NO_NODE}:
@@ -244,6 +261,11 @@ class TimeAxis:
             rules.drop(made)
             made.operation.verify()
         return made
+
+
+def _is_whole(value: Any) -> bool:
+    kind = value.type
+    return isinstance(kind, ir.RankedTensorType) and isinstance(kind.element_type, ir.IntegerType)
 
 
 def wide(accumulate: Accumulate) -> Any:

@@ -162,8 +162,8 @@ def pipeline_directory(directory: Path, output: Path, emitter: Emitter) -> None:
 
 def main(arguments: list[str]) -> int:
     """The whole process; returns its exit code."""
+    confine()  # before the watch on the parent, which a change of rights could end
     end_with_parent()
-    confine()
     emitter = Emitter(take_stdout())
     if arguments == ["--spare"]:
         get_ready()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
 
@@ -70,7 +70,7 @@ class VariantSearch:
             self.stages.enter("variants", _VARIANTS)
         best = search.run()
         rows = [*map(_priced, search.planned), *starmap(_unpriced, space.refused.items())]
-        self.whole.notices.extend(space.notices)
+        self.whole.notices += [*space.notices, *_in_vain(search.planned, best)]
         return self._chosen(first, best, space, rows, control)
 
     def _space(self, first: Searched) -> VariantSpace:
@@ -130,6 +130,15 @@ class VariantSearch:
         if replace(known, found=found).badness() < known.badness():
             known = replace(known, found=found)
         return job.finish(known, control)
+
+
+def _in_vain(planned: Sequence[Planned[Variant]], best: Planned[Variant]) -> Iterator[str]:
+    """That rewritings were tried, where the step as it is remains the best."""
+    others = len(planned) - 1
+    if best is planned[0] and others:
+        does = "is faster" if best.badness()[0] <= 0 else "comes closer to fitting"
+        tried = f"{others} rewritings that were" if others > 1 else "rewriting that was"
+        yield f"None of the {tried} tried {does}; the step stays as it is."
 
 
 def _row(variant: Variant) -> RewritingTried:

@@ -42,6 +42,7 @@ class ScheduleFigures(Record):
 class DegreeFigures(Record):
     """A way to use all devices, as estimated from its layers: see `docs/pipeline.md`."""
 
+    microbatches: int
     stages: int
     mesh: str | None
     chunks: int
@@ -68,7 +69,7 @@ class PipelineAnswer(Record):
     planned: int
     """Modules that were planned; equal ones are planned once."""
     tried: tuple[DegreeFigures, ...] = ()
-    """What was searched where only the number of devices was given, the best first."""
+    """What was searched where the number of devices was given, or no microbatches; best first."""
 
 
 def pipeline_tables(answer: PipelineAnswer) -> Group:
@@ -83,11 +84,12 @@ def _degrees(answer: PipelineAnswer) -> Table:
     table = plain_table(
         f"The best {min(_SHOWN, len(answer.tried))} of {len(answer.tried)} ways to use all "
         "devices, estimated by layers",
-        ">stages", "mesh of a stage", "schedule", ">chunks", ">step", ">idle", ">fullest device",
-        "fits",
+        ">microbatches", ">stages", "mesh of a stage", "schedule", ">chunks", ">step", ">idle",
+        ">fullest device", "fits",
     )  # fmt: skip
     for row in answer.tried[:_SHOWN]:
         table.add_row(
+            str(row.microbatches),
             str(row.stages),
             row.mesh or "one chip",
             row.schedule,

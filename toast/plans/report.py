@@ -16,10 +16,9 @@ from toast.plans.confirmation_report import render_confirmation
 from toast.plans.confirmation_report import sentence as confirmation_sentence
 from toast.plans.costs import BandFigure, BandSource, PredictedCost
 from toast.plans.plan import Decision, MeshAxis, Plan, Spec
-from toast.plans.recomputation_report import render_recomputation
+from toast.plans.rewritings_report import render_rewritings
 from toast.plans.slices_report import axes_text, slices_sentence
 from toast.plans.tables import Name, plain_table
-from toast.plans.time_report import render_time
 from toast.plans.words import path
 
 MIN_WIDTH = 120
@@ -39,10 +38,8 @@ def render(plan: Plan) -> Group:
     parts: list[RenderableType] = [headline(plan)]
     if over := slices_sentence(plan):
         parts.append(Text(over))
-    if plan.time is not None:
-        parts += ["", render_time(plan.time)]
-    if plan.recompute is not None:
-        parts += ["", render_recomputation(plan.recompute, table=plan.time is None)]
+    if rewritten := render_rewritings(plan):
+        parts += ["", rewritten]
     parts += ["", layouts(plan), "", costs(plan)]
     if behind := bands_sentence(plan):
         parts.append(Text(behind))

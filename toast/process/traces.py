@@ -62,11 +62,16 @@ class Tracer:
             self._provider.shutdown()
 
 
+def goes_out(environment: Mapping[str, str]) -> bool:
+    """Whether the environment asks for spans to be sent over the network."""
+    wanted = any(environment.get(name) for name in _ENDPOINTS)
+    return wanted and environment.get(_EXPORTER) not in ("none", "console")
+
+
 def tracer_of(environment: Mapping[str, str], service: str) -> Tracer:
     """What the environment asks for; raises `TracesMissing` where that is not installed."""
     console = environment.get(_EXPORTER) == "console"
-    wanted = console or any(environment.get(name) for name in _ENDPOINTS)
-    if not wanted or environment.get(_EXPORTER) == "none":
+    if not (console or goes_out(environment)):
         return Tracer(None)
     try:
         return Tracer(_provider(service, console=console))

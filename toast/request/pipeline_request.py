@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,6 +14,7 @@ from toast.request.size_request import full_name
 STAGES_AXIS = "pipe"
 """The axis of a mesh whose positions are the stages of a pipeline."""
 ScheduleChoice = Literal["auto", "gpipe", "1f1b", "interleaved"]
+AUTO: Literal["auto"] = "auto"
 
 
 class PipelineRequest(BaseModel):
@@ -23,14 +24,15 @@ class PipelineRequest(BaseModel):
     first, or None for chunks of about equal time. `memory` are bytes per device. `rollouts` bounds
     the search for the layout of one module.
 
-    With `devices`, how many there are, the stages, their mesh, chunks and cuts are searched.
+    With `devices`, how many there are, the stages, their mesh, chunks and cuts are searched. Of
+    `microbatches` that are `auto`, the fastest number that divides the batch and fits is taken.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     stages: int = Field(default=1, ge=1, le=1024)
     devices: int | None = Field(default=None, ge=1, le=4096)
-    microbatches: int = Field(ge=1, le=1 << 16)
+    microbatches: Annotated[int, Field(ge=1, le=1 << 16)] | Literal["auto"] = AUTO
     chunks: int = Field(default=1, ge=1, le=64)
     schedule: ScheduleChoice = "auto"
     cuts: tuple[int, ...] | None = None
@@ -39,6 +41,12 @@ class PipelineRequest(BaseModel):
     memory: int | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0, lt=2**63)
     rollouts: int | None = Field(default=None, ge=1, le=100_000_000)
+
+    @property
+    def count(self) -> int:
+        """The number of microbatches; it has to be decided."""
+        assert self.microbatches != AUTO
+        return self.microbatches
 
 
 def make_pipeline_request(

@@ -17,6 +17,8 @@ from toast.schedules.timeline import ChunkCosts, PipelineTimeline, TimedStep, Ti
 
 LinkSeconds = Callable[[int, int, float], float]
 """From a source stage, a target stage and bytes to the seconds that sending takes."""
+Pace = Callable[[int], float]
+"""From how many stages work or send at a time to how fast each does, 1 where the costs hold."""
 
 
 def simulate(
@@ -25,11 +27,13 @@ def simulate(
     link: LinkSeconds,
     *,
     blocking: bool = False,
+    pace: Pace | None = None,
 ) -> PipelineTimeline:
     """The timeline of a schedule, with the `costs` of each chunk.
 
     Transfers run beside the work, one at a time from one stage to another. If `blocking`, they are
     DistIR's: both stages do nothing else meanwhile, and a transfer comes before the next step.
+    Without a `pace` everything takes what it costs, whatever else runs.
 
     Raises:
         InvalidRequest: there are not as many costs as chunks, or the schedule waits for ever.
@@ -39,7 +43,7 @@ def simulate(
             f"{len(costs)} costs were given for {schedule.last_chunk + 1} chunks.",
             "Give one for each.",
         )
-    run = _Run(schedule, tuple(costs), link, blocking)
+    run = _Run(schedule, tuple(costs), link, blocking, pace)
     return run.timeline()
 
 
@@ -51,6 +55,7 @@ class _Run:
     costs: tuple[ChunkCosts, ...]
     link: LinkSeconds
     blocking: bool
+    pace: Pace | None
     at: list[int] = field(init=False)
     idle: list[bool] = field(init=False)
     waits: dict[StageStep, int] = field(default_factory=dict)
@@ -61,8 +66,11 @@ class _Run:
     Each joins both queues at one time, so the queues agree on the order and no two wait for each
     other.
     """
-    line_free: dict[tuple[int, int], float] = field(default_factory=dict)
+    lines: dict[tuple[int, int], deque[StageStep]] = field(default_factory=dict)
+    """By source and target, what is on its way, first, and what waits for the line."""
     events: list[tuple[float, int, Callable[[float], None]]] = field(default_factory=list)
+    """What ends when, by a clock that shows the work that one stage could have done."""
+    clock: float = 0.0
     steps: list[TimedStep] = field(default_factory=list)
     transfers: list[TimedTransfer] = field(default_factory=list)
     _number: int = 0
@@ -78,8 +86,15 @@ class _Run:
     def timeline(self) -> PipelineTimeline:
         for stage in range(self.schedule.stages):
             self._start(stage, 0.0)
+        now = 0.0
         while self.events:
-            now, _, happen = heapq.heappop(self.events)
+            running = len(self.events)
+            clock, _, happen = heapq.heappop(self.events)
+            if self.pace is None:
+                now = clock
+            else:
+                now += (clock - self.clock) / self.pace(running)
+            self.clock = clock
             happen(now)
         for stage, steps in enumerate(self.schedule.steps):
             if self.at[stage] < len(steps):
@@ -94,9 +109,10 @@ class _Run:
             transfers=tuple(sorted(self.transfers, key=lambda sent: (sent.start, sent.source))),
         )
 
-    def _later(self, at: float, happen: Callable[[float], None]) -> None:
+    def _after(self, seconds: float, happen: Callable[[float], None]) -> None:
+        """Let something happen after so many seconds of undisturbed work."""
         self._number += 1
-        heapq.heappush(self.events, (at, self._number, happen))
+        heapq.heappush(self.events, (self.clock + seconds, self._number, happen))
 
     def _start(self, stage: int, now: float) -> None:
         """Let an idle stage send what waits, or do its next step."""
@@ -111,12 +127,13 @@ class _Run:
         step = steps[self.at[stage]]
         self.at[stage] += 1
         self.idle[stage] = False
-        end = now + self.costs[step.chunk].seconds(step.work)
-        self.steps.append(TimedStep(stage, step, now, end))
-        self._later(end, lambda then: self._finish(stage, step, then))
+        seconds = self.costs[step.chunk].seconds(step.work)
+        self._after(seconds, lambda end: self._finish(TimedStep(stage, step, now, end)))
 
-    def _finish(self, stage: int, step: StageStep, now: float) -> None:
+    def _finish(self, timed: TimedStep) -> None:
         """A step has ended: send what others read, and go on."""
+        stage, step, now = timed.stage, timed.step, timed.end
+        self.steps.append(timed)
         self.idle[stage] = True
         readers = self.schedule.readers(step)
         ends = [self.schedule.stage_of(reader.chunk) for reader in readers]
@@ -148,19 +165,42 @@ class _Run:
             return self.costs[step.chunk].sent_bytes
         return self.costs[step.chunk - 1].returned_bytes
 
-    def _sent(self, source: int, target: int, step: StageStep, start: float) -> float:
-        """Note a transfer; when it has arrived."""
-        size = self._bytes(step)
-        end = start + self.link(source, target, size)
-        self.transfers.append(TimedTransfer(source, target, step, start, end, size))
-        return end
-
     def _send(self, source: int, target: int, step: StageStep, now: float) -> None:
         """Send beside the work, behind what is on its way between the two already."""
-        start = max(now, self.line_free.get((source, target), 0.0))
-        end = self._sent(source, target, step, start)
-        self.line_free[source, target] = end
-        self._later(end, lambda then: self._arrive(self._reader(target, step), then))
+        line = self.lines.setdefault((source, target), deque())
+        line.append(step)
+        if len(line) == 1:
+            self._carry(source, target, now)
+
+    def _carry(self, source: int, target: int, now: float) -> None:
+        """Start the first transfer of a line, and the next one when it has arrived."""
+        line = self.lines[source, target]
+        step = line[0]
+
+        def arrived(end: float) -> None:
+            line.popleft()
+            if line:
+                self._carry(source, target, end)
+            self._arrive(self._reader(target, step), end)
+
+        self._transfer(source, target, step, now, arrived)
+
+    def _transfer(
+        self,
+        source: int,
+        target: int,
+        step: StageStep,
+        start: float,
+        arrived: Callable[[float], None],
+    ) -> None:
+        """A transfer that starts now; it is noted when it has arrived."""
+        size = self._bytes(step)
+
+        def note(end: float) -> None:
+            self.transfers.append(TimedTransfer(source, target, step, start, end, size))
+            arrived(end)
+
+        self._after(self.link(source, target, size), note)
 
     def _meet(self, stage: int, now: float) -> None:
         """Start the first transfer of a stage, once both ends have come to it."""
@@ -172,8 +212,7 @@ class _Run:
         for end in both:
             self.idle[end] = False
             self.pending[end].popleft()
-        done = self._sent(source, target, step, now)
-        self._later(done, lambda then: self._received(both, step, then))
+        self._transfer(source, target, step, now, lambda then: self._received(both, step, then))
 
     def _received(self, both: tuple[int, int], step: StageStep, now: float) -> None:
         for end in both:

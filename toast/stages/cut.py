@@ -70,6 +70,11 @@ def count_layers(module: ir.Module, names: Sequence[str], microbatches: int) -> 
         return len(find_layers(names, _read_forward(parts, arguments_of(parts))).entries)
 
 
+def batch_size(module: ir.Module) -> int:
+    """How large the likeliest batch of a step is; raises `Blocked` where none can be cut."""
+    return TimeAxis(module).best().size
+
+
 def _in_microbatches(module: ir.Module, cutting: Cutting) -> ir.Module:
     axis = TimeAxis(module)
     leaf = None if cutting.batch is None else axis.named(cutting.batch, cutting.microbatches)

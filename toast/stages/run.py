@@ -15,7 +15,9 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import compiler
+from jax._src.core import ShapedArray
 from jax._src.interpreters import mlir as jax_mlir
+from jax._src.interpreters import pxla
 from jax._src.lib import xla_client
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.mlir import ir
@@ -58,6 +60,17 @@ class PipelineRunner:
             for module in self._program.modules
         }
         self._order = list(working_order(self._schedule))
+
+    def place(self, arguments: Sequence[Any]) -> list[Any]:
+        """The arguments on the devices that read them first, so that `step` need not send them."""
+        wanted: dict[str, NamedSharding] = {}
+        for module in self._program.modules:
+            for name, sharding in zip(module.inputs, self._modules[module].inputs, strict=True):
+                wanted.setdefault(name, sharding)
+        return [
+            jax.device_put(value, wanted.get(f"argument:{number}"))
+            for number, value in enumerate(arguments)
+        ]
 
     def step(self, arguments: Sequence[Any]) -> list[Any]:
         """The results of one step."""
@@ -159,6 +172,7 @@ class _Executable:
 
     def __init__(self, module: StageModule, text: str, mesh: Mesh) -> None:
         self.inputs = _shardings(mesh, module.input_specs, len(module.inputs))
+        self._handlers: Any = None
         self._outputs = _shardings(mesh, module.output_specs, len(module.outputs))
         devices = tuple(mesh.devices.flat)
         options = compiler.get_compile_options(
@@ -180,7 +194,17 @@ class _Executable:
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Start the module's work; its results, which may still be computed."""
         executed = self._executable.execute_sharded(inputs)
-        made = executed.disassemble_into_single_device_arrays()
+        if self._handlers is None:
+            made = self._assembled(executed.disassemble_into_single_device_arrays())
+            kinds = [ShapedArray(one.shape, one.dtype) for one in made]
+            self._handlers = pxla.global_avals_to_results_handler(
+                kinds, self._outputs, committed=True
+            ).handlers
+            return made
+        return list(executed.consume_with_handlers(self._handlers))
+
+    def _assembled(self, made: Sequence[Sequence[Any]]) -> list[Any]:
+        """Arrays of the parts on each device; slower than the handlers, which need the types."""
         return [
             jax.make_array_from_single_device_arrays(shape, sharding, shards)
             for shape, sharding, shards in zip(self._shapes, self._outputs, made, strict=True)

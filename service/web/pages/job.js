@@ -7,6 +7,10 @@ import { band, bytes, element, isOver, nameOf, seconds, setBadge, setProgress, s
 const id = new URLSearchParams(location.search).get("id") || "";
 const path = `/v1/jobs/${encodeURIComponent(id)}`;
 const at = name => document.getElementById(name);
+const WAITS = {
+  newer_worker: "Waits for a newer worker: this server does not understand its request.",
+  suspected: "Servers ended while it ran. It waits until nothing else runs.",
+};
 let job = null, reported = false;
 
 async function load() {
@@ -37,6 +41,7 @@ function listen() {
     if (isOver(job)) return;
     if (kind === "progress") job.progress = data;
     else job.state = data.state;
+    if (job.state === "queued") reload().catch(fail);  // what it waits for
     show();
   });
 }
@@ -60,7 +65,7 @@ function show() {
   at("running").hidden = over;
   setProgress(at("bar"), job);
   const p = job.progress;
-  setText(at("stage"), job.state === "queued" ? "Waits for a worker." : p ? p.detail || `${p.stage}` : "Starting.");
+  setText(at("stage"), job.state === "queued" ? WAITS[job.waits_for] || "Waits for a worker." : p ? p.detail || `${p.stage}` : "Starting.");
   setText(at("best"), p && p.best_seconds ? `Best so far: ${seconds(p.best_seconds)} a step, ${bytes(p.best_bytes)} per chip, `
     + `${p.evaluations.toLocaleString()} plans priced` : "");
   showProblem(at("error"), job.error && { message: job.error.detail, hint: job.error.hint });

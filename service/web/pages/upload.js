@@ -51,8 +51,11 @@ function settings() {
     const lines = form.elements[name].value.split("\n").map(line => line.trim()).filter(Boolean);
     if (lines.length) asked[name] = lines;
   }
+  const parts = form.elements.microbatches.value.trim();
+  if (parts) asked.microbatches = /^\d+$/.test(parts) ? Number(parts) : parts;
+  if (form.elements.recompute.value) asked.recompute = [form.elements.recompute.value];
   if (form.elements.seed.value) asked.seed = Number(form.elements.seed.value);
-  if (form.elements.refine.checked) asked.refine = true;
+  for (const name of ["fit", "refine"]) if (form.elements[name].checked) asked[name] = true;
   return asked;
 }
 

@@ -68,7 +68,7 @@ def create(
 
 
 @router.get("", response_model=JobPage, responses=conditional.UNCHANGED)
-def list_jobs(
+def list_jobs(  # noqa: PLR0913 - one parameter for each in the query
     context: Shared,
     caller: Caller,
     seen: conditional.Seen = None,
@@ -77,15 +77,19 @@ def list_jobs(
     state: State | None = None,
     name: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
     owner: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    suspected: bool = False,
 ) -> Response:
     """A page of jobs, newest first; those of `owner`, of all that the caller sees."""
     if None not in (owner, caller.sees) and owner != caller.sees:
         return conditional.answer(JobPage(jobs=[], next=None), seen)
     whose = owner if caller.sees is None else caller.sees
-    jobs = context.store.page(limit=limit + 1, before=cursor, state=state, name=name, owner=whose)
+    jobs = context.store.page(
+        limit=limit + 1, before=cursor, state=state, name=name, owner=whose, suspected=suspected
+    )
     more, jobs = len(jobs) > limit, jobs[:limit]
     last = jobs[-1].seq if more else None
     asked = {"limit": limit, "cursor": last, "state": state, "name": name, "owner": owner}
+    asked["suspected"] = "true" if suspected else None
     query = urlencode({key: value for key, value in asked.items() if value is not None})
     following = f"/v1/jobs?{query}" if more else None
     page = JobPage(jobs=[job_view(job) for job in jobs], next=following)
@@ -192,6 +196,19 @@ def cancel(
         context.metrics.finished.labels(state=job.state.value).inc()
     workers.cancel(job_id)
     context.notifier.notify(job_id)
+    _describe(response, job)
+    return job_view(job)
+
+
+@router.post("/{job_id}/release")
+def release(
+    job_id: str, response: Response, context: Shared, workers: Workers, trail: Trail
+) -> JobView:
+    """Take back the suspicion that the job ends its servers; it runs as any other. For admins."""
+    job = context.store.acquit(job_id)
+    trail.record("job.released", job=job_id, of=job.owned_by)
+    context.notifier.notify(job_id)
+    workers.nudge()
     _describe(response, job)
     return job_view(job)
 

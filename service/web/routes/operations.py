@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -10,7 +12,7 @@ from toast.costmodel.hardware import devices
 from toast.service.web import conditional
 from toast.service.web.health import check_ready
 from toast.service.web.routes.shared import Shared, Workers
-from toast.service.web.version import Version, version
+from toast.service.web.version import Confined, Version, version
 from toast.service.web.views import DeviceList, DeviceView, NetworkView
 
 router = APIRouter()
@@ -47,9 +49,11 @@ def _devices() -> DeviceList:
 
 
 @router.get("/version")
-def show_version() -> Version:
-    """Which planner this is."""
-    return version()
+def show_version(workers: Workers) -> Version:
+    """Which planner this is, and what its workers may reach."""
+    found = workers.confinement
+    confined = None if found is None else Confined(**asdict(found))
+    return version().model_copy(update={"workers": confined})
 
 
 @router.get("/healthz", response_class=PlainTextResponse)

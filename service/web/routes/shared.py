@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse
 
 from toast.process.traces import here
+from toast.request.portable import portable
 from toast.request.request import PlanRequest
 from toast.service import problems
 from toast.service.access.callers import Caller as AccessCaller
@@ -154,7 +155,7 @@ def create_job(
             "The service is shutting down.", "Try again.", headers={"Retry-After": "5"}
         )
     context.disk.check()
-    settings = request.model_dump()
+    settings = portable(request)
     asked = [module, settings] if cache is CacheMode.OFF else [module, settings, cache]
     identity = json.dumps(asked, sort_keys=True)
     cache_any, cache_exact = cache_keys(module, request)

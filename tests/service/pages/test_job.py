@@ -134,6 +134,27 @@ def test_a_module_is_dropped_and_becomes_a_job(
     )  # fmt: skip
 
 
+def test_a_step_is_rewritten_as_the_form_asks(tab: Tabs, service: Server, tmp_path: Path) -> None:
+    file = tmp_path / "chosen.mlir"
+    file.write_text("success")
+    page = tab().page
+    page.goto(service.url)
+    page.locator("#new > summary").click()
+    page.locator("#upload summary").click()
+    page.locator("#file").set_input_files(file)
+    page.get_by_label("Mesh").fill("data=2")
+    page.get_by_label("Layers to recompute").select_option("products")
+    page.get_by_label("Where nothing fits").check()
+    page.get_by_role("textbox", name="Microbatches").fill("4")
+    page.get_by_role("button", name="Plan it").click()
+    page.wait_for_selector("#upload-problem:has-text('fit')")
+    page.get_by_role("textbox", name="Microbatches").fill("auto")
+    page.get_by_role("button", name="Plan it").click()
+    page.wait_for_url("**/ui/job.html?id=*")
+    asked = service.client.get(f"/v1/jobs/{page.url.rpartition('=')[2]}").json()["request"]
+    assert (asked["microbatches"], asked["recompute"], asked["fit"]) == ("auto", ["products"], True)
+
+
 def test_what_is_wrong_with_an_upload_is_said_in_the_services_words(
     tab: Tabs, service: Server, tmp_path: Path
 ) -> None:

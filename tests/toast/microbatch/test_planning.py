@@ -93,7 +93,7 @@ def test_a_step_that_does_not_fit_gets_parts() -> None:
     assert chosen.fits
     assert chosen.microbatches == time.microbatches > 1
     assert tight.fits
-    assert "Microbatches that were tried" in str(tight)
+    assert "Rewritings that were tried" in str(tight)
 
 
 def test_the_fastest_that_fits_is_taken(gpt: bytes) -> None:
@@ -101,6 +101,7 @@ def test_the_fastest_that_fits_is_taken(gpt: bytes) -> None:
     plan = planned(gpt, microbatches="auto").plan
     assert plan.fits
     assert plan.time is None
+    assert any("the step stays as it is" in text for text in plan.warnings)
 
 
 def test_an_export_stays_one(tmp_path: Path) -> None:

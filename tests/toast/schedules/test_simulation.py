@@ -38,8 +38,17 @@ def runs(draw: st.DrawFn) -> PipelineTimeline:
     )  # fmt: skip
     costs = [draw(cost) for _ in range(stages * chunks)]
     rate = draw(st.integers(0, 3))
-    blocking = draw(st.booleans())
-    return simulate(schedule, costs, lambda _, __, size: rate * size, blocking=blocking)
+    blocking, pace = draw(st.booleans()), draw(st.sampled_from([None, even, crowded]))
+    return simulate(schedule, costs, lambda _, __, size: rate * size, blocking=blocking, pace=pace)
+
+
+def even(_: int) -> float:
+    return 1.0
+
+
+def crowded(working: int) -> float:
+    """A host that does one thing at full speed, and two at a time not twice as fast."""
+    return 1.0 / working
 
 
 @given(st.sampled_from(["gpipe", "1f1b"]), st.integers(1, 6), st.integers(1, 12), SECONDS, SECONDS)
@@ -173,3 +182,32 @@ def test_the_drawing_says_what_it_shows() -> None:
     drawn = timeline_plot(simulate(schedule, costs, at_once))
     assert "4 stages for 33.5 ms" in drawn
     assert "stage 3" in drawn
+
+
+@given(st.sampled_from(["gpipe", "1f1b"]), st.integers(1, 5), st.integers(1, 6), SECONDS, SECONDS)
+def test_on_a_crowded_host_all_work_takes_its_sum(
+    name: str, stages: int, microbatches: int, forward: float, backward: float
+) -> None:
+    costs = [ChunkCosts(forward=forward, backward=backward, optimizer=1.0)] * stages
+    timeline = simulate(make_schedule(name, stages, microbatches), costs, at_once, pace=crowded)
+    work = stages * (microbatches * (forward + backward) + 1.0)
+    assert timeline.seconds == pytest.approx(work)
+
+
+def test_work_is_slower_while_others_work() -> None:
+    """Two stages: the first one's second forward runs beside the forward of the second."""
+    costs = [ChunkCosts(forward=2.0), ChunkCosts(forward=4.0)]
+    schedule = make_schedule("gpipe", 2, 2, training=False)
+    timeline = simulate(schedule, costs, at_once, pace=crowded)
+    ends = {(timed.stage, timed.step.microbatch): timed.end for timed in timeline.steps}
+    # From 2 s on both run at half speed: 2 s of work each are done at 6 s, the rest at 8 s.
+    assert ends == {(0, 0): 2.0, (0, 1): 6.0, (1, 0): 8.0, (1, 1): 12.0}
+
+
+def test_transfers_share_the_host_too() -> None:
+    costs = [ChunkCosts(forward=2.0, sent_bytes=4.0), ChunkCosts(forward=1.0)]
+    schedule = make_schedule("gpipe", 2, 2, training=False)
+    alone = simulate(schedule, costs, lambda _, __, size: size)
+    shared = simulate(schedule, costs, lambda _, __, size: size, pace=crowded)
+    assert alone.seconds == 2 + 4 + 4 + 1
+    assert shared.seconds == 2 * 2 + 2 * 4 + 2 * 1

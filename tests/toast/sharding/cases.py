@@ -146,6 +146,38 @@ def a_training_state_on_an_explicit_mesh() -> dict[str, Any]:
 
 
 @case
+def a_training_state_in_microbatches() -> dict[str, Any]:
+    """Dropout, donation and a counter, with the batch in four parts."""
+    step = toast.autoshard(train, mesh=EXPLICIT, donate_argnums=0, microbatches=4, **QUICK)
+    state, expected = step.shard(first_state()), first_state()
+    for _ in range(3):
+        state, metrics = step(state, X)
+        expected, wanted = jax.jit(train)(expected, X)
+    return {
+        "difference": difference((expected, wanted), (state, metrics)),
+        "parts": step.plan.time and step.plan.time.microbatches,
+    }
+
+
+@case
+def layers_recomputed() -> dict[str, Any]:
+    """Unrolled layers, made again in the backward pass."""
+
+    def loss(layers: list[jax.Array], x: jax.Array) -> jax.Array:
+        for w in layers:
+            x = x + jnp.sin(jnp.tanh(x @ w) @ w.T)
+        return jnp.mean(x * x)
+
+    layers = [W * scale for scale in (1.0, 0.5, 0.25)]
+    step = toast.autoshard(jax.grad(loss), mesh=AUTO, recompute=["all"], **QUICK)
+    made = step(layers, X)
+    return {
+        "difference": difference(jax.jit(jax.grad(loss))(layers, X), made),
+        "layers": step.plan.recompute and [one.layers for one in step.plan.recompute.groups],
+    }
+
+
+@case
 def explicit_arrays_under_an_explicit_mesh() -> dict[str, Any]:
     step = toast.autoshard(product, memory="24KiB", **QUICK)
     with jax.set_mesh(EXPLICIT):

@@ -55,6 +55,11 @@ def test_a_training_state_on_an_explicit_mesh(cases: dict[str, dict[str, Any]]) 
     assert found["device"] == "cpu"
 
 
+def test_steps_are_rewritten(cases: dict[str, dict[str, Any]]) -> None:
+    assert result(cases, "a_training_state_in_microbatches")["parts"] == 4
+    assert result(cases, "layers_recomputed")["layers"] == [3]
+
+
 def test_the_current_mesh_is_taken(cases: dict[str, dict[str, Any]]) -> None:
     found = result(cases, "explicit_arrays_under_an_explicit_mesh")
     assert found["mesh"] == "(Explicit, Explicit)"

@@ -28,8 +28,8 @@ def balanced_cuts(module: bytes, names: Sequence[str], request: PipelineRequest)
 def layer_seconds(module: bytes, names: Sequence[str], request: PipelineRequest) -> list[float]:
     """The seconds of each layer for one microbatch, forward and backward, on one chip."""
     loaded = decode(module).module
-    layers = count_layers(loaded, names, request.microbatches)
-    cutting = Cutting(stages=layers, microbatches=request.microbatches)
+    layers = count_layers(loaded, names, request.count)
+    cutting = Cutting(stages=layers, microbatches=request.count)
     cut = cut_program(decode(module).module, names, cutting)
     pricer = ModulePricer(request.model_copy(update={"mesh": None}))
     found = [0.0] * layers

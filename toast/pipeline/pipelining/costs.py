@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toast.costmodel.hardware.devices import Device
 from toast.pipeline.pipelining.priced import PricedModule
-from toast.schedules.timeline import ChunkCosts
+from toast.schedules.simulation import simulate
+from toast.schedules.steps import PipelineSchedule
+from toast.schedules.timeline import ChunkCosts, PipelineTimeline
 from toast.stages.wiring import Phase, PipelineProgram
 
 
@@ -19,7 +21,10 @@ class PricedPipeline:
     modules: tuple[PricedModule, ...]
 
     def chunk_costs(self) -> list[ChunkCosts]:
-        """The costs of each chunk; what a stage has for several is counted with its first."""
+        """The costs of each chunk; what a stage does or has for several is counted with its first.
+
+        What is done once before the first microbatch is taken to be part of the optimizer.
+        """
         return [self._costs(chunk) for chunk in range(self.program.stages * self.program.chunks)]
 
     def _costs(self, chunk: int) -> ChunkCosts:
@@ -27,11 +32,16 @@ class PricedPipeline:
         forward = self._module(Phase.FORWARD, chunk)
         backward = self._module(Phase.BACKWARD, chunk)
         first = chunk < self.program.stages
-        ends = [one for one in self._of(Phase.AFTER) if one.wiring.stage == stage]
+        once = [
+            one
+            for phase in (Phase.BEFORE, Phase.AFTER)
+            for one in self._of(phase)
+            if one.wiring.stage == stage
+        ]
         return ChunkCosts(
             forward=forward.seconds if forward else 0.0,
             backward=backward.seconds if backward else 0.0,
-            optimizer=sum(one.seconds for one in ends) if first else 0.0,
+            optimizer=sum(one.seconds for one in once) if first else 0.0,
             state_bytes=self._state_bytes(stage) if first else 0.0,
             kept_bytes=_kept(forward, backward),
             forward_bytes=forward.working_bytes if forward else 0.0,
@@ -96,7 +106,39 @@ def _own_bytes(backward: PricedModule | None) -> float:
     return backward.working_bytes + made
 
 
+def _started(costs: Sequence[ChunkCosts], device: Device) -> list[ChunkCosts]:
+    """The costs of chunks with the time that starting their programs takes."""
+    start = device.program_start
+    return [
+        replace(
+            cost,
+            forward=cost.forward + start * (cost.forward > 0),
+            backward=cost.backward + start * (cost.backward > 0),
+            optimizer=cost.optimizer + start * (cost.optimizer > 0),
+        )
+        for cost in costs
+    ]
+
+
 def link_seconds(device: Device, size: float) -> float:
-    """Seconds in which a chip sends so many bytes to a neighbour, over one of its links."""
+    """Seconds in which a chip sends so many bytes to a neighbour, over one of its links.
+
+    A transfer is started as a program is.
+    """
     link = device.links[0]
-    return link.latency + size / (link.link_bandwidth * link.efficiency)
+    return device.program_start + link.latency + size / (link.link_bandwidth * link.efficiency)
+
+
+def simulate_on(
+    device: Device, schedule: PipelineSchedule, costs: Sequence[ChunkCosts], stage_devices: int
+) -> PipelineTimeline:
+    """The timeline of a schedule whose stages have so many devices each.
+
+    Devices that share a host slow each other down: their work takes what `Device.pace` says.
+    """
+    return simulate(
+        schedule,
+        _started(costs, device),
+        lambda _, __, size: link_seconds(device, size),
+        pace=None if device.shared_by == 1 else lambda stages: device.pace(stages * stage_devices),
+    )

@@ -7,15 +7,18 @@ costs is what its layers cost together, so all cuts and schedules of a mesh shar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from toast.costmodel.network.mesh import Mesh
 from toast.pipeline.pipelining.balance import least_longest
 from toast.schedules.orders import GPIPE, INTERLEAVED, ONE_F_ONE_B, make_schedule
-from toast.schedules.simulation import LinkSeconds, simulate
-from toast.schedules.timeline import ChunkCosts
+from toast.schedules.steps import PipelineSchedule
+from toast.schedules.timeline import ChunkCosts, PipelineTimeline
 
 LayerCosts = Callable[[str | None], Sequence[ChunkCosts]]
 """From the mesh of a stage, None for a single chip, to the costs of each layer on it."""
+Simulate = Callable[[PipelineSchedule, Sequence[ChunkCosts], int], PipelineTimeline]
+"""From a schedule, the costs of its chunks and the devices of a stage to a timeline."""
 _CHUNKS = (2, 4)
 
 
@@ -23,6 +26,7 @@ _CHUNKS = (2, 4)
 class Degrees:
     """A way to use all devices: so many stages, each of one mesh, and what a step takes then."""
 
+    microbatches: int
     stages: int
     mesh: str | None
     chunks: int
@@ -38,10 +42,21 @@ class Degrees:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedStages:
+    """What is given of a pipeline: its stages, the mesh of each, its chunks, maybe its cuts."""
+
+    stages: int
+    mesh: str | None
+    chunks: int
+    cuts: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DegreeSpace:
     """What is searched: pipelines on `devices` of a step with `layers`, in `microbatches`.
 
-    `schedules` are the names to choose from.
+    `schedules` are the names to choose from. With `pinned` the stages, their mesh, chunks and cuts
+    are given, and only schedules are compared.
     """
 
     devices: int
@@ -49,9 +64,12 @@ class DegreeSpace:
     microbatches: int
     training: bool
     schedules: tuple[str, ...] = (ONE_F_ONE_B, GPIPE, INTERLEAVED)
+    pinned: PinnedStages | None = None
 
     def meshes(self) -> list[tuple[int, str | None]]:
         """Numbers of stages, each with a mesh of a stage; together they use all devices."""
+        if self.pinned is not None:
+            return [(self.pinned.stages, self.pinned.mesh)]
         return [
             (stages, mesh)
             for stages in divisors(self.devices)
@@ -61,11 +79,18 @@ class DegreeSpace:
 
     def orders(self, stages: int) -> Iterator[tuple[str, int]]:
         """The schedules, each with a number of chunks, that so many stages can have."""
+        chunks = _CHUNKS if self.pinned is None else (self.pinned.chunks,)
         for name in self.schedules:
-            if name != INTERLEAVED:
+            if name != INTERLEAVED and (self.pinned is None or chunks == (1,)):
                 yield name, 1
-            elif stages > 1 and self.microbatches % stages == 0:
-                yield from ((name, one) for one in _CHUNKS if stages * one <= self.layers)
+            elif name == INTERLEAVED and stages > 1 and self.microbatches % stages == 0:
+                possible = (one for one in chunks if 1 < one <= self.layers // stages)
+                yield from ((name, one) for one in possible)
+
+
+def devices_of(mesh: str | None) -> int:
+    """How many devices a mesh has; None is one."""
+    return 1 if mesh is None else Mesh.parse(mesh).devices
 
 
 def divisors(number: int) -> list[int]:
@@ -90,16 +115,16 @@ def stage_meshes(devices: int) -> Iterator[str | None]:
 
 
 def best_degrees(
-    space: DegreeSpace, layer_costs: LayerCosts, link: LinkSeconds, memory: float
+    space: DegreeSpace, layer_costs: LayerCosts, simulate: Simulate, memory: float
 ) -> list[Degrees]:
     """The best schedule for each number of stages and mesh, the best of all first."""
     found: list[Degrees] = []
     for stages, mesh in space.meshes():
         layers = layer_costs(mesh)
         tried = [
-            _simulated(space, layers, link, Degrees(
-                stages=stages, mesh=mesh, chunks=chunks, cuts=(), schedule=name,
-                seconds=0.0, idle=0.0, peak_bytes=0.0,
+            _simulated(space, layers, simulate, Degrees(
+                microbatches=space.microbatches, stages=stages, mesh=mesh, chunks=chunks, cuts=(),
+                schedule=name, seconds=0.0, idle=0.0, peak_bytes=0.0,
             ))
             for name, chunks in space.orders(stages)
         ]  # fmt: skip
@@ -109,10 +134,11 @@ def best_degrees(
 
 
 def _simulated(
-    space: DegreeSpace, layers: Sequence[ChunkCosts], link: LinkSeconds, degrees: Degrees
+    space: DegreeSpace, layers: Sequence[ChunkCosts], simulate: Simulate, degrees: Degrees
 ) -> Degrees:
     seconds = [layer.forward + layer.backward for layer in layers]
-    cuts = least_longest(seconds, degrees.stages * degrees.chunks)
+    given = None if space.pinned is None else space.pinned.cuts
+    cuts = least_longest(seconds, degrees.stages * degrees.chunks) if given is None else given
     schedule = make_schedule(
         degrees.schedule,
         degrees.stages,
@@ -120,13 +146,10 @@ def _simulated(
         chunks=degrees.chunks,
         training=space.training,
     )
-    timeline = simulate(schedule, merged(layers, cuts), link)
-    return Degrees(
-        stages=degrees.stages,
-        mesh=degrees.mesh,
-        chunks=degrees.chunks,
+    timeline = simulate(schedule, merged(layers, cuts), devices_of(degrees.mesh))
+    return replace(
+        degrees,
         cuts=cuts,
-        schedule=degrees.schedule,
         seconds=timeline.seconds,
         idle=timeline.bubble,
         peak_bytes=max(timeline.peak_bytes(stage) for stage in range(degrees.stages)),

@@ -52,6 +52,6 @@ class LayerPricer:
 
 def cut_by_layers(module: bytes, names: Sequence[str], request: PipelineRequest) -> LayerPricer:
     """Cut a step at each of its layers."""
-    loaded, count = decode(module).module, request.microbatches
+    loaded, count = decode(module).module, request.count
     cutting = Cutting(stages=count_layers(loaded, names, count), microbatches=count)
     return LayerPricer(request, cut_program(decode(module).module, names, cutting))

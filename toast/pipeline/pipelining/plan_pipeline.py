@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,19 +13,19 @@ from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.mesh import Mesh
 from toast.page.rendering import render_template
 from toast.pipeline.pipelining.balance import balanced_cuts
-from toast.pipeline.pipelining.costs import PricedPipeline, link_seconds
+from toast.pipeline.pipelining.costs import PricedPipeline, simulate_on
 from toast.pipeline.pipelining.degrees import Degrees
 from toast.pipeline.pipelining.priced import ModulePricer
 from toast.pipeline.pipelining.search_degrees import degree_figures, memory_of, search_degrees
 from toast.plans.pipeline_answer import PipelineAnswer, ScheduleFigures, StageFigures
-from toast.request.pipeline_request import PipelineRequest
+from toast.request.pipeline_request import AUTO, PipelineRequest
 from toast.schedules.orders import GPIPE, INTERLEAVED, ONE_F_ONE_B, make_schedule
-from toast.schedules.simulation import simulate
 from toast.schedules.timeline import PipelineTimeline
 from toast.schedules.trace import chrome_trace, timeline_plot
 from toast.search.kernel_cache import warm_kernels
 from toast.stages.cut import CutProgram, Cutting, cut_program
 from toast.stages.files import write_pipeline
+from toast.stages.wiring import Layout
 
 TRACE, PAGE, ANSWER = "trace.json", "timeline.html", "answer.json"
 Report = Callable[[str, float], None]
@@ -59,14 +59,22 @@ class PlannedPipeline:
         )
 
 
-def plan_pipeline(module: bytes, request: PipelineRequest, report: Report) -> PlannedPipeline:
-    """Cut a step, plan its stages, and choose the schedule that takes the least time and fits."""
+def plan_pipeline(
+    module: bytes,
+    request: PipelineRequest,
+    report: Report,
+    layouts: Mapping[str, Layout] | None = None,
+) -> PlannedPipeline:
+    """Cut a step, plan its stages, and choose the schedule that takes the least time and fits.
+
+    `layouts` are those that values must have, by the names of the wiring: `argument:3`.
+    """
     device = find(request.device)
     warm_kernels(lambda share: report("compiling kernels", 0.1 * share))
     report("loading", 0.1)
     names = [argument.name for argument in load(module).program.arguments]
     tried: list[Degrees] = []
-    if request.devices is not None:
+    if request.devices is not None or request.microbatches == AUTO:
         request, tried = search_degrees(module, names, request, device, report)
     cuts = request.cuts
     if cuts is None and request.stages * request.chunks > 1:
@@ -74,7 +82,7 @@ def plan_pipeline(module: bytes, request: PipelineRequest, report: Report) -> Pl
         cuts = balanced_cuts(module, names, request)
     report("cutting", 0.3)
     cut = _cut(module, names, request, cuts)
-    priced, planned = _priced(cut, request, report)
+    priced, planned = _priced(cut, request, report, layouts or {})
     timelines = _timelines(priced, request, device)
     return PlannedPipeline(
         priced=priced,
@@ -91,16 +99,16 @@ def _cut(
     cutting = Cutting(
         stages=request.stages,
         chunks=request.chunks,
-        microbatches=request.microbatches,
+        microbatches=request.count,
         cuts=cuts,
     )
     return cut_program(decode(module).module, names, cutting)
 
 
 def _priced(
-    cut: CutProgram, request: PipelineRequest, report: Report
+    cut: CutProgram, request: PipelineRequest, report: Report, layouts: Mapping[str, Layout]
 ) -> tuple[PricedPipeline, int]:
-    pricer, program = ModulePricer(request), cut.program
+    pricer, program = ModulePricer(request, dict(layouts)), cut.program
     with cut.modules[0].context:
         made = []
         for number, (wiring, module) in enumerate(zip(program.modules, cut.modules, strict=True)):
@@ -128,21 +136,18 @@ def _timelines(
             f"Use {' or '.join(possible)}.",
         )
     names = possible if request.schedule == "auto" else [request.schedule]
-    costs = priced.chunk_costs()
-    found = [
-        simulate(
-            make_schedule(
-                name,
-                program.stages,
-                program.microbatches,
-                chunks=program.chunks,
-                training=program.training,
-            ),
-            costs,
-            lambda _, __, size: link_seconds(device, size),
+    costs, each = priced.chunk_costs(), program.stage_devices
+    schedules = [
+        make_schedule(
+            name,
+            program.stages,
+            program.microbatches,
+            chunks=program.chunks,
+            training=program.training,
         )
         for name in names
     ]
+    found = [simulate_on(device, schedule, costs, each) for schedule in schedules]
     return tuple(
         sorted(found, key=lambda one: (_fullest(one) > memory, one.seconds, _fullest(one)))
     )
@@ -173,7 +178,7 @@ def _answer(
     return PipelineAnswer(
         device=request.device,
         memory=memory,
-        microbatches=request.microbatches,
+        microbatches=request.count,
         chunks=request.chunks,
         mesh=request.mesh,
         schedule=schedules[0],

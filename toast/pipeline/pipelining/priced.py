@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -13,7 +13,7 @@ from toast.analysis.analyse import analyse
 from toast.analysis.errors import InvalidRequest
 from toast.analysis.load import load
 from toast.costmodel.evaluator import Evaluator
-from toast.costmodel.hardware.devices import find
+from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.mesh import Mesh
 from toast.microbatch.colour import bits_of
 from toast.pipeline.plan_module import make_plan
@@ -23,6 +23,7 @@ from toast.request.request import PlanRequest
 from toast.stages.wiring import Layout, StageModule
 
 _ROLLOUTS = 2000
+_ALIAS = "tf.aliasing_output"
 _PAIR = Mesh.parse("one=2")
 """On it a program that is not sharded takes what it takes on one chip."""
 
@@ -50,13 +51,21 @@ class PricedModule:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is known of a text under pins, whatever its values are called."""
+    """What is known of a text under pins, whatever its values are called.
+
+    The results that are `lent` lie where arguments lay.
+    """
 
     text: str
     seconds: float
     peak: float
     input_specs: tuple[Layout, ...]
     output_specs: tuple[Layout, ...]
+    lent: frozenset[int] = frozenset()
+
+
+Running = tuple[tuple[int, int], ...]
+"""The numbers of an argument and of a result that is its next value: a sum that is added to."""
 
 
 @dataclass(slots=True)
@@ -65,7 +74,11 @@ class ModulePricer:
 
     request: PipelineRequest
     layouts: dict[str, Layout] = field(default_factory=dict)
-    _known: dict[tuple[str, tuple[str, ...]], _Found] = field(default_factory=dict)
+    _known: dict[tuple[str, tuple[str, ...], Running], _Found] = field(default_factory=dict)
+    _device: Device = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._device = find(self.request.device)
 
     @property
     def planned(self) -> int:
@@ -74,10 +87,11 @@ class ModulePricer:
 
     def price(self, wiring: StageModule, module: ir.Module) -> PricedModule:
         """Plan a module; a value that was laid out by a module before keeps that layout."""
-        text, pins = str(module), self._pins(wiring)
-        if (text, pins) not in self._known:
-            self._known[text, pins] = self._find(text, pins)
-        found = self._known[text, pins]
+        text, running = str(module), running_sums(wiring)
+        pins = self._pins(wiring)
+        if (text, pins, running) not in self._known:
+            self._known[text, pins, running] = self._find(text, pins, running)
+        found = self._known[text, pins, running]
         wired = StageModule(
             phase=wiring.phase,
             stage=wiring.stage,
@@ -91,31 +105,44 @@ class ModulePricer:
             self.layouts |= dict(zip(wired.inputs, wired.input_specs, strict=True))
             self.layouts |= dict(zip(wired.outputs, wired.output_specs, strict=True))
         given, made = self._sizes(module, wired)
+        own = [size for number, size in enumerate(made) if number not in found.lent]
         return PricedModule(
             text=found.text,
             wiring=wired,
-            seconds=found.seconds,
+            seconds=found.seconds + self._device.buffer_start * (len(given) + len(made)),
             input_bytes=given,
             output_bytes=made,
-            working_bytes=max(0.0, found.peak - sum(given) - sum(made)),
+            working_bytes=max(0.0, found.peak - sum(given) - sum(own)),
         )
 
     def _pins(self, wiring: StageModule) -> tuple[str, ...]:
-        """The layouts of what others have laid out, as pins of a request."""
+        """The layouts of what others have laid out, as pins of a request.
+
+        Not those of sums: zeros have any layout, and what is added up decides which is best.
+        """
         return tuple(
-            f"{number}=" + ",".join("+".join(axes) or "None" for axes in self.layouts[name])
+            _pin(number, self.layouts[name])
             for number, name in enumerate(wiring.inputs)
-            if self.layouts.get(name)
+            if self.layouts.get(name) and name not in wiring.outputs
         )
 
-    def _find(self, text: str, pins: tuple[str, ...]) -> _Found:
+    def _find(self, text: str, pins: tuple[str, ...], running: Running) -> _Found:
         if self.request.mesh is None:
             return self._unsharded(text)
         try:
-            return self._planned(text, pins)
+            return self._in_place(text, pins, running)
         except InvalidRequest:
             # Layouts of several modules may be at odds in this one: then its values are sent anew.
             return self._planned(text, ())
+
+    def _in_place(self, text: str, pins: tuple[str, ...], running: Running) -> _Found:
+        """A plan in which sums stay where they are from one microbatch to the next."""
+        found = self._planned(text, pins)
+        if all(found.input_specs[one] == found.output_specs[other] for one, other in running):
+            return found
+        layouts = (_pin(one, found.output_specs[other]) for one, other in running)
+        again = self._planned(lent(text, running), (*pins, *layouts))
+        return replace(again, lent=frozenset(other for _, other in running))
 
     def _unsharded(self, text: str) -> _Found:
         program = analyse(load(text.encode()).program)
@@ -151,6 +178,34 @@ class ModulePricer:
         axes = {} if self.request.mesh is None else _axes(self.request.mesh)
         inputs = _local(main.type.inputs, wired.input_specs, axes)
         return inputs, _local(main.type.results, wired.output_specs, axes)
+
+
+def running_sums(wiring: StageModule) -> Running:
+    """What a module both reads and makes."""
+    made = {name: number for number, name in enumerate(wiring.outputs)}
+    names = enumerate(wiring.inputs)
+    return tuple((number, made[name]) for number, name in names if name in made)
+
+
+def lent(text: str, running: Running) -> str:
+    """A module in whose buffers of arguments their next values are returned.
+
+    Arguments of a stage have no other attributes.
+    """
+    module = ir.Module.parse(text)
+    main: Any = ir.SymbolTable(module.operation)["main"]
+    integer = ir.IntegerType.get_signless(32)
+    results = {argument: ir.IntegerAttr.get(integer, result) for argument, result in running}
+    rows = [
+        ir.DictAttr.get({_ALIAS: results[number]} if number in results else {})
+        for number in range(len(main.type.inputs))
+    ]
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get(rows)
+    return str(module)
+
+
+def _pin(number: int, layout: Layout) -> str:
+    return f"{number}=" + ",".join("+".join(axes) or "None" for axes in layout)
 
 
 def _axes(mesh: str) -> dict[str, int]:

@@ -28,6 +28,7 @@ from toast.plans.report import (
     proof_sentence,
     shape_text,
 )
+from toast.plans.rewritings_report import rewriting_row, rewritings_tried
 
 MAX_ROWS = 100
 """Rows of a table that are seen at once."""
@@ -76,6 +77,7 @@ def report_html(plan: Plan, title: str = "Sharding plan") -> str:
         most=MAX_ROWS,
         decision_subject=decision_subject,
         partition_spec=partition_spec,
+        rewritings=[rewriting_row(row) for row in rewritings_tried(plan)],
         proof=proof_sentence(plan),
         advice_rows=advice_rows,
         after_decision=after_decision,

@@ -8,15 +8,19 @@ from toast.page.rendering import render_template
 from toast.plans.costs import FitVerdict, PredictedCost
 from toast.plans.plan import Plan
 from toast.plans.report import bands_sentence, headline
+from toast.plans.rewritings_report import rewriting_sentences
 from toast.plans.slices_report import slices_sentence
-from toast.plans.time_report import time_sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The sentences of the plan, the layouts that it is compared with, and its notices."""
+    """What is said of the plan, the layouts that it is compared with, and its notices.
+
+    The last of the `sentences` has what it costs; what is `further` said comes after them.
+    """
 
     sentences: list[str]
+    further: list[str]
     costs: list[tuple[str, PredictedCost]]
     notices: list[str]
     behind: str
@@ -35,10 +39,11 @@ def make_head(plan: Plan) -> Head:
     notices += [
         f"{row.op}, {row.count:,} times: {row.reason.replace('_', ' ')}" for row in plan.unpriced
     ]
-    further = slices_sentence(plan), time_sentence(plan.time)
+    further = [slices_sentence(plan), *rewriting_sentences(plan)]
     compared = [(row.name.replace("_", " "), row) for row in plan.baselines]
     return Head(
-        sentences=[*headline(plan).plain.splitlines(), *filter(None, further)],
+        sentences=headline(plan).plain.splitlines(),
+        further=[sentence for sentence in further if sentence],
         costs=[("this plan", plan.predicted), ("unsharded", plan.unsharded), *compared],
         notices=notices,
         behind=bands_sentence(plan),
