@@ -1,4 +1,4 @@
-"""Memory of recomputed steps, predicted and compiled, beside `jax.checkpoint` by hand.
+"""Memory and time of recomputed steps, predicted and compiled, beside `jax.checkpoint` by hand.
 
 `.venv-aot/bin/python -m benchmarks.recompute [gpt t2b]` prints a line for each: data parallelism on
 eight v5e, six layers at published widths.
@@ -14,6 +14,8 @@ from typing import Any
 from unittest import mock
 
 import jax
+from rich.console import Console
+from rich.table import Table
 
 from examples.forms import serialize
 from examples.models import MODELS
@@ -23,7 +25,8 @@ from toast.analysis.forms import bytecode, decode
 from toast.analysis.load import load
 from toast.aot.compile import judge
 from toast.aot.target import Target
-from toast.costmodel.evaluator import Evaluator
+from toast.aot.verdict import Verdict
+from toast.costmodel.evaluator import Cost, Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import resolve
@@ -39,6 +42,16 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 BY_HAND = "jax.checkpoint"
 MIB = 2**20
+COLUMNS = (
+    "model",
+    "layers",
+    "MiB predicted",
+    "ms of work",
+    "of collectives",
+    "MiB compiled",
+    "ms of work",
+    "of collectives",
+)
 
 
 def lowered(name: str, *, scan: bool, by_hand: bool) -> bytes:
@@ -63,36 +76,44 @@ def variants(name: str, *, scan: bool) -> Iterator[tuple[str, bytes]]:
     yield BY_HAND, lowered(name, scan=scan, by_hand=True)
 
 
-def measured(module: bytes) -> tuple[float, float, str]:
-    """Predicted seconds and bytes, and what the compiler lays out, where there is one."""
+def measured(module: bytes) -> tuple[Cost, Verdict | None]:
+    """The price, and what the compiler makes of it, where there is one."""
     source = load(module)
     evaluator = Evaluator(analyse(source.program), Mesh.parse("data=8"), find("tpu-v5e"))
     resolved = resolve(evaluator, data_parallel(evaluator))
     specs = Specs(resolved)
     written = write(source, evaluator.mesh, specs, specs.constraints())
-    return resolved.cost.seconds, resolved.cost.peak, compiled(written, evaluator.mesh)
-
-
-def compiled(module: bytes, mesh: Mesh) -> str:
-    """The memory of a module in MiB as the compiler lays it out."""
     if importlib.util.find_spec("libtpu") is None:
-        return "not"
-    memory = judge(module, Target.parse("tpu-v5e:2x4"), mesh, memory_only=True).memory
-    return "not" if memory is None else f"{memory.total / MIB:,.0f} MiB"
+        return resolved.cost, None
+    return resolved.cost, judge(written, Target.parse("tpu-v5e:2x4"), evaluator.mesh)
+
+
+def row(model: str, what: str, cost: Cost, verdict: Verdict | None) -> list[str]:
+    """A line of the table."""
+    predicted = [f"{cost.peak / MIB:,.0f}", *map(_ms, (cost.compute, cost.communication))]
+    if verdict is None or verdict.memory is None:
+        compiled = ["not", "", ""]
+    else:
+        times = map(_ms, (verdict.compute_seconds, verdict.communication_seconds))
+        compiled = [f"{verdict.memory.total / MIB:,.0f}", *times]
+    return [model, what, *predicted, *compiled]
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:,.1f}"
 
 
 def main() -> int:
-    """Print a line for each variant of each model; returns the exit code."""
+    """Print a row for each variant of each model; returns the exit code."""
+    table = Table(box=None, pad_edge=False)
+    for number, column in enumerate(COLUMNS):
+        table.add_column(column, justify="left" if number < 2 else "right")
     for name in sys.argv[1:] or SIZES:
         for scan in (False, True):
+            model = f"{name}, {'scanned' if scan else 'unrolled'}"
             for what, module in variants(name, scan=scan):
-                seconds, predicted, laid_out = measured(module)
-                print(
-                    f"{name:<4} {'scanned' if scan else 'unrolled':<9} {what:<15}"
-                    f"{predicted / MIB:10,.0f} MiB predicted {laid_out:>14} compiled"
-                    f"{seconds * 1e3:8.1f} ms predicted",
-                    flush=True,
-                )
+                table.add_row(*row(model, what, *measured(module)))
+    Console(width=140).print(table)
     return 0
 
 

@@ -1,8 +1,9 @@
 """The programs that are compiled: tiny ones, and large ones cut to a layer or two at full width.
 
 A program whose peak is below some 64 MiB says little about memory on a TPU, where its arrays stay
-on the chip; hence the cut ones. `HELD_OUT` are the models of public libraries, which nobody looks
-at while tuning the cost model: kept as modules, so that nothing has to be installed for them.
+on the chip; hence the cut ones. `REWRITTEN` are some of them after TOAST rewrote them. `HELD_OUT`
+are the models of public libraries, which nobody looks at while tuning the cost model: kept as
+modules, so that nothing has to be installed for them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from examples import gemma, mlp
 from examples.forms import Step, serialize
 from examples.models import MODELS, gat, gns, gpt, itx, t2b, t7b, unet, wideresnet
+from toast.pipeline.variants import Variant, Variants
+from toast.request.request import PlanRequest
 
 Maker = Callable[[], Step]
 KEPT = Path(__file__).parent / "data" / "modules"
@@ -73,7 +76,24 @@ SIZES: dict[str, Size] = {
     "gat_tiny": Size(gpu=2, v5e=0, tpu=0),
     "wideresnet_tiny": Size(gpu=2, v5e=0, tpu=0),
     "unet_tiny": Size(gpu=2, v5e=9, tpu=0),
+    "gpt_6_scan": Size(gpu=0, v5e=2, tpu=0),
+    "gpt_6_scan_all": Size(gpu=0, v5e=3, tpu=0),
+    "gpt_6_scan_products": Size(gpu=0, v5e=3, tpu=0),
+    "gpt_6_scan_parts": Size(gpu=0, v5e=3, tpu=0),
+    "t2b_thin": Size(gpu=0, v5e=2, tpu=0),
+    "t2b_thin_all": Size(gpu=0, v5e=3, tpu=0),
+    "t2b_thin_products": Size(gpu=0, v5e=3, tpu=0),
+    "t2b_thin_parts": Size(gpu=0, v5e=3, tpu=0),
 }
+REWRITTEN: dict[str, tuple[str, str, int]] = {
+    "gpt_6_scan_all": ("gpt_6_scan", "all", 1),
+    "gpt_6_scan_products": ("gpt_6_scan", "products", 1),
+    "gpt_6_scan_parts": ("gpt_6_scan", "none", 4),
+    "t2b_thin_all": ("t2b_thin", "all", 1),
+    "t2b_thin_products": ("t2b_thin", "products", 1),
+    "t2b_thin_parts": ("t2b_thin", "none", 4),
+}
+"""Models that TOAST rewrites first: of which, how layers are recomputed, and in how many parts."""
 
 
 def makers() -> dict[str, Maker]:
@@ -101,7 +121,16 @@ def module_of(name: str) -> bytes:
     """The StableHLO of a model as bytecode."""
     if name in HELD_OUT:
         return lzma.decompress((KEPT / f"{name}.mlirbc.xz").read_bytes())
+    if name in REWRITTEN:
+        return _rewritten(*REWRITTEN[name])
     return serialize(makers()[name](), "bytecode")
+
+
+def _rewritten(name: str, policy: str, parts: int) -> bytes:
+    """A model with the layers of all groups recomputed, and its batch in parts."""
+    request = PlanRequest(mesh="data=8", recompute=(policy,), microbatches=parts)
+    variants = Variants(module=module_of(name), request=request)
+    return variants.written(Variant(microbatches=parts, recompute=variants.policies()))
 
 
 def _cut_models() -> dict[str, Maker]:
@@ -109,17 +138,21 @@ def _cut_models() -> dict[str, Maker]:
     paper = itx.PRESETS
     graph = replace(gns.PRESETS["paper"], steps=2, edges=8192)
     scanned = replace(t2b.PRESETS["paper"], layers=3, batch=16, scan=True)
+    thin = replace(scanned, d_model=512, hidden=2048, vocab=8192, batch=64, seq=512)
     deep = replace(t7b.PRESETS["paper"], batch=16)
+    six = replace(gpt.PRESETS["paper"], layers=6, d_model=2048, heads=16, batch=32, scan=True)
     image = replace(unet.PRESETS["paper"], channels=256, batch=32, image=32, widen=(1, 2))
     return {
         "gat": partial(gat.make_step, gat.PRESETS["paper_1gpu"]),
         "gpt_1": partial(gpt.make_step, gpt.PRESETS["paper_1gpu"]),
         "gpt_2_scan": partial(gpt.make_step, replace(gpt.PRESETS["paper_2gpu"], scan=True)),
+        "gpt_6_scan": partial(gpt.make_step, six),
         "itx_2": partial(itx.make_step, replace(paper["paper"], layers=2)),
         "itx_2_prefill": partial(itx.make_step, replace(paper["paper_prefill"], layers=2)),
         "gns_2": partial(gns.make_step, graph),
         "gns_3_65k": partial(gns.make_step, replace(graph, steps=3, edges=65536)),
         "t2b_scan": partial(MODELS["t2b"].make_step, scanned),
+        "t2b_thin": partial(MODELS["t2b"].make_step, thin),
         "t7b_1": partial(MODELS["t7b"].make_step, replace(deep, layers=1)),
         "unet_cut": partial(unet.make_step, replace(image, down_blocks=1, up_blocks=2)),
         "wideresnet_cut": partial(

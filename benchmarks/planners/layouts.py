@@ -45,6 +45,7 @@ LAYOUTS: dict[str, dict[str, str]] = {
         "edges+fsdp": "edges:all parameters:all",
         "edges+megatron": "edges:rows megatron:model",
     },
+    "gpt": _COMMON,
     "unet": _COMMON,
     "mlp": _COMMON,
     **dict.fromkeys(PROGRAMS, _COMMON),

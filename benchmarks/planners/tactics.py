@@ -12,6 +12,11 @@ FAMILIES: dict[str, dict[str, Tactic]] = {
         "parameters": (("['up']", -2),),
         "megatron": (("['up']", -1), ("['query']", -2), ("['embedding']", 0)),
     },
+    "gpt": {
+        "batch": (("['inputs']", 0),),
+        "parameters": (("['up']['kernel']", -2),),
+        "megatron": (("['up']['kernel']", -1), ("['query']['kernel']", -1)),
+    },
     "itx": {
         "batch": (("tokens", 0),),
         "hidden": (("['up']", -1),),

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from benchmarks import bench_evaluator, shardcombine
+from benchmarks.fit.programs import Example, ours
 from examples import gemma
+from examples.models import gpt
 from tests.modules import DATA
 
 BENCHMARKS = Path(bench_evaluator.__file__).parent
@@ -35,6 +37,13 @@ SMALL_PROBLEM = {
         "usage_limit": 11,
     }
 }
+
+TINY = ours(
+    "two layers",
+    "data=8",
+    "gpt",
+    Example(source=gpt, block="layer", config=gpt.PRESETS["tiny"], static=(0,)),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +119,14 @@ RUNS = {
         smaller={"SIZES": {"gpt": {"layers": 2, "d_model": 64, "heads": 8, "batch": 8, "seq": 32}}},
         prints="jax.checkpoint",
     ),
+    "fit run": Smoke(
+        program="fit",
+        arguments=("run", "--data", "PATH/new"),
+        smaller={"PROGRAMS": {"tiny": TINY}},
+        prints="by hand, ",
+        writes="new/tpu-v5e-2x4.jsonl",
+    ),
+    "fit show": Smoke(program="fit", arguments=("show",), prints="toast --fit"),
     "bench_searches": Smoke(
         program="bench_searches",
         arguments=("--seeds", "1", "--searches", "2", "--", MLP),
