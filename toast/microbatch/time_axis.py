@@ -133,6 +133,11 @@ class TimeAxis:
         """The ops of the program."""
         return self._block
 
+    @property
+    def equations(self) -> Equations:
+        """What is known of the dimensions of the program's values."""
+        return self._equations
+
     def leaves(self, dimension: Dimension) -> list[Node]:
         """The leaves of a dimension of an argument, the major-most first."""
         argument, dim = dimension

@@ -46,11 +46,12 @@ def read_block(block: Any) -> Block:
         if op.name in _ENDS:
             yields = list(op.operands)
         else:
-            nodes.append(_node(op))
+            nodes.append(read_node(op))
     return Block(arguments=list(block.arguments), nodes=nodes, yields=yields)
 
 
-def _node(op: Any) -> OpNode:
+def read_node(op: Any) -> OpNode:
+    """An op, with the blocks of a loop or branch."""
     name = op.name
     node = OpNode(op=op, name=name, operands=list(op.operands), results=list(op.results))
     if name == WHILE or name in BRANCHING:

@@ -17,6 +17,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from toast.recompute.block import OUTSIDE, BlockOps
 from toast.recompute.clone import clone
+from toast.recompute.constants import constant, zeros
 from toast.recompute.loops import Added, Loop, Stack, terminator
 from toast.recompute.names import words_for
 from toast.recompute.ops import is_weight_product, may_run_twice, shape_of, size_of
@@ -289,7 +290,7 @@ class _Rewriting:
         turns = forward.turns
         with ir.InsertionPoint(forward.op), forward.op.location:
             added = [
-                Added(init=_zeros(_stacked(value, turns)), location=forward.op.location)
+                Added(init=zeros(_stacked(value, turns)), location=forward.op.location)
                 for value in values
             ]
         arguments = forward.rewrite([], added)
@@ -299,7 +300,7 @@ class _Rewriting:
                 element = stablehlo.broadcast_in_dim(
                     _stacked(value, 1), value, ir.DenseI64ArrayAttr.get(range(1, rank + 1))
                 )
-                starts = [index, *[_zeros(index.type)] * rank]
+                starts = [index, *[zeros(index.type)] * rank]
                 written = stablehlo.dynamic_update_slice(argument, element, starts)
                 forward.set_yield(argument, written)
         pairs = zip(values, arguments, strict=True)
@@ -322,14 +323,14 @@ class _Rewriting:
         """The turn of the forward loop whose place the backward body reads."""
         place = self._place
         if self._mirrored:
-            last = _constant(place.type, self._forward.turns - 1)
+            last = constant(place.type, self._forward.turns - 1)
             place = stablehlo.subtract(last, place)
         return place if place.type == counter.type else stablehlo.convert(counter.type, place)
 
     def _element(self, stack: Any, value: Any) -> Any:
         """The element of a stack that the backward body is about, as the value it was made of."""
         shape = shape_of(value)
-        starts = [self._place, *[_zeros(self._place.type)] * len(shape)]
+        starts = [self._place, *[zeros(self._place.type)] * len(shape)]
         taken = stablehlo.dynamic_slice(stack, starts, ir.DenseI64ArrayAttr.get([1, *shape]))
         return stablehlo.reshape(value.type, taken)
 
@@ -337,23 +338,6 @@ class _Rewriting:
 def _stacked(value: Any, turns: int) -> Any:
     kind = ir.RankedTensorType(value.type)
     return ir.RankedTensorType.get([turns, *kind.shape], kind.element_type)
-
-
-def _zeros(kind: Any) -> Any:
-    return _constant(kind, 0)
-
-
-def _constant(kind: Any, number: int) -> Any:
-    """A constant of one number; those of floats and truth values are zero."""
-    element = str(ir.RankedTensorType(kind).element_type)
-    text = str(number)
-    if element.startswith("complex"):
-        text = "(0.0, 0.0)"
-    elif element == "i1":
-        text = "false"
-    elif not element.lstrip("u").startswith("i"):
-        text = "0.0"
-    return stablehlo.constant(ir.DenseElementsAttr(ir.Attribute.parse(f"dense<{text}> : {kind}")))
 
 
 def _is_tensor(value: Any) -> bool:

@@ -1,0 +1,268 @@
+"""A step whose scanned layers run as a pipeline, in one module for the whole mesh.
+
+Every loop over layers goes into an `sdy.manual_computation` that is manual over the axis of the
+stages alone. Each device of that axis holds its layers of every stack. What is outside the loops
+stays as it is, on the whole batch. MLIR may end the process over a module, so call this in one that
+may die.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo as hlo
+
+from toast.analysis import rules
+from toast.analysis.calls import resolve_calls
+from toast.analysis.errors import InvalidRequest
+from toast.costmodel.network.mesh import Mesh
+from toast.emit.shardy import MESH, Shardings, add_mesh
+from toast.microbatch.time_axis import TimeAxis
+from toast.microbatch.tree import WHILE
+from toast.plans.plan import Spec
+from toast.recompute.loops import terminator
+from toast.recompute.names import flatten_with_names
+from toast.resize.sizes import Node
+from toast.spmd.batch import ProvenStage, prove
+from toast.spmd.scanned import ScannedLayers, StageLayers, scanned_layers
+from toast.spmd.writer import PipeAxis, StageWriter
+
+_NO_LAYERS = "No layers of this program are scanned over stacked weights."
+_UNROLLED = "Leave out --form spmd: layers that stand one after another are cut into stages."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelinedLoop:
+    """A loop that runs on the stages: how many layers it has, and the size of its batch."""
+
+    layers: int
+    ascending: bool
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpmdPipeline:
+    """What was written: the loops, the layouts of arguments and results, the axes of the batch."""
+
+    loops: tuple[PipelinedLoop, ...]
+    arguments: tuple[Spec, ...]
+    results: tuple[Spec, ...]
+    batch_axes: tuple[str, ...]
+
+
+def pipeline_module(module: ir.Module, mesh: Mesh, stages: str, count: int) -> SpmdPipeline:
+    """Let the scanned layers of a module run in so many microbatches over the axis `stages`.
+
+    Raises:
+        InvalidRequest: no layers are scanned, or an op is in the way; the message names it.
+    """
+    axis = PipeAxis(name=stages, axes=tuple((one.name, one.size) for one in mesh.axes))
+    with module.context, ir.Location.unknown():
+        if any(view.operation.name == "sdy.mesh" for view in module.body.operations):
+            raise InvalidRequest(
+                "The module has shardings of its own.", "Lower the step without a mesh."
+            )
+        main = flatten_with_names(resolve_calls(module))
+        named = TimeAxis(module)
+        rules.drop(module)
+        found = [one for one in _scans(main) if one is not None]
+        proven = [prove(StageLayers(one, axis.stages), count) for one in found]
+        proven = [one for one in proven if one.has_weights]
+        if not proven:
+            raise InvalidRequest(_NO_LAYERS, _UNROLLED)
+        layouts = _Layouts(main, named, axis, proven, count)
+        add_mesh(module, mesh)
+        for one in proven:
+            _Region(one, axis, count).write()
+        layouts.annotate()
+        module.operation.attributes["mhlo.num_partitions"] = _i32(axis.devices)
+        module.operation.attributes["mhlo.num_replicas"] = _i32(1)
+        rules.drop(module)
+        module.operation.verify()
+    return SpmdPipeline(
+        loops=tuple(
+            PipelinedLoop(
+                layers=one.stage.layers.turns,
+                ascending=one.stage.layers.ascending,
+                batch=one.cut.size,
+            )
+            for one in proven
+        ),
+        arguments=layouts.arguments,
+        results=layouts.results,
+        batch_axes=layouts.batch_axes,
+    )
+
+
+def _scans(main: ir.Operation) -> list[ScannedLayers | None]:
+    block = main.regions[0].blocks[0]
+    loops = [view.operation for view in block.operations if view.operation.name == WHILE]
+    return [scanned_layers(op) for op in loops]
+
+
+class _Region:
+    """Puts one loop into a computation that is manual over the axis of the stages."""
+
+    def __init__(self, proven: ProvenStage, axis: PipeAxis, count: int) -> None:
+        self._proven = proven
+        self._layers = proven.stage.layers
+        self._op = self._layers.loop.op
+        self._axis = axis
+        self._count = count
+
+    def write(self) -> None:
+        """Write the region before the loop, and let it take the loop's place."""
+        op, layers, stage = self._op, self._layers, self._proven.stage
+        with ir.InsertionPoint(op), op.location:
+            ranks = list(range(self._axis.stages))
+            text = str(ranks if layers.ascending else ranks[::-1])
+            kind = f"tensor<{len(ranks)}xi32>"
+            rank = hlo.constant(ir.DenseElementsAttr(ir.Attribute.parse(f"dense<{text}> : {kind}")))
+            operands = [*(op.operands[slot] for slot in stage.slots), rank]
+            shared = [slot in layers.stacked for slot in stage.slots] + [True]
+            made = [op.results[slot] for slot in layers.made]
+            region = ir.Operation.create(
+                "sdy.manual_computation",
+                results=[value.type for value in made],
+                operands=operands,
+                attributes={
+                    "in_shardings": self._shardings(operands, shared),
+                    "out_shardings": self._shardings(
+                        made, [slot in layers.stacked for slot in layers.made]
+                    ),
+                    "manual_axes": ir.Attribute.parse(f'#sdy<manual_axes{{"{self._axis.name}"}}>'),
+                },
+                regions=1,
+            )
+        small = ir.RankedTensorType.get([1], ir.IntegerType.get_signless(32))
+        types = [*stage.argument_types(), small]
+        locations = [op.location] * len(types)
+        block = region.regions[0].blocks.append(*types, arg_locs=locations)
+        with ir.InsertionPoint(block), op.location:
+            results = self._stage(list(block.arguments))
+            ir.Operation.create("sdy.return", operands=results)
+        self._replace(list(region.results))
+
+    def _stage(self, given: list[Any]) -> list[Any]:
+        stage = self._proven.stage
+        scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+        rank = hlo.reshape(scalar, given.pop())
+        if stage.counts_layers:
+            each = ir.IntegerAttr.get(scalar.element_type, stage.count)
+            layers = hlo.constant(ir.DenseElementsAttr.get_splat(scalar, each))
+            first = hlo.multiply(rank, layers)
+            wanted = self._proven.axis.block.arguments[-1].type
+            given.append(first if first.type == wanted else hlo.convert(wanted, first))
+        writer = StageWriter(
+            self._proven.axis.block,
+            self._proven.cut,
+            self._count,
+            self._axis,
+            self._layers.carried,
+            rising=self._layers.ascending,
+        )
+        return writer.write_stage(given, rank)
+
+    def _replace(self, results: Sequence[Any]) -> None:
+        """Let what read the loop read the region; what no turn changes is what the loop got."""
+        op, layers = self._op, self._layers
+        made = dict(zip(layers.made, results, strict=True))
+        for slot, result in enumerate(op.results):
+            if slot == layers.counter and list(result.uses):
+                with ir.InsertionPoint(op):
+                    turns = ir.IntegerAttr.get(
+                        ir.RankedTensorType(result.type).element_type, layers.turns
+                    )
+                    last = hlo.constant(ir.DenseElementsAttr.get_splat(result.type, turns))
+                result.replace_all_uses_with(last)
+            elif slot != layers.counter:
+                result.replace_all_uses_with(made.get(slot, op.operands[slot]))
+        op.erase()
+
+    def _shardings(self, values: Sequence[Any], shared: Sequence[bool]) -> Any:
+        """Dimension 0 of what is shared over the stages; all else is open."""
+        found = []
+        for value, own in zip(values, shared, strict=True):
+            dims = ["{?}"] * ir.RankedTensorType(value.type).rank
+            if own:
+                dims[0] = f'{{"{self._axis.name}", ?}}'
+            found.append(f"<@{MESH}, [{', '.join(dims)}]>")
+        return ir.Attribute.parse(f"#sdy.sharding_per_value<[{', '.join(found)}]>")
+
+
+class _Layouts:
+    """Layers over the stages, the batch over the other axes, as far as these divide it."""
+
+    def __init__(
+        self,
+        main: ir.Operation,
+        named: TimeAxis,
+        axis: PipeAxis,
+        proven: Sequence[ProvenStage],
+        count: int,
+    ) -> None:
+        self._main = main
+        self._named = named
+        self._equations = named.equations
+        self._axis = axis
+        self._layers = {
+            leaf for one in proven for slot in one.stage.layers.stacked
+            for leaf in self._leaves(one.stage.layers.loop.op.operands[slot], 0)[:1]
+        }  # fmt: skip
+        self._batch = {
+            leaf for one in proven
+            for leaf in self._leaves(
+                one.stage.layers.loop.op.operands[one.stage.slots[one.dimension[0]]],
+                one.dimension[1],
+            )
+        }  # fmt: skip
+        self.batch_axes = self._dividing(min(one.cut.size for one in proven) // count)
+        entry = main.regions[0].blocks[0]
+        self.arguments = tuple(self._spec(value) for value in entry.arguments)
+        self.results = tuple(self._spec(value) for value in terminator(entry).operands)
+
+    def _leaves(self, value: Any, dim: int) -> list[Node]:
+        return self._equations.sizes.leaves(self._equations.values[value][dim])
+
+    def _dividing(self, batch: int) -> tuple[str, ...]:
+        """The axes over which a microbatch can be shared."""
+        found = []
+        for name, size in self._axis.axes:
+            if name != self._axis.name and batch % size == 0:
+                found.append(name)
+                batch //= size
+        return tuple(found)
+
+    def _spec(self, value: Any) -> Spec:
+        """Where a value lies: each axis at most once."""
+        used: set[str] = set()
+        dims = []
+        for dim in range(len(self._equations.values.get(value, ()))):
+            leaves = self._leaves(value, dim)[:1]
+            axes: tuple[str, ...] = ()
+            if self._layers.intersection(leaves):
+                axes = (self._axis.name,)
+            elif self._batch.intersection(leaves):
+                axes = self.batch_axes
+            dims.append(() if used.intersection(axes) else axes)
+            used.update(axes)
+        return tuple(dims)
+
+    def annotate(self) -> None:
+        """Write the layouts on the arguments and results of `main`."""
+        shardings = Shardings()
+        for name, specs in (("arg_attrs", self.arguments), ("res_attrs", self.results)):
+            given = self._main.attributes
+            old = list(ir.ArrayAttr(given[name])) if name in given else [{}] * len(specs)
+            made = []
+            for attributes, spec in zip(old, specs, strict=True):
+                kept = {one.name: one.attr for one in attributes} if attributes else {}
+                made.append(ir.DictAttr.get({**kept, "sdy.sharding": shardings.of(spec)}))
+            self._main.attributes[name] = ir.ArrayAttr.get(made)
+
+
+def _i32(number: int) -> Any:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(32), number)
