@@ -21,13 +21,14 @@ if TYPE_CHECKING:
         UnknownDevice,
         UnsupportedModule,
     )
-    from toast.api import plan, plan_pipeline, size
+    from toast.api import plan, plan_pipeline, plan_spmd, size
     from toast.client import Client
     from toast.plans.advice import Slice, SliceTable
     from toast.plans.diff import diff
     from toast.plans.notices import ClosedOverArrays, DoesNotFit, PlanWarning
     from toast.plans.pipeline_answer import PipelineAnswer
     from toast.plans.plan import Plan
+    from toast.plans.spmd_answer import SpmdAnswer
     from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout
     from toast.request.request import PlanRequest
     from toast.sharding import autoshard
@@ -51,6 +52,7 @@ __all__ = [
     "PlanWarning",
     "Slice",
     "SliceTable",
+    "SpmdAnswer",
     "ToastError",
     "UnknownDevice",
     "UnsupportedModule",
@@ -58,6 +60,7 @@ __all__ = [
     "diff",
     "plan",
     "plan_pipeline",
+    "plan_spmd",
     "run_pipeline",
     "size",
 ]
@@ -79,7 +82,9 @@ _HOMES = {
     "plan": "toast.api",
     "PipelineAnswer": "toast.plans.pipeline_answer",
     "PipelineRunner": "toast.stages.run",
+    "SpmdAnswer": "toast.plans.spmd_answer",
     "plan_pipeline": "toast.api",
+    "plan_spmd": "toast.api",
     "run_pipeline": "toast.stages.run",
     "size": "toast.api",
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toast.analysis.errors import InvalidModule
 from toast.plans.advice import SliceTable
 from toast.plans.pipeline_answer import PipelineAnswer
+from toast.plans.spmd_answer import SpmdAnswer
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
 from toast.process.outcome import EngineFailed
@@ -239,6 +240,32 @@ def plan_pipeline(
     return plan_stages(module_bytes(module), request, Path(directory))
 
 
+def plan_spmd(
+    module: Any,
+    directory: str | os.PathLike[str],
+    *,
+    mesh: str,
+    microbatches: int,
+    device: str = "tpu-v5e",
+    memory: int | str | None = None,
+    **settings: Any,
+) -> SpmdAnswer:
+    """Let the scanned layers of a step run as a pipeline, in one module for the whole mesh.
+
+    The axis `pipe` of the `mesh` is the stages; `module` is what `plan` takes, and the module in
+    `directory` has its form and signature. `settings` are `seed` and `rollouts`.
+    """
+    request = make_pipeline_request(
+        device=device,
+        memory=memory,
+        mesh=mesh,
+        microbatches=microbatches,
+        form="spmd",
+        **settings,
+    )
+    return plan_spmd_stages(module_bytes(module), request, Path(directory))
+
+
 def plan_stages(
     module: bytes,
     request: PipelineRequest,
@@ -247,11 +274,34 @@ def plan_stages(
     cancelled: Callable[[], bool] | None = None,
 ) -> PipelineAnswer:
     """Plan a pipeline in a child process, which writes it to `output`."""
-    found: list[PipelineAnswer] = []
+    answer = _pipelined(module, request, output, on_progress, cancelled)
+    return PipelineAnswer.model_validate(answer)
+
+
+def plan_spmd_stages(
+    module: bytes,
+    request: PipelineRequest,
+    output: Path,
+    on_progress: Callable[[Event], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> SpmdAnswer:
+    """The same for a pipeline in one module."""
+    answer = _pipelined(module, request, output, on_progress, cancelled)
+    return SpmdAnswer.model_validate(answer)
+
+
+def _pipelined(
+    module: bytes,
+    request: PipelineRequest,
+    output: Path,
+    on_progress: Callable[[Event], None] | None,
+    cancelled: Callable[[], bool] | None,
+) -> object:
+    found: list[object] = []
 
     def hear(event: Event) -> None:
         if event.get("event") == "stages":
-            found.append(PipelineAnswer.model_validate(event["answer"]))
+            found.append(event["answer"])
         elif on_progress is not None:
             on_progress(event)
 

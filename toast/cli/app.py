@@ -249,6 +249,10 @@ def pipeline_command(  # noqa: PLR0913 - one parameter for each flag
         str | None,
         typer.Option("--cuts", metavar="N,...", help="First layers of all chunks but the first."),
     ] = None,
+    form: Annotated[
+        str,
+        typer.Option("--form", help="stages, or spmd: one module, for scanned layers."),
+    ] = "stages",
     device: options.DeviceName = "tpu-v5e",
     memory: options.Memory = None,
     seed: options.Seed = 0,
@@ -256,7 +260,7 @@ def pipeline_command(  # noqa: PLR0913 - one parameter for each flag
     quiet: options.Quiet = False,
 ) -> None:
     """Cut MODULE into the stages of a pipeline, plan each, and choose a schedule."""
-    from toast.cli.pipeline import parse_cuts, write_stages
+    from toast.cli.pipeline import parse_cuts, write_one_module, write_stages
     from toast.cli.request_flags import count_or_word
 
     with user_errors():
@@ -268,13 +272,15 @@ def pipeline_command(  # noqa: PLR0913 - one parameter for each flag
             schedule=schedule,
             chunks=chunks,
             cuts=parse_cuts(cuts),
+            form=form,
             device=device,
             memory=memory,
             seed=seed,
         )
         check_output(output)
         answer = Answer(quiet=quiet, as_json=as_json)
-        fits = write_stages(read_module(module), request, output, answer)
+        write = write_one_module if request.form == "spmd" else write_stages
+        fits = write(read_module(module), request, output, answer)
     if not fits:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 

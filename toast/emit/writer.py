@@ -56,7 +56,7 @@ def annotate(
     with module.context, ir.Location.unknown():
         annotate_function(source.main, "arg_attrs", arguments, attributes)
         annotate_function(source.main, "res_attrs", results, attributes)
-        _release(source.main, arguments, results)
+        release(source.main, arguments, results)
         for one in constraints:
             _constrain(source, one, attributes)
         # The values of constraints that are not kept are given layouts too, and go after this.
@@ -121,7 +121,7 @@ def annotate_function(
     main.attributes[name] = ir.ArrayAttr.get(dictionaries)
 
 
-def _release(main: ir.Operation, arguments: list[Spec], results: list[Spec]) -> None:
+def release(main: ir.Operation, arguments: list[Spec], results: list[Spec]) -> None:
     """Have donated arguments lend their buffers to any result where their own has another layout.
 
     Compilers refuse a result in the buffer of an argument that is not as large on a device.

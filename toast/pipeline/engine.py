@@ -148,13 +148,18 @@ def pipeline_directory(directory: Path, output: Path, emitter: Emitter) -> None:
     except ValueError as error:
         raise InvalidRequest(f"The request does not fit its schema: {error}.") from error
     module = (directory / "module").read_bytes()
-    from toast.pipeline.pipelining.plan_pipeline import plan_pipeline
+    from toast.pipeline.pipelining.plan_pipeline import PlannedPipeline, plan_pipeline
+    from toast.pipeline.pipelining.plan_spmd import PlannedSpmd, plan_spmd
     from toast.search.progress import Progress
 
     def report(stage: str, share: float) -> None:
         emitter.progress(Progress(stage=stage, fraction=share))
 
-    planned = plan_pipeline(module, request, report)
+    planned: PlannedPipeline | PlannedSpmd
+    if request.form == "spmd":
+        planned = plan_spmd(module, request, report)
+    else:
+        planned = plan_pipeline(module, request, report)
     planned.write(output)
     emitter.emit("stages", answer=planned.answer.model_dump(mode="json"))
     emitter.emit("done")

@@ -13,6 +13,8 @@ from toast.request.size_request import full_name
 
 STAGES_AXIS = "pipe"
 """The axis of a mesh whose positions are the stages of a pipeline."""
+PipelineForm = Literal["stages", "spmd"]
+"""One module for each stage, or one for the whole mesh."""
 ScheduleChoice = Literal["auto", "gpipe", "1f1b", "interleaved"]
 AUTO: Literal["auto"] = "auto"
 
@@ -26,6 +28,9 @@ class PipelineRequest(BaseModel):
 
     With `devices`, how many there are, the stages, their mesh, chunks and cuts are searched. Of
     `microbatches` that are `auto`, the fastest number that divides the batch and fits is taken.
+
+    The `form` spmd asks for one module in which scanned layers lie on the stages. Its schedule is
+    GPipe; its layers are shared out evenly.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -41,6 +46,7 @@ class PipelineRequest(BaseModel):
     memory: int | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0, lt=2**63)
     rollouts: int | None = Field(default=None, ge=1, le=100_000_000)
+    form: PipelineForm = "stages"
 
     @property
     def count(self) -> int:
@@ -80,7 +86,33 @@ def make_pipeline_request(
         raise InvalidRequest(
             "An interleaved schedule has several chunks on each stage.", "Give --chunks 2 or more."
         )
+    if request.form == "spmd":
+        _check_spmd(request)
     return request
+
+
+def _check_spmd(request: PipelineRequest) -> None:
+    """One module has a number of stages and of microbatches, and one schedule."""
+    unfit = sorted(request.model_fields_set & {"devices", "chunks", "cuts"})
+    if unfit:
+        raise InvalidRequest(
+            f"With the form spmd, {', '.join(unfit)} cannot be given.",
+            "Each stage has as many layers as any other; name the mesh, as in pipe=4,data=2.",
+        )
+    if request.schedule not in ("auto", "gpipe"):
+        raise InvalidRequest(
+            f"The form spmd has the schedule gpipe, not {request.schedule}.",
+            "Leave out the schedule, or the form.",
+        )
+    if request.microbatches == AUTO:
+        raise InvalidRequest(
+            "The form spmd needs a number of microbatches.", "Give one that divides the batch."
+        )
+    if request.stages == 1:
+        raise InvalidRequest(
+            "A pipeline in one module needs two stages or more.",
+            f"Give the mesh an axis {STAGES_AXIS}, as in {STAGES_AXIS}=4,data=2.",
+        )
 
 
 def _take_stages(fields: dict[str, object]) -> None:

@@ -20,27 +20,46 @@ from toast.analysis.calls import resolve_calls
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.shardy import MESH, Shardings, add_mesh
+from toast.emit.writer import annotate_function, release, tell_devices
+from toast.microbatch.colour import bytes_of, shape_of
 from toast.microbatch.time_axis import TimeAxis
 from toast.microbatch.tree import WHILE
-from toast.plans.plan import Spec
 from toast.recompute.loops import terminator
-from toast.recompute.names import flatten_with_names
+from toast.recompute.names import flatten_with_names, line_of
 from toast.resize.sizes import Node
 from toast.spmd.batch import ProvenStage, prove
 from toast.spmd.scanned import ScannedLayers, StageLayers, scanned_layers
 from toast.spmd.writer import PipeAxis, StageWriter
 
+Layout = tuple[tuple[str, ...], ...]
+"""The axes of each dimension."""
 _NO_LAYERS = "No layers of this program are scanned over stacked weights."
 _UNROLLED = "Leave out --form spmd: layers that stand one after another are cut into stages."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PipelinedLoop:
-    """A loop that runs on the stages: how many layers it has, and the size of its batch."""
+class StageProgram:
+    """The layers of one stage as a module that goes through all microbatches, to be priced.
 
+    `arguments` are layouts over the axes beside the stages, `shared` the arguments that are
+    arguments of the step too; `sent_bytes` what a stage hands to the next for a microbatch.
+    """
+
+    text: str
+    arguments: tuple[Layout, ...]
+    shared: tuple[int, ...]
+    sent_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelinedLoop:
+    """A loop that runs on the stages: how many layers it has, in which order, and its batch."""
+
+    name: str
     layers: int
     ascending: bool
     batch: int
+    program: StageProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +67,8 @@ class SpmdPipeline:
     """What was written: the loops, the layouts of arguments and results, the axes of the batch."""
 
     loops: tuple[PipelinedLoop, ...]
-    arguments: tuple[Spec, ...]
-    results: tuple[Spec, ...]
+    arguments: tuple[Layout, ...]
+    results: tuple[Layout, ...]
     batch_axes: tuple[str, ...]
 
 
@@ -74,26 +93,50 @@ def pipeline_module(module: ir.Module, mesh: Mesh, stages: str, count: int) -> S
         if not proven:
             raise InvalidRequest(_NO_LAYERS, _UNROLLED)
         layouts = _Layouts(main, named, axis, proven, count)
+        loops = tuple(_described(one, layouts.batch_axes, count) for one in proven)
         add_mesh(module, mesh)
         for one in proven:
             _Region(one, axis, count).write()
         layouts.annotate()
-        module.operation.attributes["mhlo.num_partitions"] = _i32(axis.devices)
-        module.operation.attributes["mhlo.num_replicas"] = _i32(1)
+        tell_devices(module, mesh)
         rules.drop(module)
         module.operation.verify()
     return SpmdPipeline(
-        loops=tuple(
-            PipelinedLoop(
-                layers=one.stage.layers.turns,
-                ascending=one.stage.layers.ascending,
-                batch=one.cut.size,
-            )
-            for one in proven
-        ),
+        loops=loops,
         arguments=layouts.arguments,
         results=layouts.results,
         batch_axes=layouts.batch_axes,
+    )
+
+
+def _described(proven: ProvenStage, batch_axes: tuple[str, ...], count: int) -> PipelinedLoop:
+    stage, cut, axis = proven.stage, proven.cut, proven.axis
+    operands = [stage.layers.loop.op.operands[slot] for slot in stage.slots]
+    handed = [stage.layers.loop.op.operands[slot] for slot in stage.layers.carried]
+    return PipelinedLoop(
+        name=line_of(stage.layers.loop.op.location),
+        layers=stage.layers.turns,
+        ascending=stage.layers.ascending,
+        batch=cut.size,
+        program=StageProgram(
+            text=str(axis.write(cut, count)),
+            arguments=tuple(_batch_spec(proven, one, batch_axes) for one in axis.block.arguments),
+            shared=tuple(
+                place
+                for place, value in enumerate(operands)
+                if isinstance(value, ir.BlockArgument)
+            ),
+            sent_bytes=sum(map(bytes_of, handed)) // count,
+        ),
+    )
+
+
+def _batch_spec(proven: ProvenStage, value: Any, batch_axes: tuple[str, ...]) -> Layout:
+    """The layout of an argument of a stage's program: its batch over the axes of the batch."""
+    place = proven.cut.colour.place(value)
+    rank = len(shape_of(value))
+    return tuple(
+        batch_axes if place is not None and place.dim == dim else () for dim in range(rank)
     )
 
 
@@ -236,7 +279,7 @@ class _Layouts:
                 batch //= size
         return tuple(found)
 
-    def _spec(self, value: Any) -> Spec:
+    def _spec(self, value: Any) -> Layout:
         """Where a value lies: each axis at most once."""
         used: set[str] = set()
         dims = []
@@ -254,15 +297,10 @@ class _Layouts:
     def annotate(self) -> None:
         """Write the layouts on the arguments and results of `main`."""
         shardings = Shardings()
-        for name, specs in (("arg_attrs", self.arguments), ("res_attrs", self.results)):
-            given = self._main.attributes
-            old = list(ir.ArrayAttr(given[name])) if name in given else [{}] * len(specs)
-            made = []
-            for attributes, spec in zip(old, specs, strict=True):
-                kept = {one.name: one.attr for one in attributes} if attributes else {}
-                made.append(ir.DictAttr.get({**kept, "sdy.sharding": shardings.of(spec)}))
-            self._main.attributes[name] = ir.ArrayAttr.get(made)
-
-
-def _i32(number: int) -> Any:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(32), number)
+        arguments, results = (
+            [[list(axes) for axes in layout] for layout in layouts]
+            for layouts in (self.arguments, self.results)
+        )
+        annotate_function(self._main, "arg_attrs", arguments, shardings)
+        annotate_function(self._main, "res_attrs", results, shardings)
+        release(self._main, arguments, results)

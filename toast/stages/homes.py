@@ -47,13 +47,14 @@ def find_layers(names: Sequence[str], read: Iterable[int]) -> LayerNumbers:
     if not found:
         raise InvalidRequest(
             "No repeated layers were found among the arguments.",
-            "A pipeline needs weights with paths such as params/layers/3/w, each layer its own.",
+            "A pipeline needs weights with paths such as params/layers/3/w; scanned layers, stacked "
+            "in one argument, need --form spmd.",
         )
     best = max(found.values(), key=len)
     if len(best) < _WEIGHTS:
         raise InvalidRequest(
             f"The arguments have one layer only, {next(iter(best))}.",
-            "Layers that are stacked in one argument cannot be cut; give unrolled ones.",
+            "Layers that are stacked in one argument and scanned need --form spmd.",
         )
     return LayerNumbers(
         entries=tuple(best),

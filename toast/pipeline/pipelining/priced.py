@@ -85,6 +85,14 @@ class ModulePricer:
         """How many modules were planned or priced."""
         return len(self._known)
 
+    def seconds_and_peak(self, text: str, layouts: Sequence[Layout]) -> tuple[float, float]:
+        """What a module takes on one device whose arguments have these layouts."""
+        if self.request.mesh is None:
+            found = self._unsharded(text)
+        else:
+            found = self._planned(text, tuple(_pin(*one) for one in enumerate(layouts)))
+        return found.seconds, found.peak
+
     def price(self, wiring: StageModule, module: ir.Module) -> PricedModule:
         """Plan a module; a value that was laid out by a module before keeps that layout."""
         text, running = str(module), running_sums(wiring)
@@ -176,8 +184,8 @@ class ModulePricer:
         """The bytes on one device of what a module reads and makes."""
         main: Any = ir.SymbolTable(module.operation)["main"]
         axes = {} if self.request.mesh is None else _axes(self.request.mesh)
-        inputs = _local(main.type.inputs, wired.input_specs, axes)
-        return inputs, _local(main.type.results, wired.output_specs, axes)
+        inputs = local_bytes(main.type.inputs, wired.input_specs, axes)
+        return inputs, local_bytes(main.type.results, wired.output_specs, axes)
 
 
 def running_sums(wiring: StageModule) -> Running:
@@ -216,9 +224,10 @@ def _layouts(tensors: Sequence[Tensor]) -> tuple[Layout, ...]:
     return tuple(tuple(tuple(axes) for axes in tensor.spec) for tensor in tensors)
 
 
-def _local(
+def local_bytes(
     kinds: Sequence[ir.Type], specs: Sequence[Layout], axes: Mapping[str, int]
 ) -> tuple[float, ...]:
+    """The bytes on one device of tensors of these types and layouts."""
     found: list[float] = []
     for number, kind in enumerate(kinds):
         tensor = ir.RankedTensorType(kind)

@@ -1,0 +1,149 @@
+"""The whole job of a pipeline in one module: written, its loops priced, its layouts told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from toast.analysis.forms import Form, Loaded, decode, encode
+from toast.costmodel.hardware.devices import Device, find
+from toast.costmodel.network.mesh import Mesh
+from toast.emit.jax_export import encode_export
+from toast.pipeline.pipelining.costs import link_seconds
+from toast.pipeline.pipelining.priced import ModulePricer, local_bytes
+from toast.pipeline.pipelining.search_degrees import memory_of
+from toast.plans.spmd_answer import SpmdAnswer, SpmdLoopFigures
+from toast.request.pipeline_request import STAGES_AXIS, PipelineRequest
+from toast.search.kernel_cache import warm_kernels
+from toast.spmd.rewrite import PipelinedLoop, SpmdPipeline, pipeline_module
+
+ANSWER = "answer.json"
+Report = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSpmd:
+    """The written module, in the form that the step had, and its figures."""
+
+    module: bytes
+    suffix: str
+    answer: SpmdAnswer
+
+    def write(self, folder: Path) -> None:
+        """The module and the figures."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"sharded{self.suffix}").write_bytes(self.module)
+        (folder / ANSWER).write_text(self.answer.model_dump_json(indent=2), encoding="utf-8")
+
+
+def plan_spmd(module: bytes, request: PipelineRequest, report: Report) -> PlannedSpmd:
+    """Put the scanned layers of a step on the stages of a mesh, and price what they do."""
+    device = find(request.device)
+    rest = f",{request.mesh}" if request.mesh else ""
+    mesh = Mesh.parse(f"{STAGES_AXIS}={request.stages}{rest}")
+    report("loading", 0.0)
+    loaded = decode(module)
+    report("pipelining layers", 0.1)
+    made = pipeline_module(loaded.module, mesh, STAGES_AXIS, request.count)
+    warm_kernels(lambda share: report("compiling kernels", 0.2 + 0.2 * share))
+    pricer = ModulePricer(request)
+    loops = []
+    for number, loop in enumerate(made.loops):
+        report("pricing layers", 0.4 + 0.6 * number / len(made.loops))
+        loops.append(_loop(loop, pricer, request, device))
+    return PlannedSpmd(
+        module=_encoded(loaded, mesh, made),
+        suffix=loaded.form.suffix,
+        answer=_answer(loaded.module, made, loops, mesh, request),
+    )
+
+
+def _loop(
+    loop: PipelinedLoop, pricer: ModulePricer, request: PipelineRequest, device: Device
+) -> SpmdLoopFigures:
+    """A stage works on one microbatch in each step, also in those of the bubble."""
+    program = loop.program
+    with ir.Context():
+        seconds, peak = pricer.seconds_and_peak(program.text, program.arguments)
+    steps = request.count + request.stages - 1
+    axes = _axes(request.mesh)
+    shares = [axes[axis] for axis in _used(program.arguments)]
+    sent = program.sent_bytes
+    for share in shares:
+        sent //= share
+    sending = steps * link_seconds(device, sent)
+    own = _shared_bytes(program.text, loop, axes)
+    return SpmdLoopFigures(
+        name=loop.name,
+        layers=loop.layers,
+        stage_layers=loop.layers // request.stages,
+        ascending=loop.ascending,
+        seconds=seconds * steps / request.count + sending,
+        sent_seconds=sending,
+        sent_bytes=sent,
+        peak_bytes=round(max(0.0, peak - own)),
+    )
+
+
+def _shared_bytes(text: str, loop: PipelinedLoop, axes: dict[str, int]) -> float:
+    """What a loop reads of the step's own arguments, which are counted by themselves."""
+    program = loop.program
+    parsed = decode(text.encode()).module
+    with parsed.context:
+        main: Any = ir.SymbolTable(parsed.operation)["main"]
+        sizes = local_bytes(main.type.inputs, program.arguments, axes)
+    return sum(sizes[place] for place in program.shared)
+
+
+def _answer(
+    module: ir.Module,
+    made: SpmdPipeline,
+    loops: Sequence[SpmdLoopFigures],
+    mesh: Mesh,
+    request: PipelineRequest,
+) -> SpmdAnswer:
+    with module.context:
+        main: Any = ir.SymbolTable(module.operation)["main"]
+        axes = {axis.name: axis.size for axis in mesh.axes}
+        given = round(sum(local_bytes(main.type.inputs, made.arguments, axes)))
+    peak = given + max(loop.peak_bytes for loop in loops)
+    memory = memory_of(request, find(request.device))
+    return SpmdAnswer(
+        device=request.device,
+        memory=memory,
+        mesh=",".join(map(str, mesh.axes)),
+        stages=request.stages,
+        microbatches=request.count,
+        batch_axes=made.batch_axes,
+        arguments=_specs(made.arguments),
+        results=_specs(made.results),
+        loops=tuple(loops),
+        idle=(request.stages - 1) / (request.count + request.stages - 1),
+        argument_bytes=given,
+        peak_bytes=peak,
+        fits=peak <= memory,
+    )
+
+
+def _specs(layouts: Sequence[Sequence[Sequence[str]]]) -> tuple[list[list[str]], ...]:
+    return tuple([list(axes) for axes in layout] for layout in layouts)
+
+
+def _encoded(loaded: Loaded, mesh: Mesh, made: SpmdPipeline) -> bytes:
+    """The module in the form that the step had."""
+    if loaded.form is not Form.EXPORT:
+        return encode(loaded.form, loaded.module, None)
+    arguments, results = list(_specs(made.arguments)), list(_specs(made.results))
+    return encode_export(loaded, loaded.module, mesh, arguments, results)
+
+
+def _axes(mesh: str | None) -> dict[str, int]:
+    return {} if mesh is None else {axis.name: axis.size for axis in Mesh.parse(mesh).axes}
+
+
+def _used(layouts: Sequence[Sequence[Sequence[str]]]) -> set[str]:
+    return {axis for layout in layouts for axes in layout for axis in axes}
