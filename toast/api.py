@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from toast.analysis.errors import InvalidModule
 from toast.plans.advice import SliceTable
 from toast.plans.pipeline_answer import PipelineAnswer
-from toast.plans.spmd_answer import SpmdAnswer
 from toast.plans.plan import Plan
 from toast.plans.result import PlanResult
+from toast.plans.spmd_answer import SpmdAnswer
 from toast.process.outcome import EngineFailed
 from toast.process.runner import Event, engine_command, prepare, run
 from toast.request.nnx_names import with_names

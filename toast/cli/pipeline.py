@@ -22,9 +22,7 @@ def write_stages(module: bytes, request: PipelineRequest, output: Path, answer: 
     return found.schedule.fits
 
 
-def write_one_module(
-    module: bytes, request: PipelineRequest, output: Path, answer: Answer
-) -> bool:
+def write_one_module(module: bytes, request: PipelineRequest, output: Path, answer: Answer) -> bool:
     """Write a pipeline in one module and print its tables; whether it fits."""
     with answer.progress() as bar, answer.interrupts() as interrupt:
         found = plan_spmd_stages(module, request, output, bar.update, interrupt)

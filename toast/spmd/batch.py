@@ -11,7 +11,7 @@ from toast.microbatch.colour import shape_of
 from toast.microbatch.kinds import FREE, Dependence
 from toast.microbatch.time_axis import Cut, Dimension, TimeAxis
 from toast.microbatch.tree import WHILE
-from toast.spmd.scanned import StageLayers, refusal
+from toast.spmd.scanned import StageLayers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,12 @@ class ProvenStage:
         return any(kind in FREE for kind in kinds)
 
 
-def prove(stage: StageLayers, count: int) -> ProvenStage:
-    """The first dimension that can be cut in so many parts; the refusal of the first if none."""
+def prove(stage: StageLayers, count: int) -> ProvenStage | None:
+    """The first dimension that can be cut in so many parts; None where there is none to cut.
+
+    Raises:
+        Blocked: the dimensions that there are cannot be cut; it is what the first one lacks.
+    """
     axis = TimeAxis(stage.module)
     refused: Blocked | None = None
     for dimension in _dimensions(stage, axis):
@@ -51,8 +55,9 @@ def prove(stage: StageLayers, count: int) -> ProvenStage:
         kinds = {cut.kinds.of[node.results[slot]] for slot in stage.layers.carried}
         if Dependence.CUT in kinds:
             return ProvenStage(stage=stage, axis=axis, cut=cut, dimension=dimension)
-    loop = stage.layers.loop.op
-    raise refused or refusal(loop, "nothing that its layers hand on has a batch")
+    if refused is not None:
+        raise refused
+    return None
 
 
 def _dimensions(stage: StageLayers, axis: TimeAxis) -> Iterator[Dimension]:

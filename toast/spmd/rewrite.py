@@ -24,11 +24,11 @@ from toast.emit.writer import annotate_function, release, tell_devices
 from toast.microbatch.colour import bytes_of, shape_of
 from toast.microbatch.time_axis import TimeAxis
 from toast.microbatch.tree import WHILE
-from toast.recompute.loops import terminator
+from toast.recompute.loops import Loop, terminator
 from toast.recompute.names import flatten_with_names, line_of
 from toast.resize.sizes import Node
 from toast.spmd.batch import ProvenStage, prove
-from toast.spmd.scanned import ScannedLayers, StageLayers, scanned_layers
+from toast.spmd.scanned import StageLayers, scanned_layers
 from toast.spmd.writer import PipeAxis, StageWriter
 
 Layout = tuple[tuple[str, ...], ...]
@@ -87,11 +87,7 @@ def pipeline_module(module: ir.Module, mesh: Mesh, stages: str, count: int) -> S
         main = flatten_with_names(resolve_calls(module))
         named = TimeAxis(module)
         rules.drop(module)
-        found = [one for one in _scans(main) if one is not None]
-        proven = [prove(StageLayers(one, axis.stages), count) for one in found]
-        proven = [one for one in proven if one.has_weights]
-        if not proven:
-            raise InvalidRequest(_NO_LAYERS, _UNROLLED)
+        proven = _proven(main, axis.stages, count)
         layouts = _Layouts(main, named, axis, proven, count)
         loops = tuple(_described(one, layouts.batch_axes, count) for one in proven)
         add_mesh(module, mesh)
@@ -122,9 +118,7 @@ def _described(proven: ProvenStage, batch_axes: tuple[str, ...], count: int) -> 
             text=str(axis.write(cut, count)),
             arguments=tuple(_batch_spec(proven, one, batch_axes) for one in axis.block.arguments),
             shared=tuple(
-                place
-                for place, value in enumerate(operands)
-                if isinstance(value, ir.BlockArgument)
+                place for place, value in enumerate(operands) if isinstance(value, ir.BlockArgument)
             ),
             sent_bytes=sum(map(bytes_of, handed)) // count,
         ),
@@ -140,10 +134,27 @@ def _batch_spec(proven: ProvenStage, value: Any, batch_axes: tuple[str, ...]) ->
     )
 
 
-def _scans(main: ir.Operation) -> list[ScannedLayers | None]:
+def _proven(main: ir.Operation, stages: int, count: int) -> list[ProvenStage]:
+    """The loops over layers; a refused one that may be of the same layers is in the way of all."""
     block = main.regions[0].blocks[0]
-    loops = [view.operation for view in block.operations if view.operation.name == WHILE]
-    return [scanned_layers(op) for op in loops]
+    found: list[ProvenStage] = []
+    refused: list[tuple[int, InvalidRequest]] = []
+    for op in [view.operation for view in block.operations if view.operation.name == WHILE]:
+        turns = Loop(op).turns
+        try:
+            layers = scanned_layers(op)
+            one = None if layers is None else prove(StageLayers(layers, stages), count)
+        except InvalidRequest as error:
+            refused.append((turns, error))
+            continue
+        if one is not None and one.has_weights:
+            found.append(one)
+    for turns, error in refused:
+        if not found or turns in {one.stage.layers.turns for one in found}:
+            raise error
+    if not found:
+        raise InvalidRequest(_NO_LAYERS, _UNROLLED)
+    return found
 
 
 class _Region:
@@ -214,15 +225,15 @@ class _Region:
         op, layers = self._op, self._layers
         made = dict(zip(layers.made, results, strict=True))
         for slot, result in enumerate(op.results):
-            if slot == layers.counter and list(result.uses):
+            if slot not in layers.counters:
+                result.replace_all_uses_with(made.get(slot, op.operands[slot]))
+            elif list(result.uses):
                 with ir.InsertionPoint(op):
                     turns = ir.IntegerAttr.get(
                         ir.RankedTensorType(result.type).element_type, layers.turns
                     )
                     last = hlo.constant(ir.DenseElementsAttr.get_splat(result.type, turns))
                 result.replace_all_uses_with(last)
-            elif slot != layers.counter:
-                result.replace_all_uses_with(made.get(slot, op.operands[slot]))
         op.erase()
 
     def _shardings(self, values: Sequence[Any], shared: Sequence[bool]) -> Any:

@@ -41,20 +41,26 @@ class ScannedLayers:
     """A loop whose turns are layers, by its slots.
 
     `read` are stacks of which each turn takes its own element, `written` those to which it adds
-    one; all in one order, `ascending` or the other way round. `carried` is handed from turn to turn.
+    one; all in one order, `ascending` or the other way round. What is `carried` goes from turn to
+    turn; `counters` count the turns from 0; the body reads none but the first.
     """
 
     loop: Loop
     turns: int
     ascending: bool
-    counter: int
+    counters: tuple[int, ...]
     read: tuple[int, ...]
     written: tuple[int, ...]
     carried: tuple[int, ...]
 
     @property
+    def counter(self) -> int:
+        """The counter that the body reads."""
+        return self.counters[0]
+
+    @property
     def made(self) -> tuple[int, ...]:
-        """The slots that the turns change, the counter aside."""
+        """The slots that the turns change, counters aside."""
         return tuple(sorted((*self.written, *self.carried)))
 
     @property
@@ -64,16 +70,17 @@ class ScannedLayers:
 
 
 def scanned_layers(op: Any) -> ScannedLayers | None:
-    """How a `while` goes through layers; None for a loop that reads no stacks and hands on nothing."""
+    """How a `while` goes through layers; None where it reads no stacks or hands on nothing."""
     loop = Loop(op)
     if loop.counter is None or loop.turns < 2:
         return None
+    counters = _one_counter(loop, loop.counter)
     reads = {slot: found for slot in range(len(op.operands)) if (found := _slices(loop, slot))}
     writes = {stack.slot: stack.index for stack in loop.stacks()}
     carried = tuple(
         slot
         for slot in range(len(op.operands))
-        if slot != loop.counter and not loop.is_invariant(slot) and slot not in writes
+        if slot not in counters and not loop.is_invariant(slot) and slot not in writes
     )
     if not reads or not carried:
         return None
@@ -85,11 +92,25 @@ def scanned_layers(op: Any) -> ScannedLayers | None:
         loop=loop,
         turns=loop.turns,
         ascending=orders == {True},
-        counter=loop.counter,
+        counters=counters,
         read=tuple(reads),
         written=tuple(writes),
         carried=carried,
     )
+
+
+def _one_counter(loop: Loop, first: int) -> tuple[int, ...]:
+    """The slots that count as the first does, whose arguments the body then reads no more."""
+    counter = loop.body.arguments[first]
+    found = [first]
+    pairs = zip(loop.op.operands, loop.body.arguments, loop.yields, strict=True)
+    for slot, (init, inside, yielded) in enumerate(pairs):
+        begins = inside.type == counter.type and number(init, {}) == 0
+        steps = [number(yielded, {inside: turn}) for turn in (0, 1, 5)]
+        if slot != first and begins and steps == [1, 2, 6]:
+            inside.replace_all_uses_with(counter)
+            found.append(slot)
+    return tuple(found)
 
 
 def _order(loop: Loop, index: Any) -> bool | None:
@@ -136,7 +157,9 @@ class StageLayers:
         self.slots = tuple(
             slot
             for slot in range(len(op.operands))
-            if slot not in layers.written and slot != layers.counter and not self._is_made(slot)
+            if slot not in layers.written
+            and slot not in layers.counters
+            and not self._is_made(slot)
         )
         """The slots that the arguments of the program are for, in order."""
         self.counts_layers = False
@@ -196,8 +219,7 @@ class StageLayers:
         _count_to(condition, condition.arguments[self.layers.counter], self.count)
         counter = body.arguments[self.layers.counter]
         ends = terminator(body)
-        step = ends.operands[self.layers.counter].owner.operation
-        kept = [step]
+        kept = [ends.operands[slot].owner.operation for slot in self.layers.counters]
         with ir.InsertionPoint.at_block_begin(body):
             place = counter
             if not self.layers.ascending:
@@ -240,9 +262,10 @@ class StageLayers:
         self.counts_layers = True
         readers = [(use.owner.operation, use.operand_number) for use in others]
         added = Added(init=block.arguments[len(self.slots)], location=copy.location)
-        (first,) = Loop(copy).rewrite([], [added])
-        with ir.InsertionPoint.at_block_begin(counter.owner):
-            turn = hlo.add(counter, first)
+        loop = Loop(copy)
+        (first,) = loop.rewrite([], [added])
+        with ir.InsertionPoint.at_block_begin(loop.body):
+            turn = hlo.add(loop.body.arguments[self.layers.counter], first)
         for op, at in readers:
             op.operands[at] = turn
 

@@ -50,12 +50,16 @@ class StageWriter(Writer):
     """Writes the program of a stage (`StageLayers`) into the region of a manual computation."""
 
     def __init__(
-        self, block: Block, cut: Cut, count: int, axis: PipeAxis, carried: Sequence[int], rising: bool
+        self,
+        block: Block,
+        cut: Cut,
+        count: int,
+        axis: PipeAxis,
+        carried: Sequence[int],
+        rising: bool,
     ) -> None:
-        """`carried` are the slots of the loop that go from stage to stage, in the order `rising`."""
-        super().__init__(
-            block, cut.colour, cut.roles, cut.kinds, cut.needs, count, wide("program")
-        )
+        """`carried` are the slots that go from stage to stage, up where the order is `rising`."""
+        super().__init__(block, cut.colour, cut.roles, cut.kinds, cut.needs, count, wide("program"))
         self._axis = axis
         self._carried = tuple(carried)
         self._rising = rising

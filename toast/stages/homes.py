@@ -47,8 +47,8 @@ def find_layers(names: Sequence[str], read: Iterable[int]) -> LayerNumbers:
     if not found:
         raise InvalidRequest(
             "No repeated layers were found among the arguments.",
-            "A pipeline needs weights with paths such as params/layers/3/w; scanned layers, stacked "
-            "in one argument, need --form spmd.",
+            "A pipeline needs weights with paths such as params/layers/3/w; scanned layers, "
+            "stacked in one argument, need --form spmd.",
         )
     best = max(found.values(), key=len)
     if len(best) < _WEIGHTS:
