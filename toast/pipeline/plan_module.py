@@ -38,7 +38,6 @@ from toast.pipeline.variant_search import (
     VariantSearch,
     asked_variant,
     given_variant,
-    with_names_of,
 )
 from toast.pipeline.variants import Variants
 from toast.plans.alternatives import PlanColour
@@ -157,7 +156,6 @@ def _chosen(module: bytes, jobs: _Jobs, meshes: Sequence[Mesh], stages: Stages) 
         base=base,
         module=module,
         whole=job,
-        job_of=lambda made, quiet: jobs.of(with_names_of(load(made), job.source), quiet),
         stages=stages,
     )
     return search.run(meshes)
@@ -209,9 +207,7 @@ def _result(
         module=module,
         job=job,
         best=answer.best,
-        resolved=account.resolved,
         terms=explain(account.resolved),
-        say=account.say,
     )
     return replace(result, plan=_advised(result.plan, account.shortfall, misfit))
 
