@@ -28,6 +28,7 @@ _VARIANTS, _SEARCH = 0.6, 0.75
 class Chosen:
     """The variant that is planned: its module, its search, what that found, and the record."""
 
+    variant: Variant
     module: bytes
     job: MeshSearch
     answer: MeshAnswer
@@ -101,6 +102,7 @@ class VariantSearch:
             for row in rows
         ]
         return Chosen(
+            variant=variant,
             module=module,
             job=job,
             answer=answer,

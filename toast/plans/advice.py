@@ -57,8 +57,8 @@ class Advice(Record):
     `slices` are the slices tried: the plan's chip by rising number, then other chips in the same
     number. `fewest` is the smallest number of the plan's own chip that a plan was found for. Beside
     those, all is for the plan's own mesh. `rewritings` are what `--fit` would choose from: the step
-    rewritten and planned by a short search; `chosen` is the best of them. `left_out` says what there
-    was no time or no way for.
+    rewritten and planned by a short search; `chosen` is the best of them. `left_out` says what
+    there was no time or no way for.
     """
 
     slices: list[Slice]

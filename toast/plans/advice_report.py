@@ -91,9 +91,7 @@ def _slice_row(what: str, row: Slice) -> _Row:
 
 def _rewriting_row(row: RewritingTried) -> _Row:
     """A rewriting, by the flags of `toast plan` that make it."""
-    parts = f"--microbatches {row.microbatches}" if row.microbatches > 1 else ""
-    layers = " ".join(f"--recompute {word}" for word in row.recompute.split())
-    to = f"plan with {' '.join(filter(None, (parts, layers)))}"
+    to = f"plan with {row.flags}"
     return "rewritten", to, _seconds(row.step_seconds), _bytes(row.peak_bytes), row.fits
 
 
