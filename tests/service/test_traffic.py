@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ def keeps_flat(tmp_path: Path, seconds: float) -> Traffic:
         traffic = Traffic(server)
         samples = traffic.run(seconds, callers=8)
         ended(traffic)
-    print(summary(traffic, samples))
+    sys.stdout.write(f"{summary(traffic, samples)}\n")
     assert traffic.failures == []
     middle, last = quarter(samples, 1), quarter(samples, 3)
     assert of(last, "memory") - of(middle, "memory") < 16 * MIB
