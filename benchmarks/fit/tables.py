@@ -21,12 +21,13 @@ COLUMNS = (
     "step ms",
     "compiled",
 )
+OF_THE_BEST = "of the best by hand"
 
 
 def table(records: Sequence[Record]) -> Table:
     """A row for each record; beside ours what it takes of the best by hand."""
     made = Table(box=None, pad_edge=False)
-    for number, column in enumerate((*COLUMNS, "of the best by hand")):
+    for number, column in enumerate((*COLUMNS, OF_THE_BEST)):
         made.add_column(column, justify="left" if number < 2 else "right")
     for record in records:
         made.add_row(*row(record), against_hand(record, records))
@@ -34,7 +35,7 @@ def table(records: Sequence[Record]) -> Table:
 
 
 def row(record: Record) -> tuple[str, ...]:
-    """What is told of a record."""
+    """What the table says of a record."""
     predicted, verdict = record["predicted"], _verdict(record)
     return (
         record["program"],

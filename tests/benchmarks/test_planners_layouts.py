@@ -8,13 +8,14 @@ import pytest
 
 from benchmarks.accuracy.cases import Bench
 from benchmarks.accuracy.records import read_records
+from benchmarks.fit.programs import PROGRAMS as FITTED
 from benchmarks.planners.layouts import LAYOUTS, TACTICS, choices, groups_of, layout
 from benchmarks.planners.models import models
 from benchmarks.planners.zoo_programs import PROGRAMS
 from benchmarks.zoo.lowering import PROGRAMS as LOWERED
 from examples import mlp
 from examples.forms import Step, serialize
-from examples.models import gns, itx, t2b, t7b, transformer, unet
+from examples.models import gns, gpt, itx, t2b, t7b, transformer, unet
 from toast.costmodel.resolved import resolve
 from toast.emit.specs import Specs
 from toast.plans.plan import Spec
@@ -24,6 +25,7 @@ WIDE, CUBE = "data=2,model=4", "x=2,y=2,z=2"
 T2B = replace(t2b.PRESETS["tiny"], layers=2)
 STEPS: dict[str, Step] = {
     "transformer": transformer.make_step(T2B),
+    "gpt": gpt.make_step(gpt.PRESETS["tiny"]),
     "itx": itx.make_step(itx.PRESETS["tiny"]),
     "gns": gns.make_step(gns.PRESETS["tiny"]),
     "unet": unet.make_step(unet.PRESETS["tiny"]),
@@ -81,7 +83,9 @@ def test_every_tactic_is_of_some_layout(family: str) -> None:
 
 
 def test_every_program_has_layouts() -> None:
-    assert {model.family for model in models().values()} == set(LAYOUTS)
+    planned = {model.family for model in models().values()}
+    fitted = {program.family for program in FITTED.values()} - {""}
+    assert planned | fitted == set(LAYOUTS)
     assert set(LAYOUTS) == {*STEPS, *PROGRAMS}
 
 

@@ -127,6 +127,9 @@ RUNS = {
         writes="new/tpu-v5e-2x4.jsonl",
     ),
     "fit show": Smoke(program="fit", arguments=("show",), prints="toast --fit"),
+    "fit write": Smoke(
+        program="fit", arguments=("write", "--docs", "PATH/docs"), writes="docs/fit.md"
+    ),
     "bench_searches": Smoke(
         program="bench_searches",
         arguments=("--seeds", "1", "--searches", "2", "--", MLP),

@@ -68,6 +68,8 @@ class Colour:
 
     def _within(self, dim: int, node: Node) -> list[ColourPlace]:
         leaves, size = self._sizes.leaves(node), self._sizes.size
+        if self.leaf not in leaves:
+            return []
         return [
             ColourPlace(
                 dim=dim,

@@ -91,7 +91,7 @@ class Cut:
         values, sizes = self.colour.equations.values, self.colour.equations.sizes
         counted = Counter(values[value] for value in compress(self.kinds.of, chosen))
         return sum(
-            times * math.prod(sizes.of(node, sizes.size.__getitem__) for node in nodes)
+            times * math.prod([sizes.read(node) for node in nodes])
             for nodes, times in counted.items()
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from toast.analysis.analyse import Analysis
+from toast.analysis.analyse import Analysis, analyse
 from toast.analysis.errors import InvalidMesh, InvalidRequest
 from toast.analysis.load import Source
 from toast.costmodel.compiler_passes import profile_of, without
@@ -104,6 +104,25 @@ class MeshSearch:
         control = self.control()
         best = self._helped(self.find(meshes, control), meshes, control)
         return self.finish(best, control)
+
+    def of_other(self, source: Source) -> MeshSearch:
+        """The search of another form of the program, rewritten or of another size; nobody listens.
+
+        Its arguments have the names of this one's, which not every form of module keeps.
+        """
+        mine = self.source.program.arguments
+        pairs = zip(source.program.arguments, mine, strict=True)
+        arguments = tuple(replace(one, name=other.name) for one, other in pairs)
+        program = replace(source.program, arguments=arguments)
+        return MeshSearch(
+            source=replace(source, program=program, seconds=self.source.seconds),
+            analysis=analyse(program),
+            device=self.device,
+            request=self.request,
+            stages=Stages(None),
+            cancelled=self.cancelled,
+            helpers=self.helpers,
+        )
 
     def control(self) -> Control:
         """The budget of the request, and whether somebody asks to stop."""

@@ -28,6 +28,7 @@ from toast.labels.labels import Labels
 from toast.pipeline.advice.advise import SECONDS, Misfit, advise
 from toast.pipeline.alternatives import plan_colours
 from toast.pipeline.confirm import confirmer_for, with_confirmation
+from toast.pipeline.confirmed_variant import with_compiler
 from toast.pipeline.describe import Planned, describe
 from toast.pipeline.helpers import Helpers, start_helpers
 from toast.pipeline.mesh_search import END, MeshAnswer, MeshSearch
@@ -38,7 +39,6 @@ from toast.pipeline.variant_search import (
     VariantSearch,
     asked_variant,
     given_variant,
-    with_names_of,
 )
 from toast.pipeline.variants import Variants
 from toast.plans.alternatives import PlanColour
@@ -92,8 +92,11 @@ def make_plan(
     )
     chosen, confirmed = _chosen(module, maker, candidates, stages), None
     if confirmer is not None:
-        answer, confirmed = confirmer.confirm(chosen.module, chosen.job, chosen.answer)
-        chosen = replace(chosen, answer=answer)
+        chosen, confirmed = with_compiler(
+            confirmer,
+            chosen,
+            lambda less: _chosen(module, replace(maker, request=less), candidates, stages),
+        )
     result = _result(chosen.module, chosen.job, chosen.answer, confirmed, on_plan)
     return _told(result, module, chosen)
 
@@ -145,6 +148,7 @@ def _chosen(module: bytes, jobs: _Jobs, meshes: Sequence[Mesh], stages: Stages) 
     arguments = job.source.program.arguments
     if not (request.microbatches == "auto" or request.fit or "auto" in request.recompute):
         return Chosen(
+            variant=base,
             module=module,
             job=job,
             answer=job.run(meshes),
@@ -157,7 +161,6 @@ def _chosen(module: bytes, jobs: _Jobs, meshes: Sequence[Mesh], stages: Stages) 
         base=base,
         module=module,
         whole=job,
-        job_of=lambda made, quiet: jobs.of(with_names_of(load(made), job.source), quiet),
         stages=stages,
     )
     return search.run(meshes)
@@ -209,9 +212,7 @@ def _result(
         module=module,
         job=job,
         best=answer.best,
-        resolved=account.resolved,
         terms=explain(account.resolved),
-        say=account.say,
     )
     return replace(result, plan=_advised(result.plan, account.shortfall, misfit))
 

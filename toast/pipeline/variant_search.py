@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import starmap
 
-from toast.analysis.load import Source
 from toast.costmodel.network.mesh import Mesh
 from toast.pipeline.mesh_search import MeshAnswer, MeshSearch, Searched
 from toast.pipeline.stages import Stages
-from toast.pipeline.variant_space import JobOf, VariantSpace
+from toast.pipeline.variant_rows import is_of, rows_of, with_cost
+from toast.pipeline.variant_space import VariantSpace
 from toast.pipeline.variants import Variant, Variants
 from toast.plans.recomputation import RecomputedPlan
 from toast.plans.time import RewritingTried, TimeAxes
 from toast.search.planners import PLANNERS
 from toast.search.progress import Control
-from toast.search.rewritings import PlannedRewriting, RewritingSearch, RewritingSpace
+from toast.search.rewritings import PlannedRewriting
 
 _FINAL = 8
 """The chosen variant is searched with that part of the rollouts, from the plan that is known."""
@@ -29,6 +28,7 @@ _VARIANTS, _SEARCH = 0.6, 0.75
 class Chosen:
     """The variant that is planned: its module, its search, what that found, and the record."""
 
+    variant: Variant
     module: bytes
     job: MeshSearch
     answer: MeshAnswer
@@ -47,7 +47,6 @@ class VariantSearch:
     base: Variant
     module: bytes
     whole: MeshSearch
-    job_of: JobOf
     stages: Stages
 
     def run(self, meshes: Sequence[Mesh]) -> Chosen:
@@ -55,21 +54,11 @@ class VariantSearch:
         control = self.whole.control()
         first = self.whole.find(meshes, control.share(WHOLE_SHARE))
         space = self._space(first)
-        root = PlannedRewriting(rewriting=self.base, problem=first.problem, found=first.found)
-        search = RewritingSearch(
-            root,
-            RewritingSpace(
-                moves=space.moves,
-                problem=space.problem,
-                patience=max(2, len(space.moves(self.base))),
-            ),
-            self.whole.settings(),
-            control.share(VARIANTS_SHARE),
-        )
         if space.layers or space.parts:
             self.stages.enter("variants", _VARIANTS)
+        search = space.search(self.base, control.share(VARIANTS_SHARE))
         best = search.run()
-        rows = [*map(_priced, search.planned), *starmap(_unpriced, space.refused.items())]
+        rows = rows_of(search.planned, space.refused)
         self.whole.notices += [*space.notices, *_in_vain(search.planned, best)]
         return self._chosen(first, best, space, rows, control)
 
@@ -82,7 +71,7 @@ class VariantSearch:
         return VariantSpace(
             variants=self.variants,
             whole=first,
-            job_of=self.job_of,
+            job=self.whole,
             layers=layers and not self.base.recompute,
             parts=parts and self.base.microbatches == 1,
         )
@@ -105,12 +94,15 @@ class VariantSearch:
             known = replace(first, problem=best.problem, demands=made.demands, found=best.found)
             answer = self._finished(job, known, control)
         rows = [
-            _figures(row, answer.best).model_copy(update={"chosen": True})
-            if _is_of(row, variant)
+            with_cost(row, answer.best.cost, answer.best.badness()[0] <= 0).model_copy(
+                update={"chosen": True}
+            )
+            if is_of(row, variant)
             else row
             for row in rows
         ]
         return Chosen(
+            variant=variant,
             module=module,
             job=job,
             answer=answer,
@@ -143,34 +135,6 @@ def _in_vain(
         yield f"None of the {tried} tried {does}; the step stays as it is."
 
 
-def _row(variant: Variant) -> RewritingTried:
-    return RewritingTried(microbatches=variant.microbatches, recompute=variant.words)
-
-
-def _unpriced(variant: Variant, reason: str) -> RewritingTried:
-    return _row(variant).model_copy(update={"reason": reason})
-
-
-def _priced(planned: PlannedRewriting[Variant]) -> RewritingTried:
-    return _figures(_row(planned.rewriting), planned)
-
-
-def _figures(row: RewritingTried, planned: PlannedRewriting[Variant] | Searched) -> RewritingTried:
-    """The row with what a plan takes."""
-    cost = planned.cost
-    return row.model_copy(
-        update={
-            "step_seconds": cost.seconds,
-            "peak_bytes": round(cost.peak),
-            "fits": planned.badness()[0] <= 0,
-        }
-    )
-
-
-def _is_of(row: RewritingTried, variant: Variant) -> bool:
-    return (row.microbatches, row.recompute) == (variant.microbatches, variant.words)
-
-
 def asked_variant(variants: Variants) -> Variant:
     """The variant that the request asks for; what it leaves open is as the program has it."""
     count = variants.request.microbatches
@@ -179,7 +143,10 @@ def asked_variant(variants: Variants) -> Variant:
 
 
 def given_variant(
-    variants: Variants, variant: Variant, job_of: JobOf, stages: Stages
+    variants: Variants,
+    variant: Variant,
+    job_of: Callable[[bytes, Stages], MeshSearch],
+    stages: Stages,
 ) -> tuple[bytes, MeshSearch]:
     """The module rewritten, and its search.
 
@@ -192,11 +159,3 @@ def given_variant(
 
 
 _REWRITING, _LOAD = 0.05, 0.15
-
-
-def with_names_of(source: Source, original: Source) -> Source:
-    """A rewritten program with the original's names and times of reading."""
-    pairs = zip(source.program.arguments, original.program.arguments, strict=True)
-    named = tuple(replace(one, name=other.name) for one, other in pairs)
-    program = replace(source.program, arguments=named)
-    return replace(source, program=program, seconds=original.seconds)

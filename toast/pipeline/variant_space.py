@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from toast.analysis.errors import ToastError
+from toast.analysis.load import load
 from toast.pipeline.mesh_search import MeshSearch, Searched
-from toast.pipeline.stages import Stages
 from toast.pipeline.user_constraints import Demands, demands
 from toast.pipeline.variants import Variant, Variants
 from toast.search.problem import Problem
+from toast.search.progress import Control
+from toast.search.rewritings import PlannedRewriting, RewritingSearch, RewritingSpace
 
 POLICIES = ("all", "products")
 _KEEP = "keep"
 MOST_GROUPS = 4
 """Groups of layers that may have a policy of their own."""
-JobOf = Callable[[bytes, Stages], MeshSearch]
-"""Reads a module and makes its search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +32,33 @@ class Made:
 
 @dataclass(kw_only=True)
 class VariantSpace:
-    """Variants of a program on the mesh where `whole` is what was found for it as it is.
+    """Variants of a program on the mesh where `job` found `whole` for it as it is.
 
     `layers` and `parts` say whether layers may be recomputed and the batch cut.
     """
 
     variants: Variants
     whole: Searched
-    job_of: JobOf
+    job: MeshSearch
     layers: bool
     parts: bool
     notices: list[str] = field(default_factory=list)
     made: dict[Variant, Made] = field(default_factory=dict)
     refused: dict[Variant, str] = field(default_factory=dict)
+
+    def search(self, base: Variant, control: Control) -> RewritingSearch[Variant]:
+        """A search from the program as it is, which is the variant `base`."""
+        whole = self.whole
+        return RewritingSearch(
+            PlannedRewriting(rewriting=base, problem=whole.problem, found=whole.found),
+            RewritingSpace(
+                moves=self.moves,
+                problem=self.problem,
+                patience=max(2, len(self.moves(base))),
+            ),
+            self.job.settings(),
+            control,
+        )
 
     def moves(self, variant: Variant) -> list[Variant]:
         """The variants that one more decision makes of this one."""
@@ -57,7 +71,7 @@ class VariantSpace:
         mesh = self.whole.mesh
         try:
             module = self.variants.written(variant)
-            job = self.job_of(module, Stages(None))
+            job = self.job.of_other(load(module))
             demanded = demands(job.source, mesh, job.request.pins, job.request.forbid)
             problem = job.problem(mesh, demanded)
         except ToastError as error:

@@ -25,7 +25,7 @@ from toast.analysis.size import check_size
 from toast.microbatch.blocked import Blocked
 from toast.microbatch.time_axis import Carried, Cut, TimeAxis
 from toast.plans.recomputation import RecomputedLayers, RecomputedPlan
-from toast.plans.time import CarriedValues, RewritingTried, TimeAxes
+from toast.plans.time import CarriedValues, RewritingTried, TimeAxes, flags_of
 from toast.recompute.policy import GroupAccount, Policy
 from toast.recompute.recompute import Recomputer
 from toast.request.patterns import ArgumentNames
@@ -54,6 +54,11 @@ class Variant:
         if len(policies) == 1:
             return next(iter(policies))
         return " ".join(f"{name}={policy}" for name, policy in self.recompute)
+
+    @property
+    def flags(self) -> str:
+        """The flags of `toast plan` that make it."""
+        return flags_of(self.microbatches, self.words)
 
     @property
     def is_plain(self) -> bool:

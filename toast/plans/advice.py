@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from toast.plans.record import Record
+from toast.plans.time import RewritingTried
 
 
 class Slice(Record):
@@ -50,50 +51,18 @@ class LargestBatch(Record):
     peak_bytes: int | None = None
 
 
-class Microbatches(Record):
-    """An estimate: the batch in `count` parts of `size`, whose gradients are added up.
-
-    The peak is that of the program at such a batch, and `gradient_bytes` for the sums. The time is
-    `count` times that of the program at such a batch, less all updates of parameters but one, and
-    what adding up takes. `count` is the smallest that was found to fit.
-    """
-
-    count: int
-    size: int
-    gradient_bytes: int
-    peak_bytes: int
-    step_seconds: float
-
-
-class RecomputedBlocks(Record):
-    """An estimate: what is gained where each of `blocks` repeated blocks is recomputed.
-
-    That is `jax.checkpoint` around each: only what one block hands to the next is kept for the
-    backward pass. `residual_bytes` are what is kept today, `saved_bytes` by how much the peak falls
-    to `peak_bytes`, and `extra_seconds` the time of the forward pass of the blocks once more, which
-    is at most what it costs.
-    """
-
-    name: str
-    blocks: int
-    residual_bytes: int
-    saved_bytes: int
-    peak_bytes: int
-    extra_seconds: float
-    fits: bool
-
-
 class Advice(Record):
     """What would fit, where the plan does not.
 
     `slices` are the slices tried: the plan's chip by rising number, then other chips in the same
     number. `fewest` is the smallest number of the plan's own chip that a plan was found for. Beside
-    those, all is for the plan's own mesh. `left_out` says what there was no time or no way for.
+    those, all is for the plan's own mesh. `rewritings` are what `--fit` would choose from: the step
+    rewritten and planned by a short search; `chosen` is the best of them. `left_out` says what
+    there was no time or no way for.
     """
 
     slices: list[Slice]
     fewest: int | None
     batch: LargestBatch | None
-    microbatches: Microbatches | None
-    recompute: list[RecomputedBlocks]
+    rewritings: list[RewritingTried] = Field(default_factory=list)
     left_out: list[str]

@@ -9,11 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from toast.costmodel.hardware.quantities import format_bytes, format_seconds
-from toast.plans.advice import Advice, Microbatches, RecomputedBlocks, Slice
+from toast.plans.advice import Advice, Slice
 from toast.plans.tables import plain_table
+from toast.plans.time import RewritingTried
 
 _Row = tuple[str, str, str, str, bool | None]
 """What to change, to what, the time of a step, the peak, and whether that fits."""
+_REWRITINGS = 3
+"""So many of them are told; `plan.json` has all."""
 
 
 def render_advice(advice: Advice) -> Group:
@@ -22,8 +25,6 @@ def render_advice(advice: Advice) -> Group:
     for what, to, step, peak, fits in advice_rows(advice):
         table.add_row(what, Text(to), step, peak, _fits(fits))
     parts: list[RenderableType] = [table]
-    if advice.microbatches is not None or advice.recompute:
-        parts.append(Text("~ is an estimate: docs/explain.md says of what.", style="dim"))
     if advice.left_out:
         parts.append(Text("Not known: " + "; ".join(advice.left_out) + ".", style="dim"))
     return Group(*parts)
@@ -59,6 +60,7 @@ def slice_table(rows: Sequence[Slice], title: str) -> Table:
 
 def advice_rows(advice: Advice) -> Iterator[_Row]:
     """What to change, each with what that gives."""
+    yield from map(_rewriting_row, _shown(advice.rewritings))
     yield from (_slice_row("more chips", row) for row in _telling(advice))
     batch = advice.batch
     if batch is not None:
@@ -68,9 +70,6 @@ def advice_rows(advice: Advice) -> Iterator[_Row]:
         else:
             to = f"{batch.fits:,} in place of {now}; {batch.too_large:,} does not fit"
             yield "batch", to, _seconds(batch.step_seconds), _bytes(batch.peak_bytes), True
-    if advice.microbatches is not None:
-        yield _microbatch_row(advice.microbatches)
-    yield from map(_recompute_row, advice.recompute)
     own = advice.slices[0].device if advice.slices else ""
     yield from (_slice_row("other chips", row) for row in advice.slices if row.device != own)
 
@@ -90,27 +89,17 @@ def _slice_row(what: str, row: Slice) -> _Row:
     return what, to, _seconds(row.step_seconds), _bytes(row.peak_bytes), row.fits
 
 
-def _microbatch_row(row: Microbatches) -> _Row:
-    to = f"{row.count:,} of {row.size:,}: plan with --microbatches {row.count}, or --fit"
-    return (
-        "microbatches",
-        to,
-        f"~ {_seconds(row.step_seconds)}",
-        f"~ {_bytes(row.peak_bytes)}",
-        True,
-    )
+def _rewriting_row(row: RewritingTried) -> _Row:
+    """A rewriting, by the flags of `toast plan` that make it."""
+    to = f"plan with {row.flags}"
+    return "rewritten", to, _seconds(row.step_seconds), _bytes(row.peak_bytes), row.fits
 
 
-def _recompute_row(row: RecomputedBlocks) -> _Row:
-    saved = format_bytes(row.saved_bytes)
-    to = f"{row.name}, {row.blocks:,} blocks: saves {saved}; plan with --recompute all, or --fit"
-    return (
-        "recompute",
-        to,
-        f"~ +{_seconds(row.extra_seconds)}",
-        f"~ {_bytes(row.peak_bytes)}",
-        row.fits,
-    )
+def _shown(rows: Sequence[RewritingTried]) -> list[RewritingTried]:
+    """The best rewriting, and the others that fit, the fastest first."""
+    best = [row for row in rows if row.chosen]
+    fitting = [row for row in rows if row.fits and not row.chosen]
+    return [*best, *sorted(fitting, key=lambda row: row.step_seconds or 0.0)][:_REWRITINGS]
 
 
 def _fits(fits: bool | None) -> Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
@@ -42,13 +42,16 @@ class ConfirmedPlan(Record):
     """A plan that was put before the compiler, in search number `search` (from 1).
 
     `control` ones are layouts that any plan should beat. `decisions` make it again, as those of a
-    request, but for its `refinements`, which are counted. `compiled` is None where there is no
-    answer, and `note` says why, or that something was left out. `chosen` is this very plan.
+    request, but for its `refinements`, which are counted. `rewriting` are the flags of `toast plan`
+    that make the program that was compiled, "" for the step as it came. `compiled` is None where
+    there is no answer, and `note` says why, or that something was left out. `chosen` is this very
+    plan.
     """
 
     kind: Kind
     search: int
     control: bool
+    rewriting: str = ""
     decisions: list[str]
     refinements: int = 0
     predicted: PredictedCost
@@ -73,6 +76,9 @@ class Correction(Record):
     memory_bytes: int
 
 
+Row = TypeVar("Row", ConfirmedPlan, Correction)
+
+
 class Confirmation(Record):
     """Which plans were compiled, for what, and what came out.
 
@@ -94,7 +100,28 @@ class Confirmation(Record):
     corrections: list[Correction] = Field(default_factory=list)
     seconds: float
 
+    def before(self, other: Confirmation) -> Confirmation:
+        """This and then the other one, whose plan was taken."""
+        searches = [*(row.search for row in self.plans), *(row.search for row in self.corrections)]
+        last = max(searches, default=0)
+        mine = [row.model_copy(update={"chosen": False}) for row in self.plans]
+        return other.model_copy(
+            update={
+                "plans": [*mine, *(_later(row, last) for row in other.plans)],
+                "corrections": [
+                    *self.corrections,
+                    *(_later(row, last) for row in other.corrections),
+                ],
+                "seconds": round(self.seconds + other.seconds, 3),
+            }
+        )
+
     @property
     def chosen(self) -> ConfirmedPlan | None:
         """The row of the plan that was taken."""
         return next((row for row in self.plans if row.chosen), None)
+
+
+def _later(row: Row, searches: int) -> Row:
+    """A row of a search that so many others went before."""
+    return row.model_copy(update={"search": row.search + searches})

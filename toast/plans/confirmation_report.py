@@ -64,7 +64,7 @@ def plan_name(row: ConfirmedPlan) -> str:
 
 def _cells(row: ConfirmedPlan, confirmed: Confirmation) -> list[str | Text]:
     cost = row.compiled
-    note = "; ".join(filter(None, ("this plan" if row.chosen else "", row.note)))
+    note = "; ".join(filter(None, ("this plan" if row.chosen else "", row.rewriting, row.note)))
     predicted = [
         format_seconds(row.predicted.step_seconds),
         format_bytes(row.predicted.peak_bytes),

@@ -6,11 +6,23 @@ from typing import Any
 
 SCHEMA = 2
 """The schema of today."""
+_ESTIMATES = ("microbatches", "recompute")
 
 
 def migrated(plan: dict[str, Any]) -> dict[str, Any]:
     """The fields of a plan as the schema of today has them; what is no plan stays as it is."""
+    plan = _without_estimates(plan)
     return _from_1(plan) if plan.get("schema") == 1 else plan
+
+
+def _without_estimates(plan: dict[str, Any]) -> dict[str, Any]:
+    """Advice once held estimates of rewritings, in place of rewritings that were planned."""
+    shortfall = plan.get("shortfall")
+    advice = shortfall.get("advice") if isinstance(shortfall, dict) else None
+    if not isinstance(shortfall, dict) or not isinstance(advice, dict):
+        return plan
+    kept = {key: value for key, value in advice.items() if key not in _ESTIMATES}
+    return {**plan, "shortfall": {**shortfall, "advice": kept}}
 
 
 def _from_1(plan: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,17 @@ class RewritingTried(Record):
     reason: str = ""
     chosen: bool = False
 
+    @property
+    def flags(self) -> str:
+        """The flags of `toast plan` that make it, "" for the program as it is."""
+        return flags_of(self.microbatches, self.recompute)
+
+
+def flags_of(microbatches: int, recompute: str) -> str:
+    """The flags of `toast plan` that make a rewriting."""
+    parts = [f"--microbatches {microbatches}"] if microbatches > 1 else []
+    return " ".join([*parts, *(f"--recompute {word}" for word in recompute.split())])
+
 
 class TimeAxes(Record):
     """The time axis of a plan.

@@ -112,17 +112,28 @@ class Equations:
         self._apply(op, rule, operands + results)
 
     def _apply(self, op: Any, rule: Rule, tensors: list[Nodes]) -> None:
-        factors = [self.sizes.new(size) for size in rule.sizes]
+        factors: dict[int, Node] = {}
         reason = Reason(text=_ONE_SIZE, op=op)
         for nodes, dims in zip(tensors, rule.operands + rule.results, strict=True):
             for node, names in zip(nodes, dims, strict=True):
                 if node == NO_NODE or not names:
                     continue
-                product = math.prod(rule.sizes[name] for name in names)
-                if product == self.sizes.of(node, self.sizes.size.__getitem__):
-                    self.sizes.join([node], [factors[name] for name in names], reason)
+                if math.prod([rule.sizes[name] for name in names]) == self.sizes.size[node]:
+                    self._factored(node, names, rule, factors, reason)
                 elif op.name not in _PARTIAL:
                     self.sizes.keep([node], reason)
+
+    def _factored(
+        self, node: Node, names: Sequence[int], rule: Rule, factors: dict[int, Node], reason: Reason
+    ) -> None:
+        """A dimension is the product of factors; the first of one factor alone stands for it."""
+        if len(names) == 1 and names[0] not in factors:
+            factors[names[0]] = node
+            return
+        for name in names:
+            if name not in factors:
+                factors[name] = self.sizes.new(rule.sizes[name])
+        self.sizes.join([node], [factors[name] for name in names], reason)
 
     def _constant(self, op: Any, _: list[Nodes], results: list[Nodes]) -> None:
         if not can_resize(op):
@@ -168,10 +179,9 @@ class Equations:
     ) -> None:
         """`inner` is taken from `outer`; where all is taken they are one."""
         reason = Reason(text="it takes a part", op=op)
-        old = self.sizes.size.__getitem__
         for dim, (part, whole) in enumerate(zip(inner, outer, strict=True)):
             stride = strides[dim] if strides else 1
-            if self.sizes.of(part, old) == self.sizes.of(whole, old):
+            if self.sizes.read(part) == self.sizes.read(whole):
                 self.sizes.join([part], [whole], reason)
             else:
                 self._take(part, whole, reason, stride)
@@ -181,7 +191,7 @@ class Equations:
 
         A pad that cuts more off than it adds takes its result from its operand.
         """
-        few, many = (self.sizes.of(node, self.sizes.size.__getitem__) for node in (part, whole))
+        few, many = (self.sizes.read(node) for node in (part, whole))
         rest = many - (few - 1) * stride - 1
         if rest < 0 and stride > 1:
             self.sizes.keep([part, whole], reason)
@@ -196,9 +206,8 @@ class Equations:
         """A dimension that the loop around the op goes through: it runs as often as before."""
         trips = self._trips[-1] if self._trips else None
         reason = Reason(text="a loop runs once for each element", op=op)
-        old = self.sizes.size.__getitem__
         for one, node in zip(part, whole, strict=True):
-            if one == NO_NODE and trips is not None and self.sizes.of(node, old) == trips:
+            if one == NO_NODE and trips is not None and self.sizes.read(node) == trips:
                 self.sizes.keep([node], reason)
 
     def _gather(self, op: Any, operands: list[Nodes], results: list[Nodes]) -> None:
@@ -256,10 +265,9 @@ class Equations:
     def _pooling(self, op: Any, source: Nodes, target: Nodes) -> None:
         widths = [int(value) for value in op.attributes["window_dimensions"]]
         rows = window_rows(op, "base_dilations", "window_dilations")
-        old = self.sizes.size.__getitem__
         windows = []
         for one, other, width, row in zip(source, target, widths, rows, strict=True):
-            sizes = self.sizes.of(one, old), width, self.sizes.of(other, old)
+            sizes = self.sizes.read(one), width, self.sizes.read(other)
             windows.append(self._windowed(op, (one, NO_NODE, other), sizes, row))
         self.windows[op.results[0]] = windows
 

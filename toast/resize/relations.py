@@ -216,4 +216,4 @@ Deriving = JoinedSize | Windowed | Within
 
 
 def _old(sizes: Sizes, node: Node) -> int:
-    return sizes.of(node, sizes.size.__getitem__)
+    return sizes.read(node)

@@ -144,7 +144,7 @@ class Resizer:
         reasons = [str(found.sizes.kept[one]) for one in found.sizes.leaves(node)
                    if one in found.sizes.kept]  # fmt: skip
         why = reasons[0] if reasons else "it consists of factors that do not divide the new size"
-        old = found.sizes.of(node, found.sizes.size.__getitem__)
+        old = found.sizes.read(node)
         raise InvalidRequest(
             f"Dimension {dim} of argument {argument} cannot be {size} in place of {old}: {why}.",
             "Lower the step again at that size.",
@@ -161,7 +161,7 @@ class Resizer:
         for leaves, dimensions in places.items():
             node = self._node(dimensions[0])
             kept = [str(sizes.kept[leaf]) for leaf in leaves if leaf in sizes.kept]
-            old = sizes.of(node, sizes.size.__getitem__)
+            old = sizes.read(node)
             changes.append(
                 Change(
                     old=old,
@@ -254,7 +254,7 @@ class _Writer:
     def _old(self, value: Any) -> tuple[int, ...]:
         sizes = self._new.sizes
         nodes = self._equations.values[value]
-        return tuple([sizes.of(node, sizes.size.__getitem__) for node in nodes])
+        return tuple([sizes.read(node) for node in nodes])
 
     def _retype(self, value: Any) -> None:
         shape = self._shape(value)

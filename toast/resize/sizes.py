@@ -53,6 +53,10 @@ class Sizes:
             return [root]
         return [leaf for part in self._parts[root] for leaf in self.leaves(part)]
 
+    def read(self, node: Node) -> int:
+        """The size of a node as the program has it."""
+        return 1 if node == NO_NODE else self.size[node]
+
     def of(self, node: Node, sizes: Callable[[Node], int]) -> int:
         """The size of a node by those of leaves."""
         return math.prod(sizes(leaf) for leaf in self.leaves(node))

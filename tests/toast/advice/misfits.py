@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from typing import Any
-
-import jax
-import jax.numpy as jnp
+from functools import cache
 
 from examples import gemma
-from examples.forms import Step, serialize
+from examples.forms import serialize
 from tests.toast.planned import request
 from toast.analysis.analyse import analyse
 from toast.analysis.load import load
@@ -28,26 +24,6 @@ MESH = "a=2"
 def step(config: gemma.Config = SMALL) -> bytes:
     """The bytecode of a training step of Gemma."""
     return serialize(gemma.make_step(config), "bytecode")
-
-
-@cache
-def in_parts(parts: int) -> bytes:
-    """The same step with the batch in parts, whose gradients a loop adds up."""
-
-    def train(state: gemma.Tree, batch: gemma.Tree) -> Any:
-        def cut(x: jax.Array) -> jax.Array:
-            return x.reshape(parts, SMALL.batch // parts, *x.shape[1:])
-
-        def add(sums: gemma.Tree, part: gemma.Tree) -> tuple[gemma.Tree, jax.Array]:
-            value, grads = jax.value_and_grad(partial(gemma.loss, SMALL))(state["params"], part)
-            return jax.tree.map(jnp.add, sums, grads), value
-
-        zeros = jax.tree.map(jnp.zeros_like, state["params"])
-        grads, losses = jax.lax.scan(add, zeros, jax.tree.map(cut, batch))
-        return gemma.adam(SMALL, state, grads), losses.mean()
-
-    arguments = gemma.arguments(SMALL)
-    return serialize(Step(function=jax.jit(train, donate_argnums=0), arguments=arguments), "text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -10,11 +9,9 @@ import pytest
 from examples.forms import serialize
 from examples.models import MODELS
 from tests.modules import evaluator_of, text
-from tests.toast.advice.misfits import MESH, SMALL, Job, in_parts, planned, step
+from tests.toast.advice.misfits import MESH, SMALL, Job, planned, step
 from tests.toast.planned import request
-from toast.costmodel.resolved import resolve
-from toast.pipeline.advice.batches import Batch, BatchSizes, PricedPlan, batch_of, largest_batch
-from toast.pipeline.advice.microbatches import Gradients, fewest_microbatches, plan_of_a_part
+from toast.pipeline.advice.batches import Batch, BatchSizes, batch_of, largest_batch
 from toast.pipeline.plan_module import make_plan
 from toast.plans.baselines import data_parallel
 from toast.plans.costs import PredictedCost
@@ -59,7 +56,7 @@ def test_the_step_of_a_batch_that_every_device_has_one_of() -> None:
 
 @pytest.mark.parametrize("size", [4, 12, 64])
 def test_another_batch_costs_what_it_costs_lowered(size: int) -> None:
-    plan = sizes(planned()).closest(size, ROOMY, Control())
+    plan = sizes(planned()).closest(size, Control())
     assert plan is not None
     there = evaluator_of(step(replace(SMALL, batch=size)), MESH)
     again = there.cost(planned().best.found.state)
@@ -99,55 +96,8 @@ def test_a_size_that_cannot_be_had_says_why() -> None:
     kept = text("mlp").replace(b"return ", b"%m = stablehlo.custom_call @mystery(%arg0) return ")
     job = planned()
     broken = BatchSizes.of(kept, job.search, job.best, batch(job))
-    assert broken.closest(4, ROOMY, Control()) is None
+    assert broken.closest(4, Control()) is None
     assert broken.why_not
-
-
-@pytest.mark.parametrize("parts", [2, 4, 8])
-def test_microbatches_are_near_a_step_that_adds_gradients_up(parts: int) -> None:
-    """The same layouts in the program that the estimate is of."""
-    memory = int(make_plan(in_parts(parts), request(mesh=MESH)).plan.predicted.peak_bytes * 1.02)
-    job = planned(memory=memory)
-    gradients = Gradients(job.search.source.program, batch(job))
-    found = fewest_microbatches(sizes(job), gradients, 0.0, Control())
-    assert found is not None
-    assert (found.count, found.size) == (parts, 32 // parts)
-    assert found.peak_bytes <= memory
-    part = plan_of_a_part(sizes(job), parts, gradients, Control())
-    assert part is not None
-    asked = request(mesh=MESH, rollouts=400, pins=pins(part))
-    by_hand = make_plan(in_parts(parts), asked).plan.predicted
-    assert found.peak_bytes == pytest.approx(by_hand.peak_bytes, rel=0.05)
-    assert found.step_seconds == pytest.approx(by_hand.step_seconds, rel=0.25)
-
-
-def pins(plan: PricedPlan) -> tuple[str, ...]:
-    """The layouts of the state that a plan has."""
-    evaluator = plan.problem.evaluator
-    masks = resolve(evaluator, plan.state).masks
-    found = []
-    for argument in evaluator.analysis.program.arguments:
-        tensor = int(evaluator.layouts.value_tensor[argument.value])
-        items = [item for _, item in evaluator.layouts.tensors[tensor][1]]
-        spec = ["a" if item >= 0 and masks[item] else "None" for item in items]
-        if spec and argument.name.startswith("state"):
-            found.append(f"{argument.name}={','.join(spec)}")
-    return tuple(found)
-
-
-def test_sums_are_laid_out_as_the_weights_of_their_plan() -> None:
-    job = planned()
-    gradients = Gradients(job.search.source.program, batch(job))
-    whole = PricedPlan.of(job.best.problem, ())
-    split = PricedPlan.of(job.best.problem, job.best.found.state)
-    weights = [
-        math.prod(program.shape(argument.value)) * 4
-        for program in (job.search.source.program,)
-        for argument in program.arguments
-        if "params" in argument.name and "norm" not in argument.name
-    ]
-    assert gradients.bytes(whole) == sum(weights)
-    assert gradients.bytes(split) <= gradients.bytes(whole)
 
 
 def test_the_batch_of_inference_is_no_dimension_of_its_weights() -> None:

@@ -82,16 +82,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def confirmed(
-    compiler: Compiler, monkeypatch: pytest.MonkeyPatch, **changes: object
+    compiler: Compiler,
+    monkeypatch: pytest.MonkeyPatch,
+    module: bytes | None = None,
+    **changes: object,
 ) -> tuple[Plan, Confirmation]:
-    """The plan of the small model on eight v5e, and what was confirmed of it."""
-    plan = planned(compiler, monkeypatch, **changes).plan
+    """The plan of a model, else the small one, on eight v5e, and what was confirmed of it."""
+    plan = planned(compiler, monkeypatch, module, **changes).plan
     assert plan.confirmed is not None
     return plan, plan.confirmed
 
 
-def planned(compiler: Compiler, monkeypatch: pytest.MonkeyPatch, **changes: object) -> PlanResult:
+def planned(
+    compiler: Compiler,
+    monkeypatch: pytest.MonkeyPatch,
+    module: bytes | None = None,
+    **changes: object,
+) -> PlanResult:
     """The plan and the module."""
     monkeypatch.setattr(compilations, "judge", compiler)
     settings = {"device": "tpu-v5e", "rollouts": 200, "advice": False, "confirm": 3, **changes}
-    return make_plan(gemma_text(), request(**settings))
+    return make_plan(module or gemma_text(), request(**settings))

@@ -6,20 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from toast.analysis.errors import ToastError
 from toast.costmodel.explain import PriceBreakdown
 from toast.costmodel.hardware.devices import Device, catalogue
 from toast.costmodel.journal import Entry
 from toast.costmodel.network.auto_mesh import is_auto
-from toast.costmodel.resolved import ResolvedPlan
-from toast.labels.labels import Labels
 from toast.pipeline.advice.batches import BatchSizes, batch_of, largest_batch
-from toast.pipeline.advice.microbatches import Gradients, fewest_microbatches
-from toast.pipeline.advice.recompute import Recomputation
+from toast.pipeline.advice.rewritings import rewritings
 from toast.pipeline.advice.slices import SliceSearch
 from toast.pipeline.mesh_search import MeshSearch, Searched
-from toast.pipeline.variants import Variants
-from toast.plans.advice import Advice, LargestBatch, Microbatches, RecomputedBlocks, Slice
+from toast.plans.advice import Advice, LargestBatch, Slice
+from toast.plans.time import RewritingTried
 from toast.search.progress import Control, Progress
 
 SECONDS = 10.0
@@ -34,9 +30,7 @@ class Misfit:
     module: bytes
     job: MeshSearch
     best: Searched
-    resolved: ResolvedPlan
     terms: PriceBreakdown
-    say: Labels
 
 
 @dataclass(slots=True)
@@ -48,12 +42,9 @@ class Adviser:
     left_out: list[str] = field(default_factory=list)
 
     def advice(self) -> Advice:
-        """Estimates first, which take no time; then other chips, more chips, other batches."""
-        misfit = self.misfit
-        memory = misfit.best.problem.reward.memory
-        again = Recomputation(misfit.resolved, misfit.terms, misfit.say, memory)
-        recompute = self._rows(again)
-        batch, parts = self._batches(again.update_seconds())
+        """The step rewritten for these chips; then other batches, more chips, other chips."""
+        rewritings = self._rewritings()
+        batch = self._batch()
         chips = self._ask("more chips", 0.5, self._more) or []
         others = self._ask("other chips", 1.0, self._elsewhere) or []
         fitting = [row.devices for row in chips if row.fits]
@@ -61,8 +52,7 @@ class Adviser:
             slices=[*chips, *others],
             fewest=min(fitting, default=None),
             batch=batch,
-            microbatches=parts,
-            recompute=recompute,
+            rewritings=rewritings,
             left_out=self.left_out,
         )
 
@@ -77,57 +67,35 @@ class Adviser:
         self.control.on_progress(Progress(stage="advice", fraction=min(1.0, elapsed / budget)))
         return question(self.control.share(share).quiet())
 
-    def _rows(self, again: Recomputation) -> list[RecomputedBlocks]:
-        rows = again.estimates()
-        if not again.passes.backward.any():
-            self.left_out.append("recomputation: no op is named as one of a backward pass")
-        elif not rows:
-            self.left_out.append("recomputation: repeated blocks keep next to nothing at the peak")
+    def _rewritings(self) -> list[RewritingTried]:
+        """The step with its batch in parts, with layers recomputed, where nobody tried that yet."""
+        misfit, request = self.misfit, self.misfit.job.request
+        if request.fit or request.microbatches == "auto" or "auto" in request.recompute:
+            self.left_out.append("rewritings: those that the request asks for were tried")
+            return []
+        found = self._ask(
+            "rewritings",
+            0.4,
+            lambda control: rewritings(misfit.module, misfit.job, misfit.best, control),
+        )
+        rows, notices = found or ([], [])
+        self.left_out += [f"rewritings: {notice.rstrip('.')}" for notice in notices]
         return rows
 
-    def _batches(self, update: float) -> tuple[LargestBatch | None, Microbatches | None]:
-        """The largest batch, and the fewest parts of the batch as it is."""
-        misfit, evaluator = self.misfit, self.misfit.best.problem.evaluator
-        batch = batch_of(evaluator, misfit.best.found)
+    def _batch(self) -> LargestBatch | None:
+        """The largest batch."""
+        misfit = self.misfit
+        batch = batch_of(misfit.best.problem.evaluator, misfit.best.found)
         if batch is None or batch.size <= 1:
             self.left_out.append("batch: no argument is told apart as one")
-            return None, None
+            return None
         sizes = BatchSizes.of(misfit.module, misfit.job, misfit.best, batch)
         held = sum(one.bytes for one in misfit.terms.alive if one.why == Entry.BASE)
         largest = self._ask("batch", 0.5, lambda control: largest_batch(sizes, held, control))
         if sizes.why_not:
             self.left_out.append(f"batch: {sizes.why_not}")
-            return None, None
-        gradients = Gradients(evaluator.analysis.program, batch)
-        if not gradients or not update:
-            return largest, None
-
-        if misfit.job.request.fit or misfit.job.request.microbatches not in (None, 1):
-            self.left_out.append("microbatches: what the request asks for was tried")
-            return largest, None
-
-        def split(control: Control) -> Microbatches | None:
-            parts = fewest_microbatches(sizes, gradients, update, control)
-            if parts is None and control.stop_reason() is None:
-                self.left_out.append("microbatches: no number of them was found to fit")
-            return None if parts is None else self._proven(parts)
-
-        return largest, self._ask("microbatches", 0.5, split)
-
-    def _proven(self, parts: Microbatches) -> Microbatches | None:
-        """The estimate, if `--microbatches` would write that program."""
-        misfit, job = self.misfit, self.misfit.job
-        variants = Variants(
-            module=misfit.module,
-            request=job.request,
-            arguments=job.source.program.arguments,
-        )
-        try:
-            variants.cut(parts.count)
-        except ToastError as error:
-            self.left_out.append(f"microbatches: {error.message.rstrip('.')}")
             return None
-        return parts
+        return largest
 
     def _more(self, control: Control) -> list[Slice]:
         """More of the same chips."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from toast.analysis.analyse import Analysis, analyse
+from toast.analysis.analyse import Analysis
 from toast.analysis.errors import ToastError
 from toast.analysis.forms import decode
-from toast.analysis.load import Source, load
-from toast.analysis.program import Program
+from toast.analysis.load import load
 from toast.costmodel.evaluator import Action, Cost, Evaluator, State
 from toast.pipeline.mesh_search import MeshSearch, Searched
-from toast.pipeline.stages import Stages
 from toast.pipeline.user_constraints import demands
 from toast.plans.advice import LargestBatch
 from toast.plans.baselines import batch_groups, over_all_axes
@@ -104,14 +101,6 @@ class PricedPlan:
         return cls(problem=problem, state=state, cost=problem.evaluator.cost(state))
 
 
-Beside = Callable[[PricedPlan], float]
-"""Bytes on each chip that the price of a plan leaves out."""
-
-
-def _nothing(_: PricedPlan) -> float:
-    return 0.0
-
-
 @dataclass(slots=True, kw_only=True)
 class BatchSizes:
     """Prices a program at other batches, each of them once, by the plan that was found for its own.
@@ -125,7 +114,7 @@ class BatchSizes:
     best: Searched
     batch: Batch
     _problems: dict[int, Problem | None]
-    _plans: dict[tuple[int, int], PricedPlan | None]
+    _plans: dict[int, PricedPlan | None]
     why_not: str = ""
     """Why a size could not be had."""
 
@@ -139,25 +128,22 @@ class BatchSizes:
         """What there is on each chip."""
         return int(self.best.problem.reward.memory)
 
-    def closest(self, size: int, memory: int, control: Control) -> PricedPlan | None:
+    def closest(self, size: int, control: Control) -> PricedPlan | None:
         """A plan at a batch that fits the memory, or comes closest; None for none."""
-        key = (size, memory)
-        if key not in self._plans:
-            problem = self._within(size, memory)
-            self._plans[key] = None if problem is None else self._closest(problem, control)
-        return self._plans[key]
+        if size not in self._plans:
+            problem = self._problem(size)
+            self._plans[size] = None if problem is None else self._closest(problem, control)
+        return self._plans[size]
 
-    def fastest(
-        self, size: int, memory: int, control: Control, beside: Beside = _nothing
-    ) -> PricedPlan | None:
-        """The same, or a faster plan that a search finds; `beside` is what else takes memory."""
-        known, problem = self.closest(size, memory, control), self._within(size, memory)
+    def fastest(self, size: int, control: Control) -> PricedPlan | None:
+        """The same, or a faster plan that a search finds."""
+        known, problem = self.closest(size, control), self._problem(size)
         if known is None or problem is None:
             return None
         settings = self.job.settings(rollouts=_ROLLOUTS)
         found = PricedPlan.of(problem, PLANNERS["mcts"](problem, settings, control).state)
         return min(
-            (plan for plan in (known, found) if plan.cost.peak + beside(plan) <= self.memory),
+            (plan for plan in (known, found) if plan.cost.peak <= self.memory),
             key=lambda plan: plan.cost.seconds,
             default=known,
         )
@@ -170,31 +156,21 @@ class BatchSizes:
         found = Found.after(state, value, 1, "given")
         return PricedPlan.of(problem, closest_to_fitting(problem, found, control).state)
 
-    def _within(self, size: int, memory: int) -> Problem | None:
+    def _problem(self, size: int) -> Problem | None:
         if size not in self._problems:
             self._problems[size] = self._made(size)
-        problem = self._problems[size]
-        if problem is None:
-            return None
-        return replace(problem, reward=replace(problem.reward, memory=float(memory)))
+        return self._problems[size]
 
     def _made(self, size: int) -> Problem | None:
         """The program at a batch, ready to be priced."""
         request, mesh = self.job.request, self.best.mesh
         try:
             written, _ = resize(decode(self.module).module, {self.batch.dimension: size})
-            source = _named(load(written), self.job.source.program)
-            demanded = demands(source, mesh, request.pins, request.forbid)
+            job = self.job.of_other(load(written))
+            demanded = demands(job.source, mesh, request.pins, request.forbid)
         except ToastError as error:
             self.why_not = error.message
             return None
-        job = MeshSearch(
-            source=source,
-            analysis=analyse(source.program),
-            device=self.job.device,
-            request=request,
-            stages=Stages(None),
-        )
         return job.problem(mesh, demanded)
 
 
@@ -212,12 +188,12 @@ def largest_batch(sizes: BatchSizes, held: float, control: Control) -> LargestBa
     low, high = 0, batch.size
     while high - low > batch.step and control.stop_reason() is None:
         size = _guess(peaks, held, memory, low, high, batch.step)
-        plan = sizes.closest(size, memory, control.share(0.5))
+        plan = sizes.closest(size, control.share(0.5))
         if plan is None:
             return None
         peaks[size] = plan.cost.peak
         low, high = (size, high) if plan.cost.peak <= memory else (low, size)
-    plan = sizes.fastest(low, memory, control.share(0.5)) if low else None
+    plan = sizes.fastest(low, control.share(0.5)) if low else None
     return LargestBatch(
         argument=batch.argument,
         size=batch.size,
@@ -255,13 +231,6 @@ _STRAIGHT = 5
 def _speaks_of(evaluator: Evaluator, state: tuple[Action, ...]) -> bool:
     groups = evaluator.analysis.groups.colours
     return all(action.group < groups for action in state)
-
-
-def _named(source: Source, original: Program) -> Source:
-    """A resized module with the names of the arguments, which not every form of module keeps."""
-    pairs = zip(source.program.arguments, original.arguments, strict=True)
-    arguments = tuple(replace(one, name=other.name) for one, other in pairs)
-    return replace(source, program=replace(source.program, arguments=arguments))
 
 
 def _smallest_prime(number: int) -> int:

@@ -56,11 +56,14 @@ class Confirmer:
     cluster: ClusterShare | None = None
 
     def confirm(
-        self, module: bytes, job: MeshSearch, answer: MeshAnswer
+        self, module: bytes, job: MeshSearch, answer: MeshAnswer, spent: float = 0.0
     ) -> tuple[MeshAnswer, Confirmation]:
-        """The best of what compiles, in the place of the answer, and what was compiled."""
+        """The best of what compiles, in the place of the answer, and what was compiled.
+
+        Of the time that the request gives, so many seconds are `spent` already.
+        """
         target = Target.for_mesh(job.device, answer.best.mesh)
-        rounds = _Rounds.of(replace(self, target=target), module, job, answer)
+        rounds = _Rounds.of(replace(self, target=target), module, job, answer, spent)
         return rounds.run()
 
 
@@ -97,7 +100,12 @@ class _Rounds:
 
     @classmethod
     def of(
-        cls, confirmer: Confirmer, module: bytes, job: MeshSearch, answer: MeshAnswer
+        cls,
+        confirmer: Confirmer,
+        module: bytes,
+        job: MeshSearch,
+        answer: MeshAnswer,
+        spent: float,
     ) -> _Rounds:
         """Nothing is compiled yet."""
         request, target, mesh = job.request, confirmer.target, answer.best.mesh
@@ -111,7 +119,8 @@ class _Rounds:
             mesh=str(mesh),
             reserved_bytes=reserved,
         )
-        limit = TimeLimit(seconds=request.confirm_time or CONFIRM_SECONDS, cancelled=job.cancelled)
+        seconds = (request.confirm_time or CONFIRM_SECONDS) - spent
+        limit = TimeLimit(seconds=seconds, cancelled=job.cancelled)
         return cls(
             confirmer=confirmer,
             job=job,
