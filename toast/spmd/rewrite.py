@@ -149,9 +149,9 @@ def _proven(main: ir.Operation, stages: int, count: int) -> list[ProvenStage]:
             continue
         if one is not None and one.has_weights:
             found.append(one)
-    for turns, error in refused:
+    for turns, refusal in refused:
         if not found or turns in {one.stage.layers.turns for one in found}:
-            raise error
+            raise refusal
     if not found:
         raise InvalidRequest(_NO_LAYERS, _UNROLLED)
     return found
