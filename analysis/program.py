@@ -46,14 +46,15 @@ BRANCH_END = "branch_end"
 CASE_END = "case_end"
 PSEUDO = frozenset({ARGUMENT, RETURN, LOOP_BEGIN, LOOP_END, BRANCH_END, CASE_END})
 CONSTRAINT = "sdy.sharding_constraint"
-TRANSFERS = PSEUDO | {"stablehlo.optimization_barrier", CONSTRAINT}
+BARRIER = "stablehlo.optimization_barrier"
+TRANSFERS = PSEUDO | {BARRIER, CONSTRAINT}
 """Ops that pass each tensor on by itself: factors of different tensors never meet in them."""
 PASSING = frozenset(
     {
         "stablehlo.broadcast_in_dim",
         "stablehlo.convert",
         "stablehlo.dynamic_slice",
-        "stablehlo.optimization_barrier",
+        BARRIER,
         "stablehlo.reshape",
         "stablehlo.slice",
         "stablehlo.transpose",

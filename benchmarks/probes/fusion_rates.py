@@ -1,11 +1,13 @@
 """Cycles of programs of a fusion or two: what elements, bytes and copies of them take.
 
 Arguments are fetched ahead to the chip where they fit, so small programs show the vector unit and
-large ones the main memory.
+large ones the main memory. What one fusion makes for the next stays on the chip, so passes in turn
+show what elements take that never leave it.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -50,6 +52,68 @@ def updated(x: Any, w: Any, m: Any) -> Any:
     return jnp.einsum("bij,bk->kij", x, w) + m
 
 
+PASSES = 4
+"""How many passes run in turn."""
+
+
+def total(*given: Any) -> Any:
+    """All added up: an element of each for one element."""
+    return sum(given[1:], 2.0 * given[0])
+
+
+def momentum(w: Any, m: Any, g: Any) -> tuple[Any, ...]:
+    """Three operands, two results."""
+    new = 0.9 * m + g
+    return w - 0.1 * new, new, g
+
+
+def adam(w: Any, m: Any, v: Any, g: Any) -> tuple[Any, ...]:
+    """Four operands, three results."""
+    m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
+    return w - 0.1 * m / (jnp.sqrt(v) + 1e-6), m, v, g
+
+
+def over_rows(x: Any, row: Any) -> tuple[Any, ...]:
+    """A row with every row."""
+    return 2.0 * x + row, row
+
+
+def held(step: Callable[..., Any], *given: Any) -> tuple[Any, ...]:
+    """What a step makes of these, stored before anything reads it, and the other operands."""
+    made = step(*given)
+    made = made if isinstance(made, tuple) else (made,)
+    found: tuple[Any, ...] = jax.lax.optimization_barrier((*made, *given[len(made) :]))
+    return found
+
+
+def in_turn(step: Callable[..., Any], *given: Any) -> Any:
+    """Passes in turn, each over what the last one has made."""
+    for _ in range(PASSES):
+        given = held(step, *given)
+    return given[0]
+
+
+def row_sums(*given: Any) -> Any:
+    """Sums over rows of the product of all, which is stored nowhere."""
+    return jnp.sum(functools.reduce(jnp.multiply, given), axis=-1)
+
+
+def on_chip(step: Callable[..., Any], *given: Any) -> Any:
+    """A step over what a pass has made, and a pass over its result."""
+    given = held(lambda *each: tuple(2 * x for x in each), *given)
+    return 2 * held(step, *given)[0]
+
+
+def and_more(x: Any, w: Any, *more: Any) -> Any:
+    """A product to which more operands are added."""
+    return sum(more, x @ w)
+
+
+def of_sums(w: Any, *given: Any) -> Any:
+    """A product of a sum that is computed in its fusion."""
+    return total(*given) @ w
+
+
 def one(
     step: Callable[..., Any],
     *shapes: tuple[int, ...],
@@ -62,6 +126,7 @@ def one(
 
 
 SQUARE, LONG = (WIDTH, WIDTH), (ROWS, WIDTH)
+TALL, FLAT = (WIDTH, 128), (128, WIDTH)
 COLUMNS_AND_ROWS: tuple[Choice, ...] = (((0, 0), 0), ((1, 1), 0))
 LAYOUTS = {
     "add 1 Ki": one(added, (8, 128), (8, 128)),
@@ -82,6 +147,41 @@ LAYOUTS = {
     "narrow product of exponentials": one(of_exponentials, (4096, 4096), (4096, 8)),
     "product of a stream of 1 GiB": one(product, (128, 2**15), (2**15, 2**14), dtype="bfloat16"),
     "update in another layout": one(updated, (8, 64, 16), (8, 2**18), (2**18, 64, 16), mesh="a=2"),
+    **{
+        f"passes over {count} of 1 Mi": one(partial(in_turn, total), *[SQUARE] * count)
+        for count in (1, 2, 3, 5)
+    },
+    **{
+        f"passes over {count} of 1 Mi in 16 bits": one(
+            partial(in_turn, total), *[SQUARE] * count, dtype="bfloat16"
+        )
+        for count in (1, 3)
+    },
+    "passes over rows of 1 Mi": one(partial(in_turn, over_rows), SQUARE, (WIDTH,)),
+    "updates by momentum of 1 Mi": one(partial(in_turn, momentum), *[SQUARE] * 3),
+    "updates by Adam of 1 Mi": one(partial(in_turn, adam), *[SQUARE] * 4),
+    **{
+        f"sums over rows of {count} of 1 Mi": one(partial(on_chip, row_sums), *[SQUARE] * count)
+        for count in (1, 2, 3)
+    },
+    **{
+        f"product of 1 Mi and {count} more": one(
+            partial(on_chip, and_more), TALL, FLAT, *[SQUARE] * count
+        )
+        for count in (0, 1, 2, 3)
+    },
+    **{
+        f"product of 1 Mi and {count} more in 16 bits": one(
+            partial(on_chip, and_more), TALL, FLAT, *[SQUARE] * count, dtype="bfloat16"
+        )
+        for count in (0, 1)
+    },
+    **{
+        f"product of a sum of {count} of 1 Mi": one(
+            partial(on_chip, of_sums), (WIDTH, 8), *[SQUARE] * count
+        )
+        for count in (1, 3)
+    },
 }
 """Of 32 bits, unsharded where nothing else is said."""
 

@@ -24,9 +24,10 @@ class FusionRules:
     `stores_padded`: what is computed and then padded is stored before. `stores_looked_up`: a lookup
     of rows runs by itself, between a stored table and stored rows.
 
-    `operand_cost` is how much longer it takes to read what feeds a product than to stream it,
-    `epilogue_cost` what handling an element costs that a product has just made, over loading it as
-    well.
+    `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
+    the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
+    a fusion without a product reads or writes, and `narrowing_cost` one that is rounded inside a
+    product: computed to feed it, or made by it in 16 bits.
     """
 
     fuses: bool
@@ -40,7 +41,8 @@ class FusionRules:
     stores_padded: bool
     stores_looked_up: bool
     operand_cost: float
-    epilogue_cost: float
+    element_cost: float
+    narrowing_cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

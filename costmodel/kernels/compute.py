@@ -10,7 +10,7 @@ from toast.analysis.jit import inner
 from toast.costmodel.kernels.convolution import ROW, WIDEST, blocking, more_pixels
 from toast.costmodel.kernels.incremental import streamed, total
 from toast.costmodel.kernels.journal import note
-from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT
+from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, WIDE
 from toast.costmodel.terms.journal import ROOT, Bound
 
 if TYPE_CHECKING:
@@ -191,9 +191,9 @@ def _elements(t: Tables, s: Scratch, tensor: int) -> float:
 
 @inner
 def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, float]:
-    """Bytes moved and of these written, most elements of a tensor and of one that is written."""
+    """Bytes moved and of these written, elements of all tensors, and most of a narrow result."""
     first = t.fusions.tensor_start[row]
-    moved, wrote, elements, made = 0.0, 0.0, 0.0, 0.0
+    moved, wrote, elements, narrow = 0.0, 0.0, 0.0, 0.0
     for k in range(first, t.fusions.tensor_start[row + 1]):
         tensor = t.fusions.tensor[k]
         size = s.tensors.local[tensor]
@@ -201,32 +201,33 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
         moved += size * streamed(
             t.chip.on_chip, t.chip.streamed_from, s.tensors.local[t.fusions.whole[k]]
         )
-        elements = max(elements, handled)
+        elements += handled
         if k < first + t.fusions.writes[row]:
-            made = max(made, handled)
+            narrow = max(narrow, handled if t.tensors.itemsize[tensor] < WIDE else 0.0)
             wrote = moved
-    return moved, wrote, elements, made
+    return moved, wrote, elements, narrow
 
 
 @inner
 def price_fusions(t: Tables, s: Scratch) -> float:
     """Roofline of every fusion: arithmetic, bytes moved, or elements handled.
 
-    A product writes its partial sums in place of what it would make of them, and reductions beside
-    it run behind it.
+    Each element that is read or written passes through the vector unit. In a fusion of a product
+    only those take time that are rounded: they were computed for the product, or leave it in 16
+    bits. A product writes its partial sums in place of what it would make of them, and reductions
+    beside it run behind it.
     """
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:
             continue
         arithmetic, reducing, sums, fed, partial = _arithmetic(t, s, row)
-        moved, wrote, elements, made = _traffic(t, s, row)
+        moved, wrote, elements, narrow = _traffic(t, s, row)
         moved += max(sums - wrote, 0.0)
         spent = moved / t.chip.bandwidth
-        handling = elements / t.chip.element_rate
+        handling = elements * t.chip.each_element
         if t.fusions.dot_start[row] < t.fusions.dot_start[row + 1]:
             spent *= t.chip.feeding
-            handling = max(made, fed) / t.chip.element_rate * t.chip.epilogue_rate
-            handling = max(handling, reducing)
+            handling = max(max(narrow, fed) * t.chip.each_rounded, reducing)
         seconds = max(arithmetic, spent, handling)
         bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
         bound = BYTES if seconds == spent else bound

@@ -39,6 +39,8 @@ BATCH, LEFT, RIGHT, CONTRACTED = range(4)
 """Which operands of a matrix product a factor stands in: both and the result, or as named."""
 
 
+WIDE = 4.0
+"""Bytes of an element as a matrix unit makes it; what is stored narrower is rounded."""
 Sides = tuple[tuple[int, int], ...]
 """(side, size) of each factor of a contraction."""
 

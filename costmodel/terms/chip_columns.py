@@ -30,12 +30,12 @@ class ChipColumns(NamedTuple):
     Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
     `resident_share` of `on_chip` are read once, others for each block of `block_bytes` a side, if
     that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on.
-    `feeding`: how much longer it takes to read what feeds a product; `epilogue_rate`: what an
-    element costs that a product has just made, over one that is loaded; elements a second of
-    `rounding` and `blocking`. A program that needs more than `memory` bytes is squeezed into these.
-    A matrix is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size).
-    `reducing`: seconds for each element that a product of one row multiplies and adds up, 0 where
-    the matrix unit does it.
+    `feeding`: how much longer it takes to read what feeds a product; `each_element`: seconds of an
+    element that is read or written; `each_rounded`: of one that is rounded inside a product;
+    elements a second of `rounding` and `blocking`. A program that needs more than `memory` bytes is
+    squeezed into these. A matrix is scattered in pieces of which `scattered_piece` gives the bytes
+    (0: of any size). `reducing`: seconds for each element that a product of one row multiplies and
+    adds up, 0 where the matrix unit does it.
     """
 
     tile_rows: int
@@ -56,7 +56,8 @@ class ChipColumns(NamedTuple):
     on_chip_table_bytes: float
     on_chip_sent: bool
     feeding: float
-    epilogue_rate: float
+    each_element: float
+    each_rounded: float
     rounding: float
     blocking: float
     combined_bytes: float
@@ -95,7 +96,8 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         on_chip_table_bytes=on_chip.table,
         on_chip_sent=memory.collectives_on_chip,
         feeding=profile.fusion.operand_cost,
-        epilogue_rate=profile.fusion.epilogue_cost,
+        each_element=profile.fusion.element_cost / device.element_rate,
+        each_rounded=profile.fusion.narrowing_cost / device.element_rate,
         rounding=device.element_rate * narrowing.rounding_rate,
         blocking=device.element_rate / blocks.blocking_cost,
         combined_bytes=profile.all_reduce_combiner.max_bytes,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import CONSTRAINT, Floats, Ints, Program
+from toast.analysis.program import BARRIER, CONSTRAINT, Floats, Ints, Program
 from toast.costmodel.passes.convolution_tiling import (
     NO_WINDOW,
     FilterWindow,
@@ -23,7 +23,7 @@ from toast.costmodel.passes.fusion_kernel import read_inside
 from toast.costmodel.passes.layout_assignment import copied_values
 from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
 from toast.costmodel.program.buffers import loop_copies
-from toast.costmodel.program.contractions import Sides
+from toast.costmodel.program.contractions import WIDE, Sides
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
@@ -161,13 +161,17 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
 
 
 def _passing_on(program: Program, launched: LaunchedFusions) -> Bools:
-    """Launches that are one constraint on a value in memory: compilers leave nothing of it."""
+    """Launches that are a barrier, or one constraint on a value in memory.
+
+    Compilers leave nothing of these.
+    """
     first = launched.first_op
     single = (np.diff(launched.op_start) == 1) & (np.diff(launched.read_start) == 1)
     constraint = named(program, frozenset({CONSTRAINT}))[first]
     found = single & constraint
     at = launched.read_start[:-1][found]
     found[found] = launched.reads[at] == program.op_uses[first[found]]
+    found |= named(program, frozenset({BARRIER}))[first]
     return found
 
 
@@ -480,14 +484,16 @@ def _bound(bounds: Bounds) -> None:
 
 
 def _roofline(bounds: Bounds, row: int) -> list[Sum]:
-    """Of a fusion the seconds of bytes, of arithmetic and of the elements of each tensor."""
+    """Of a fusion the seconds of bytes, of arithmetic and of elements that are handled."""
     fusions, tensors, chip = bounds.tables.fusions, bounds.tables.tensors, bounds.tables.chip
     moved = slice(int(fusions.tensor_start[row]), int(fusions.tensor_start[row + 1]))
     dots = range(int(fusions.dot_start[row]), int(fusions.dot_start[row + 1]))
     tensor, whole = fusions.tensor[moved].tolist(), fusions.whole[moved].tolist()
-    handled = tensor[: int(fusions.writes[row])] if dots else tensor
-    feeding, rate = (chip.feeding, chip.epilogue_rate) if dots else (1.0, 1.0)
-    unit = bounds.unit_of_tensor
+    unit, feeding = bounds.unit_of_tensor, chip.feeding if dots else 1.0
+
+    def handled(x: int, seconds: float) -> tuple[int, Floats]:
+        return unit(x), bounds.local(x) * (seconds / max(tensors.itemsize[x], 1))
+
     read = [
         (unit(x), bounds.local(x) * _streamed(bounds, x, part) * feeding)
         for x, part in zip(tensor, whole, strict=True)
@@ -497,8 +503,10 @@ def _roofline(bounds: Bounds, row: int) -> list[Sum]:
         for dot in dots
         for number in [int(fusions.dot_unit[dot])]
     ]
-    each = {x: rate / max(tensors.itemsize[x], 1) / chip.element_rate for x in handled}
-    return [read, arithmetic, *([(unit(x), bounds.local(x) * each[x])] for x in handled)]
+    if not dots:
+        return [read, [handled(x, chip.each_element) for x in tensor]]
+    narrow = [x for x in tensor[: int(fusions.writes[row])] if tensors.itemsize[x] < WIDE]
+    return [read, arithmetic, *([handled(x, chip.each_rounded)] for x in narrow)]
 
 
 def _streamed(bounds: Bounds, tensor: int, whole: int) -> Floats:

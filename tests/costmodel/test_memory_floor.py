@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.probes.figures import golden
+from benchmarks.probes.fusion_rates import PASSES
 from tests.costmodel.texts import TPU, maps, moves
 from tests.costmodel.texts import main as module
 from tests.modules import analysed, argument_group
@@ -36,7 +37,8 @@ def test_what_fits_on_the_chip_is_fetched_and_stored_all_the_same() -> None:
     assert size < DEVICE.on_chip_bytes / 4
     assert evaluator(SUM).cost(()).compute == pytest.approx(3 * size / RATE)
     free = evaluator(SUM, floored=False).cost(()).compute
-    assert free == pytest.approx(N * 4 / DEVICE.element_rate + DEVICE.op_overhead)
+    passes = golden("fusion_rates", "passes over 2 of 1 Mi")["loop"] / (CHIPS[TPU].clock or 0.0)
+    assert free == pytest.approx(N * 4 / 2**20 * passes / PASSES, rel=1 / 6)
     assert free < evaluator(SUM).cost(()).compute
 
 
