@@ -59,6 +59,7 @@ class CompilerProfile:
 
     name: str
     scatter_expander: rules.ScatterExpanderRules
+    algebraic_simplifier: rules.AlgebraicSimplifierRules
     fusion: rules.FusionRules
     multi_output_fusion: rules.MultiOutputFusionRules
     reduction_fusion: rules.ReductionFusionRules

@@ -71,6 +71,13 @@ class ReductionFusionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlgebraicSimplifierRules:
+    """`cuts_products`: a product that one slice alone reads is made for the slice."""
+
+    cuts_products: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DotStrengthReductionRules:
     """`reduces_rows`: batches of products of one row are made on the vector unit."""
 

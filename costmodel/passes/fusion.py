@@ -22,6 +22,7 @@ from toast.costmodel.compilers.rules import (
     FusionRules,
     MultiOutputFusionRules,
 )
+from toast.costmodel.passes.algebraic_simplifier import cut_products, cut_sides, cutting
 from toast.costmodel.passes.bf16_narrowing import Rounded, narrow_stacks, rounded_stacks
 from toast.costmodel.passes.fusion_chains import NEVER, narrow_values, run_early, store_chains
 from toast.costmodel.passes.fusion_kernel import Bools, FusionGraph, Needs, fuse_values
@@ -48,12 +49,13 @@ class Fusion:
 
     `flow` is the program as kernels read it, `launched` are its fusions; `position[op]` is when an
     op's fusion runs: its index in the schedule. `bytes` are those of every value, `sides` of
-    every matrix product as in `flops`.
+    every matrix product as it is made; `cut` are those of which only a slice is, with the slice.
     """
 
     profile: CompilerProfile
     flow: Flow
     sides: dict[int, Sides]
+    cut: dict[int, int]
     bytes: Floats
     written: Bools
     light: Bools
@@ -71,7 +73,9 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
         flow = expand_scatters(program, flow)
     if profile.fusion.stores_looked_up:
         flow = flow._replace(role=np.where(looked_up(program), int(Role.OPAQUE), flow.role))
-    needs = _needs(program, flow, profile.fusion)
+    sides = product_sides(program)
+    cut = cut_products(program, flow, sides, profile.algebraic_simplifier)
+    needs = _needs(program, flow, profile.fusion, cutting(program, cut))
     roots = _roots(needs)
     launched = merge_roots(flow, roots, profile.multi_output_fusion)
     launched = merge_reductions(flow, launched, profile.reduction_fusion)
@@ -79,7 +83,8 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
     return Fusion(
         profile=profile,
         flow=flow,
-        sides=product_sides(program),
+        sides=cut_sides(program, sides, cut),
+        cut=cut,
         bytes=flow.bytes,
         written=needs.written,
         light=program.constant | (~needs.written & needs.light[program.value_op]),
@@ -97,8 +102,10 @@ def batch_dims(sides: Sides) -> int:
     return sum(side == BATCH and size > 1 for side, size in sides) if sides else -1
 
 
-def chain_ends(program: Program, flow: Flow, rules: FusionRules) -> Bools:
+def chain_ends(program: Program, flow: Flow, rules: FusionRules, cutting: Bools) -> Bools:
     """For each value whether it is where the chain behind a contraction is stored.
+
+    A slice that is all that is made of a contraction (`cutting`) is stored in its place.
 
     What a reduction and something else reads is written by the reduction, as it reads it; on a
     GPU only where two others read it too. A TPU stores nothing where one reduction is all that
@@ -110,11 +117,11 @@ def chain_ends(program: Program, flow: Flow, rules: FusionRules) -> Bools:
     taken, stored = (np.zeros(len(flow.maker), dtype=np.bool_) for _ in range(2))
     fewest = rules.reduced_readers if rules.stores_reduced else NEVER
     reduces = named(program, REDUCES) & rules.fuses_into_reduction
-    store_chains(flow, fewest, rules.stores_narrowest, reduces, taken, stored)
+    store_chains(flow, fewest, rules.stores_narrowest, reduces, cutting, taken, stored)
     return stored
 
 
-def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
+def _needs(program: Program, flow: Flow, rules: FusionRules, cutting: Bools) -> Needs:
     """Which values are written, and what computing the others needs."""
     graph = FusionGraph(
         flow=flow,
@@ -123,7 +130,7 @@ def _needs(program: Program, flow: Flow, rules: FusionRules) -> Needs:
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
         reads_stored=_read_stored(program, flow, rules),
         single=_single(program),
-        stored=chain_ends(program, flow, rules),
+        stored=chain_ends(program, flow, rules, cutting),
         fuses_into_dot=rules.fuses_into_dot,
         repeats_costly=rules.repeats_costly,
     )

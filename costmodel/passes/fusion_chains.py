@@ -54,17 +54,21 @@ def _is_summed_up(f: Any, value: int, reduces: Bools) -> bool:
 
 @entry
 def store_chains(
-    f: Any, fewest: int, narrow: bool, reduces: Bools, taken: Bools, stored: Bools
+    f: Any, fewest: int, narrow: bool, reduces: Bools, cutting: Bools, taken: Bools, stored: Bools
 ) -> None:
     """Mark where the chain behind each contraction is `stored`; `taken` is a working array.
 
     As a reduction reads it where at least the `fewest` read it, else where it is narrowest if
     `narrow`, or as the contraction makes it. Nowhere if one op that `reduces` is all that reads it.
+    A contraction of which a slice is made (`cutting`) makes that.
     """
     for op in range(len(f.role)):
         if f.role[op] != CONTRACTION:
             continue
         first = f.values[op]
+        reader = f.reader_start[first]
+        if reader < f.reader_start[first + 1] and cutting[f.user[f.reader[reader]]]:
+            first = f.values[f.user[f.reader[reader]]]
         last, narrowest, light = first, first, True
         while True:
             following = _following(f, last)

@@ -37,6 +37,11 @@ PASSES: Mapping[str, Pass] = {
             off={"expands": False},
         ),
         Pass(
+            name="algebraic_simplifier",
+            models="A product of which only a slice is read is made for that slice alone.",
+            off={"cuts_products": False},
+        ),
+        Pass(
             name="fusion",
             models="Ops are computed inside what reads them, products take in what surrounds them.",
             off={"fuses": False, "fuses_into_update": False},

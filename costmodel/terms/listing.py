@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toast.analysis.program import Ints, Program
 from toast.costmodel.hardware.devices import Device
+from toast.costmodel.passes.algebraic_simplifier import parts
 from toast.costmodel.passes.buffer_assignment import Buffered, buffer_ranges, positions_of_ops
 from toast.costmodel.passes.cse import merge_identical_ops
 from toast.costmodel.passes.fusion import Fusion
@@ -67,8 +68,11 @@ class Listing:
 
     @cached_property
     def seconds(self) -> dict[int, float]:
-        """What each contraction takes on one device."""
-        return contraction_seconds(self.program, self.device)
+        """What each contraction takes on one device, as far as it is made."""
+        seconds = contraction_seconds(self.program, self.device)
+        return seconds | {
+            op: part * seconds[op] for op, part in parts(self.program, self.fusion.cut).items()
+        }
 
     @cached_property
     def wanted(self) -> Edges:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from benchmarks.probes.algebraic_simplifier import PROBE as SIMPLIFIER
 from benchmarks.probes.dot_tiling import PROBE as TILING
 from benchmarks.probes.few_rows import PROBE as FEW_ROWS
 from benchmarks.probes.figures import TARGETS, golden
@@ -18,6 +20,7 @@ from toast.costmodel.compilers.profile import Evidence, compiler, profile_of
 from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.fusion import fuse
 from toast.costmodel.passes.registry import without
 
 V3, V5P = "tpu-v3", "tpu-v5p"
@@ -186,3 +189,17 @@ def test_only_products_of_one_row_run_on_the_vector_unit(device: str) -> None:
             # f32 is rounded first, which is not modelled
             most = 1.55 if name.endswith("f32") else 1.15
             assert 0.85 < sum(figure.values()) / (priced * clock) < most, name
+
+
+@pytest.mark.parametrize("device", [TPU, V5P, V3, GPU])
+def test_products_are_cut_where_the_compiler_cuts_them(device: str) -> None:
+    for name, case in SIMPLIFIER.cases.items():
+        program = analysed(case.module(TARGETS[device])).program
+        cut = fuse(program, profile_of(find(device))).cut
+        made = {
+            "x".join(map(str, program.shape(program.values_of(cut.get(op, op))[0])))
+            for op in program.ops_named("stablehlo.dot_general")
+        }
+        sizes = {math.prod(map(int, shape.split("x"))) for shape in made}
+        figure = golden("algebraic_simplifier", name, device)
+        assert sizes == {math.prod(map(int, shape.split("x"))) for shape in figure}, name

@@ -114,6 +114,16 @@ CASES = {
             f"{X} {W}", [product(f"p:{S}", X, W), *sums("r:64xf32", f"p:{S}", 1)], f"p:{S} r:64xf32"
         )
     ),
+    "algebraic_simplifier": Case(
+        module=text(
+            f"{X} {W}",
+            [
+                product(f"p:{S}", X, W),
+                f"%r = stablehlo.slice %p [0:1, 0:8] : (tensor<{S}>) -> tensor<1x8xf32>",
+            ],
+            "r:1x8xf32",
+        )
+    ),
     "dot_strength_reduction": Case(
         module=text(
             "q:64x128xbf16 k:64x2048x128xbf16",

@@ -43,7 +43,7 @@ class Chains:
         for op in range(program.ops):
             if self._role(op) is not Role.CONTRACTION:
                 continue
-            chain = [program.values_of(op)[0]]
+            chain = [self._made(op)]
             while (following := self._next_in_chain(chain[-1])) is not None:
                 if following in taken:
                     break
@@ -52,6 +52,16 @@ class Chains:
             if not self._summed_up(chain[-1]):
                 stored.add(self._place_to_store(chain))
         return stored
+
+    def _made(self, op: int) -> int:
+        """What a contraction makes: of a product of matrices the slice that alone reads it."""
+        value = self._program.values_of(op)[0]
+        users = [self._op_of_use[use] for use in self._users[value]]
+        cuts = self._policy.algebraic_simplifier.cuts_products and len(users) == 1
+        product = self._program.kind(op) in ("stablehlo.dot_general", "stablehlo.dot")
+        if cuts and product and self._program.kind(users[0]) == "stablehlo.slice":
+            return self._program.values_of(users[0])[0]
+        return value
 
     def _summed_up(self, value: int) -> bool:
         """Whether a TPU takes sums or maxima of a product alone, and never stores it."""
