@@ -96,6 +96,19 @@ def test_a_step_that_does_not_fit_gets_parts() -> None:
     assert "Rewritings that were tried" in str(tight)
 
 
+def test_what_cannot_fit_is_not_tried(gpt: bytes) -> None:
+    """Arguments alone above the memory, or with the sums: what is written would not fit either."""
+    whole = planned(gpt, memory=2**30).plan
+    given = sum(4 * _elements(one.shape) for one in whole.arguments) // 8
+    plan = planned(gpt, memory=f"{given // 2}B", fit=True).plan
+    assert plan.time is None
+    assert plan.recompute is None
+    assert any("No rewriting was tried" in text for text in plan.warnings)
+    plan = planned(gpt, memory=f"{given + 1024}B", microbatches="auto").plan
+    assert plan.time is None
+    assert any("Microbatches were not tried" in text for text in plan.warnings)
+
+
 def test_the_fastest_that_fits_is_taken(gpt: bytes) -> None:
     """With room for all, parts only cost time."""
     plan = planned(gpt, microbatches="auto").plan
