@@ -19,6 +19,7 @@ CASES = {
     "layers that hand on what has no batch": ("counted", "pipe=4", 4),
     "a loop by its counter": ("indexed", "pipe=4", 2),
     "the last layer first": ("backwards", "pipe=2", 2),
+    "layers that begin with zeros": ("zeros", "pipe=2", 4),
     "training": ("plain", "pipe=2", 8),
     "stages along an inner axis": ("plain", "data=2,pipe=4", 4),
     "checkpointed layers": ("checkpointed", "pipe=4", 4),

@@ -115,6 +115,11 @@ def backwards(weights: Any, x: Any) -> Any:
     return scan(lambda x, weight: jnp.tanh(x @ weight), x, weights, reverse=True)
 
 
+def from_zeros(weights: Any, x: Any) -> Any:
+    """The first layer gets zeros; the batch comes in beside."""
+    return scan(lambda h, weight: jnp.tanh(h @ weight + x), jnp.zeros_like(x), weights)
+
+
 def plain_loss(weights: Any, x: Any) -> Any:
     return jnp.square(forward(weights, x)).mean()
 
@@ -137,6 +142,7 @@ STEPS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "counted": (counted, (STACK, X)),
     "indexed": (indexed, (STACK, X)),
     "backwards": (backwards, (STACK, X)),
+    "zeros": (from_zeros, (STACK, X)),
     "data": (with_data, (STACK, X, like(3, BATCH, WIDTH))),
     "plain": (training(plain_loss), (STACK, X)),
     "checkpointed": (training(checkpointed_loss), (STACK, X)),
