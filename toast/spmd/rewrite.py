@@ -24,6 +24,7 @@ from toast.emit.writer import annotate_function, release, tell_devices
 from toast.microbatch.colour import bytes_of, shape_of
 from toast.microbatch.time_axis import TimeAxis
 from toast.microbatch.tree import WHILE
+from toast.recompute.captured import sink_constants
 from toast.recompute.loops import Loop, terminator
 from toast.recompute.names import flatten_with_names, line_of
 from toast.resize.sizes import Node
@@ -88,6 +89,7 @@ def pipeline_module(module: ir.Module, mesh: Mesh, stages: str, count: int) -> S
             raise InvalidRequest(
                 "The module has shardings of its own.", "Lower the step without a mesh."
             )
+        sink_constants(module)
         main = flatten_with_names(resolve_calls(module))
         named = TimeAxis(module)
         rules.drop(module)

@@ -131,6 +131,22 @@ def test_an_export_stays_one(tmp_path: Path) -> None:
     assert list(map(str, again.in_avals)) == list(map(str, exported.in_avals))
 
 
+def test_an_export_of_scanned_layers_runs_in_parts() -> None:
+    """Exports keep constants outside of loops, which carry them no more than before."""
+
+    def step(ws: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def loss(ws: jax.Array) -> jax.Array:
+            return (lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, ws)[0] ** 2).mean()
+
+        value, grad = jax.value_and_grad(loss)(ws)
+        return ws - grad, value
+
+    exported = jax.export.export(jax.jit(step))(jnp.ones((3, 8, 8)), jnp.ones((16, 8)))
+    plan = planned(bytes(exported.serialize()), microbatches=2).plan
+    assert plan.time is not None
+    assert plan.time.microbatches == 2
+
+
 def test_a_batch_is_named_by_the_request(gpt: bytes) -> None:
     plan = planned(gpt, microbatches=2, batch="batch/targets:0").plan
     assert plan.time is not None
