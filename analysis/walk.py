@@ -15,6 +15,7 @@ from jaxlib.mlir import ir
 from toast.analysis.argument_names import argument_names, dictionaries, name_in
 from toast.analysis.builder import build_program
 from toast.analysis.calls import CALLS, Calls, callee_of
+from toast.analysis.errors import InvalidModule
 from toast.analysis.facts import Stated
 from toast.analysis.flatten import BRANCHING
 from toast.analysis.program import (
@@ -41,6 +42,8 @@ _SPREADING = frozenset(
     }
 )
 """Ops of one operand that make a constant of a constant."""
+
+_ALIAS = "tf.aliasing_output"
 
 Answer = Callable[[int], int | None]
 """The whole number that an argument of a function is, by its index; None where nobody knows."""
@@ -87,10 +90,25 @@ class Walk:
         names = argument_names(main, self._given_names)
         found: list[Argument] = []
         for name, given, value in zip(names, attributes, values, strict=True):
-            aliases = int(given["tf.aliasing_output"]) if "tf.aliasing_output" in given else -1
+            aliases = _aliased_result(name, given, main)
             donated = aliases >= 0 or "jax.buffer_donor" in given
             found.append(Argument(name=name, value=value, donated=donated, aliases=aliases))
         return found
+
+
+def _aliased_result(argument: str, given: Any, main: ir.Operation) -> int:
+    """The result that takes the memory of an argument, -1 for none; raises InvalidModule."""
+    if _ALIAS not in given:
+        return -1
+    said = given[_ALIAS]
+    number = int(said) if isinstance(said, ir.IntegerAttr) else -1
+    results = len(ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results)
+    if not 0 <= number < results:
+        raise InvalidModule(
+            f"{argument} is to alias result {said}, and the module has {results} results.",
+            "Leave donation to jax.jit (donate_argnums), or correct tf.aliasing_output.",
+        )
+    return number
 
 
 class _Body:
@@ -202,12 +220,18 @@ class _Body:
         return self._builder.add(read, location, trips, sources, len(results), constancy)
 
     def _while(self, op: ir.Operation, trips: float) -> None:
+        """A loop that never runs is priced as if it ran once, as a branch is that is not taken."""
         condition, body = (region.blocks[0] for region in op.regions)
         count = self._trips.count(op)
         if count is None:
             count = DEFAULT_TRIPS
             self._builder.warnings.append(
                 f"The trip count of the loop at {_place(op)} is unknown; taken to be {count}."
+            )
+        elif count == 0:
+            count = 1
+            self._builder.warnings.append(
+                f"The loop at {_place(op)} never runs; it is priced as if it ran once."
             )
         inner = trips * count
         arguments = [*condition.arguments, *body.arguments]

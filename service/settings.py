@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from toast.analysis.limits import ModuleLimits
-from toast.process.limits import ClusterShare, EngineLimits
+from toast.process.limits import ClusterShare, EngineLimits, usable_memory
 from toast.service.access.keyring import Keyring
 from toast.service.ledger.database import sqlite_url
 from toast.service.ledger.owners import Quota
@@ -154,5 +152,4 @@ class ServiceSettings:
         """Resident bytes that one worker may reach."""
         if self.worker_memory is not None:
             return self.worker_memory
-        total: int = psutil.virtual_memory().total
-        return total * 4 // 5 // max(1, self.workers)
+        return usable_memory() // max(1, self.workers)

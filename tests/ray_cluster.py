@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,10 @@ def missing() -> str | None:
 
 
 class RayCluster:
-    """A head without processors, to which nodes are added."""
+    """A head without processors, to which nodes are added.
+
+    Nodes reach it at `address`; who is none of them, at `outside` (ray://HOST:PORT).
+    """
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -40,7 +44,8 @@ class RayCluster:
             cwd=ROOT,
             env={**os.environ, **_SETTINGS, "PYTHONPATH": str(ROOT)},
         )
-        self.address = str(self._answer()["address"])
+        said = self._answer()
+        self.address, self.outside = str(said["address"]), str(said["outside"])
         self.added = 0
 
     def add(self, cpus: int = 1) -> int:
@@ -101,14 +106,16 @@ def ray_cluster(*nodes: int) -> Iterator[RayCluster]:
 def _serve() -> None:
     from ray.cluster_utils import Cluster
 
+    port = _free_port()
     cluster = Cluster(
         initialize_head=True,
         head_node_args={
-            "num_cpus": 0, "include_dashboard": False, "object_store_memory": _STORE_BYTES
+            "num_cpus": 0, "include_dashboard": False, "object_store_memory": _STORE_BYTES,
+            "ray_client_server_port": port,
         },
     )  # fmt: skip
     nodes: dict[int, Any] = {}
-    _say(address=cluster.address)
+    _say(address=cluster.address, outside=f"ray://{cluster.address.partition(':')[0]}:{port}")
     for line in sys.stdin:
         what, number = line.split()
         if what == "add":
@@ -120,6 +127,12 @@ def _serve() -> None:
             cluster.remove_node(nodes[int(number)], allow_graceful=False)
             _say(killed=int(number))
     cluster.shutdown()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])
 
 
 def _say(**words: Any) -> None:

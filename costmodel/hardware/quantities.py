@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from toast.analysis.errors import InvalidRequest
 
@@ -55,27 +56,26 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
 
 
-def _between(value: str, scale: float, low: float, high: float) -> str:
-    """A written value with the ends of its band in its unit: `2.02 GiB (1.9 to 2.4)`.
-
-    One of the unit is `scale`.
-    """
-    return f"{value} ({_rough(low / scale)} to {_rough(high / scale)})"
-
-
 def bytes_between(size: float, low: float, high: float) -> str:
     """A size and its band: `2.02 GiB (1.9 to 2.4)`."""
-    text = format_bytes(size)
-    return _between(text, _BYTES[text.split()[1].upper()], low, high)
+    return _between(format_bytes, size, low, high)
 
 
 def seconds_between(seconds: float, low: float, high: float) -> str:
-    """A duration and its band: `12.3 ms (11 to 15)`."""
-    text = format_seconds(seconds)
-    unit = text.split()[1]
-    return _between(text, 1e-9 if unit == "ns" else _SECONDS[unit.upper()], low, high)
+    """A duration and its band: `12.3 ms (11 to 15)`, `382 ms (120 ms to 1 s)`."""
+    return _between(format_seconds, seconds, low, high)
 
 
-def _rough(number: float) -> str:
-    """Two digits, for what is no more certain than that."""
-    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+def _between(written: Callable[[float], str], value: float, low: float, high: float) -> str:
+    """A value with the ends of its band, which name their units where these are not the value's.
+
+    The ends have two digits, as they are no more certain than that.
+    """
+    text = written(value)
+    ends = [written(float(f"{end:.2g}")).split() for end in (low, high)]
+    units = {unit for _, unit in ends} == {text.split()[1]}
+    said = [
+        f"{float(f'{float(number):.2g}'):g}" + ("" if units else f" {unit}")
+        for number, unit in ends
+    ]
+    return f"{text} ({said[0]} to {said[1]})"

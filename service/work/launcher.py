@@ -46,7 +46,7 @@ class WorkerProcess:
         limit = self.limits.memory_bytes or 0
         error = EngineOutOfMemory(
             f"The engine used more memory than the limit of {limit / 2**20:,.0f} MiB.",
-            "Raise the limit, or give the module without its large constants.",
+            "Allow more memory, or give the module without its large constants.",
         )
         return replace(outcome, status="out_of_memory", error=error)
 

@@ -25,7 +25,7 @@ def check_launcher(settings: ServiceSettings) -> None:
     try:
         find_user(settings.worker_user)
         if on_ray:
-            check_installed()
+            check_installed(settings.ray_address or "")
     except (UnknownUser, ClusterMissing) as error:
         raise BadLauncher(str(error)) from error
     if on_ray and settings.worker_user is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given, settings
 
 from tests.laws.chains import Text
 from tests.laws.programs import programs
+from toast.analysis.errors import InvalidModule
 from toast.analysis.load import load
 
 
@@ -40,3 +42,13 @@ def test_what_is_asked_op_by_op_is_what_the_arrays_say(module: Text) -> None:
     for value in range(program.values):
         first, end = program.value_dims[value : value + 2]
         assert program.shape(value) == tuple(program.dim_size[first:end].tolist())
+
+
+@pytest.mark.parametrize("number", ["1 : i32", "-1 : i32", '"a"'])
+def test_an_alias_of_a_result_that_is_not_there_is_refused(number: str) -> None:
+    module = (
+        f"func.func @main(%x: tensor<8xf32> {{tf.aliasing_output = {number}}}) -> tensor<8xf32> {{"
+        "\n  return %x : tensor<8xf32>\n}"
+    )
+    with pytest.raises(InvalidModule, match="the module has 1 results"):
+        load(module.encode())

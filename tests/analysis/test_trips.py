@@ -63,3 +63,14 @@ def test_every_branch_of_a_cond_is_priced() -> None:
 
     program = lowered(f, jax.ShapeDtypeStruct((), "bool"), X)
     assert trips_of(program, "stablehlo.sine") == trips_of(program, "stablehlo.cosine") == {1}
+
+
+def test_a_loop_that_never_runs_counts_once_and_is_named() -> None:
+    def f(x: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 9, lambda _, c: jnp.sin(c), x)
+
+    text = jax.jit(f).lower(X).as_text()
+    assert text.count("dense<9>") == 1
+    program = load(text.replace("dense<9>", "dense<-2>").encode()).program
+    assert trips_of(program, "stablehlo.sine") == {1}
+    assert any("never runs" in warning for warning in program.warnings)

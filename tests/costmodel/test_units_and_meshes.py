@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from toast.analysis.errors import InvalidMesh, InvalidRequest
 from toast.costmodel.hardware.quantities import (
+    bytes_between,
     format_bytes,
     format_seconds,
     parse_bytes,
     parse_seconds,
+    seconds_between,
 )
 from toast.costmodel.network.mesh import Mesh
 
@@ -84,3 +86,24 @@ def test_what_is_no_mesh(text: str, message: str) -> None:
     with pytest.raises(InvalidMesh, match=message) as caught:
         Mesh.parse(text)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        ((0.0123, 0.0111, 0.0154), "12.3 ms (11 to 15)"),
+        ((0.382, 0.118, 1.036), "382 ms (120 ms to 1 s)"),
+        ((5e-4, 4e-4, 1.2e-3), "500 us (400 us to 1.2 ms)"),
+        ((1500.0, 1234.0, 2000.0), "1500 s (1200 to 2000)"),
+    ],
+)
+def test_a_band_names_its_units_where_they_differ(
+    figures: tuple[float, float, float], said: str
+) -> None:
+    assert seconds_between(*figures) == said
+
+
+def test_a_band_of_bytes_has_two_digits() -> None:
+    gib = 2.0**30
+    assert bytes_between(2.02 * gib, 1.88 * gib, 2.44 * gib) == "2.02 GiB (1.9 to 2.4)"
+    assert bytes_between(0.9 * gib, 0.8 * gib, 1.3 * gib) == "921.60 MiB (820 MiB to 1.3 GiB)"

@@ -38,7 +38,7 @@ from tests.service.harness import Server, fake_engine
 
 LEASE = 1.0
 MAX_LOST = 3
-PATIENCE = 120.0
+PATIENCE = 300.0
 """How long the jobs may take once nobody is killed any more."""
 _ATTEMPT = re.compile(r"/work/([0-9a-f]{32})\.\d+$")
 
@@ -54,7 +54,8 @@ class Tally:
 class KillLoop:
     """Two servers in `directory`, a client, and the chaos between them.
 
-    `servers` is the part of the blows that servers get; their workers get the rest.
+    A job takes `seconds`, so that there is work left until the last blow. `servers` is the part of
+    the blows that servers get; their workers get the rest.
     """
 
     def __init__(
@@ -64,11 +65,12 @@ class KillLoop:
         kills: int,
         stalls: int,
         *,
+        seconds: float = 3.0,
         servers: float = 0.5,
         database: str | None = None,
     ) -> None:
         self._random = random.Random(0)
-        self._servers_share = servers
+        self._seconds, self._servers_share = seconds, servers
         self._jobs, self._kills, self._stalls = jobs, kills, stalls
         url = database or f"sqlite:///{directory / 'shared.db'}"
         self._engine = sa.create_engine(url, poolclass=sa.NullPool)
@@ -105,7 +107,7 @@ class KillLoop:
 
     def _submit_all(self) -> None:
         for number in range(self._jobs):
-            text = f"slow 0.3 {number}"
+            text = f"slow {self._seconds} {number}"
             self.accepted[self._submit(text, f"key-{number}")] = text
         self._submitted.set()
 

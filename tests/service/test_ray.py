@@ -59,8 +59,8 @@ def engines(job: str) -> list[psutil.Process]:
     return found
 
 
-def engine_of(job: str) -> psutil.Process:
-    end = time.monotonic() + 20
+def engine_of(job: str, seconds: float = 20.0) -> psutil.Process:
+    end = time.monotonic() + seconds
     while not (found := [one for one in engines(job) if "relay" not in " ".join(one.cmdline())]):
         assert time.monotonic() < end, "no engine runs"
         time.sleep(0.05)
@@ -170,6 +170,37 @@ def test_no_job_is_lost_while_nodes_come_and_go_under_load(tmp_path: Path) -> No
                 assert plan["search"]["seed"] == number
                 ends = [e for e in server.events(job) if e["data"].get("state") == "succeeded"]
                 assert len(ends) == 1
+
+
+def test_a_server_outside_the_cluster_reaches_it(cluster: RayCluster, tmp_path: Path) -> None:
+    with make(tmp_path, cluster.outside) as server:
+        done = server.finished(server.submit("slow 0.5 outside")["id"], seconds=60)
+        assert (done["state"], done["attempt"], done["interruptions"]) == ("succeeded", 1, 0)
+        blamed = server.finished(server.submit("error")["id"], seconds=60)
+        assert (blamed["state"], blamed["error"]["code"]) == ("failed", "invalid_module")
+        job = server.submit("slow 60 outside")["id"]
+        engine = engine_of(job, seconds=60.0)
+        server.client.post(f"/v1/jobs/{job}/cancel")
+        assert server.finished(job, seconds=60)["state"] == "cancelled"
+        psutil.wait_procs([engine], timeout=15)
+        assert not engine.is_running()
+
+
+def test_servers_of_one_ledger_share_a_cluster(
+    cluster: RayCluster, tmp_path: Path, postgres_url: str
+) -> None:
+    shared = {"database": postgres_url, "artifacts": f"file://{tmp_path}/shared", "lease": 2.0}
+    one, two = (make(tmp_path / name, cluster.address, **shared) for name in ("one", "two"))
+    with one, two:
+        jobs = [one.submit(f"slow 0.5 {n}", seed=n)["id"] for n in range(8)]
+        one.until(jobs[0], "running")
+        one.kill()
+        for number, job in enumerate(jobs):
+            done = two.finished(job, seconds=60)
+            assert (done["state"], done["lost_workers"]) == ("succeeded", 0), done
+            assert two.client.get(f"/v1/jobs/{job}/plan").json()["search"]["seed"] == number
+            ends = [e for e in two.events(job) if e["data"].get("state") == "succeeded"]
+            assert len(ends) == 1
 
 
 def test_jobs_wait_while_the_cluster_is_away(tmp_path: Path) -> None:

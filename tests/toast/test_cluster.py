@@ -98,3 +98,11 @@ def test_without_ray_somebody_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ClusterMissing, match=r"pip install 'toast-planner\[ray\]'"):
         check_installed()
+
+
+def test_from_outside_rays_client_is_needed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    json = importlib.util.find_spec("json")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "grpc" else json)
+    check_installed("10.0.0.1:6379")
+    with pytest.raises(ClusterMissing, match="client is not installed"):
+        check_installed("ray://10.0.0.1:10001")

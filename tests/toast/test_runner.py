@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -202,6 +203,17 @@ def test_memory_is_watched_from_outside(tmp_path: Path) -> None:
     assert isinstance(outcome.error, EngineOutOfMemory)
     assert "limit is 100 MiB" in outcome.error.message
     assert outcome.peak_rss_bytes > 100 << 20
+
+
+def test_memory_is_watched_where_nobody_set_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=100 << 20))
+    body = "import time; block = bytearray(200 << 20); time.sleep(100)"
+    outcome = run(tmp_path, command=fake(tmp_path, body))
+    assert outcome.status == "out_of_memory"
+    assert isinstance(outcome.error, EngineOutOfMemory)
+    assert "limit is 80 MiB" in outcome.error.message
 
 
 def test_a_callback_that_raises_leaves_no_process(tmp_path: Path) -> None:

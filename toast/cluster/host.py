@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from toast.process.limits import ClusterShare
 from toast.process.outcome import Outcome
 
 _PREFIX = "toast-node-"
-_SHARE = 0.8
-"""Of the node's memory, for an engine that nobody set a limit for."""
 Result = tuple[Outcome, dict[str, Bytes]]
 
 
@@ -62,7 +60,7 @@ class EngineHost:
                 directory,
                 command=[*order.command, str(directory)] if order.command else None,
                 environment=order.environment,
-                limits=_bounded(order.limits),
+                limits=order.limits,
                 on_event=self._events.put,
                 cancelled=self._stop.is_set,
             )
@@ -84,13 +82,6 @@ class EngineHost:
     def stop(self) -> None:
         """Ask the engine for its best plan so far."""
         self._stop.set()
-
-
-def _bounded(limits: runner.Limits) -> runner.Limits:
-    if limits.memory_bytes is not None:
-        return limits
-    total: int = psutil.virtual_memory().total
-    return replace(limits, memory_bytes=int(_SHARE * total))
 
 
 def _sweep() -> None:

@@ -6,9 +6,17 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import psutil
+
 from toast.analysis.limits import ModuleLimits
 
 _NAME = "limits.json"
+
+
+def usable_memory() -> int:
+    """Bytes of this machine's memory that engines may take together: four fifths."""
+    total: int = psutil.virtual_memory().total
+    return total * 4 // 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

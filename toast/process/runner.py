@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from toast.analysis.errors import EngineCrashed, ToastError, from_code
 from toast.process.child import Child
+from toast.process.limits import usable_memory
 from toast.process.messages import ALIVE, MAX_MESSAGE, READY, cut, one_line
 from toast.process.outcome import EngineFailed, EngineOutOfMemory, EngineTimeout, Outcome, Status
 
@@ -38,6 +39,9 @@ SEARCHING = "search"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a run may use; seconds of grace between asking, terminating and killing.
+
+    Without `memory_bytes` it is `usable_memory`: a module of some bytes can ask MLIR for more than
+    the machine has, and the kernel would end other programs for it.
 
     `stall_s` is how long the process may neither say anything nor use any processor time; it is for
     processes that have a heartbeat.
@@ -154,6 +158,7 @@ class _Watch:
     def __init__(self, child: Child, limits: Limits, cancelled: Callable[[], bool]) -> None:
         self.child = child
         self.limits = limits
+        self.memory_bytes = limits.memory_bytes or usable_memory()
         self.cancelled = cancelled
         self.reason: StopReason | None = None
         self.peak_rss = 0
@@ -221,8 +226,7 @@ class _Watch:
             return
         self._memory_at = now + TICK_SECONDS
         self.peak_rss = max(self.peak_rss, self.child.resident_bytes())
-        limit = self.limits.memory_bytes
-        if limit is not None and self.peak_rss > limit and self.reason != "out_of_memory":
+        if self.peak_rss > self.memory_bytes and self.reason != "out_of_memory":
             self.reason = "out_of_memory"
             self.child.kill()
 
@@ -300,11 +304,11 @@ def _failed(message: str, hint: str = "Please report this with the module.") -> 
 
 
 def _memory_error(watch: _Watch) -> EngineOutOfMemory:
-    limit = (watch.limits.memory_bytes or 0) / 2**20
+    limit = watch.memory_bytes / 2**20
     used = watch.peak_rss / 2**20
     return EngineOutOfMemory(
         f"The engine used {used:,.0f} MiB of memory where the limit is {limit:,.0f} MiB.",
-        "Raise the limit, or give the module without its large constants.",
+        "Allow more memory, or give the module without its large constants.",
     )
 
 
