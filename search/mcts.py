@@ -92,6 +92,11 @@ class TreeSearch:
         self._take(state)
         self._improve(local_search)
 
+    @property
+    def started(self) -> bool:
+        """Whether the first round is over."""
+        return self._rounds > 0
+
     def start(self) -> str | None:
         """The first round with its second start; returns why the search must stop, if it must."""
         reason = self.run_round()

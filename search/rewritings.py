@@ -1,9 +1,12 @@
 """Tree search whose upper actions rewrite the program and whose lower ones shard it.
 
 A node is a rewriting of the program: its batch in parts, layers recomputed. A trajectory takes
-rewritings by PUCT, from the program as it is, and ends with rollouts over the shardings of the
-program that it came to (TOAST section 4.1). These begin with the plan of the node above. All
+rewritings by PUCT, from the program as it is, and ends with a new program (TOAST section 4.1). All
 programs have one reward, that of the program as it is, so what they cost compares.
+
+A new program begins with the plan of the one above, improved where that is near. Only one that
+leads, or nearly so, gets rollouts over its shardings, and the best goes on with them at the end.
+One that joins two rewritings, each so slow that together they cannot lead, is not made at all.
 """
 
 from __future__ import annotations
@@ -23,9 +26,16 @@ from toast.search.tree import TINY
 R = TypeVar("R", bound=Hashable)
 
 ROUND, ROUNDS = 200, 20
-"""Rollouts over shardings at the end of one trajectory, and such rounds of one program at most."""
+"""Rollouts over the shardings of a program that leads, and such rounds of one program at most."""
 MAX_TRAJECTORIES = 48
 """More than the rewritings of any program that was tried; each new one is a module to be read."""
+NEAR = 0.04
+"""A search of its own brings a program, carried over from the one above, about so much at most."""
+SLOWER = 0.02
+"""What takes by this part longer than the program above is not rewritten any further."""
+SURE, SQUEEZED = 0.9, 0.75
+"""Two rewritings together take at least this part of the product of what each of them takes, where
+both fit; and where one does not, so that it may have given time for bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +43,14 @@ class RewritingSpace(Generic[R]):
     """The rewritings of a program.
 
     `moves` are those that one action leads to; `problem` is the program rewritten, None where it
-    cannot be. `patience` trajectories in a row may bring nothing once a plan fits.
+    cannot be. `patience` trajectories in a row may bring nothing once a plan fits. `joins` are the
+    two rewritings that one makes at once, None for one that does not.
     """
 
     moves: Callable[[R], Sequence[R]]
     problem: Callable[[R], Problem | None]
     patience: int
+    joins: Callable[[R], tuple[R, R] | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +79,10 @@ class PlannedRewriting(Generic[R]):
 
 @dataclass(slots=True, eq=False)
 class _Node(Generic[R]):
-    """A rewritten program; `search` is that over its shardings, None where it has ended."""
+    """A rewritten program.
+
+    `moves` are those that are left; `search` is over its shardings, None where it has ended.
+    """
 
     planned: PlannedRewriting[R]
     moves: list[R]
@@ -79,8 +94,8 @@ class _Node(Generic[R]):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to do at this program, nor at those made of it."""
-        return not self.moves and self.search is None and all(one.ended for one in self.children)
+        """Whether no program is left to be made of this one, nor of those made of it."""
+        return not self.moves and all(one.ended for one in self.children)
 
     def note(self, value: float) -> None:
         """Count a trajectory that came through here."""
@@ -118,13 +133,26 @@ class RewritingSearch(Generic[R]):
             if self._control.stop_reason() is not None or self._root.ended or self._tired():
                 break
             self._trajectory()
+        self._finish()
         return self._best
 
     def _tired(self) -> bool:
         return self._vain >= self._space.patience and self._best.badness()[0] <= 0
 
+    def _finish(self) -> None:
+        """Search the shardings of the best program until that brings nothing more."""
+        node = self._nodes[self._best.rewriting]
+        assert node is not None
+        before = math.inf
+        while node.search is not None and node.planned.value < before:
+            if self._control.stop_reason() is not None:
+                break
+            before = node.planned.value
+            self._search_on(node)
+        self._best = node.planned
+
     def _trajectory(self) -> None:
-        """Select a node, make a program of it or search its shardings, and back up what it cost."""
+        """Select a node, make another program of it, and back up what that costs."""
         trail = [self._root]
         while not trail[-1].moves and (child := self._selected(trail[-1])) is not None:
             trail.append(child)
@@ -135,33 +163,24 @@ class RewritingSearch(Generic[R]):
                 return
             last.children.append(made)
             trail.append(made)
-        else:
-            self._search_on(last)
         for node in trail:
             node.note(trail[-1].planned.value)
         self._compare(trail[-1].planned)
 
     def _selected(self, node: _Node[R]) -> _Node[R] | None:
-        """The child where PUCT is highest; None for the shardings of the node itself."""
+        """The child where PUCT is highest; None where nothing is left to do below."""
         arms = [child for child in node.children if not child.ended]
         if not arms:
             return None
         low, high = self._range()
-        exploration = self._settings.exploration * math.sqrt(node.visits) / (len(arms) + 1)
-
-        def score(value: float, visits: int) -> float:
-            return (high - value) / (high - low) + exploration / (1 + visits)
-
+        exploration = self._settings.exploration * math.sqrt(node.visits) / len(arms)
         share = self._settings.max_share
-        scores = [
-            (score((1 - share) * one.total / one.visits + share * one.best, one.visits), one)
-            for one in arms
-        ]
-        best, child = max(scores, key=lambda pair: pair[0])
-        own = node.visits - sum(one.visits for one in node.children)
-        if node.search is not None and score(node.planned.value, max(own, 0)) > best:
-            return None
-        return child
+
+        def score(one: _Node[R]) -> float:
+            value = (1 - share) * one.total / one.visits + share * one.best
+            return (high - value) / (high - low) + exploration / (1 + one.visits)
+
+        return max(arms, key=score)
 
     def _range(self) -> tuple[float, float]:
         """The lowest and the highest value of all programs, never equal."""
@@ -172,8 +191,39 @@ class RewritingSearch(Generic[R]):
         """The node of a rewriting; None where it cannot be made, or is in the tree already."""
         if rewriting in self._nodes:
             return None
-        made = self._nodes[rewriting] = self._made(parent, rewriting)
+        made = None if self._is_hopeless(rewriting) else self._made(parent, rewriting)
+        self._nodes[rewriting] = made
+        if made is None:
+            return None
+        if made.search is not None and self._leads(made.planned):
+            self._search_on(made)
+        if self._is_slower(made.planned, parent.planned):
+            made.moves = []
         return made
+
+    def _is_slower(self, planned: PlannedRewriting[R], above: PlannedRewriting[R]) -> bool:
+        """Whether a rewriting of what fits made it slower: more of the same would not pay."""
+        (over, seconds), (over_above, seconds_above) = planned.badness(), above.badness()
+        return over == over_above == 0 and seconds > seconds_above * (1 + SLOWER)
+
+    def _is_hopeless(self, rewriting: R) -> bool:
+        """Whether what each of two rewritings takes tells that both together cannot lead."""
+        joined = self._space.joins(rewriting)
+        if joined is None or self._best.badness()[0] > 0:
+            return False
+        parts = [node.planned for node in map(self._nodes.get, joined) if node is not None]
+        if len(parts) < len(joined):
+            return False
+        part = SURE if all(one.badness()[0] <= 0 for one in parts) else SQUEEZED
+        whole = self._root.planned.cost.seconds
+        least = part * parts[0].cost.seconds * parts[1].cost.seconds / whole
+        return least > self._best.cost.seconds
+
+    def _leads(self, planned: PlannedRewriting[R]) -> bool:
+        """Whether a search of its own may make it the best."""
+        (over, seconds), (best_over, best_seconds) = planned.badness(), self._best.badness()
+        close = over <= best_over + NEAR * planned.problem.reward.memory
+        return close and (best_over > 0 or seconds <= best_seconds * (1 + NEAR))
 
     def _made(self, parent: _Node[R], rewriting: R) -> _Node[R] | None:
         problem = self._space.problem(rewriting)
@@ -189,14 +239,12 @@ class RewritingSearch(Generic[R]):
         search = TreeSearch(problem, self._settings, self._control.quiet())
         above = parent.planned
         search.begin_with(carried_over(above.problem, above.found.state, problem))
-        reason = search.start()
-        planned = self._fitted(rewriting, problem, search.found(reason or "rollouts"))
-        return _Node(planned, moves, None if reason is not None else search)
+        return _Node(self._fitted(rewriting, problem, search.found("rollouts")), moves, search)
 
     def _search_on(self, node: _Node[R]) -> None:
         """One more round over the shardings of a program."""
         assert node.search is not None
-        reason = node.search.go_on()
+        reason = node.search.go_on() if node.search.started else node.search.start()
         found = node.search.found(reason or "rollouts")
         planned = self._fitted(node.planned.rewriting, node.planned.problem, found)
         if planned.badness() < node.planned.badness():

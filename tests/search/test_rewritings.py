@@ -103,3 +103,35 @@ def test_out_of_time_the_program_is_left_as_it_is() -> None:
     tree = RewritingSearch(root(problem(64)), space, SETTINGS, Control(budget=0.0))
     assert tree.run().rewriting == 0
     assert len(tree.planned) == 1
+
+
+def test_two_slow_rewritings_are_not_made_together() -> None:
+    """Each of two alone gains nothing where a third does; both at once are never made."""
+    rows = {"none": 1 << 15, "best": 1 << 12, "one": 1 << 15, "other": 1 << 15}
+    whole = problem(rows["none"])
+    start = PlannedRewriting(
+        rewriting="none", problem=whole, found=search(whole, SETTINGS, Control())
+    )
+    asked: list[str] = []
+
+    def made(one: str) -> Problem:
+        asked.append(one)
+        return problem(rows.get(one, 1 << 14))
+
+    space: RewritingSpace[str] = RewritingSpace(
+        moves=lambda one: {"none": ["best", "one", "other"], "one": ["both"]}.get(one, []),
+        problem=made,
+        patience=9,
+        joins=lambda one: ("one", "other") if one == "both" else None,
+    )
+    assert RewritingSearch(start, space, SETTINGS, Control()).run().rewriting == "best"
+    assert asked == ["best", "one", "other"]
+
+
+def test_what_made_a_fitting_step_slower_is_not_done_again() -> None:
+    space: RewritingSpace[int] = RewritingSpace(
+        moves=lambda one: [one + 1], problem=lambda one: problem(1 << (12 + one)), patience=9
+    )
+    tree = RewritingSearch(root(problem(1 << 12)), space, SETTINGS, Control())
+    assert tree.run().rewriting == 0
+    assert [one.rewriting for one in tree.planned] == [0, 1]

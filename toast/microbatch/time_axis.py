@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress
 from typing import Any, Literal
 
@@ -185,7 +186,7 @@ class TimeAxis:
         own = {
             leaf for number in state for node in arguments[number] for leaf in sizes.leaves(node)
         }
-        elements = self._elements()
+        elements = self._elements
         leading = {
             leaf for nodes in data for leaf in sizes.leaves(nodes[0] if nodes else NO_NODE)[:1]
         }
@@ -198,7 +199,7 @@ class TimeAxis:
         """The likeliest batch that can be cut; raises `Blocked` with what the likeliest lacks."""
         found: list[Cut] = []
         refused: Blocked | None = None
-        elements, candidates = self._elements(), self.candidates()
+        elements, candidates = self._elements, self.candidates()
         few = _LEAST * elements[candidates[0]] if candidates else 0
         enough = _ENOUGH * elements[NO_NODE]
         for leaf in candidates[:_TRIED]:
@@ -223,6 +224,7 @@ class TimeAxis:
             number for number, value in enumerate(self._block.arguments) if str(value.type) in made
         }
 
+    @cached_property
     def _elements(self) -> Counter[Node]:
         """The elements of all values that have each leaf; of all values at `NO_NODE`.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from toast.costmodel.hardware.quantities import format_bytes
 from toast.costmodel.network.mesh import Mesh
+from toast.pipeline.least_memory import least_bytes
 from toast.pipeline.mesh_search import MeshAnswer, MeshSearch, Searched
 from toast.pipeline.stages import Stages
 from toast.pipeline.variant_rows import is_of, rows_of, with_cost
@@ -13,15 +15,12 @@ from toast.pipeline.variant_space import VariantSpace
 from toast.pipeline.variants import Variant, Variants
 from toast.plans.recomputation import RecomputedPlan
 from toast.plans.time import RewritingTried, TimeAxes
-from toast.search.planners import PLANNERS
 from toast.search.progress import Control
 from toast.search.rewritings import PlannedRewriting
 
-_FINAL = 8
-"""The chosen variant is searched with that part of the rollouts, from the plan that is known."""
-WHOLE_SHARE, VARIANTS_SHARE, FINAL_SHARE = 0.4, 0.8, 0.5
-"""Of the time that is left: for the program as it is, for its variants, for the chosen one."""
-_VARIANTS, _SEARCH = 0.6, 0.75
+WHOLE_SHARE, VARIANTS_SHARE = 0.4, 0.9
+"""Of the time that is left: for the program as it is, and for its variants."""
+_VARIANTS = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,7 @@ class VariantSearch:
     def _space(self, first: Searched) -> VariantSpace:
         """What is tried: what the request asks for; by `fit` all there is, where nothing fits."""
         request = self.variants.request
-        wanted = request.fit and first.badness()[0] > 0
+        wanted = request.fit and first.badness()[0] > 0 and self._may_fit(first)
         layers = "auto" in request.recompute or (wanted and "none" not in request.recompute)
         parts = request.microbatches == "auto" or wanted
         return VariantSpace(
@@ -75,6 +74,17 @@ class VariantSearch:
             layers=layers and not self.base.recompute,
             parts=parts and self.base.microbatches == 1,
         )
+
+    def _may_fit(self, first: Searched) -> bool:
+        """Whether the arguments leave room for anything; the user is told where they do not."""
+        least = least_bytes(self.whole.source.program, first.mesh.devices)
+        if least <= first.problem.reward.memory:
+            return True
+        self.whole.notices.append(
+            "No rewriting was tried: however they are laid out, arguments and results alone take "
+            f"{format_bytes(round(least))} of each device."
+        )
+        return False
 
     def _chosen(
         self,
@@ -111,16 +121,9 @@ class VariantSearch:
         )
 
     def _finished(self, job: MeshSearch, known: Searched, control: Control) -> MeshAnswer:
-        """The chosen variant searched to the end, from what is known of it."""
+        """What comes after the search of the chosen variant."""
         job.stages, job.tried = self.stages, self.whole.tried
         job.notices = self.whole.notices
-        self.stages.enter("search", _SEARCH)
-        rollouts = (self.variants.request.rollouts or job.settings().rollouts) // _FINAL
-        found = PLANNERS[job.request.planner](
-            known.problem, job.settings(rollouts=max(rollouts, 1)), control.share(FINAL_SHARE)
-        )
-        if replace(known, found=found).badness() < known.badness():
-            known = replace(known, found=found)
         return job.finish(known, control)
 
 

@@ -8,6 +8,8 @@ from functools import cached_property
 
 from toast.analysis.errors import ToastError
 from toast.analysis.load import load
+from toast.costmodel.hardware.quantities import format_bytes
+from toast.pipeline.least_memory import least_bytes_in_parts
 from toast.pipeline.mesh_search import MeshSearch, Searched
 from toast.pipeline.user_constraints import Demands, demands
 from toast.pipeline.variants import Variant, Variants
@@ -54,7 +56,8 @@ class VariantSpace:
             RewritingSpace(
                 moves=self.moves,
                 problem=self.problem,
-                patience=max(2, len(self.moves(base))),
+                joins=self.joins,
+                patience=max(2, len(self.moves(base)) - 1),
             ),
             self.job.settings(),
             control,
@@ -65,6 +68,12 @@ class VariantSpace:
         layers = list(self._other_layers(variant)) if self.layers else []
         parts = self._more_parts(variant) if self.parts else []
         return [*layers[:1], *parts, *layers[1:]]
+
+    def joins(self, variant: Variant) -> tuple[Variant, Variant] | None:
+        """Microbatches alone and recomputation alone, of a variant that has both."""
+        if variant.microbatches == 1 or not variant.recompute:
+            return None
+        return replace(variant, recompute=()), replace(variant, microbatches=1)
 
     def problem(self, variant: Variant) -> Problem | None:
         """Write a variant and analyse it; None where it cannot be had, which is noted."""
@@ -104,10 +113,23 @@ class VariantSpace:
     def _counts(self) -> list[int]:
         """Numbers of microbatches, rising; none where the batch cannot be cut."""
         try:
-            return self.variants.counts()
+            counts = self.variants.counts()
         except ToastError as error:
             self.notices.append(error.message)
             return []
+        least = self.least_in_parts()
+        if not counts or least <= self.whole.problem.reward.memory:
+            return counts
+        self.notices.append(
+            f"Microbatches were not tried: their sums and the state that these change take "
+            f"{format_bytes(round(least))} of each device, however they are laid out."
+        )
+        return []
+
+    def least_in_parts(self) -> float:
+        """Bytes that any number of parts needs of each device."""
+        sums = self.variants.cut(1).sums(self.variants.request.accumulate)
+        return least_bytes_in_parts(self.job.source.program, sums, self.whole.mesh.devices)
 
     @cached_property
     def _groups(self) -> list[str]:

@@ -26,6 +26,7 @@ from toast.microbatch.blocked import Blocked
 from toast.microbatch.time_axis import Carried, Cut, TimeAxis
 from toast.plans.recomputation import RecomputedLayers, RecomputedPlan
 from toast.plans.time import CarriedValues, RewritingTried, TimeAxes, flags_of
+from toast.recompute.captured import sink_constants
 from toast.recompute.policy import GroupAccount, Policy
 from toast.recompute.recompute import Recomputer
 from toast.request.patterns import ArgumentNames
@@ -213,6 +214,7 @@ class Variants:
         check_version(loaded.form, self.request.target_version)
         if self.limits is not None:
             check_size(loaded.module, self.limits)
+        sink_constants(loaded.module)
         return loaded
 
     def _time_axis(self) -> TimeAxis:

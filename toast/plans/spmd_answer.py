@@ -32,7 +32,7 @@ class SpmdAnswer(Record):
     """One module for the whole mesh: its layouts, and what its loops take.
 
     `peak_bytes` are the arguments and the fullest loop on one device; what is outside the loops is
-    not counted, nor its time.
+    not counted, nor its time. `left_out` are loops that stay whole on every stage, each with why.
     """
 
     device: str
@@ -48,6 +48,7 @@ class SpmdAnswer(Record):
     argument_bytes: int
     peak_bytes: int
     fits: bool
+    left_out: tuple[str, ...] = ()
 
 
 def spmd_tables(answer: SpmdAnswer) -> Group:
@@ -68,7 +69,8 @@ def spmd_tables(answer: SpmdAnswer) -> Group:
             format_seconds(loop.sent_seconds),
             format_bytes(loop.peak_bytes),
         )
-    return Group(table, "", _device(answer))
+    left_out = [f"Left whole on every stage: {why}" for why in answer.left_out]
+    return Group(table, *left_out, "", _device(answer))
 
 
 def _device(answer: SpmdAnswer) -> Table:

@@ -24,6 +24,7 @@ from toast.emit.writer import annotate_function, release, tell_devices
 from toast.microbatch.colour import bytes_of, shape_of
 from toast.microbatch.time_axis import TimeAxis
 from toast.microbatch.tree import WHILE
+from toast.recompute.captured import sink_constants
 from toast.recompute.loops import Loop, terminator
 from toast.recompute.names import flatten_with_names, line_of
 from toast.resize.sizes import Node
@@ -64,9 +65,13 @@ class PipelinedLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpmdPipeline:
-    """What was written: the loops, the layouts of arguments and results, the axes of the batch."""
+    """What was written: the loops, the layouts of arguments and results, the axes of the batch.
+
+    `left_out` says of each loop over stacks that stays whole on every stage why it does.
+    """
 
     loops: tuple[PipelinedLoop, ...]
+    left_out: tuple[str, ...]
     arguments: tuple[Layout, ...]
     results: tuple[Layout, ...]
     batch_axes: tuple[str, ...]
@@ -84,10 +89,11 @@ def pipeline_module(module: ir.Module, mesh: Mesh, stages: str, count: int) -> S
             raise InvalidRequest(
                 "The module has shardings of its own.", "Lower the step without a mesh."
             )
+        sink_constants(module)
         main = flatten_with_names(resolve_calls(module))
         named = TimeAxis(module)
         rules.drop(module)
-        proven = _proven(main, axis.stages, count)
+        proven, left_out = _proven(main, axis.stages, count)
         layouts = _Layouts(main, named, axis, proven, count)
         loops = tuple(_described(one, layouts.batch_axes, count) for one in proven)
         add_mesh(module, mesh)
@@ -99,6 +105,7 @@ def pipeline_module(module: ir.Module, mesh: Mesh, stages: str, count: int) -> S
         module.operation.verify()
     return SpmdPipeline(
         loops=loops,
+        left_out=left_out,
         arguments=layouts.arguments,
         results=layouts.results,
         batch_axes=layouts.batch_axes,
@@ -134,8 +141,13 @@ def _batch_spec(proven: ProvenStage, value: Any, batch_axes: tuple[str, ...]) ->
     )
 
 
-def _proven(main: ir.Operation, stages: int, count: int) -> list[ProvenStage]:
-    """The loops over layers; a refused one that may be of the same layers is in the way of all."""
+def _proven(
+    main: ir.Operation, stages: int, count: int
+) -> tuple[list[ProvenStage], tuple[str, ...]]:
+    """The loops over layers, and why other loops are none.
+
+    A refused one that may be of the same layers is in the way of all.
+    """
     block = main.regions[0].blocks[0]
     found: list[ProvenStage] = []
     refused: list[tuple[int, InvalidRequest]] = []
@@ -154,7 +166,7 @@ def _proven(main: ir.Operation, stages: int, count: int) -> list[ProvenStage]:
             raise refusal
     if not found:
         raise InvalidRequest(_NO_LAYERS, _UNROLLED)
-    return found
+    return found, tuple(error.message for _, error in refused)
 
 
 class _Region:

@@ -7,6 +7,7 @@ as a batch is made on it, by the rules of `toast/microbatch`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -154,6 +155,7 @@ class StageLayers:
             raise refusal(op, "its body reads values that it does not carry")
         self.layers = layers
         self.count = layers.turns // stages
+        self._handed = self._batch_of_zeros()
         self.slots = tuple(
             slot
             for slot in range(len(op.operands))
@@ -174,7 +176,16 @@ class StageLayers:
 
     def _is_made(self, slot: int) -> bool:
         """Whether the program makes what a slot begins with itself: zeros."""
-        return slot in self.layers.carried and is_zero(self.layers.loop.op.operands[slot])
+        zero = slot in self.layers.carried and is_zero(self.layers.loop.op.operands[slot])
+        return zero and slot != self._handed
+
+    def _batch_of_zeros(self) -> int | None:
+        """Where the first layer gets zeros alone: the slot of the largest, which may be a batch."""
+        operands = {slot: self.layers.loop.op.operands[slot] for slot in self.layers.carried}
+        tensors = {slot: value for slot, value in operands.items() if shape_of(value)}
+        if not tensors or not all(map(is_zero, tensors.values())):
+            return None
+        return max(tensors, key=lambda slot: math.prod(shape_of(tensors[slot])))
 
     def _local(self, slot: int, kind: Any) -> Any:
         if slot not in self.layers.stacked:

@@ -96,6 +96,19 @@ def test_a_step_that_does_not_fit_gets_parts() -> None:
     assert "Rewritings that were tried" in str(tight)
 
 
+def test_what_cannot_fit_is_not_tried(gpt: bytes) -> None:
+    """Arguments alone above the memory, or with the sums: what is written would not fit either."""
+    whole = planned(gpt, memory=2**30).plan
+    given = sum(4 * _elements(one.shape) for one in whole.arguments) // 8
+    plan = planned(gpt, memory=f"{given // 2}B", fit=True).plan
+    assert plan.time is None
+    assert plan.recompute is None
+    assert any("No rewriting was tried" in text for text in plan.warnings)
+    plan = planned(gpt, memory=f"{given + 1024}B", microbatches="auto").plan
+    assert plan.time is None
+    assert any("Microbatches were not tried" in text for text in plan.warnings)
+
+
 def test_the_fastest_that_fits_is_taken(gpt: bytes) -> None:
     """With room for all, parts only cost time."""
     plan = planned(gpt, microbatches="auto").plan
@@ -116,6 +129,22 @@ def test_an_export_stays_one(tmp_path: Path) -> None:
     again = jax.export.deserialize(bytearray(result.module))
     assert "while" in again.mlir_module()
     assert list(map(str, again.in_avals)) == list(map(str, exported.in_avals))
+
+
+def test_an_export_of_scanned_layers_runs_in_parts() -> None:
+    """Exports keep constants outside of loops, which carry them no more than before."""
+
+    def step(ws: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def loss(ws: jax.Array) -> jax.Array:
+            return (lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, ws)[0] ** 2).mean()
+
+        value, grad = jax.value_and_grad(loss)(ws)
+        return ws - grad, value
+
+    exported = jax.export.export(jax.jit(step))(jnp.ones((3, 8, 8)), jnp.ones((16, 8)))
+    plan = planned(bytes(exported.serialize()), microbatches=2).plan
+    assert plan.time is not None
+    assert plan.time.microbatches == 2
 
 
 def test_a_batch_is_named_by_the_request(gpt: bytes) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
+import toast
 from examples.forms import serialize
 from examples.models import gpt, t2b
 from tests.toast.microbatch.steps import drawn, lowered
@@ -115,6 +119,11 @@ def backwards(weights: Any, x: Any) -> Any:
     return scan(lambda x, weight: jnp.tanh(x @ weight), x, weights, reverse=True)
 
 
+def from_zeros(weights: Any, x: Any) -> Any:
+    """The first layer gets zeros; the batch comes in beside."""
+    return scan(lambda h, weight: jnp.tanh(h @ weight + x), jnp.zeros_like(x), weights)
+
+
 def plain_loss(weights: Any, x: Any) -> Any:
     return jnp.square(forward(weights, x)).mean()
 
@@ -137,6 +146,7 @@ STEPS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "counted": (counted, (STACK, X)),
     "indexed": (indexed, (STACK, X)),
     "backwards": (backwards, (STACK, X)),
+    "zeros": (from_zeros, (STACK, X)),
     "data": (with_data, (STACK, X, like(3, BATCH, WIDTH))),
     "plain": (training(plain_loss), (STACK, X)),
     "checkpointed": (training(checkpointed_loss), (STACK, X)),
@@ -204,3 +214,19 @@ def _run(
 def _relative(expected: Array, got: Array) -> float:
     one, other = np.asarray(expected, np.float64), np.asarray(got, np.float64)
     return float(np.abs(one - other).max() / max(1e-3, np.abs(one).max()))
+
+
+def deviation_of_export() -> float:
+    """A step that `jax.export` wrote, planned by users' means and called by JAX on a mesh."""
+    step, arguments = STEPS["plain"]
+    exported = jax.export.export(jax.jit(step))(*arguments)
+    with TemporaryDirectory() as folder:
+        toast.plan_spmd(exported, folder, mesh="pipe=2,data=2", microbatches=4, rollouts=50)
+        blob = (Path(folder) / "sharded.jax_export").read_bytes()
+    made = jax.export.deserialize(bytearray(blob))
+    grid = jax.sharding.Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("pipe", "data"))
+    random = np.random.default_rng(0)
+    given = [random.normal(size=one.shape).astype(one.dtype) for one in arguments]
+    call = jax.jit(made.call, in_shardings=made.in_shardings_jax(grid))
+    pairs = zip(jax.tree.leaves(jax.jit(step)(*given)), jax.tree.leaves(call(*given)), strict=True)
+    return max(_relative(np.asarray(one), np.asarray(other)) for one, other in pairs)

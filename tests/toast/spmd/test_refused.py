@@ -10,7 +10,18 @@ import jax.numpy as jnp
 import pytest
 
 from tests.toast.microbatch.steps import lowered
-from tests.toast.spmd.steps import BATCH, LAYERS, STACK, WIDTH, X, forward, like, module_of, scan
+from tests.toast.spmd.steps import (
+    BATCH,
+    LAYERS,
+    STACK,
+    WIDTH,
+    X,
+    forward,
+    like,
+    module_of,
+    scan,
+    with_data,
+)
 from tests.toast.terminal import assert_refused
 from tests.toast.terminal import toast as command
 from toast.analysis.errors import InvalidRequest
@@ -68,6 +79,22 @@ def test_layers_have_to_be_scanned() -> None:
 def test_a_loop_over_data_is_none_over_layers() -> None:
     with pytest.raises(InvalidRequest, match="No layers of this program are scanned"):
         pipelined(over_time, given=(STACK, like(LAYERS, BATCH, WIDTH)))
+
+
+def test_a_loop_that_stays_whole_is_named() -> None:
+    given = (STACK, X, like(LAYERS + 1, BATCH, WIDTH))
+    (why,) = pipelined(with_data, given=given).left_out
+    assert "steps.py" in why
+
+
+def test_layers_that_begin_with_zeros_are_refused_by_name() -> None:
+    """Nothing but zeros is handed to the first layer, and examples are mixed."""
+
+    def mixed(weights: Any, x: Any) -> Any:
+        return scan(lambda h, weight: h @ weight + x - h.mean(0), jnp.zeros_like(x), weights)
+
+    with pytest.raises(InvalidRequest, match=r"stablehlo\.\w+ `.*test_refused\.py:\d+"):
+        pipelined(mixed)
 
 
 def test_weights_may_be_made_of_arguments() -> None:

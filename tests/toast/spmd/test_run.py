@@ -19,7 +19,7 @@ HALF_PRECISION = {"bf16 and a mask": 2e-3}
 """Sums of bf16 in another order."""
 
 
-def run_cases(*arguments: str) -> dict[str, Any]:
+def run_cases(*arguments: str) -> Any:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.toast.spmd.run_child", *arguments],
         env={**package_environment(), **FLAGS, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -29,8 +29,7 @@ def run_cases(*arguments: str) -> dict[str, Any]:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 def check(case: str, mesh: str, found: dict[str, Any]) -> None:
@@ -44,12 +43,17 @@ def check(case: str, mesh: str, found: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Any]:
-    return run_cases()
+    found: dict[str, Any] = run_cases()
+    return found
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_pipeline_makes_what_the_step_makes(outcomes: dict[str, Any], case: str) -> None:
     check(case, CASES[case][1], outcomes[case])
+
+
+def test_an_export_becomes_one_that_jax_calls_on_the_mesh() -> None:
+    assert run_cases("export") < 5e-6
 
 
 @pytest.mark.nightly

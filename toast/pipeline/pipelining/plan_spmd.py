@@ -126,6 +126,7 @@ def _answer(
         argument_bytes=given,
         peak_bytes=peak,
         fits=peak <= memory,
+        left_out=made.left_out,
     )
 
 
