@@ -26,8 +26,9 @@ verdicts, wire and rank a fall (-) is what it saves. What does not change is lef
 deleted, before it let go early of what gradients are made of and counted holes between buffers, and
 before every element that is read or written took time. `fusion.epilogue_cost` in the tables is of
 the law before that. In its place are `fusion.element_cost` and `.narrowing_cost`: with 1 for the
-first the step times of the zoo's held-out half are off by 31.0 % in the median and 70.0 % in nine of
-ten, and not by 8.5 and 44.2; with 0 for the second by 8.6 and 44.9. The zoo is that of [zoo.md](zoo.md) as it was then, with 392 compilations; the models are those of
+first the step times of the zoo's held-out half are off by 31.0 % in the median and 70.0 % in nine
+of ten, and not by 8.5 and 44.2; with 0 for the second by 8.6 and 44.9. The zoo is that of
+[zoo.md](zoo.md) as it was then, with 392 compilations; the models are those of
 [accuracy.md](accuracy.md). Rules that clearly paid the day before were not asked again, such as
 `fusion` and `buffer_assignment`. In the first table a rule *pays* where more figures get worse
 without it than better, by a fifth of a point or more; *unseen* is what changes no price.
