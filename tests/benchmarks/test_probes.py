@@ -97,7 +97,7 @@ def test_other_errors_end_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_unknown_probes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["run", "cse", "nonsense"]) == 2
-    assert "unknown: nonsense; known: all_reduce_combiner, " in capsys.readouterr().err
+    assert "unknown: nonsense; known: algebraic_simplifier, " in capsys.readouterr().err
 
 
 def test_probes_are_listed_with_the_targets_they_are_kept_for(

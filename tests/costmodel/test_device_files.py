@@ -218,7 +218,7 @@ def test_what_older_files_say_of_the_compiler_counts_for_their_device() -> None:
     [
         (
             {"fuson": {"fuses": False}},
-            "overrides.fuson is not known; there are all_reduce_com",
+            "overrides.fuson is not known; there are algebraic_sim",
         ),
         ({"fusion": {"fuse": False}}, "overrides.fusion.fuse is not known; there are"),
         ({"fusion": {"fuses": 1}}, "overrides.fusion.fuses has to be true or false"),

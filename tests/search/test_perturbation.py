@@ -18,9 +18,9 @@ def test_nodes_of_a_graph_are_split_together_with_what_meets_them() -> None:
     problem = problem_of(makers()["gns_3_65k"](), "data=2,model=4")
     start = local_search(problem, (), problem.cost(())[0], Control())
     again = local_search(problem, start.state, start.cost, Control())
-    assert again.cost > start.cost * 0.99
+    assert again.cost > start.cost * 0.999
     found = perturbed(problem, start.state, start.cost, Control())
-    assert found.cost < start.cost * 0.97
+    assert found.cost < start.cost * 0.995
     assert found.cost == problem.cost(found.state)[0]
 
 
