@@ -26,8 +26,9 @@ KEPT_EVENTS = 512
 """Events of a job that are at hand; a reader that was away for longer asks the ledger once."""
 MAX_PAUSE, READERS_A_SECOND = 1.0, 1000.0
 """Many readers are told of several changes at once, so that telling them leaves time for others."""
-_BATCH = 50
-"""Readers woken at once: each has an answer to write, and others wait for the loop meanwhile."""
+_BATCH, _BREATH = 10, 0.003
+"""Readers woken at once, and seconds before the next: each reader has an answer to write, and a
+request passes through the loop several times before it is answered."""
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class Feed:
         for start in range(0, len(waiting), _BATCH):
             for event in waiting[start : start + _BATCH]:
                 event.set()
-            await asyncio.sleep(0)
+            await asyncio.sleep(_BREATH)
 
 
 class Feeds:
