@@ -18,11 +18,13 @@ class FusionRules:
     them; if not they read and write memory. `fuses_into_update`: a product whose only reader is an
     elementwise fusion is computed inside that, and never stored. `fuses_into_reduction`: so is one
     whose only reader is a reduction, with what is computed of it in between. `repeats_costly`:
-    costly elementwise ops are computed again in each of several users. `stores_reduced`: a
+    costly elementwise ops are computed again in each of several users, but `stores_narrow_erf`:
+    error functions are not, where what several users read has 16 bits. `stores_reduced`: a
     reduction stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`:
     the chain behind a product is stored where it is narrowest, not as the product makes it.
     `stores_padded`: what is computed and then padded is stored before. `stores_looked_up`: a lookup
-    of rows runs by itself, between a stored table and stored rows.
+    of rows runs by itself, between a stored table and stored rows. What would be computed inside
+    all others is stored for the lookup alone.
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
@@ -35,6 +37,7 @@ class FusionRules:
     fuses_into_update: bool
     fuses_into_reduction: bool
     repeats_costly: bool
+    stores_narrow_erf: bool
     stores_reduced: bool
     reduced_readers: int
     stores_narrowest: bool

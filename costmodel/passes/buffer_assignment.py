@@ -257,7 +257,7 @@ def positions_of_ops(program: Program, fusion: Fusion, position: Ints) -> tuple[
     spread_spans(
         program.op_uses,
         program.value_op[program.use_value],
-        ~fusion.written[program.use_value],
+        fusion.inside,
         stored,
         position,
         low,

@@ -33,7 +33,7 @@ from toast.costmodel.program.contractions import BATCH, Sides, product_sides
 from toast.costmodel.program.dataflow import Flow, flow_of, named
 from toast.costmodel.program.launches import LaunchedFusions
 from toast.costmodel.program.lookups import looked_up
-from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role
+from toast.costmodel.program.op_traits import CHEAP, ERRORS, EXPENSIVE, LAYOUT, Role
 
 PADS = frozenset({"stablehlo.pad"})
 SCATTERS = frozenset({SCATTER})
@@ -47,6 +47,9 @@ class Fusion:
     `light[v]` tells of a fused value whether no arithmetic made it, `narrow[v]` of a stored one
     whether its 32 bits are stored as 16; `rounded` are arguments kept so besides, while loops run.
 
+    `inside[use]` tells whether the op of a use computes the value inside itself: where it is not
+    written, or written for lookups in it alone.
+
     `flow` is the program as kernels read it, `launched` are its fusions; `position[op]` is when an
     op's fusion runs: its index in the schedule. `bytes` are those of every value, `sides` of
     every matrix product as it is made; `cut` are those of which only a slice is, with the slice.
@@ -58,6 +61,7 @@ class Fusion:
     cut: dict[int, int]
     bytes: Floats
     written: Bools
+    inside: Bools
     light: Bools
     narrow: Bools
     rounded: Rounded
@@ -78,7 +82,7 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
     needs = _needs(program, flow, profile.fusion, cutting(program, cut))
     roots = _roots(needs)
     launched = merge_roots(flow, roots, profile.multi_output_fusion)
-    launched = merge_reductions(flow, launched, profile.reduction_fusion)
+    launched = merge_reductions(flow, launched, needs.once, profile.reduction_fusion)
     narrow, rounded = _narrow(program, flow, profile.bf16_narrowing, needs.written)
     return Fusion(
         profile=profile,
@@ -87,6 +91,7 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
         cut=cut,
         bytes=flow.bytes,
         written=needs.written,
+        inside=_inside(program, flow, needs),
         light=program.constant | (~needs.written & needs.light[program.value_op]),
         narrow=narrow,
         rounded=rounded,
@@ -129,6 +134,8 @@ def _needs(program: Program, flow: Flow, rules: FusionRules, cutting: Bools) -> 
         cheap=named(program, CHEAP | LAYOUT),
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
         reads_stored=_read_stored(program, flow, rules),
+        lookup=looked_up(program) & rules.stores_looked_up,
+        once=named(program, ERRORS) & rules.stores_narrow_erf,
         single=_single(program),
         stored=chain_ends(program, flow, rules, cutting),
         fuses_into_dot=rules.fuses_into_dot,
@@ -145,6 +152,14 @@ def _read_stored(program: Program, flow: Flow, rules: FusionRules) -> Ints:
     adding = (flow.role == Role.UPDATE) & named(program, SCATTERS) & rules.stores_looked_up
     padding = named(program, PADS) & rules.stores_padded
     return np.where(adding, np.diff(program.op_uses), padding.astype(np.int64))
+
+
+def _inside(program: Program, flow: Flow, needs: Needs) -> Bools:
+    """For each use whether its op computes the value inside itself."""
+    tables = flow.uses[:-1][looked_up(program)]
+    again = needs.for_lookups[program.use_value]
+    again[tables] = False
+    return again | ~needs.written[program.use_value]
 
 
 def _single(program: Program) -> Bools:
@@ -185,6 +200,7 @@ def new_needs(program: Program, room: int) -> Needs:
 
     return Needs(
         written=flags(values),
+        for_lookups=flags(values),
         root=flags(ops),
         use_start=numbers(ops),
         use_end=numbers(ops),
@@ -193,6 +209,7 @@ def new_needs(program: Program, room: int) -> Needs:
         dot_end=numbers(ops),
         dot=numbers(room),
         expensive=flags(ops),
+        once=flags(ops),
         light=flags(ops),
         cheap=flags(ops),
         use_stamp=numbers(uses),

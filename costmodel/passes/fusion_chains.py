@@ -58,8 +58,8 @@ def store_chains(
 ) -> None:
     """Mark where the chain behind each contraction is `stored`; `taken` is a working array.
 
-    As a reduction reads it where at least the `fewest` read it, else where it is narrowest if
-    `narrow`, or as the contraction makes it. Nowhere if one op that `reduces` is all that reads it.
+    As a reduction reads it where at least the `fewest` read it, but, if `narrow`, before it is
+    only widened; else where it is narrowest if `narrow`, or as the contraction makes it. Nowhere if one op that `reduces` is all that reads it.
     A contraction of which a slice is made (`cutting`) makes that.
     """
     for op in range(len(f.role)):
@@ -69,20 +69,23 @@ def store_chains(
         reader = f.reader_start[first]
         if reader < f.reader_start[first + 1] and cutting[f.user[f.reader[reader]]]:
             first = f.values[f.user[f.reader[reader]]]
-        last, narrowest, light = first, first, True
+        last, narrowest, end, light = first, first, first, True
         while True:
             following = _following(f, last)
             if following < 0 or taken[following]:
                 break
             taken[following] = True
             last = following
-            light &= f.layout[f.maker[last]]
+            moved = f.layout[f.maker[last]]
+            light &= moved
+            if not (narrow and moved) or f.bytes[last] <= f.bytes[end]:
+                end = last
             if f.bytes[last] <= f.bytes[narrowest]:
                 narrowest = last
         if _is_summed_up(f, last, reduces):
             continue
         if not light and _is_reduced(f, last, fewest):
-            stored[last] = True
+            stored[end] = True
         else:
             stored[narrowest if narrow else first] = True
 

@@ -18,6 +18,8 @@ from toast.costmodel.program.dataflow import Flow
 from toast.costmodel.program.op_traits import Role
 
 Bools = NDArray[np.bool_]
+NARROW = 2.0
+"""Bytes of an element of 16 bits."""
 NOTHING, FUSIBLE, CONTRACTION, UPDATE, OPAQUE = (
     int(role) for role in (Role.NOTHING, Role.FUSIBLE, Role.CONTRACTION, Role.UPDATE, Role.OPAQUE)
 )
@@ -28,7 +30,8 @@ class FusionGraph(NamedTuple):
     """A program as the kernel reads it: its `flow`, and what fusing asks besides.
 
     By op `costly` and `cheap` (see `roles`), if it is a `matrix` product, how many of its operands
-    it reads as they are stored (`reads_stored`), from the first on; by value if it is of `single`
+    it reads as they are stored (`reads_stored`), from the first on, if it is a `lookup` that stores
+    its table, if it is computed `once` where that has 16 bits; by value if it is of `single`
     precision, if it is `stored` behind a contraction. The rest is as in `FusionRules`.
     """
 
@@ -37,6 +40,8 @@ class FusionGraph(NamedTuple):
     cheap: Bools
     matrix: Bools
     reads_stored: Ints
+    lookup: Bools
+    once: Bools
     single: Bools
     stored: Bools
     fuses_into_dot: bool
@@ -47,12 +52,13 @@ class FusionGraph(NamedTuple):
 class Needs(NamedTuple):
     """What the kernel finds: `written` by value, if an op's fusion is a `root`, the rest by op.
 
-    Uses of stored values [`use_start`, `use_end`) in the pool `use`, contractions in `dot`;
-    `expensive` where costly arithmetic is inside, `light` where there is none, `cheap` where the
-    rest is. The stamps are working arrays: by use, by value, by op.
+    What is written `for_lookups` by value is computed again in all other readers. Uses of stored values [`use_start`, `use_end`) in the pool `use`, contractions in `dot`;
+    `expensive` where costly arithmetic is inside, `once` where some of it is computed once, `light`
+    where there is none, `cheap` where the rest is. The stamps are working arrays: by use, by value, by op.
     """
 
     written: Bools
+    for_lookups: Bools
     root: Bools
     use_start: Ints
     use_end: Ints
@@ -61,6 +67,7 @@ class Needs(NamedTuple):
     dot_end: Ints
     dot: Ints
     expensive: Bools
+    once: Bools
     light: Bools
     cheap: Bools
     use_stamp: Ints
@@ -96,13 +103,27 @@ def _add_dot(n: Any, op: int, dot: int) -> None:
 
 
 @inner
+def _is_table(g: Any, use: int) -> bool:
+    """Whether a use is the table in which a lookup finds rows."""
+    op = g.flow.user[use]
+    return bool(g.lookup[op] and use == g.flow.uses[op])
+
+
+@inner
+def _is_read(g: Any, n: Any, use: int) -> bool:
+    """Whether the op of a use reads the value as it is stored."""
+    value = g.flow.source[use]
+    return bool(n.written[value] and (_is_table(g, use) or not n.for_lookups[value]))
+
+
+@inner
 def _room(g: Any, n: Any, op: int) -> bool:
     """Whether the pools have room for all that an op may need."""
     uses, dots = n.use_start[op], n.dot_start[op] + 1
     for use in range(g.flow.uses[op], g.flow.uses[op + 1]):
         maker = g.flow.maker[g.flow.source[use]]
         uses += 1
-        if not n.written[g.flow.source[use]]:
+        if not _is_read(g, n, use):
             uses += n.use_end[maker] - n.use_start[maker]
             dots += n.dot_end[maker] - n.dot_start[maker]
     return bool(uses <= len(n.use) and dots <= len(n.dot))
@@ -111,12 +132,13 @@ def _room(g: Any, n: Any, op: int) -> bool:
 @inner
 def _gather(g: Any, n: Any, op: int) -> None:
     """What the op needs: of stored operands their uses, of fused ones what those need."""
-    n.expensive[op], n.light[op], n.cheap[op] = g.costly[op], g.flow.layout[op], g.cheap[op]
+    n.expensive[op], n.once[op] = g.costly[op], g.once[op]
+    n.light[op], n.cheap[op] = g.flow.layout[op], g.cheap[op]
     if g.flow.role[op] == CONTRACTION:
         _add_dot(n, op, op)
     for use in range(g.flow.uses[op], g.flow.uses[op + 1]):
         value = g.flow.source[use]
-        if n.written[value]:
+        if _is_read(g, n, use):
             _add_use(n, op, use)
             continue
         maker = g.flow.maker[value]
@@ -125,6 +147,7 @@ def _gather(g: Any, n: Any, op: int) -> None:
         for k in range(n.dot_start[maker], n.dot_end[maker]):
             _add_dot(n, op, n.dot[k])
         n.expensive[op] |= n.expensive[maker]
+        n.once[op] |= n.once[maker]
         n.light[op] &= n.light[maker]
         n.cheap[op] &= n.cheap[maker]
     sort_few(n.use, n.use_start[op], n.use_end[op])
@@ -185,24 +208,47 @@ def _cheaper_again(g: Any, n: Any, value: int, users: int) -> bool:
 
 @inner
 def _fuses(g: Any, n: Any, value: int) -> bool:
-    """Whether all users of a value compute it inside themselves."""
+    """Whether all users of a value, but for lookups in it, compute it inside themselves."""
     op = g.flow.maker[value]
     if (g.flow.role[op] != FUSIBLE and g.flow.role[op] != CONTRACTION) or g.stored[value]:
         return False
     first, end = g.flow.reader_start[value], g.flow.reader_start[value + 1]
     users, last = 0, -1
     for k in range(first, end):
+        if _is_table(g, g.flow.reader[k]):
+            continue
         if not _absorbs(g, n, value, g.flow.reader[k]):
             return False
         users += g.flow.user[g.flow.reader[k]] != last
         last = g.flow.user[g.flow.reader[k]]
-    if first == end:
+    if users == 0 or (n.once[op] and users > 1 and g.flow.width[value] == NARROW):
         return False
     if n.dot_start[op] < n.dot_end[op]:
         return True
     if n.expensive[op] and end - first > 1 and not g.repeats_costly:
         return False
     return bool(_cheaper_again(g, n, value, users))
+
+
+@inner
+def _is_looked_up(g: Any, value: int) -> bool:
+    """Whether a value is no constant, and rows of it are looked up."""
+    found = False
+    for k in range(g.flow.reader_start[value], g.flow.reader_start[value + 1]):
+        found |= _is_table(g, g.flow.reader[k])
+    return bool(found and not g.flow.constant[value])
+
+
+@inner
+def _is_copied(g: Any, n: Any, value: int) -> bool:
+    """Whether none of what a table is made of takes more bytes to read than the table does."""
+    op = g.flow.maker[value]
+    for k in range(n.use_start[op], n.use_end[op]):
+        source = g.flow.source[n.use[k]]
+        elements = min(g.flow.elements[source], g.flow.elements[value])
+        if elements * g.flow.width[source] > g.flow.bytes[value]:
+            return False
+    return bool(n.dot_start[op] == n.dot_end[op])
 
 
 @entry
@@ -221,7 +267,10 @@ def fuse_values(g: Any, n: Any) -> bool:
         uses, dots = n.use_end[op], n.dot_end[op]
         n.root[op] = g.flow.role[op] == NOTHING
         for value in range(g.flow.values[op], g.flow.values[op + 1]):
-            n.written[value] = not (g.flow.constant[value] or _fuses(g, n, value))
+            table = _is_looked_up(g, value)
+            fused = g.flow.constant[value] or _fuses(g, n, value)
+            n.for_lookups[value] = table and fused and _is_copied(g, n, value)
+            n.written[value] = table or not fused
             n.root[op] |= n.written[value]
     return True
 

@@ -3,7 +3,7 @@
 A reduction of what a matrix product makes runs while its blocks are still on the chip. So does one
 that needs the result of another over the same rows, as the sum of a softmax needs its maximum;
 XLA does so for products of 16 bits that are widened behind. Reductions of one stored value share a
-pass over it.
+pass over it. What is computed once of a product, as its error function, is a result beside it too.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import numpy as np
 
 from toast.costmodel.compilers.rules import ReductionFusionRules
 from toast.costmodel.passes.reduction_fusion_kernel import Launches, merge_into
-from toast.costmodel.program.dataflow import Flow
+from toast.costmodel.program.dataflow import Bools, Flow
 from toast.costmodel.program.launches import LaunchedFusions
+from toast.costmodel.program.op_traits import Role
 
 
 def merge_reductions(
-    flow: Flow, launched: LaunchedFusions, rules: ReductionFusionRules
+    flow: Flow, launched: LaunchedFusions, once: Bools, rules: ReductionFusionRules
 ) -> LaunchedFusions:
-    """Each reduction that reads a product's result, or what one before it reads, in its fusion."""
+    """Each reduction that reads a product's result, or what one before it reads, in its fusion.
+
+    So is what elementwise ops make that are computed `once`.
+    """
     if not rules.merges:
         return launched
-    room = 1
+    room, beside = 1, (flow.role == Role.REDUCE) | (once & (flow.role == Role.FUSIBLE))
     while True:
-        found = _new_launches(flow, launched, room)
+        found = _new_launches(flow, launched, beside, room)
         filled = len(launched.ops), len(launched.reads)
         if merge_into(flow, found, *filled):
             break
@@ -37,7 +41,7 @@ def merge_reductions(
     )
 
 
-def _new_launches(flow: Flow, launched: LaunchedFusions, room: int) -> Launches:
+def _new_launches(flow: Flow, launched: LaunchedFusions, beside: Bools, room: int) -> Launches:
     """The fusions in pools that have room for as much again so many times."""
     home, none = np.full(len(flow.role), -1), np.full(len(flow.maker), -1)
     home[launched.ops] = launched.rows(launched.op_start)
@@ -55,6 +59,7 @@ def _new_launches(flow: Flow, launched: LaunchedFusions, room: int) -> Launches:
         dot_start=launched.dot_start,
         dots=launched.dots,
         alive=np.ones(len(launched), dtype=np.bool_),
+        beside=beside,
         home=home,
         passes=none,
         put=none.copy(),

@@ -9,16 +9,14 @@ from toast.analysis.program import Ints
 from toast.analysis.records import record
 from toast.costmodel.passes.fusion_kernel import sort_few
 from toast.costmodel.program.dataflow import Bools
-from toast.costmodel.program.op_traits import Role
-
-REDUCE = int(Role.REDUCE)
 
 
 @record
 class Launches(NamedTuple):
     """Fusions whose ops and reads are those of a pool from `X_first` to `X_end`, and may move.
 
-    `alive` are those that no other has taken in, `home` is the kernel of each op, `passes` the
+    `alive` are those that no other has taken in; by op `beside` tells whether it runs beside a
+    product as a reduction does, and `home` is its kernel. `passes` is the
     first that reduced each value; `seen` and `put` by value are stamps. Contractions stay.
     """
 
@@ -31,6 +29,7 @@ class Launches(NamedTuple):
     dot_start: Ints
     dots: Ints
     alive: Bools
+    beside: Bools
     home: Ints
     passes: Ints
     put: Ints
@@ -73,7 +72,7 @@ def merge_into(f: Any, k: Any, ops: int, reads: int) -> bool:
 def _is_reduction(f: Any, k: Any, number: int) -> bool:
     found = k.dot_start[number + 1] == k.dot_start[number]
     for n in range(k.op_first[number], k.op_end[number]):
-        found &= f.role[k.ops[n]] == REDUCE
+        found &= k.beside[k.ops[n]]
     return bool(found)
 
 

@@ -78,6 +78,9 @@ EXPENSIVE = frozenset(
 )
 """Elementwise ops that a compiler for GPUs computes once and stores rather than twice."""
 
+ERRORS = frozenset({"chlo.erf", "chlo.erfc"})
+"""Error functions: compilers make some sixty ops of each, divisions and an exponential among them."""
+
 CHEAP = frozenset(
     f"stablehlo.{name}"
     for name in ("add", "subtract", "multiply", "maximum", "minimum", "constant")
