@@ -14,6 +14,8 @@ from benchmarks.probes.probe import Case, Compiled, Probe
 from benchmarks.probes.programs import lowered
 
 SIDE = 1024
+INSIDE = (SIDE, 4 * SIDE)
+"""Rows and columns of what a layer makes inside."""
 TOLD = ("tanh", "exponential", "sqrt", "select", "reduce", "subtract", "gather", "copy")
 """Of what is inside a launch that is no product, what its programs are written to show."""
 
@@ -79,6 +81,28 @@ def greatest(x: Any, w: Any) -> Any:
     return jnp.tanh(x @ w).max(axis=1)
 
 
+def gelu(x: Any, w: Any, v: Any, d: Any) -> Any:
+    """A layer with the error function in it, and its gradients."""
+
+    def layer(x: Any, w: Any, v: Any) -> Any:
+        made = x @ w
+        return 0.5 * made * jax.lax.erfc(made * -0.7071) @ v
+
+    made, back = jax.vjp(layer, x, w, v)
+    return made, back(d)
+
+
+def loss(x: Any, w: Any, i: Any) -> Any:
+    """The loss of widened scores by labels that are looked up, and its gradients."""
+
+    def mean(x: Any, w: Any) -> Any:
+        made = jax.nn.log_softmax((x @ w).astype(jnp.float32), axis=-1)
+        labels = i[:, :1].astype(jnp.int32)
+        return jnp.mean(jnp.take_along_axis(made, labels, axis=-1, mode="clip"))
+
+    return jax.value_and_grad(mean, argnums=(0, 1))(x, w)
+
+
 def summed(*given: Any) -> Any:
     """One sum of many arrays."""
     total = given[0]
@@ -99,6 +123,16 @@ def computed(compiled: Compiled) -> list[str]:
     return found
 
 
+def activations(compiled: Compiled) -> list[str]:
+    """The types of all that launches store in the shape of what a layer makes inside."""
+    return sorted(
+        shape.dtype
+        for one, _ in launched(compiled)
+        for shape in one.shapes
+        if tuple(shape.dims) == INSIDE
+    )
+
+
 def most_read(compiled: Compiled) -> int:
     """The most values that a fusion reads."""
     return max(len(one.operands) for one, _ in launched(compiled))
@@ -117,11 +151,20 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "scores of a softmax": (scores, 4),
     "scores of a softmax and another op": (scores_kept, 4),
 }
+LAYERS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, int], ...]]] = {
+    "error function": (
+        gelu,
+        ((SIDE, 2 * SIDE), (2 * SIDE, 4 * SIDE), (4 * SIDE, 2 * SIDE), (SIDE, 2 * SIDE)),
+    ),
+    "labels looked up": (loss, ((SIDE, 2 * SIDE), (2 * SIDE, 4 * SIDE), (SIDE, 2 * SIDE))),
+}
+"""Layers, and the shapes of what they are given."""
 MANY = (16, 24, 32, 64, 128)
 
 PROBE = Probe(
     name="fusion",
-    figures="by launch what it computes and stores; the most values that a sum reads at once",
+    figures="by launch what it computes and stores; types of what a layer stores of what it makes; "
+    "the most values that a sum reads at once",
     targets=("tpu-v5e:2x4", "tpu-v3:2x2", "a100:8"),
     cases={
         name: Case.of(partial(lowered, of, *[(SIDE, SIDE)] * count), computed)
@@ -131,6 +174,11 @@ PROBE = Probe(
         "into a product in 16 bits": Case.of(
             partial(lowered, into_product, *[(4 * SIDE, 4 * SIDE)] * 2, dtype="bfloat16"), computed
         )
+    }
+    | {
+        f"{name}, {dtype}": Case.of(partial(lowered, of, *shapes, dtype=dtype), activations)
+        for name, (of, shapes) in LAYERS.items()
+        for dtype in ("bfloat16", "float32")
     }
     | {
         f"sum of {n}": Case.of(partial(lowered, summed, *[(SIDE, SIDE)] * n), most_read)

@@ -58,9 +58,10 @@ def store_chains(
 ) -> None:
     """Mark where the chain behind each contraction is `stored`; `taken` is a working array.
 
-    As a reduction reads it where at least the `fewest` read it, but, if `narrow`, before it is
-    only widened; else where it is narrowest if `narrow`, or as the contraction makes it. Nowhere if one op that `reduces` is all that reads it.
-    A contraction of which a slice is made (`cutting`) makes that.
+    As a reduction reads it where at least the `fewest` read it, but, if `narrow`, before it is only
+    widened; else where it is narrowest if `narrow`, or as the contraction makes it. Nowhere if one
+    op that `reduces` is all that reads it. A contraction of which a slice is made (`cutting`) makes
+    that.
     """
     for op in range(len(f.role)):
         if f.role[op] != CONTRACTION:

@@ -52,9 +52,10 @@ class FusionGraph(NamedTuple):
 class Needs(NamedTuple):
     """What the kernel finds: `written` by value, if an op's fusion is a `root`, the rest by op.
 
-    What is written `for_lookups` by value is computed again in all other readers. Uses of stored values [`use_start`, `use_end`) in the pool `use`, contractions in `dot`;
-    `expensive` where costly arithmetic is inside, `once` where some of it is computed once, `light`
-    where there is none, `cheap` where the rest is. The stamps are working arrays: by use, by value, by op.
+    What is written `for_lookups` by value is computed again in all other readers. Uses of stored
+    values [`use_start`, `use_end`) in the pool `use`, contractions in `dot`; `expensive` where
+    costly arithmetic is inside, `once` where some of it is computed once, `light` where there is
+    none, `cheap` where the rest is. The stamps are working arrays: by use, by value, by op.
     """
 
     written: Bools

@@ -43,7 +43,7 @@ def merge_into(f: Any, k: Any, ops: int, reads: int) -> bool:
     """
     turn = 0
     for number in range(len(k.alive)):
-        if not (k.alive[number] and _is_reduction(f, k, number)):
+        if not (k.alive[number] and _is_reduction(k, number)):
             continue
         source = _reduced_value(f, k, number)
         if source < 0:
@@ -69,7 +69,7 @@ def merge_into(f: Any, k: Any, ops: int, reads: int) -> bool:
 
 
 @inner
-def _is_reduction(f: Any, k: Any, number: int) -> bool:
+def _is_reduction(k: Any, number: int) -> bool:
     found = k.dot_start[number + 1] == k.dot_start[number]
     for n in range(k.op_first[number], k.op_end[number]):
         found &= k.beside[k.ops[n]]
@@ -96,7 +96,7 @@ def _fits(f: Any, k: Any, host: int, number: int, source: int) -> bool:
     multiplies = k.dot_start[host + 1] > k.dot_start[host]
     if f.trips[first] != f.trips[k.ops[k.op_first[number]]]:
         return False
-    if not multiplies and not _is_reduction(f, k, host):
+    if not multiplies and not _is_reduction(k, host):
         return False
     for n in range(k.op_first[host], k.op_end[host]):
         first = min(first, k.ops[n])

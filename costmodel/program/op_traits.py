@@ -79,7 +79,7 @@ EXPENSIVE = frozenset(
 """Elementwise ops that a compiler for GPUs computes once and stores rather than twice."""
 
 ERRORS = frozenset({"chlo.erf", "chlo.erfc"})
-"""Error functions: compilers make some sixty ops of each, divisions and an exponential among them."""
+"""Error functions, of each of which compilers make some sixty ops."""
 
 CHEAP = frozenset(
     f"stablehlo.{name}"

@@ -12,6 +12,8 @@ from benchmarks.probes.algebraic_simplifier import PROBE as SIMPLIFIER
 from benchmarks.probes.dot_tiling import PROBE as TILING
 from benchmarks.probes.few_rows import PROBE as FEW_ROWS
 from benchmarks.probes.figures import TARGETS, golden
+from benchmarks.probes.fusion import INSIDE, LAYERS
+from benchmarks.probes.fusion import PROBE as FUSION
 from benchmarks.probes.registry import PROBES
 from tests.costmodel.texts import GPU, TPU
 from tests.modules import analysed
@@ -87,6 +89,13 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         TPUS,
         lambda d: "".join(launches("costly op of two products")(d)).count("tanh") == 2,
     ),
+    "fusion.stores_narrow_erf": (
+        TPUS,
+        lambda d: (
+            len(golden("fusion", "error function, bfloat16", d))
+            > len(golden("fusion", "error function, float32", d))
+        ),
+    ),
     "fusion.stores_padded": (ALL, lambda d: len(launches("padded for another op")(d)) > 1),
     "fusion.stores_looked_up": (
         ALL,
@@ -153,6 +162,16 @@ def test_what_a_reduction_reads_is_stored_where_enough_others_read_it(device: st
         made, *_ = [one for one in launches(case)(device) if one.startswith("product")]
         masked = "select" in made or stores(case, "select")(device)
         assert masked == (rules.stores_reduced and readers >= rules.reduced_readers), case
+
+
+@pytest.mark.parametrize("device", TPUS)
+@pytest.mark.parametrize("name", [name for name in FUSION.cases if name.startswith(tuple(LAYERS))])
+def test_a_layer_stores_what_the_compiler_stores_of_what_it_makes(device: str, name: str) -> None:
+    """Error functions beside their product in 16 bits, and a table beside what it is made of."""
+    program = analysed(FUSION.cases[name].module(TARGETS[device])).program
+    written = fuse(program, profile_of(find(device))).written.nonzero()[0].tolist()
+    made = [program.dtype(value) for value in written if program.shape(value) == INSIDE]
+    assert sorted(made) == golden("fusion", name, device)
 
 
 @pytest.mark.parametrize("device", [TPU, V5P])

@@ -29,7 +29,8 @@ from toast.costmodel.passes.buffer_assignment import positions_of_ops
 from toast.costmodel.passes.fusion import Fusion, fuse
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
 from toast.costmodel.program.dataflow import flow_of
-from toast.costmodel.program.op_traits import CHEAP, EXPENSIVE, LAYOUT, Role, role
+from toast.costmodel.program.lookups import looked_up
+from toast.costmodel.program.op_traits import CHEAP, ERRORS, EXPENSIVE, LAYOUT, Role, role
 from toast.costmodel.terms.fusions import FUSIONS
 
 POLICIES = (TPU, V3, GPU)
@@ -42,6 +43,7 @@ class Needs:
     uses: set[int]
     contractions: set[int]
     expensive: bool
+    once: bool
     light: bool
     cheap: bool
 
@@ -53,6 +55,7 @@ class BySets:
         self.program, self.policy, self.stored = program, policy, stored
         self.needs: list[Needs] = []
         self.written: set[int] = set()
+        self.tables: set[int] = set()
         self.roots: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
         self.users: dict[int, list[int]] = {}
         for use, value in enumerate(program.sources):
@@ -77,33 +80,53 @@ class BySets:
             uses=set(),
             contractions=dots,
             expensive=name in EXPENSIVE,
+            once=name in ERRORS and self.policy.fusion.stores_narrow_erf,
             light=name in LAYOUT,
             cheap=name in CHEAP | LAYOUT,
         )
         for use in program.uses_of(op):
             value = program.sources[use]
-            if value in self.written:
+            if value in self.written and (value not in self.tables or self.is_table(use)):
                 found.uses.add(use)
             else:
                 inner = self.needs[program.makers[value]]
                 found.uses |= inner.uses
                 found.contractions |= inner.contractions
                 found.expensive |= inner.expensive
+                found.once |= inner.once
                 found.light &= inner.light
                 found.cheap &= inner.cheap
         self.needs.append(found)
         values = program.values_of(op)
         stores = {v for v in values if not program.constant[v] and not self.fuses(v, found)}
+        looked_up = {v for v in values if any(self.is_table(use) for use in self.users.get(v, []))}
+        looked_up = {v for v in looked_up if not program.constant[v]}
+        self.tables |= {v for v in looked_up - stores if self.copied(v, found)}
+        stores |= looked_up
         self.written |= stores
         if stores or self.role(op) is Role.NOTHING:
             self.roots.append((op, tuple(sorted(found.uses)), tuple(sorted(found.contractions))))
 
+    def is_table(self, use: int) -> bool:
+        op = self.program.user(use)
+        rows = bool(looked_up(self.program)[op]) and self.policy.fusion.stores_looked_up
+        return rows and use == self.program.uses_of(op).start
+
+    def copied(self, value: int, needs: Needs) -> bool:
+        sources = {self.program.sources[use] for use in needs.uses}
+        read = [self.bytes(n) * min(1.0, self.elements(value) / self.elements(n)) for n in sources]
+        return not needs.contractions and max(read, default=0.0) <= self.bytes(value)
+
     def fuses(self, value: int, needs: Needs) -> bool:
-        program, users = self.program, self.users.get(value, [])
+        program = self.program
+        users = [use for use in self.users.get(value, []) if not self.is_table(use)]
         kind = self.role(program.makers[value])
         if kind not in (Role.FUSIBLE, Role.CONTRACTION) or value in self.stored or not users:
             return False
         if not all(self.absorbs(value, use, needs) for use in users):
+            return False
+        narrow = itemsize(program.dtype(value)) == 2
+        if needs.once and narrow and len({program.user(use) for use in users}) > 1:
             return False
         if needs.contractions:
             return True
@@ -193,9 +216,8 @@ def spans_by_walking(program: Program, fusion: Fusion) -> tuple[list[int], list[
             low[op] = min(low[op], int(fusion.position[op]))
             high[op] = max(high[op], int(fusion.position[op]))
         for use in program.uses_of(op):
-            value = program.sources[use]
-            if not fusion.written[value]:
-                maker = program.makers[value]
+            if fusion.inside[use]:
+                maker = program.makers[program.sources[use]]
                 low[maker], high[maker] = min(low[maker], low[op]), max(high[maker], high[op])
     return low, high
 

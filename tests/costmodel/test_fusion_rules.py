@@ -57,6 +57,18 @@ def test_only_an_early_tpu_stores_a_product_that_is_reduced_as_the_product_makes
     assert "sine f32" not in stored(lines, results, V3)
 
 
+def test_what_a_reduction_reads_is_stored_before_it_is_only_widened() -> None:
+    x, w, p = f"b:{B}", f"c:{B}", f"p:{B}"
+    lines = [
+        product(p, x, w),
+        maps("sine", f"s:{B}", "p"),
+        moves("convert", f"e:{F}", f"s:{B}"),
+        *sums("r:8xf32", f"e:{F}", 1),
+        maps("tanh", f"t:{F}", "e"),
+    ]
+    assert stored(lines, f"r:8xf32 t:{F}", TPU)[0] == "sine bf16"
+
+
 def test_a_tpu_computes_what_feeds_a_product_inside_it() -> None:
     lines = [maps("tanh", f"t:{F}", "x"), product(f"p:{F}", f"t:{F}", W)]
     assert stored(lines, f"p:{F}", TPU) == ["dot_general f32"]

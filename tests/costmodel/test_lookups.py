@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,48 @@ def test_a_table_is_copied_to_rows_where_it_lies_otherwise(wide: int, copied: bo
     assert [one.bytes for one in tables if one.why is Entry.BASE] == [4.0 * ROWS * wide]
     copies = [one.bytes for one in tables if one.why is Entry.LIVE]
     assert copies == ([4.0 * ROWS * 256] if copied else [])
+
+
+def written(of: Callable[..., Any], *given: tuple[tuple[int, ...], str]) -> Counter[str]:
+    """The types of what a TPU stores in the shape of the first argument, less the arguments."""
+    program = analysed(lowered(of, *given)).program
+    values = np.flatnonzero(fuse(program, TPU).written).tolist()
+    kinds = [program.kind(program.makers[value]) for value in values]
+    shape = given[0][0]
+    return Counter(
+        program.dtype(value)
+        for value, kind in zip(values, kinds, strict=True)
+        if kind != "argument" and program.shape(value) == shape
+    )
+
+
+def test_a_table_that_is_only_widened_is_stored_for_the_lookup_alone() -> None:
+    """All others widen what it is made of themselves; so the table is let go of at once."""
+
+    def step(x: Any, w: Any, i: Any) -> Any:
+        made = (x @ w).astype(jnp.float32)
+        rows = rows_of(made, i)
+        return rows, jnp.tanh(jnp.exp(made).sum(axis=1)), jnp.sin(made).sum(axis=0)
+
+    given = ((512, 256), "bfloat16"), ((256, 256), "bfloat16"), ((ROWS,), "int32")
+    assert written(step, *given) == {"bf16": 1, "f32": 1}
+    tables = [one for one in held(evaluator_of(lowered(step, *given))) if one.shape == (512, 256)]
+    wide = [one for one in tables if one.bytes == 4.0 * 512 * 256]
+    narrow = [one for one in tables if one.why is Entry.LIVE and one not in wide]
+    assert [one.last < narrow[0].last for one in wide] == [True]
+
+
+def test_a_table_that_is_narrower_than_what_it_is_made_of_is_read_by_all() -> None:
+    def step(x: Any, w: Any, i: Any) -> Any:
+        narrow = (x + 1.0).astype(jnp.bfloat16)
+        return rows_of(narrow, i), narrow @ w
+
+    given = ((512, 256), "float32"), ((256, 128), "bfloat16"), ((ROWS,), "int32")
+    program = analysed(lowered(step, *given)).program
+    fusion = fuse(program, TPU)
+    (dot,) = (op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
+    read = {program.sources[use] for root in fusion.roots if root.op == dot for use in root.reads}
+    assert {program.dtype(value) for value in read} == {"bf16"}
 
 
 def tied(table: Any, i: Any, j: Any) -> Any:
