@@ -14,6 +14,7 @@ from toast.service.job_notifier import JobNotifier
 from toast.service.ledger.store import JobStore
 from toast.service.observe.metrics import Metrics
 from toast.service.settings import ServiceSettings
+from toast.service.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Context:
     audit: AuditTrail
     owner: str
     tracer: Tracer = field(default_factory=lambda: Tracer(None))
+    drawing: Turns = field(default_factory=Turns)
     feeds: Feeds = field(init=False)
 
     def __post_init__(self) -> None:

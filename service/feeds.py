@@ -74,10 +74,10 @@ class Feed:
     async def wake(self) -> None:
         """Tell all who wait, some at a time."""
         waiting, self.waiting = list(self.waiting), {}
-        for start in range(0, len(waiting), _BATCH):
-            for event in waiting[start : start + _BATCH]:
-                event.set()
-            await asyncio.sleep(_BREATH)
+        for number, event in enumerate(waiting, start=1):
+            event.set()
+            if number % _BATCH == 0:
+                await asyncio.sleep(_BREATH)
 
 
 class Feeds:
@@ -114,9 +114,11 @@ class Feeds:
                 except Exception:  # the database may be away; the readers wait
                     _log.exception("job %s could not be followed; trying again", feed.job_id)
                     news = False
-                if news or self._notifier.draining:
+                # Asked before the readers wake: one that began to wait meanwhile is told later.
+                over = feed.gone or self._notifier.draining
+                if news or over:
                     await feed.wake()
-                if feed.gone or self._notifier.draining:
+                if over:
                     return
                 if news:
                     await asyncio.sleep(min(MAX_PAUSE, feed.readers / READERS_A_SECOND))

@@ -153,6 +153,13 @@ class QuotaExceeded(ServiceError):
         super().__init__(message, hint, headers=headers)
 
 
+class Busy(ServiceError):
+    """Too many callers wait for what takes the service seconds."""
+
+    code: ClassVar[str] = "busy"
+    status: ClassVar[int] = 503
+
+
 class JobNotFinished(ServiceError):
     """A result was asked of, or a deletion asked for, a job that still runs."""
 
@@ -265,6 +272,7 @@ SERVICE_ERRORS: tuple[type[ServiceError], ...] = (
     Forbidden,
     QueueFull,
     QuotaExceeded,
+    Busy,
     JobNotFinished,
     JobFinished,
     NoResult,

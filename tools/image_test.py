@@ -35,12 +35,15 @@ module @two_layers {
 }
 """
 PLAN_PATH = "/v1/plan?mesh=data=2,model=4&device=tpu-v5e&seed=1&rollouts=64&threads=1"
+CONFIRM_PATH = f"{PLAN_PATH}&confirm=1&confirm_time=100"
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def ask(url: str, body: bytes | None = None, key: str = "") -> tuple[int, bytes]:
+def ask(
+    url: str, body: bytes | None = None, key: str = "", accept: str = "*/*"
+) -> tuple[int, bytes]:
     """The status and the body that the service answers with (POST where there is a body)."""
-    headers = {"Content-Type": "application/octet-stream"}
+    headers = {"Content-Type": "application/octet-stream", "Accept": accept}
     if key:
         headers["Authorization"] = f"Bearer {key}"
     request = urllib.request.Request(url, data=body, headers=headers)
@@ -82,6 +85,17 @@ def check_service(url: str, key: str) -> None:
         raise ImageFailed(f"bytes that are no module were answered with {status}: {problem}")
 
 
+def check_compilers(url: str, key: str) -> None:
+    """Raise `ImageFailed` unless the compiler of a TPU confirms a plan of a small module."""
+    status, body = ask(f"{url}{CONFIRM_PATH}", MODULE, key, "application/json")
+    if status != 200:
+        raise ImageFailed(f"a plan to be confirmed was answered with {status}: {body.decode()}")
+    confirmed = json.loads(body)["confirmed"]
+    taken = any(plan["chosen"] and plan["compiled"] for plan in confirmed["plans"])
+    if not confirmed["fits"] or not taken:
+        raise ImageFailed(f"the compiler confirmed no plan: {json.dumps(confirmed)}")
+
+
 def build_and_check(
     tag: str, *, extras: str, build_only: bool, say: Callable[[str], None] = print
 ) -> None:
@@ -99,6 +113,9 @@ def build_and_check(
                 say(f"Started it at {url}.")
                 wait_until_healthy(url)
                 check_service(url, key)
+                if "aot" in extras.split():
+                    check_compilers(url, key)
+                    say("The compiler of a TPU confirmed a plan in it.")
         except Exception:
             if log.exists():
                 say(log.read_text(errors="replace"))

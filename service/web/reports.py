@@ -1,4 +1,7 @@
-"""Pages and comparisons of plans. A child process makes them, which would hold this interpreter."""
+"""Pages and comparisons of plans. A child process makes them, which would hold this interpreter.
+
+Each takes seconds: requests take turns (`Context.drawing`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from threading import BoundedSemaphore
 
 from toast.analysis.errors import InvalidRequest
 from toast.process.runner import package_environment
@@ -17,7 +19,6 @@ from toast.service.ledger.records import Job
 
 SECONDS = 60.0
 """A page takes a few, most of them to import the plotting library."""
-_AT_ONCE = BoundedSemaphore(2)
 _UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
 _DIFFERENT, _REFUSED = 1, 2
 """Exit codes of `toast diff`."""
@@ -57,15 +58,14 @@ def compare_plans(context: Context, a_sha256: str, b_sha256: str) -> bytes:
 def _toast(*arguments: str) -> subprocess.CompletedProcess[bytes] | None:
     """A command that ran to its end in a child, None where that took too long."""
     command = [sys.executable, "-P", "-m", "toast", *arguments]
-    with _AT_ONCE:
-        try:
-            return subprocess.run(
-                command,
-                check=False,
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                env=package_environment(),
-                timeout=SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            return None
+    try:
+        return subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env=package_environment(),
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return None

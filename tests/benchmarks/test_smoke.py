@@ -57,6 +57,14 @@ class Smoke:
     smaller: dict[str, Any] = field(default_factory=dict)
 
 
+SLOW = (
+    "bench_evaluator",
+    "bench_searches",
+    "bench_second_call",
+    "bench_service_load",
+    "shardcombine",
+)
+"""They take a quarter of a minute each, small as they are."""
 RUNS = {
     "bench_analysis": Smoke(
         program="bench_analysis", arguments=("--layers", "1"), prints="gemma, 1 layer"
@@ -204,7 +212,10 @@ def folder(tmp_path: Path) -> Path:
 
 # Ray forks to start its own processes; JAX, which an earlier test loaded, warns of that.
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.nightly] if name in SLOW else []) for name in RUNS],
+)
 def test_a_benchmark_runs_to_its_end(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,13 @@ import pytest
 
 from tests.ground.repository import ROOMS, ROOT
 from tools.containers import ImageFailed
-from tools.image_test import MODULE, PLAN_PATH, check_service, wait_until_healthy
+from tools.image_test import (
+    MODULE,
+    PLAN_PATH,
+    check_compilers,
+    check_service,
+    wait_until_healthy,
+)
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
@@ -113,6 +119,32 @@ def test_each_broken_promise_is_named(
     service.answers = answers
     with pytest.raises(ImageFailed, match=complaint):
         check_service(service.url, "key")
+
+
+def test_a_plan_that_its_compiler_takes_passes(service: _Service) -> None:
+    service.answers = [(200, _confirmed(fits=True, compiled={"memory_bytes": 1}))]
+    check_compilers(service.url, "key")
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        ((422, b"no compiler"), "answered with 422: no compiler"),
+        ((200, b'{"confirmed": {"fits": null, "plans": []}}'), "confirmed no plan"),
+        ((200, b'{"confirmed": {"fits": true, "plans": []}}'), "confirmed no plan"),
+    ],
+)
+def test_a_compiler_that_takes_nothing_is_named(
+    service: _Service, answer: tuple[int, bytes], complaint: str
+) -> None:
+    service.answers = [answer]
+    with pytest.raises(ImageFailed, match=complaint):
+        check_compilers(service.url, "key")
+
+
+def _confirmed(*, fits: bool, compiled: dict[str, int] | None) -> bytes:
+    plans = [{"chosen": True, "compiled": compiled}]
+    return json.dumps({"confirmed": {"fits": fits, "plans": plans}}).encode()
 
 
 def test_health_is_waited_for(service: _Service) -> None:

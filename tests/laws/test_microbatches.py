@@ -26,7 +26,7 @@ from toast.analysis.forms import bytecode, decode
 from toast.microbatch.blocked import Blocked
 from toast.microbatch.time_axis import Cut, TimeAxis
 
-FEW, MANY = few(60), many(2000)
+FEW, MANY = few(40), many(2000)
 
 
 def cuts(module: str) -> list[Callable[[], bytes]]:

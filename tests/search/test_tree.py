@@ -55,7 +55,9 @@ def grown(name: str) -> TreeSearch:
     return tree
 
 
-@pytest.mark.parametrize("name", ["gemma", "mlp", "attention"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("gemma", marks=pytest.mark.nightly), "mlp", "attention"]
+)
 def test_a_node_is_a_layout_however_it_is_reached(name: str) -> None:
     tree, layouts = grown(name), dict[int, bytes]()
     paths = 0

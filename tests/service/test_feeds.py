@@ -83,7 +83,7 @@ def place(tmp_path: Path) -> Any:
 async def until_waiting(place: Place, readers: int) -> None:
     while True:
         feed = place.context.feeds._feeds.get(place.job.id)
-        if feed is not None and len(feed.waiting) == readers:
+        if feed is not None and feed.job is not None and len(feed.waiting) == readers:
             return
         await asyncio.sleep(0.01)
 

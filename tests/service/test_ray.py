@@ -93,6 +93,7 @@ def test_what_a_module_is_to_blame_for_fails_its_job(server: Server, text: str, 
     assert (done["state"], done["error"]["code"], done["attempt"]) == ("failed", code, 1)
 
 
+@pytest.mark.nightly
 def test_the_deadline_holds_and_waiting_for_a_node_does_not_count(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_cancelled_job_leaves_no_process_on_its_node(server: Server, text: str
     assert not engine.is_running()
 
 
+@pytest.mark.nightly
 def test_the_engine_ends_with_a_killed_server_and_the_job_goes_on(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
@@ -172,6 +174,7 @@ def test_no_job_is_lost_while_nodes_come_and_go_under_load(tmp_path: Path) -> No
                 assert len(ends) == 1
 
 
+@pytest.mark.nightly
 def test_a_server_outside_the_cluster_reaches_it(cluster: RayCluster, tmp_path: Path) -> None:
     with make(tmp_path, cluster.outside) as server:
         done = server.finished(server.submit("slow 0.5 outside")["id"], seconds=60)
@@ -186,6 +189,7 @@ def test_a_server_outside_the_cluster_reaches_it(cluster: RayCluster, tmp_path: 
         assert not engine.is_running()
 
 
+@pytest.mark.nightly
 def test_servers_of_one_ledger_share_a_cluster(
     cluster: RayCluster, tmp_path: Path, postgres_url: str
 ) -> None:
@@ -203,6 +207,7 @@ def test_servers_of_one_ledger_share_a_cluster(
             assert len(ends) == 1
 
 
+@pytest.mark.nightly
 def test_jobs_wait_while_the_cluster_is_away(tmp_path: Path) -> None:
     impatient = {"RAY_gcs_rpc_server_connect_timeout_s": "1"}
     with make(tmp_path, "127.0.0.1:9", environment=impatient) as server:

@@ -75,6 +75,7 @@ def test_nothing_fits_is_3_and_the_plan_is_there(tmp_path: Path) -> None:
     assert (out / "sharded.mlirbc").is_file()
 
 
+@pytest.mark.nightly
 def test_a_mesh_is_chosen_and_another_choice_taken_and_verified(tmp_path: Path) -> None:
     module, out = tmp_path / "step", tmp_path / "out"
     module.write_bytes(forms.serialize(TINY, "bytecode"))

@@ -102,7 +102,7 @@ def cluster() -> Iterator[RayCluster]:
 
 
 @needs_ray
-@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("lost", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_searches_run_on_nodes_and_a_lost_node_costs_one_at_most(
     cluster: RayCluster, lost: bool
 ) -> None:

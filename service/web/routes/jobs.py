@@ -161,26 +161,31 @@ def module(job_id: str, context: Shared, trail: Trail, seen: conditional.Seen = 
 
 
 @router.get("/{job_id}/report", response_class=HTMLResponse, responses=conditional.UNCHANGED)
-def report(job_id: str, context: Shared, trail: Trail, seen: conditional.Seen = None) -> Response:
+async def report(
+    job_id: str, context: Shared, trail: Trail, seen: conditional.Seen = None
+) -> Response:
     """The plan as one page, as `toast report` writes it."""
-    job = own_job(context, trail.caller, job_id)
+    job = await run_in_threadpool(own_job, context, trail.caller, job_id)
     sha256 = result_of(job, job.plan_sha256)
-    tag = f'"{job.id}.{sha256[:32]}.{planner_version()[:16]}"'  # the page names its job
+    version = await run_in_threadpool(planner_version)
+    tag = f'"{job.id}.{sha256[:32]}.{version[:16]}"'  # the page names its job
     if conditional.has(seen, tag):
         return conditional.unchanged(tag)
-    page = render_report(context, job, sha256)
+    page = await context.drawing.take(render_report, context, job, sha256)
     answer = HTMLResponse(page, headers=PAGE_HEADERS | conditional.headers(tag))
-    return trail.read("report", job, answer)
+    return await run_in_threadpool(trail.read, "report", job, answer)
 
 
 @router.get("/{job_id}/diff/{other_id}", response_class=Response, responses=_DIFF)
-def compare(job_id: str, other_id: str, context: Shared, trail: Trail) -> Response:
+async def compare(job_id: str, other_id: str, context: Shared, trail: Trail) -> Response:
     """What differs between the plans of two jobs, as `toast diff --json` has it."""
-    jobs = [own_job(context, trail.caller, one) for one in (job_id, other_id)]
-    found = compare_plans(context, *(result_of(job, job.plan_sha256) for job in jobs))
+    ids = (job_id, other_id)
+    jobs = [await run_in_threadpool(own_job, context, trail.caller, one) for one in ids]
+    plans = [result_of(job, job.plan_sha256) for job in jobs]
+    found = await context.drawing.take(compare_plans, context, *plans)
     answer: Response = Response(found, media_type="application/json")
     for job in jobs:
-        answer = trail.read("diff", job, answer)
+        answer = await run_in_threadpool(trail.read, "diff", job, answer)
     return answer
 
 

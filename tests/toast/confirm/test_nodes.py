@@ -115,6 +115,7 @@ def test_an_error_on_a_node_is_the_module_s(
     assert {answer.failure for answer in found.values()} == {"not compiled: the compiler is late"}
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(ray_cluster.missing() is not None, reason=ray_cluster.missing() or "")
 def test_a_node_with_another_compiler_compiles_nothing() -> None:
     with ray_cluster.ray_cluster(1) as cluster:

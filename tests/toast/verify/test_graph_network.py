@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from benchmarks.proof.cases import write_plan
 from examples.forms import Step, serialize
@@ -40,6 +41,7 @@ def graph_network() -> bytes:
     return serialize(Step(function=jax.jit(train), arguments=(params, *batch)), "bytecode")
 
 
+@pytest.mark.nightly
 def test_a_graph_network_of_many_steps_is_equal(tmp_path: Path) -> None:
     result = write_plan(graph_network(), tmp_path, "data=2,model=4", memory=3 << 20)
     assert any(axes for one in result.plan.arguments for axes in one.spec)
