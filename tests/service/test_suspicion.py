@@ -82,7 +82,7 @@ def wait_for_death(server: Server) -> None:
 
 
 def test_a_job_that_kills_its_server_lets_others_finish(tmp_path: Path) -> None:
-    with make(tmp_path, workers=2, backoff=0.02, longest_suspected=3600.0) as server:
+    with make(tmp_path, workers=2, backoff=0.5, longest_suspected=3600.0) as server:
         poison = server.submit("poison")["id"]
         wait_for_death(server)
         for _ in range(2):

@@ -95,7 +95,7 @@ function results() {
   if (job.links.report && !reported) {
     reported = true;
     draw();
-    others();
+    others().catch(fail);
   }
 }
 

@@ -29,8 +29,8 @@ def test_progress_comes_by_itself_and_then_the_end(tab: Tabs, service: Server) -
     job = service.submit("slow 2", name="slow.mlir")["id"]
     page = opened(tab(), service, job)
     asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
     until(page, "document.getElementById('bar').value > 0.2")
+    page.on("request", lambda request: asked.append(request.url))
     assert page.locator("#stage").inner_text() == "search"
     page.wait_for_selector("#state:has-text('succeeded')")
     page.wait_for_selector("#tiles .tile")
