@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,9 @@ def test_a_refusal_is_recorded_with_who_was_refused(
         for _ in range(3):
             answer = server.client.request(**request_of)
             assert answer.status_code == status, answer.text
+        end = time.monotonic() + 10
+        while not refused(tmp_path / "data") and time.monotonic() < end:
+            time.sleep(0.02)  # the record follows the answer
         (record,) = refused(tmp_path / "data")
         assert record["status"] == status
         assert (record["method"], record["path"]) == (request_of["method"], request_of["url"])
