@@ -13,6 +13,7 @@ NEVER = 1e18
 
 NEUTRAL: Mapping[str, Mapping[str, float]] = {
     "fusion": {"operand_cost": 1.0, "element_cost": 1.0, "narrowing_cost": 1.0},
+    "dot_tiling": {"resident_share": 0.0},
     "all_reduce_combiner": {"max_bytes": NEVER},
     "bf16_narrowing": {"rounding_rate": 1.0},
     "space_to_batch": {"stored_copies": 1.0, "blocking_cost": 1.0},

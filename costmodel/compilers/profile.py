@@ -36,7 +36,7 @@ _RANGES = Ranges(
         }
     ),
     shares=frozenset({"piece_share"}),
-    parts=frozenset({"streamed_from"}),
+    parts=frozenset({"resident_share", "streamed_from"}),
 )
 _HINT = "costmodel/compilers/rules.py says what each key means."
 _OVERRIDE_HINT = (

@@ -92,11 +92,13 @@ class DotTilingRules:
     """How a product of two operands that do not stay on the chip is made.
 
     Block by block, and `rereads_operands`: each is read again for every row or column of blocks,
-    which are `block_bytes` a side, but for what of the smaller one finds room on the chip.
+    which are `block_bytes` a side. An operand stays on the chip and is read once if it
+    takes at most `resident_share` of the memory there.
     """
 
     rereads_operands: bool
     block_bytes: float
+    resident_share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

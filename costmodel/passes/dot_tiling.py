@@ -6,13 +6,23 @@ Each operand is then read again for every row or column of blocks. The kernels c
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from toast.costmodel.compilers.rules import DotTilingRules
 from toast.costmodel.passes.memory_space_assignment import OnChip
 
 
-def block_of_dots(on_chip: OnChip, rules: DotTilingRules) -> float:
-    """Bytes a side of the blocks of a product; 0 where operands are read once.
+class DotTiles(NamedTuple):
+    """`block` bytes a side of a product; up to `resident` of the chip's memory an operand stays.
 
-    Nothing is read again by a chip that keeps no operands.
+    A block of 0 bytes says that operands are read once.
     """
-    return rules.block_bytes if rules.rereads_operands and on_chip.size > 0.0 else 0.0
+
+    block: float
+    resident: float
+
+
+def tile_dots(on_chip: OnChip, rules: DotTilingRules) -> DotTiles:
+    """How products are tiled; nothing is read again by a chip that keeps no operands."""
+    tiled = rules.rereads_operands and on_chip.size > 0.0
+    return DotTiles(rules.block_bytes if tiled else 0.0, rules.resident_share)

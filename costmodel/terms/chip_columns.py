@@ -10,7 +10,7 @@ from toast.analysis.program import Floats
 from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.passes.dot_strength_reduction import reducing_seconds
-from toast.costmodel.passes.dot_tiling import block_of_dots
+from toast.costmodel.passes.dot_tiling import tile_dots
 from toast.costmodel.passes.memory_space_assignment import assign_memory
 from toast.costmodel.passes.spmd_partitioner import launched_beside
 
@@ -27,9 +27,9 @@ class ChipColumns(NamedTuple):
     where they are convolved block by block. Deferred gradients fill up to `deferral_budget_bytes`.
     `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the next,
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
-    Sums are sent together in messages of up to `combined_bytes`. Operands are
-    read for each block of `block_bytes` a side, if that is not 0, but for what finds room in
-    `on_chip`; tensors are streamed from main memory from `streamed_from` of `on_chip` on.
+    Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
+    `resident_share` of `on_chip` are read once, others for each block of `block_bytes` a side, if
+    that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on.
     `feeding`: how much longer it takes to read what feeds a product; `each_element`: seconds of an
     element that is read or written; `each_rounded`: of one that is rounded inside a product;
     elements a second of `rounding` and `blocking`. A program that needs more than `memory` bytes is
@@ -62,6 +62,7 @@ class ChipColumns(NamedTuple):
     blocking: float
     combined_bytes: float
     block_bytes: float
+    resident_share: float
     streamed_from: float
     memory: float
     scattered_piece: float
@@ -75,6 +76,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     again = profile.rematerialization
     fills_memory = profile.deferred_filter_gradients.fills_memory
     on_chip = assign_memory(device, memory)
+    tiles = tile_dots(on_chip, profile.dot_tiling)
     return ChipColumns(
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
@@ -99,7 +101,8 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         rounding=device.element_rate * narrowing.rounding_rate,
         blocking=device.element_rate / blocks.blocking_cost,
         combined_bytes=profile.all_reduce_combiner.max_bytes,
-        block_bytes=block_of_dots(on_chip, profile.dot_tiling),
+        block_bytes=tiles.block,
+        resident_share=tiles.resident,
         streamed_from=memory.streamed_from,
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
         scattered_piece=profile.reduce_scatter_creator.piece_bytes,
