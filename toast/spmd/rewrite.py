@@ -21,7 +21,6 @@ from toast.analysis.errors import InvalidRequest
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.shardy import MESH, add_mesh
 from toast.emit.writer import tell_devices
-from toast.microbatch.colour import bytes_of
 from toast.microbatch.time_axis import TimeAxis
 from toast.microbatch.tree import WHILE
 from toast.recompute.captured import sink_constants
@@ -30,25 +29,11 @@ from toast.recompute.names import flatten_with_names, line_of
 from toast.spmd.batch import ProvenStage, prove
 from toast.spmd.layouts import Layout, LayoutPlanner, PipelineLayouts
 from toast.spmd.scanned import StageLayers, scanned_layers
+from toast.spmd.stage_program import StageProgram, stage_program
 from toast.spmd.writer import PipeAxis, StageWriter
 
 _NO_LAYERS = "No layers of this program are scanned over stacked weights."
 _UNROLLED = "Leave out --form spmd: layers that stand one after another are cut into stages."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageProgram:
-    """The layers of one stage as a module that goes through all microbatches, to be priced.
-
-    `arguments` are layouts over the axes beside the stages, None where XLA chooses; `shared` are
-    the arguments that are arguments of the step too, `sent_bytes` what a stage hands to the next
-    for a microbatch.
-    """
-
-    text: str
-    arguments: tuple[Layout | None, ...]
-    shared: tuple[int, ...]
-    sent_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +87,10 @@ def pipeline_module(
         rules.drop(module)
         proven, left_out = _proven(main, axis.stages, count)
         layouts = PipelineLayouts(main, named, axis, proven, count, planner)
-        loops = tuple(_described(one, layouts.in_stage(one), count) for one in proven)
+        loops = tuple(
+            _described(one, stage_program(one, layouts.in_stage(one), proven[:number], count))
+            for number, one in enumerate(proven)
+        )
         add_mesh(module, mesh)
         for one in proven:
             _Region(one, axis, count).write()
@@ -119,25 +107,14 @@ def pipeline_module(
     )
 
 
-def _described(
-    proven: ProvenStage, arguments: tuple[Layout | None, ...], count: int
-) -> PipelinedLoop:
-    stage, cut, axis = proven.stage, proven.cut, proven.axis
-    operands = [stage.layers.loop.op.operands[slot] for slot in stage.slots]
-    handed = [stage.layers.loop.op.operands[slot] for slot in stage.layers.carried]
+def _described(proven: ProvenStage, program: StageProgram) -> PipelinedLoop:
+    layers = proven.stage.layers
     return PipelinedLoop(
-        name=line_of(stage.layers.loop.op.location),
-        layers=stage.layers.turns,
-        ascending=stage.layers.ascending,
-        batch=cut.size,
-        program=StageProgram(
-            text=str(axis.write(cut, count)),
-            arguments=arguments,
-            shared=tuple(
-                place for place, value in enumerate(operands) if isinstance(value, ir.BlockArgument)
-            ),
-            sent_bytes=sum(map(bytes_of, handed)) // count,
-        ),
+        name=line_of(layers.loop.op.location),
+        layers=layers.turns,
+        ascending=layers.ascending,
+        batch=proven.cut.size,
+        program=program,
     )
 
 

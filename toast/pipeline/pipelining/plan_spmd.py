@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
 from toast.spmd.layouts import Layout, LayoutPlanner, LayoutsBeside
 from toast.spmd.rewrite import PipelinedLoop, SpmdPipeline, pipeline_module
+from toast.spmd.stage_program import StageProgram
 
 ANSWER = "answer.json"
 Report = Callable[[str, float], None]
@@ -62,10 +63,14 @@ def plan_spmd(module: bytes, request: PipelineRequest, report: Report) -> Planne
     planner = _planner(module, request, device)
     made = pipeline_module(loaded.module, mesh, STAGES_AXIS, request.count, planner)
     pricer = ModulePricer(request)
-    loops = []
-    for number, loop in enumerate(made.loops):
+    loops, kept = [], list[tuple[Layout, ...]]()
+    for number, one in enumerate(made.loops):
         report("pricing layers", 0.4 + 0.6 * number / len(made.loops))
-        loops.append(_loop(loop, made.batch_axes, pricer, request, device))
+        loop = replace(one, program=_continued(one.program, kept))
+        with ir.Context():
+            seconds, peak, results = pricer.take(loop.program.text, loop.program.arguments)
+        kept.append(results)
+        loops.append(_loop(loop, seconds, peak, made.batch_axes, request, device))
     return PlannedSpmd(
         module=_encoded(loaded, mesh, made),
         suffix=loaded.form.suffix,
@@ -100,17 +105,25 @@ def _planner(module: bytes, request: PipelineRequest, device: Device) -> LayoutP
     return plan
 
 
+def _continued(program: StageProgram, kept: Sequence[Sequence[Layout]]) -> StageProgram:
+    """A program that gets what the loops before it keep in the layouts that it has there."""
+    arguments = tuple(
+        kept[source[0]][source[1]] if source is not None and kept[source[0]] else layout
+        for source, layout in zip(program.sources, program.arguments, strict=True)
+    )
+    return replace(program, arguments=arguments)
+
+
 def _loop(
     loop: PipelinedLoop,
+    seconds: float,
+    peak: float,
     batch_axes: Sequence[str],
-    pricer: ModulePricer,
     request: PipelineRequest,
     device: Device,
 ) -> SpmdLoopFigures:
     """A stage works on one microbatch in each step, also in those of the bubble."""
     program = loop.program
-    with ir.Context():
-        seconds, peak = pricer.seconds_and_peak(program.text, program.arguments)
     steps = request.count + request.stages - 1
     axes = _axes(request.mesh)
     sent = program.sent_bytes // math.prod(axes[axis] for axis in batch_axes)

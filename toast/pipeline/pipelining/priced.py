@@ -85,15 +85,20 @@ class ModulePricer:
         """How many modules were planned or priced."""
         return len(self._known)
 
-    def seconds_and_peak(self, text: str, layouts: Sequence[Layout | None]) -> tuple[float, float]:
-        """What a module takes on one device whose arguments have these layouts, None any."""
+    def take(
+        self, text: str, layouts: Sequence[Layout | None]
+    ) -> tuple[float, float, tuple[Layout, ...]]:
+        """Seconds and peak of a module whose arguments have these layouts, None any.
+
+        With them come the layouts of its results, if it has a mesh.
+        """
         if self.request.mesh is None:
             found = self._unsharded(text)
         else:
             given = enumerate(layouts)
             pins = tuple(pin(number, one) for number, one in given if one is not None)
             found = self._planned(text, pins)
-        return found.seconds, found.peak
+        return found.seconds, found.peak, found.output_specs
 
     def price(self, wiring: StageModule, module: ir.Module) -> PricedModule:
         """Plan a module; a value that was laid out by a module before keeps that layout."""
