@@ -6,7 +6,8 @@ programs have one reward, that of the program as it is, so what they cost compar
 
 A new program begins with the plan of the one above, improved where that is near. Only one that
 leads, or nearly so, gets rollouts over its shardings, and the best goes on with them at the end.
-One that joins two rewritings, each so slow that together they cannot lead, is not made at all.
+One that cannot lead is not made at all: it joins two rewritings that are too slow together, or does
+all that a slower one does. One that fits and is slower than the program above is not rewritten.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from toast.costmodel.evaluator import Action, Cost, State
+from toast.costmodel.evaluator import Cost
+from toast.search.carried_over import carried_over
 from toast.search.infeasible import closest_to_fitting
 from toast.search.mcts import IMPROVED, TreeSearch
 from toast.search.problem import Found, Problem, SearchSettings
@@ -44,13 +46,15 @@ class RewritingSpace(Generic[R]):
 
     `moves` are those that one action leads to; `problem` is the program rewritten, None where it
     cannot be. `patience` trajectories in a row may bring nothing once a plan fits. `joins` are the
-    two rewritings that one makes at once, None for one that does not.
+    two rewritings that one makes at once, None for one that does not. `covers` tells whether the
+    first of two does all that the second does: laid out alike, it takes no less time.
     """
 
     moves: Callable[[R], Sequence[R]]
     problem: Callable[[R], Problem | None]
     patience: int
     joins: Callable[[R], tuple[R, R] | None] = lambda _: None
+    covers: Callable[[R, R], bool] = lambda _one, _other: False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,11 @@ class PlannedRewriting(Generic[R]):
     def value(self) -> float:
         """The logarithm of C(s), lower is better."""
         return math.log(max(self.problem.reward.of(self.cost), TINY))
+
+    @property
+    def fastest(self) -> float:
+        """Seconds of the fastest layout that was priced, whether it fits or not."""
+        return min([self.cost.seconds, *(one.seconds for one in self.problem.front.points())])
 
     def badness(self) -> tuple[float, float]:
         """Bytes above the memory, then seconds."""
@@ -96,6 +105,12 @@ class _Node(Generic[R]):
     def ended(self) -> bool:
         """Whether no program is left to be made of this one, nor of those made of it."""
         return not self.moves and all(one.ended for one in self.children)
+
+    @property
+    def fastest(self) -> float:
+        """Seconds that no layout of the program beats, as far as it was searched."""
+        unsearched = self.search is not None and not self.search.started
+        return self.planned.fastest * (1 - NEAR * unsearched)
 
     def note(self, value: float) -> None:
         """Count a trajectory that came through here."""
@@ -158,7 +173,7 @@ class RewritingSearch(Generic[R]):
             trail.append(child)
         last = trail[-1]
         if last.moves:
-            made = self._child(last, last.moves.pop(0))
+            made = self._child(last, self._next_move(last))
             if made is None:
                 return
             last.children.append(made)
@@ -166,6 +181,15 @@ class RewritingSearch(Generic[R]):
         for node in trail:
             node.note(trail[-1].planned.value)
         self._compare(trail[-1].planned)
+
+    def _next_move(self, node: _Node[R]) -> R:
+        """The next rewriting: once something fits, none before what does a part of it."""
+        moves, covers = node.moves, self._space.covers
+        if self._best.badness()[0] > 0:
+            return moves.pop(0)
+        gentlest = min(moves, key=lambda one: sum(covers(one, other) for other in moves))
+        moves.remove(gentlest)
+        return gentlest
 
     def _selected(self, node: _Node[R]) -> _Node[R] | None:
         """The child where PUCT is highest; None where nothing is left to do below."""
@@ -197,27 +221,43 @@ class RewritingSearch(Generic[R]):
             return None
         if made.search is not None and self._leads(made.planned):
             self._search_on(made)
-        if self._is_slower(made.planned, parent.planned):
+        if self._is_slower(made, parent):
             made.moves = []
         return made
 
-    def _is_slower(self, planned: PlannedRewriting[R], above: PlannedRewriting[R]) -> bool:
-        """Whether a rewriting of what fits made it slower: more of the same would not pay."""
-        (over, seconds), (over_above, seconds_above) = planned.badness(), above.badness()
-        return over == over_above == 0 and seconds > seconds_above * (1 + SLOWER)
+    def _is_slower(self, made: _Node[R], above: _Node[R]) -> bool:
+        """Whether a rewriting that fits made the program slower: more of the same would not pay.
+
+        Their fastest layouts are compared, as the program above may fit under slow ones alone.
+        """
+        fits = made.planned.badness()[0] <= 0
+        return fits and made.planned.fastest > above.planned.fastest * (1 + SLOWER)
 
     def _is_hopeless(self, rewriting: R) -> bool:
-        """Whether what each of two rewritings takes tells that both together cannot lead."""
-        joined = self._space.joins(rewriting)
-        if joined is None or self._best.badness()[0] > 0:
+        """Whether what is known of others tells that a rewriting cannot lead."""
+        if self._best.badness()[0] > 0:
             return False
+        least = max(self._of_joined(rewriting), self._of_covered(rewriting))
+        return least >= self._best.cost.seconds * (1 - IMPROVED)
+
+    def _of_joined(self, rewriting: R) -> float:
+        """Seconds that two rewritings together take at least, by what each of them takes."""
+        joined = self._space.joins(rewriting) or ()
         parts = [node.planned for node in map(self._nodes.get, joined) if node is not None]
-        if len(parts) < len(joined):
-            return False
+        if len(parts) < 2:
+            return 0.0
         part = SURE if all(one.badness()[0] <= 0 for one in parts) else SQUEEZED
         whole = self._root.planned.cost.seconds
-        least = part * parts[0].cost.seconds * parts[1].cost.seconds / whole
-        return least > self._best.cost.seconds
+        return part * parts[0].cost.seconds * parts[1].cost.seconds / whole
+
+    def _of_covered(self, rewriting: R) -> float:
+        """Seconds that a rewriting takes at least: as much as what does a part of it."""
+        covered = (
+            node
+            for other, node in self._nodes.items()
+            if node is not None and self._space.covers(rewriting, other)
+        )
+        return max((node.fastest for node in covered), default=0.0)
 
     def _leads(self, planned: PlannedRewriting[R]) -> bool:
         """Whether a search of its own may make it the best."""
@@ -265,39 +305,3 @@ class RewritingSearch(Generic[R]):
         self._vain = 0 if closer or faster else self._vain + 1
         if closer or faster:
             self._best = planned
-
-
-def carried_over(source: Problem, state: State, target: Problem) -> State:
-    """A plan of one program for another with the same arguments, by the colours of these.
-
-    An action on a colour that no argument has, or that the other program does not offer, is left
-    out; so is how conflicts were resolved.
-    """
-    theirs, ours = _argument_groups(source), _argument_groups(target)
-    same: dict[int, int] = {}
-    for one, other in zip(theirs, ours, strict=True):
-        for group, twin in zip(one, other, strict=True):
-            if group >= 0 and twin >= 0:
-                same.setdefault(group, twin)
-    offered = {(action.group, action.axis): action for action in target.actions}
-    found: list[Action] = []
-    for action in state:
-        twin = same.get(action.group, -1)
-        if (twin, action.axis) in offered:
-            exact = Action(group=twin, axis=action.axis, bits=action.bits)
-            chosen = exact if exact in target.actions else offered[twin, action.axis]
-            if chosen not in found:
-                found.append(chosen)
-    return tuple(found)
-
-
-def _argument_groups(problem: Problem) -> list[list[int]]:
-    """The colour group of each dimension of each argument, -1 for none."""
-    analysis = problem.evaluator.analysis
-    program, colours = analysis.program, analysis.colours.colour
-    found = []
-    for argument in program.arguments:
-        names = program.def_names(argument.value).tolist()
-        own = [int(colours[name]) if name >= 0 else -1 for name in names]
-        found.append([int(analysis.groups.of_colour[one]) if one >= 0 else -1 for one in own])
-    return found

@@ -92,8 +92,9 @@ class DotTilingRules:
     """How a product of two operands that do not stay on the chip is made.
 
     Block by block, and `rereads_operands`: each is read again for every row or column of blocks,
-    which are `block_bytes` a side. An operand stays on the chip and is read once if it
-    takes at most `resident_share` of the memory there.
+    which are `block_bytes` a side. An operand mostly stays on the chip if it takes at most
+    `resident_share` of the memory there; the share that it takes is read again all the same, up to
+    the size from which tensors are streamed.
     """
 
     rereads_operands: bool

@@ -175,23 +175,23 @@ def test_a_layer_stores_what_the_compiler_stores_of_what_it_makes(device: str, n
 
 
 @pytest.mark.parametrize("device", [TPU, V5P])
-def test_large_operands_are_read_again_where_the_probe_found_it(device: str) -> None:
-    """A product by itself reads less again than products of training steps, which were fitted."""
-    cycles, clock = {}, CHIPS[device].clock or 0.0
+def test_products_by_themselves_are_near_the_probe(device: str) -> None:
+    """One by itself reads less again than those of training steps, where others want the room."""
+    clock = CHIPS[device].clock or 0.0
     for name, case in TILING.cases.items():
         analysis = analysed(case.module(TARGETS[device]))
-        mesh = Mesh.parse("all=8")
         priced, once = (
-            Evaluator(analysis, mesh, find(device), floored=False, profile=profile).cost(()).compute
+            Evaluator(analysis, Mesh.parse("all=8"), find(device), floored=False, profile=profile)
+            .cost(())
+            .compute
             for profile in (
                 profile_of(find(device)),
                 without(profile_of(find(device)), ["dot_tiling"]),
             )
         )
-        cycles[name] = golden("dot_tiling", name, device) / clock
-        again = priced > once
-        assert cycles[name] == pytest.approx(priced, rel=0.25 if again else 0.05), name
-        assert (cycles[name] > 1.05 * once) == again, name
+        cycles = golden("dot_tiling", name, device) / clock
+        assert once <= 1.02 * cycles, name
+        assert once < priced == pytest.approx(cycles, rel=0.25), name
 
 
 @pytest.mark.parametrize("device", [TPU, V5P, V3])

@@ -20,10 +20,12 @@ from toast.search.rewritings import PlannedRewriting, RewritingSearch, Rewriting
 SETTINGS = SearchSettings(rollouts=200, threads=1)
 
 
-def problem(rows: int, memory: float = 1e12) -> Problem:
+def problem(rows: int, memory: float = 1e12, speed: float = 1.0) -> Problem:
     """A step with so many rows: fewer rows stand for a rewriting that saves that work."""
     program = analyse(load(step_of(2, rows=rows).encode()).program)
-    evaluator = Evaluator(program, Mesh.parse("data=2"), find("tpu-v5e"))
+    chip = find("tpu-v5e")
+    chip = replace(chip, element_rate=speed * chip.element_rate)
+    evaluator = Evaluator(program, Mesh.parse("data=2"), chip)
     return Problem(
         evaluator=evaluator,
         reward=evaluator.reward(memory, 10.0),
@@ -134,4 +136,39 @@ def test_what_made_a_fitting_step_slower_is_not_done_again() -> None:
     )
     tree = RewritingSearch(root(problem(1 << 12)), space, SETTINGS, Control())
     assert tree.run().rewriting == 0
+    assert [one.rewriting for one in tree.planned] == [0, 1]
+
+
+def test_what_does_more_than_a_slow_rewriting_is_not_made() -> None:
+    """One rewriting does what a slower one than the best does, and more: it is never made."""
+    rows = {"none": 1 << 15, "best": 1 << 12, "slow": 1 << 14}
+    whole = problem(rows["none"])
+    start = PlannedRewriting(
+        rewriting="none", problem=whole, found=search(whole, SETTINGS, Control())
+    )
+    asked: list[str] = []
+
+    def made(one: str) -> Problem:
+        asked.append(one)
+        return problem(rows.get(one, 1 << 13))
+
+    space: RewritingSpace[str] = RewritingSpace(
+        moves=lambda one: ["best", "slow and more", "slow"] if one == "none" else [],
+        problem=made,
+        patience=9,
+        covers=lambda one, other: one.startswith(other),
+    )
+    assert RewritingSearch(start, space, SETTINGS, Control()).run().rewriting == "best"
+    assert asked == ["best", "slow"]
+
+
+def test_what_made_a_step_fit_and_slower_is_not_done_again() -> None:
+    """Fewer rows on a slower chip stand for what saves memory and takes more time."""
+    whole, again = problem(100_000), problem(80_000, speed=0.5)
+    tight = replace(whole, reward=replace(whole.reward, memory=0.9 * root(whole).cost.peak))
+    space: RewritingSpace[int] = RewritingSpace(
+        moves=lambda one: [one + 1], problem=lambda _: again, patience=9
+    )
+    tree = RewritingSearch(root(tight), space, SETTINGS, Control())
+    assert tree.run().rewriting == 1
     assert [one.rewriting for one in tree.planned] == [0, 1]

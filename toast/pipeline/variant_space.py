@@ -19,6 +19,8 @@ from toast.search.rewritings import PlannedRewriting, RewritingSearch, Rewriting
 
 POLICIES = ("all", "products")
 _KEEP = "keep"
+_WORK = {_KEEP: 0, "products": 1, "all": 2}
+"""How much of a layer each policy makes again: each does what the one before it does."""
 MOST_GROUPS = 4
 """Groups of layers that may have a policy of their own."""
 
@@ -57,6 +59,7 @@ class VariantSpace:
                 moves=self.moves,
                 problem=self.problem,
                 joins=self.joins,
+                covers=covers,
                 patience=max(2, len(self.moves(base)) - 1),
             ),
             self.job.settings(),
@@ -67,7 +70,7 @@ class VariantSpace:
         """The variants that one more decision makes of this one."""
         layers = list(self._other_layers(variant)) if self.layers else []
         parts = self._more_parts(variant) if self.parts else []
-        return [*layers[:1], *parts, *layers[1:]]
+        return [*parts, *layers]
 
     def joins(self, variant: Variant) -> tuple[Variant, Variant] | None:
         """Microbatches alone and recomputation alone, of a variant that has both."""
@@ -137,3 +140,13 @@ class VariantSpace:
         if not found:
             self.notices.append("No layer of this program can be recomputed.")
         return found
+
+
+def covers(one: Variant, other: Variant) -> bool:
+    """Whether a variant makes all again that another does, in as many parts.
+
+    More parts are more work, yet may be faster: values of small parts stay on the chip.
+    """
+    own, theirs = dict(one.recompute), dict(other.recompute)
+    again = all(_WORK[own.get(name, _KEEP)] >= _WORK[theirs[name]] for name in theirs)
+    return again and one.microbatches == other.microbatches

@@ -62,7 +62,7 @@ def test_all_rows_on_two_axes_where_there_are_many() -> None:
 
     A mixture whose rows are over the axes in another order than the mesh's would be the best, if
     XLA scattered the gradients of the layer that has no pairs, but it sums them whole: compiled,
-    that takes 178 ms, and all rows 153.
+    that takes 178 ms, and all rows 152.7. What is found instead takes 152.0, all scattered.
     """
     step = mlp_training(layers=2, width=8192, hidden=32768, tokens=65536)
     plan = plan_step(step, "data=8,model=4")
@@ -84,7 +84,7 @@ def test_all_rows_on_two_axes_where_there_are_many() -> None:
     # the gradients of two weights, and the loss
     assert sent["all_reduce", both] == 3
     assert ("reduce_scatter", both) not in sent
-    assert over(plan, "reduce_scatter") == {both}
+    assert {axis for axes in over(plan, "reduce_scatter") for axis in axes} == set(both)
 
 
 def test_rows_and_parameters_and_megatron_on_three_axes() -> None:
