@@ -19,37 +19,21 @@ from toast.analysis import rules
 from toast.analysis.calls import resolve_calls
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.network.mesh import Mesh
-from toast.emit.shardy import MESH, Shardings, add_mesh
-from toast.emit.writer import annotate_function, release, tell_devices
-from toast.microbatch.colour import bytes_of, shape_of
+from toast.emit.shardy import MESH, add_mesh
+from toast.emit.writer import tell_devices
 from toast.microbatch.time_axis import TimeAxis
 from toast.microbatch.tree import WHILE
 from toast.recompute.captured import sink_constants
-from toast.recompute.loops import Loop, terminator
+from toast.recompute.loops import Loop
 from toast.recompute.names import flatten_with_names, line_of
-from toast.resize.sizes import Node
 from toast.spmd.batch import ProvenStage, prove
+from toast.spmd.layouts import Layout, LayoutPlanner, PipelineLayouts
 from toast.spmd.scanned import StageLayers, scanned_layers
+from toast.spmd.stage_program import StageProgram, stage_program
 from toast.spmd.writer import PipeAxis, StageWriter
 
-Layout = tuple[tuple[str, ...], ...]
-"""The axes of each dimension."""
 _NO_LAYERS = "No layers of this program are scanned over stacked weights."
 _UNROLLED = "Leave out --form spmd: layers that stand one after another are cut into stages."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageProgram:
-    """The layers of one stage as a module that goes through all microbatches, to be priced.
-
-    `arguments` are layouts over the axes beside the stages, `shared` the arguments that are
-    arguments of the step too; `sent_bytes` what a stage hands to the next for a microbatch.
-    """
-
-    text: str
-    arguments: tuple[Layout, ...]
-    shared: tuple[int, ...]
-    sent_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +61,16 @@ class SpmdPipeline:
     batch_axes: tuple[str, ...]
 
 
-def pipeline_module(module: ir.Module, mesh: Mesh, stages: str, count: int) -> SpmdPipeline:
+def pipeline_module(
+    module: ir.Module,
+    mesh: Mesh,
+    stages: str,
+    count: int,
+    planner: LayoutPlanner | None = None,
+) -> SpmdPipeline:
     """Let the scanned layers of a module run in so many microbatches over the axis `stages`.
+
+    The `planner` finds the layouts on the other axes; without one these share the batch.
 
     Raises:
         InvalidRequest: no layers are scanned, or an op is in the way; the message names it.
@@ -94,8 +86,11 @@ def pipeline_module(module: ir.Module, mesh: Mesh, stages: str, count: int) -> S
         named = TimeAxis(module)
         rules.drop(module)
         proven, left_out = _proven(main, axis.stages, count)
-        layouts = _Layouts(main, named, axis, proven, count)
-        loops = tuple(_described(one, layouts.batch_axes, count) for one in proven)
+        layouts = PipelineLayouts(main, named, axis, proven, count, planner)
+        loops = tuple(
+            _described(one, stage_program(one, layouts.in_stage(one), proven[:number], count))
+            for number, one in enumerate(proven)
+        )
         add_mesh(module, mesh)
         for one in proven:
             _Region(one, axis, count).write()
@@ -112,32 +107,14 @@ def pipeline_module(module: ir.Module, mesh: Mesh, stages: str, count: int) -> S
     )
 
 
-def _described(proven: ProvenStage, batch_axes: tuple[str, ...], count: int) -> PipelinedLoop:
-    stage, cut, axis = proven.stage, proven.cut, proven.axis
-    operands = [stage.layers.loop.op.operands[slot] for slot in stage.slots]
-    handed = [stage.layers.loop.op.operands[slot] for slot in stage.layers.carried]
+def _described(proven: ProvenStage, program: StageProgram) -> PipelinedLoop:
+    layers = proven.stage.layers
     return PipelinedLoop(
-        name=line_of(stage.layers.loop.op.location),
-        layers=stage.layers.turns,
-        ascending=stage.layers.ascending,
-        batch=cut.size,
-        program=StageProgram(
-            text=str(axis.write(cut, count)),
-            arguments=tuple(_batch_spec(proven, one, batch_axes) for one in axis.block.arguments),
-            shared=tuple(
-                place for place, value in enumerate(operands) if isinstance(value, ir.BlockArgument)
-            ),
-            sent_bytes=sum(map(bytes_of, handed)) // count,
-        ),
-    )
-
-
-def _batch_spec(proven: ProvenStage, value: Any, batch_axes: tuple[str, ...]) -> Layout:
-    """The layout of an argument of a stage's program: its batch over the axes of the batch."""
-    place = proven.cut.colour.place(value)
-    rank = len(shape_of(value))
-    return tuple(
-        batch_axes if place is not None and place.dim == dim else () for dim in range(rank)
+        name=line_of(layers.loop.op.location),
+        layers=layers.turns,
+        ascending=layers.ascending,
+        batch=proven.cut.size,
+        program=program,
     )
 
 
@@ -257,73 +234,3 @@ class _Region:
                 dims[0] = f'{{"{self._axis.name}", ?}}'
             found.append(f"<@{MESH}, [{', '.join(dims)}]>")
         return ir.Attribute.parse(f"#sdy.sharding_per_value<[{', '.join(found)}]>")
-
-
-class _Layouts:
-    """Layers over the stages, the batch over the other axes, as far as these divide it."""
-
-    def __init__(
-        self,
-        main: ir.Operation,
-        named: TimeAxis,
-        axis: PipeAxis,
-        proven: Sequence[ProvenStage],
-        count: int,
-    ) -> None:
-        self._main = main
-        self._named = named
-        self._equations = named.equations
-        self._axis = axis
-        self._layers = {
-            leaf for one in proven for slot in one.stage.layers.stacked
-            for leaf in self._leaves(one.stage.layers.loop.op.operands[slot], 0)[:1]
-        }  # fmt: skip
-        self._batch = {
-            leaf for one in proven
-            for leaf in self._leaves(
-                one.stage.layers.loop.op.operands[one.stage.slots[one.dimension[0]]],
-                one.dimension[1],
-            )
-        }  # fmt: skip
-        self.batch_axes = self._dividing(min(one.cut.size for one in proven) // count)
-        entry = main.regions[0].blocks[0]
-        self.arguments = tuple(self._spec(value) for value in entry.arguments)
-        self.results = tuple(self._spec(value) for value in terminator(entry).operands)
-
-    def _leaves(self, value: Any, dim: int) -> list[Node]:
-        return self._equations.sizes.leaves(self._equations.values[value][dim])
-
-    def _dividing(self, batch: int) -> tuple[str, ...]:
-        """The axes over which a microbatch can be shared."""
-        found = []
-        for name, size in self._axis.axes:
-            if name != self._axis.name and batch % size == 0:
-                found.append(name)
-                batch //= size
-        return tuple(found)
-
-    def _spec(self, value: Any) -> Layout:
-        """Where a value lies: each axis at most once."""
-        used: set[str] = set()
-        dims = []
-        for dim in range(len(self._equations.values.get(value, ()))):
-            leaves = self._leaves(value, dim)[:1]
-            axes: tuple[str, ...] = ()
-            if self._layers.intersection(leaves):
-                axes = (self._axis.name,)
-            elif self._batch.intersection(leaves):
-                axes = self.batch_axes
-            dims.append(() if used.intersection(axes) else axes)
-            used.update(axes)
-        return tuple(dims)
-
-    def annotate(self) -> None:
-        """Write the layouts on the arguments and results of `main`."""
-        shardings = Shardings()
-        arguments, results = (
-            [[list(axes) for axes in layout] for layout in layouts]
-            for layouts in (self.arguments, self.results)
-        )
-        annotate_function(self._main, "arg_attrs", arguments, shardings)
-        annotate_function(self._main, "res_attrs", results, shardings)
-        release(self._main, arguments, results)

@@ -8,10 +8,21 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from typing import Any
 
 from tests.toast.spmd.steps import deviation_of_export, outcome
 
-CASES = {
+LAID_OUT = {
+    "weights over an axis": ("plain", "pipe=2,data=2,model=2", 4, "weights over model"),
+    "weights over two axes": ("plain", "pipe=2,data=2,model=2", 2, "weights over both"),
+    "gpt with weights over an axis": ("gpt", "pipe=2,data=2,model=2", 4, "weights over model"),
+    "stages on a middle axis": ("checkpointed", "data=2,pipe=2,model=2", 4, "weights over model"),
+    "axes that a microbatch cannot have": (
+        "plain", "pipe=2,data=2,model=2", 4, "a batch that is too small",
+    ),
+}  # fmt: skip
+"""With layouts of a planner."""
+CASES: dict[str, tuple[Any, ...]] = {
     "forward": ("forward", "pipe=2", 4),
     "one microbatch": ("plain", "pipe=4", 1),
     "layers that know their number": ("numbered", "pipe=2", 4),
@@ -27,6 +38,7 @@ CASES = {
     "gpt": ("gpt", "pipe=4", 4),
     "two axes beside the stages": ("plain", "pipe=2,data=2,model=2", 2),
     "data beside layers": ("data", "pipe=2", 2),
+    **LAID_OUT,
 }
 MORE = {
     "t2b": ("t2b", "pipe=2,data=2,model=2", 2),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
+from jaxlib.mlir import ir
 
 import toast
 from examples.forms import serialize
@@ -20,6 +22,7 @@ from examples.models import gpt, t2b
 from tests.toast.microbatch.steps import drawn, lowered
 from toast.analysis.forms import decode
 from toast.costmodel.network.mesh import Mesh
+from toast.spmd.layouts import Layout, LayoutPlanner, LayoutsBeside
 from toast.spmd.rewrite import SpmdPipeline, pipeline_module
 from toast.verify import execution
 
@@ -36,6 +39,9 @@ class Outcome:
     bytes_of_stacks: int
     bytes_of_parts: int
     loops: int
+    arguments: tuple[Layout, ...]
+    bytes_of_arguments: int
+    bytes_by_layouts: int
 
 
 def like(*shape: int, dtype: Any = jnp.float32) -> Any:
@@ -165,14 +171,46 @@ def module_of(name: str) -> bytes:
     return serialize(model.MODEL.make_step(config), "bytecode")
 
 
-def outcome(name: str, mesh: str, count: int) -> Outcome:
+def split_by(last: tuple[str, ...], batch: tuple[str, ...]) -> Callable[[bytes], LayoutPlanner]:
+    """A planner that shares the last dimension of all matrices of weights, and the batch."""
+
+    def layout(shape: tuple[int, ...]) -> Layout:
+        if shape[:1] == (LAYERS,):
+            return (*[()] * (len(shape) - 1), last if len(shape) > 2 else ())
+        return tuple(batch if dim == 0 and shape[0] == BATCH else () for dim in range(len(shape)))
+
+    def of(data: bytes) -> LayoutPlanner:
+        main: Any = ir.SymbolTable(decode(data).module.operation)["main"]
+        given, made = (
+            [layout(tuple(ir.RankedTensorType(kind).shape)) for kind in kinds]
+            for kinds in (main.type.inputs, main.type.results)
+        )
+
+        def plan(pins: Mapping[int, Layout]) -> LayoutsBeside:
+            arguments = [pins.get(number, one) for number, one in enumerate(given)]
+            return LayoutsBeside(arguments=tuple(arguments), results=tuple(made))
+
+        return plan
+
+    return of
+
+
+PLANNERS: dict[str, Callable[[bytes], LayoutPlanner]] = {
+    "weights over model": split_by(("model",), ("data",)),
+    "weights over both": split_by(("data", "model"), ("data",)),
+    "a batch that is too small": split_by((), ("data", "model")),
+}
+
+
+def outcome(name: str, mesh: str, count: int, planner: str | None = None) -> Outcome:
     """Run a step whole on one device, and as a pipeline on all of a mesh."""
     data, devices = module_of(name), Mesh.parse(mesh)
     inputs = drawn(data)
     whole = execution.compile_module(decode(data).module, 1)
     expected = execution.run_original(whole, inputs)
     module = decode(data).module
-    made = pipeline_module(module, devices, "pipe", count)
+    found = None if planner is None else PLANNERS[planner](data)
+    made = pipeline_module(module, devices, "pipe", count, found)
     executable = execution.compile_module(module, devices.devices)
     got = _run(executable, devices, made, inputs, expected)
     own = executable.get_compiled_memory_stats().argument_size_in_bytes
@@ -188,7 +226,18 @@ def outcome(name: str, mesh: str, count: int) -> Outcome:
         bytes_of_stacks=sum(stacks),
         bytes_of_parts=parts,
         loops=len(made.loops),
+        arguments=made.arguments,
+        bytes_of_arguments=own,
+        bytes_by_layouts=sum(
+            one.nbytes // _shares(spec, devices)
+            for one, spec in zip(inputs, made.arguments, strict=True)
+        ),
     )
+
+
+def _shares(spec: Layout, mesh: Mesh) -> int:
+    sizes = {axis.name: axis.size for axis in mesh.axes}
+    return math.prod(sizes[name] for axes in spec for name in axes)
 
 
 def _run(
@@ -220,11 +269,13 @@ def deviation_of_export() -> float:
     """A step that `jax.export` wrote, planned by users' means and called by JAX on a mesh."""
     step, arguments = STEPS["plain"]
     exported = jax.export.export(jax.jit(step))(*arguments)
+    mesh = "pipe=2,data=2,model=2"
     with TemporaryDirectory() as folder:
-        toast.plan_spmd(exported, folder, mesh="pipe=2,data=2", microbatches=4, rollouts=50)
+        toast.plan_spmd(exported, folder, mesh=mesh, microbatches=4, rollouts=50)
         blob = (Path(folder) / "sharded.jax_export").read_bytes()
     made = jax.export.deserialize(bytearray(blob))
-    grid = jax.sharding.Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("pipe", "data"))
+    names = ("pipe", "data", "model")
+    grid = jax.sharding.Mesh(np.array(jax.devices()[:8]).reshape(2, 2, 2), names)
     random = np.random.default_rng(0)
     given = [random.normal(size=one.shape).astype(one.dtype) for one in arguments]
     call = jax.jit(made.call, in_shardings=made.in_shardings_jax(grid))

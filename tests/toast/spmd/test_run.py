@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.toast.spmd.run_child import CASES, MORE
+from tests.toast.spmd.run_child import CASES, LAID_OUT, MORE
 from toast.costmodel.network.mesh import Mesh
 from toast.process.runner import package_environment
 
@@ -52,6 +52,18 @@ def test_a_pipeline_makes_what_the_step_makes(outcomes: dict[str, Any], case: st
     check(case, CASES[case][1], outcomes[case])
 
 
+@pytest.mark.parametrize("case", LAID_OUT)
+def test_each_device_holds_what_the_layouts_say(outcomes: dict[str, Any], case: str) -> None:
+    found = outcomes[case]
+    assert found["bytes_of_arguments"] <= found["bytes_by_layouts"] + 64
+
+
+def test_weights_lie_over_stages_and_another_axis(outcomes: dict[str, Any]) -> None:
+    weights, x = outcomes["weights over an axis"]["arguments"]
+    assert (weights, x) == ([["pipe"], [], ["model"]], [["data"], []])
+    assert outcomes["axes that a microbatch cannot have"]["arguments"][1] == [["data"], []]
+
+
 def test_an_export_becomes_one_that_jax_calls_on_the_mesh() -> None:
     assert run_cases("export") < 5e-6
 
@@ -59,5 +71,5 @@ def test_an_export_becomes_one_that_jax_calls_on_the_mesh() -> None:
 @pytest.mark.nightly
 def test_models_in_more_ways_make_the_same() -> None:
     found = run_cases("more")
-    for case, (_, mesh, _) in MORE.items():
+    for case, (_, mesh, *_) in MORE.items():
         check(case, mesh, found[case])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,22 @@ from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.mesh import Mesh
 from toast.emit.jax_export import encode_export
 from toast.pipeline.pipelining.costs import link_seconds
-from toast.pipeline.pipelining.priced import ModulePricer, local_bytes
+from toast.pipeline.pipelining.priced import (
+    ROLLOUTS,
+    ModulePricer,
+    layouts_of,
+    local_bytes,
+    pin,
+)
 from toast.pipeline.pipelining.search_degrees import memory_of
+from toast.pipeline.plan_module import make_plan
 from toast.plans.spmd_answer import SpmdAnswer, SpmdLoopFigures
 from toast.request.pipeline_request import STAGES_AXIS, PipelineRequest
+from toast.request.request import PlanRequest
 from toast.search.kernel_cache import warm_kernels
+from toast.spmd.layouts import Layout, LayoutPlanner, LayoutsBeside
 from toast.spmd.rewrite import PipelinedLoop, SpmdPipeline, pipeline_module
+from toast.spmd.stage_program import StageProgram
 
 ANSWER = "answer.json"
 Report = Callable[[str, float], None]
@@ -47,14 +58,19 @@ def plan_spmd(module: bytes, request: PipelineRequest, report: Report) -> Planne
     mesh = Mesh.parse(f"{STAGES_AXIS}={request.stages}{rest}")
     report("loading", 0.0)
     loaded = decode(module)
-    report("pipelining layers", 0.1)
-    made = pipeline_module(loaded.module, mesh, STAGES_AXIS, request.count)
-    warm_kernels(lambda share: report("compiling kernels", 0.2 + 0.2 * share))
+    warm_kernels(lambda share: report("compiling kernels", 0.1 + 0.1 * share))
+    report("planning the step beside the stages", 0.2)
+    planner = _planner(module, request, device)
+    made = pipeline_module(loaded.module, mesh, STAGES_AXIS, request.count, planner)
     pricer = ModulePricer(request)
-    loops = []
-    for number, loop in enumerate(made.loops):
+    loops, kept = [], list[tuple[Layout, ...]]()
+    for number, one in enumerate(made.loops):
         report("pricing layers", 0.4 + 0.6 * number / len(made.loops))
-        loops.append(_loop(loop, pricer, request, device))
+        loop = replace(one, program=_continued(one.program, kept))
+        with ir.Context():
+            seconds, peak, results = pricer.take(loop.program.text, loop.program.arguments)
+        kept.append(results)
+        loops.append(_loop(loop, seconds, peak, made.batch_axes, request, device))
     return PlannedSpmd(
         module=_encoded(loaded, mesh, made),
         suffix=loaded.form.suffix,
@@ -62,19 +78,55 @@ def plan_spmd(module: bytes, request: PipelineRequest, report: Report) -> Planne
     )
 
 
+def _planner(module: bytes, request: PipelineRequest, device: Device) -> LayoutPlanner | None:
+    """The search for layouts of the whole step on the mesh of one stage.
+
+    A stage has its part of the layers, so the whole of them may take the memory of all stages.
+    """
+    mesh = request.mesh
+    if mesh is None:
+        return None
+
+    def plan(pins: Mapping[int, Layout]) -> LayoutsBeside:
+        asked = PlanRequest(
+            mesh=mesh,
+            device=request.device,
+            memory=request.stages * memory_of(request, device),
+            seed=request.seed,
+            rollouts=request.rollouts or ROLLOUTS,
+            pins=tuple(pin(*one) for one in pins.items()),
+            advice=False,
+        )
+        found = make_plan(module, asked).plan
+        return LayoutsBeside(
+            arguments=layouts_of(found.arguments), results=layouts_of(found.results)
+        )
+
+    return plan
+
+
+def _continued(program: StageProgram, kept: Sequence[Sequence[Layout]]) -> StageProgram:
+    """A program that gets what the loops before it keep in the layouts that it has there."""
+    arguments = tuple(
+        kept[source[0]][source[1]] if source is not None and kept[source[0]] else layout
+        for source, layout in zip(program.sources, program.arguments, strict=True)
+    )
+    return replace(program, arguments=arguments)
+
+
 def _loop(
-    loop: PipelinedLoop, pricer: ModulePricer, request: PipelineRequest, device: Device
+    loop: PipelinedLoop,
+    seconds: float,
+    peak: float,
+    batch_axes: Sequence[str],
+    request: PipelineRequest,
+    device: Device,
 ) -> SpmdLoopFigures:
     """A stage works on one microbatch in each step, also in those of the bubble."""
     program = loop.program
-    with ir.Context():
-        seconds, peak = pricer.seconds_and_peak(program.text, program.arguments)
     steps = request.count + request.stages - 1
     axes = _axes(request.mesh)
-    shares = [axes[axis] for axis in _used(program.arguments)]
-    sent = program.sent_bytes
-    for share in shares:
-        sent //= share
+    sent = program.sent_bytes // math.prod(axes[axis] for axis in batch_axes)
     sending = steps * link_seconds(device, sent)
     own = _shared_bytes(program.text, loop, axes)
     return SpmdLoopFigures(
@@ -95,7 +147,8 @@ def _shared_bytes(text: str, loop: PipelinedLoop, axes: dict[str, int]) -> float
     parsed = decode(text.encode()).module
     with parsed.context:
         main: Any = ir.SymbolTable(parsed.operation)["main"]
-        sizes = local_bytes(main.type.inputs, program.arguments, axes)
+        layouts = [layout or () for layout in program.arguments]
+        sizes = local_bytes(main.type.inputs, layouts, axes)
     return sum(sizes[place] for place in program.shared)
 
 
@@ -144,7 +197,3 @@ def _encoded(loaded: Loaded, mesh: Mesh, made: SpmdPipeline) -> bytes:
 
 def _axes(mesh: str | None) -> dict[str, int]:
     return {} if mesh is None else {axis.name: axis.size for axis in Mesh.parse(mesh).axes}
-
-
-def _used(layouts: Sequence[Sequence[Sequence[str]]]) -> set[str]:
-    return {axis for layout in layouts for axes in layout for axis in axes}

@@ -22,7 +22,7 @@ from toast.request.pipeline_request import PipelineRequest
 from toast.request.request import PlanRequest
 from toast.stages.wiring import Layout, StageModule
 
-_ROLLOUTS = 2000
+ROLLOUTS = 2000
 _ALIAS = "tf.aliasing_output"
 _PAIR = Mesh.parse("one=2")
 """On it a program that is not sharded takes what it takes on one chip."""
@@ -85,13 +85,20 @@ class ModulePricer:
         """How many modules were planned or priced."""
         return len(self._known)
 
-    def seconds_and_peak(self, text: str, layouts: Sequence[Layout]) -> tuple[float, float]:
-        """What a module takes on one device whose arguments have these layouts."""
+    def take(
+        self, text: str, layouts: Sequence[Layout | None]
+    ) -> tuple[float, float, tuple[Layout, ...]]:
+        """Seconds and peak of a module whose arguments have these layouts, None any.
+
+        With them come the layouts of its results, if it has a mesh.
+        """
         if self.request.mesh is None:
             found = self._unsharded(text)
         else:
-            found = self._planned(text, tuple(_pin(*one) for one in enumerate(layouts)))
-        return found.seconds, found.peak
+            given = enumerate(layouts)
+            pins = tuple(pin(number, one) for number, one in given if one is not None)
+            found = self._planned(text, pins)
+        return found.seconds, found.peak, found.output_specs
 
     def price(self, wiring: StageModule, module: ir.Module) -> PricedModule:
         """Plan a module; a value that was laid out by a module before keeps that layout."""
@@ -129,7 +136,7 @@ class ModulePricer:
         Not those of sums: zeros have any layout, and what is added up decides which is best.
         """
         return tuple(
-            _pin(number, self.layouts[name])
+            pin(number, self.layouts[name])
             for number, name in enumerate(wiring.inputs)
             if self.layouts.get(name) and name not in wiring.outputs
         )
@@ -148,7 +155,7 @@ class ModulePricer:
         found = self._planned(text, pins)
         if all(found.input_specs[one] == found.output_specs[other] for one, other in running):
             return found
-        layouts = (_pin(one, found.output_specs[other]) for one, other in running)
+        layouts = (pin(one, found.output_specs[other]) for one, other in running)
         again = self._planned(lent(text, running), (*pins, *layouts))
         return replace(again, lent=frozenset(other for _, other in running))
 
@@ -164,7 +171,7 @@ class ModulePricer:
             device=self.request.device,
             memory=self.request.memory,
             seed=self.request.seed,
-            rollouts=self.request.rollouts or _ROLLOUTS,
+            rollouts=self.request.rollouts or ROLLOUTS,
             pins=pins,
             advice=False,
         )
@@ -174,8 +181,8 @@ class ModulePricer:
             text=result.module.decode(),
             seconds=predicted.step_seconds,
             peak=predicted.peak_bytes,
-            input_specs=_layouts(result.plan.arguments),
-            output_specs=_layouts(result.plan.results),
+            input_specs=layouts_of(result.plan.arguments),
+            output_specs=layouts_of(result.plan.results),
         )
 
     def _sizes(
@@ -212,7 +219,8 @@ def lent(text: str, running: Running) -> str:
     return str(module)
 
 
-def _pin(number: int, layout: Layout) -> str:
+def pin(number: int, layout: Layout) -> str:
+    """The layout of an argument as a pin of a request."""
     return f"{number}=" + ",".join("+".join(axes) or "None" for axes in layout)
 
 
@@ -220,7 +228,8 @@ def _axes(mesh: str) -> dict[str, int]:
     return {axis.name: axis.size for axis in Mesh.parse(mesh).axes}
 
 
-def _layouts(tensors: Sequence[Tensor]) -> tuple[Layout, ...]:
+def layouts_of(tensors: Sequence[Tensor]) -> tuple[Layout, ...]:
+    """The layouts that a plan has for arguments or results."""
     return tuple(tuple(tuple(axes) for axes in tensor.spec) for tensor in tensors)
 
 
