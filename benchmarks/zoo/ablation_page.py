@@ -44,8 +44,8 @@ Asked again in the evening of that day, after element times, with all 41 variati
 kept): on the zoo's held-out half `cse`, `deferred_filter_gradients`, `fusion.operand_cost` and
 `memory_space_assignment.piece_share` did not pay by the rule above, for half a point or less each, but
 for `.piece_share`, which costs 2.0 points of nine in ten and saves 4.2 of the pressed median. They are
-kept: the first and third pay on a tuning half, and without the second nets of the probe are off by
-more than a sixth. `dot_tiling.resident_share` paid nowhere, which led to the law of operands that
+kept: the first and third pay on a tuning half, and the second is what libtpu does with the nets of its
+probe. `dot_tiling.resident_share` paid nowhere, which led to the law of operands that
 [compilers.md](compilers.md#dot_tiling) tells.
 
 These do not pay on a held-out half either, and are kept:
