@@ -40,12 +40,12 @@ Deleted since, as none of them pays on a held-out half: `select_and_scatter_expa
 `memory_space_assignment.brief_positions`, `rematerialization.passes`; and
 `dynamic_update_slice.passes_over_buffer`, which its probe contradicts.
 
-Asked again in the evening of that day, after element times, with all 41 variations (the tables were not
-kept): on the zoo's held-out half `cse`, `deferred_filter_gradients`, `fusion.operand_cost` and
-`memory_space_assignment.piece_share` did not pay by the rule above, for half a point or less each, but
-for `.piece_share`, which costs 2.0 points of nine in ten and saves 4.2 of the pressed median. They are
-kept: the first and third pay on a tuning half, and the second is what libtpu does with the nets of its
-probe. `dot_tiling.resident_share` paid nowhere, which led to the law of operands that
+Asked again in the evening of that day, after element times, with all 41 variations (the tables were
+not kept): on the zoo's held-out half `cse`, `deferred_filter_gradients`, `fusion.operand_cost` and
+`memory_space_assignment.piece_share` did not pay by the rule above, for half a point or less each,
+but for `.piece_share`, which costs 2.0 points of nine in ten and saves 4.2 of the pressed median.
+They are kept: the first and third pay on a tuning half, and the second is what libtpu does with the
+nets of its probe. `dot_tiling.resident_share` paid nowhere, which led to the law of operands that
 [compilers.md](compilers.md#dot_tiling) tells.
 
 These do not pay on a held-out half either, and are kept:

@@ -29,9 +29,9 @@ class ChipColumns(NamedTuple):
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
     Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
     `resident_share` of `on_chip` are mostly read once, others for each block of `block_bytes` a
-    side, if that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on.
-    `feeding`: how much longer it takes to read what feeds a product; `each_element`: seconds of an
-    element that is read or written; `each_rounded`: of one that is rounded inside a product;
+    side, if that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip`
+    on. `feeding`: how much longer it takes to read what feeds a product; `each_element`: seconds of
+    an element that is read or written; `each_rounded`: of one that is rounded inside a product;
     elements a second of `rounding` and `blocking`. A program that needs more than `memory` bytes is
     squeezed into these. A matrix is scattered in pieces of which `scattered_piece` gives the bytes
     (0: of any size). `reducing`: seconds for each element that a product of one row multiplies and
