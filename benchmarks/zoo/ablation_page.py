@@ -40,20 +40,23 @@ Deleted since, as none of them pays on a held-out half: `select_and_scatter_expa
 `memory_space_assignment.brief_positions`, `rematerialization.passes`; and
 `dynamic_update_slice.passes_over_buffer`, which its probe contradicts.
 
-Asked again in the evening of that day, after element times, with all 41 variations (the tables were
-not kept): on the zoo's held-out half `cse`, `deferred_filter_gradients`, `fusion.operand_cost` and
-`memory_space_assignment.piece_share` did not pay by the rule above, for half a point or less each,
-but for `.piece_share`, which costs 2.0 points of nine in ten and saves 4.2 of the pressed median.
-They are kept: the first and third pay on a tuning half, and the second is what libtpu does with the
-nets of its probe. `dot_tiling.resident_share` paid nowhere, which led to the law of operands that
-[compilers.md](compilers.md#dot_tiling) tells.
+`python -m benchmarks.zoo ablation` at commit 9fe866da asks all 41 variations again, after element
+times. Its tables were not kept; this was read of them, on the zoo's held-out half:
+
+- `cse`, `deferred_filter_gradients` and `fusion.operand_cost` do not pay, by half a point or less
+  each. The first and third pay on a tuning half, and the second is what libtpu does with the nets
+  of its probe; all are kept.
+- `memory_space_assignment.piece_share` costs 2.0 points of nine in ten with room, and saves 4.2 of
+  the pressed median. It is kept.
+- `dot_tiling.resident_share` pays nowhere, which led to the law of operands that
+  [compilers.md](compilers.md#dot_tiling) tells.
 
 These do not pay on a held-out half either, and are kept:
 
 - `dot_tiling`, `all_reduce_combiner`, `fusion.operand_cost` and `rematerialization.least_gap` pay
   on a tuning half.
 - Without `dot_tiling.resident_share` and `spmd_partitioner` searches miss layouts that compile to
-  faster steps: FSDP, 521 ms where 576 are found.
+  faster steps ([compilers.md](compilers.md#dot_tiling)).
 - `all_reduce_combiner.max_bytes` tells the number of messages.
 - `memory_space_assignment.table_bytes` is for programs that are too small to be counted here.
 - `dot_strength_reduction` and what is left of `dynamic_update_slice` are for decode steps, of which

@@ -92,9 +92,10 @@ class DotTilingRules:
     """How a product of two operands that do not stay on the chip is made.
 
     Block by block, and `rereads_operands`: each is read again for every row or column of blocks,
-    which are `block_bytes` a side. An operand mostly stays on the chip if it takes at most
-    `resident_share` of the memory there; the share that it takes is read again all the same, up to
-    the size from which tensors are streamed.
+    which are `block_bytes` a side. Of operands that take at
+    most `resident_share` of the memory on the chip a part is read again: the share that the smaller
+    one takes, and no more than that of `memory_space_assignment.streamed_from`. From there on the
+    part grows to all.
     """
 
     rereads_operands: bool

@@ -92,9 +92,9 @@ def _reducing(t: Tables, s: Scratch, dot: int) -> float:
 def _again(t: Tables, s: Scratch, dot: int, left: float, right: float, depth: float) -> float:
     """Bytes of the operands of a product that are read from memory more than once.
 
-    The result is made block by block, each from a strip of both operands. What of the smaller one
-    waits on the chip is read once: the less the more room it takes, down to where tensors wait no
-    longer but are streamed, and again from `resident_share` of the chip on. `depth` is what the
+    The result is made block by block, each from a strip of both operands. The larger the share of
+    the chip that the smaller operand takes, the larger the part that is read again. That part stops
+    growing at `streamed_from`, and grows to all from `resident_share` on. `depth` is what the
     operands have beside the rows and columns of the result.
     """
     if t.chip.block_bytes == 0.0:
@@ -103,9 +103,9 @@ def _again(t: Tables, s: Scratch, dot: int, left: float, right: float, depth: fl
     block = t.chip.block_bytes / max(min(one / left, two / right) / depth, 1.0)
     blocks = one * (np.ceil(right / block) - 1.0) + two * (np.ceil(left / block) - 1.0)
     share = min(one, two) / t.chip.on_chip
-    waiting = min(share, t.chip.streamed_from)
+    small = min(share, t.chip.streamed_from)
     large = (share - t.chip.resident_share) / (1.0 - t.chip.resident_share)
-    return float(blocks * min(max(waiting, large), 1.0))
+    return float(blocks * min(max(small, large), 1.0))
 
 
 @inner

@@ -28,7 +28,7 @@ class ChipColumns(NamedTuple):
     `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the next,
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
     Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
-    `resident_share` of `on_chip` are mostly read once, others for each block of `block_bytes` a
+    `resident_share` of `on_chip` are read again in part, others for each block of `block_bytes` a
     side, if that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip`
     on. `feeding`: how much longer it takes to read what feeds a product; `each_element`: seconds of
     an element that is read or written; `each_rounded`: of one that is rounded inside a product;

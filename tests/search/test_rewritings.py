@@ -38,6 +38,12 @@ def root(of: Problem) -> PlannedRewriting[int]:
     return PlannedRewriting(rewriting=0, problem=of, found=search(of, SETTINGS, Control()))
 
 
+def named(rows: int) -> PlannedRewriting[str]:
+    """The program as it is, as the rewriting "none"."""
+    whole = root(problem(rows))
+    return PlannedRewriting(rewriting="none", problem=whole.problem, found=whole.found)
+
+
 def test_the_best_of_a_chain_is_reached() -> None:
     """Each rewriting halves the work; the tree goes on while that pays."""
     rows = [1 << 16, 1 << 15, 1 << 14, 1 << 13]
@@ -110,11 +116,7 @@ def test_out_of_time_the_program_is_left_as_it_is() -> None:
 def test_two_slow_rewritings_are_not_made_together() -> None:
     """Each of two alone gains nothing where a third does; both at once are never made."""
     rows = {"none": 1 << 15, "best": 1 << 12, "one": 1 << 15, "other": 1 << 15}
-    whole = problem(rows["none"])
-    start = PlannedRewriting(
-        rewriting="none", problem=whole, found=search(whole, SETTINGS, Control())
-    )
-    asked: list[str] = []
+    start, asked = named(rows["none"]), list[str]()
 
     def made(one: str) -> Problem:
         asked.append(one)
@@ -142,11 +144,7 @@ def test_what_made_a_fitting_step_slower_is_not_done_again() -> None:
 def test_what_does_more_than_a_slow_rewriting_is_not_made() -> None:
     """One rewriting does what a slower one than the best does, and more: it is never made."""
     rows = {"none": 1 << 15, "best": 1 << 12, "slow": 1 << 14}
-    whole = problem(rows["none"])
-    start = PlannedRewriting(
-        rewriting="none", problem=whole, found=search(whole, SETTINGS, Control())
-    )
-    asked: list[str] = []
+    start, asked = named(rows["none"]), list[str]()
 
     def made(one: str) -> Problem:
         asked.append(one)
