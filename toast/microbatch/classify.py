@@ -50,8 +50,7 @@ class Classifier:
         known = -1
         while known != len(self._forced):
             known = len(self._forced)
-            self._kinds.of.clear()
-            self._kinds.looped.clear()
+            self._kinds.clear()
             self._pass()
         return self._kinds
 
@@ -130,6 +129,8 @@ class Classifier:
         """The kinds of an op's results where it runs in the loop."""
         kinds = self._read(node)
         if all(kind in FREE for kind in kinds):
+            if node.name == WHILE:
+                self._try_parts(node)
             zero = makes_zeros(node, kinds)
             return [Dependence.ZERO if zero else Dependence.FREE] * len(node.results)
         if node.name in _EFFECTS:
@@ -166,6 +167,22 @@ class Classifier:
         return kind
 
     def _while(self, node: OpNode) -> list[Dependence]:
+        carried = self._through(node)
+        made = zip(node.results, carried, strict=True)
+        self._kinds.looped.update(value for value, kind in made if kind in FREE)
+        return carried
+
+    def _try_parts(self, node: OpNode) -> None:
+        """Note a loop that makes each element of the batch by itself, as random bits are made."""
+        try:
+            carried = self._through(node)
+        except _Stuck:
+            return
+        if Dependence.CUT in carried and Dependence.SUM not in carried:
+            self._kinds.divisible.add(node)
+
+    def _through(self, node: OpNode) -> list[Dependence]:
+        """The kinds of what a loop carries."""
         if node.captured:
             raise _Stuck(node, "its body reads values that it does not carry")
         condition, body = node.blocks
@@ -184,11 +201,8 @@ class Classifier:
                 for one, other, value in zip(carried, yields, body.arguments, strict=True)
             ]
             if joined == carried:
-                break
+                return carried
             carried = joined
-        made = zip(node.results, carried, strict=True)
-        self._kinds.looped.update(value for value, kind in made if kind in FREE)
-        return carried
 
     def _condition(self, node: OpNode, condition: Block) -> None:
         why = "how often the loop runs depends on the batch"

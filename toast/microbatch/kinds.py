@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from toast.microbatch.tree import OpNode
+
 
 class Dependence(IntEnum):
     """How a value depends on the batch that runs in parts."""
@@ -27,10 +29,20 @@ FREE = (Dependence.ZERO, Dependence.FREE)
 
 @dataclass(slots=True, kw_only=True)
 class Kinds:
-    """The kind of every value; `looped` are free values that only the loop makes."""
+    """The kind of every value; `looped` are free values that only the loop makes.
+
+    `divisible` loops make free values, and can make just the elements of a microbatch of them.
+    """
 
     of: dict[Any, Dependence] = field(default_factory=dict)
     looped: set[Any] = field(default_factory=set)
+    divisible: set[OpNode] = field(default_factory=set)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.of.clear()
+        self.looped.clear()
+        self.divisible.clear()
 
     def is_free(self, value: Any) -> bool:
         """Whether a value is the same for all microbatches."""

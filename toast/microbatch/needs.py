@@ -224,7 +224,7 @@ class _Finder:
     def _cuts(self, node: OpNode) -> bool:
         """Whether an op on free values makes just the elements of a microbatch."""
         if node.blocks:
-            return False
+            return node in self._kinds.divisible
         if node.name == "stablehlo.constant":
             return is_splat(node)
         return self._roles.of(node) is BatchRole.ALONG

@@ -77,8 +77,10 @@ class Cut:
 
     @property
     def elements(self) -> int:
-        """Elements of all values of which a microbatch has its own."""
-        return self._elements_of(kind is Dependence.CUT for kind in self.kinds.of.values())
+        """Elements of all values of which a microbatch has its own, random bits left out."""
+        return self._elements_of(
+            kind is Dependence.CUT and not _is_whole(value) for value, kind in self.kinds.of.items()
+        )
 
     @property
     def dependent(self) -> int:

@@ -270,7 +270,9 @@ class Writer:
                 else:
                     hlo.ReturnOp([self._wholes[block.yields[0]]])
         self._time = outside
-        self._set(node.results, list(loop.results))
+        for value, like, result in zip(node.results, body.arguments, loop.results, strict=False):
+            cut = self._kinds.of[like] is Dependence.CUT
+            (self._parts if cut else self._wholes)[value] = result
 
     def _branches(self, node: OpNode) -> None:
         types = [

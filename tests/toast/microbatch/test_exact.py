@@ -117,6 +117,17 @@ LOSSES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+def test_random_bits_are_made_part_by_part() -> None:
+    """Nothing before the loop, and nothing that it carries, has the bits of the whole batch."""
+    loss, arguments = LOSSES["dropout"]
+    text = lowered(sgd(loss), *arguments)
+    parts, _ = in_parts(text, 4, (1, 0))
+    assert "8x6xui32" in text
+    assert "2x6xui32" in parts
+    assert "8x6xui32" not in parts
+    assert "8x6xi1" not in parts
+
+
 @pytest.mark.parametrize("count", [2, 4, 8])
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_step_in_parts_gives_the_same(name: str, count: int) -> None:
