@@ -240,11 +240,24 @@ class Evaluator:
         arrays = scratch or self._scratches[0]
         return self._cost(measure(self.folded, arrays, *self._columns([state])))
 
+    @property
+    def pressed_into(self) -> float:
+        """Bytes into which the compiler presses a program by computing values again; or inf."""
+        return float(self.folded.chip.memory)
+
+    def pressing_into(self, memory: float) -> Evaluator:
+        """The same where the compiler presses programs into so many bytes, with inf into none."""
+        other = copy(self)
+        other.tables, other.folded = (
+            tables._replace(chip=tables.chip._replace(memory=memory))
+            for tables in (self.tables, self.folded)
+        )
+        other._scratches = [other.new_scratch()]
+        return other
+
     def pressed_bytes(self, state: Sequence[Action | Refinement]) -> float:
         """The least that the compiler comes down to: the peak on a chip that has no memory."""
-        chip = self.folded.chip._replace(memory=0.0)
-        tables = self.folded._replace(chip=chip)
-        return measure(tables, self._scratches[0], *self._columns([state])).peak
+        return self.pressing_into(0.0).cost(state).peak
 
     def room_bytes(self, state: Sequence[Action | Refinement]) -> float:
         """What the compiler lays out with all the memory that it wants, holes included.
@@ -258,7 +271,7 @@ class Evaluator:
 
     def laid_out(self, room: float, pressed: float) -> float:
         """The peak on this device of what takes `room`, and `pressed` where nothing else goes."""
-        return min(room, max(pressed, float(self.folded.chip.memory)))
+        return min(room, max(pressed, self.pressed_into))
 
     def _cost(self, measured: Measured) -> Cost:
         return Cost(

@@ -22,7 +22,7 @@ from toast.request.settings import threads_of
 from toast.search.actions import action_space
 from toast.search.choices import choices
 from toast.search.infeasible import closest_to_fitting
-from toast.search.pareto import Point
+from toast.search.pareto import ParetoFront, Point
 from toast.search.planners import PLANNERS
 from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control
@@ -55,6 +55,11 @@ class Searched:
         """Bytes above the memory, then seconds."""
         cost = self.cost
         return max(0.0, cost.peak - self.problem.reward.memory), cost.seconds
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether it does not fit, or only where the compiler presses it."""
+        return self.cost.room > self.problem.reward.memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +292,12 @@ class MeshSearch:
             threads=threads_of(self.request),
             rollouts=rollouts or self.request.rollouts or defaults.rollouts,
         )
+
+
+def pressing_into(memory: float, problem: Problem) -> Problem:
+    """The problem where the compiler presses programs into so many bytes, with inf into none."""
+    evaluator = problem.evaluator.pressing_into(memory)
+    return replace(problem, evaluator=evaluator, front=ParetoFront())
 
 
 def _joined(one: Searched, other: Searched) -> Searched:

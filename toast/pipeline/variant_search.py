@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.costmodel.network.mesh import Mesh
 from toast.pipeline.least_memory import least_bytes
-from toast.pipeline.mesh_search import MeshAnswer, MeshSearch, Searched
+from toast.pipeline.mesh_search import MeshAnswer, MeshSearch, Searched, pressing_into
 from toast.pipeline.stages import Stages
 from toast.pipeline.variant_rows import is_of, rows_of, with_cost
-from toast.pipeline.variant_space import VariantSpace
+from toast.pipeline.variant_space import Made, VariantSpace
 from toast.pipeline.variants import Variant, Variants
 from toast.plans.recomputation import RecomputedPlan
 from toast.plans.time import RewritingTried, TimeAxes
@@ -55,16 +56,32 @@ class VariantSearch:
         space = self._space(first)
         if space.layers or space.parts:
             self.stages.enter("variants", _VARIANTS)
-        search = space.search(self.base, control.share(VARIANTS_SHARE))
-        best = search.run()
-        rows = rows_of(search.planned, space.refused)
-        self.whole.notices += [*space.notices, *_in_vain(search.planned, best)]
+        best, rows = self._searched(space, control)
+        if space.roomy and best.badness()[0] > 0:
+            space.roomy = False
+            if first.badness()[0] > 0:
+                best, rows = self._searched(space, control)
+            else:
+                best = space.root(self.base, control)
+        self.whole.notices += space.notices
         return self._chosen(first, best, space, rows, control)
 
+    def _searched(
+        self, space: VariantSpace, control: Control
+    ) -> tuple[PlannedRewriting[Variant], list[RewritingTried]]:
+        """The best of the variants, and all that were tried."""
+        search = space.search(self.base, control.share(VARIANTS_SHARE))
+        best = search.run()
+        space.notices += _in_vain(search.planned, best)
+        return best, rows_of(search.planned, space.refused)
+
     def _space(self, first: Searched) -> VariantSpace:
-        """What is tried: what the request asks for; by `fit` all there is, where nothing fits."""
+        """What is tried: what the request asks for; by `fit` all there is, where nothing fits.
+
+        What fits only where the compiler presses it may be refused, so `fit` looks for more.
+        """
         request = self.variants.request
-        wanted = request.fit and first.badness()[0] > 0 and self._may_fit(first)
+        wanted = request.fit and first.lacks_room and self._may_fit(first)
         layers = "auto" in request.recompute or (wanted and "none" not in request.recompute)
         parts = request.microbatches == "auto" or wanted
         return VariantSpace(
@@ -73,6 +90,7 @@ class VariantSearch:
             job=self.whole,
             layers=layers and not self.base.recompute,
             parts=parts and self.base.microbatches == 1,
+            roomy=wanted and math.isfinite(first.problem.evaluator.pressed_into),
         )
 
     def _may_fit(self, first: Searched) -> bool:
@@ -96,13 +114,11 @@ class VariantSearch:
     ) -> Chosen:
         variant = best.rewriting
         if variant == self.base:
-            module, job = self.module, self.whole
-            answer = job.finish(first, control)
+            made = Made(module=self.module, job=self.whole, demands=first.demands)
         else:
             made = space.made[variant]
-            module, job = made.module, made.job
-            known = replace(first, problem=best.problem, demands=made.demands, found=best.found)
-            answer = self._finished(job, known, control)
+        known = replace(first, problem=best.problem, demands=made.demands, found=best.found)
+        answer = self._finished(made.job, known, first.problem.evaluator.pressed_into, control)
         rows = [
             with_cost(row, answer.best.cost, answer.best.badness()[0] <= 0).model_copy(
                 update={"chosen": True}
@@ -113,18 +129,22 @@ class VariantSearch:
         ]
         return Chosen(
             variant=variant,
-            module=module,
-            job=job,
+            module=made.module,
+            job=made.job,
             answer=answer,
             time=self.variants.record(variant, self.variants.arguments, rows),
             recompute=self.variants.record_layers(variant, rows),
         )
 
-    def _finished(self, job: MeshSearch, known: Searched, control: Control) -> MeshAnswer:
-        """What comes after the search of the chosen variant."""
+    def _finished(
+        self, job: MeshSearch, known: Searched, memory: float, control: Control
+    ) -> MeshAnswer:
+        """What comes after the search of the chosen variant, which the compiler presses again."""
         job.stages, job.tried = self.stages, self.whole.tried
         job.notices = self.whole.notices
-        return job.finish(known, control)
+        answer = job.finish(known, control)
+        best = replace(answer.best, problem=pressing_into(memory, answer.best.problem))
+        return replace(answer, best=best)
 
 
 def _in_vain(
@@ -134,8 +154,10 @@ def _in_vain(
     others = len(planned) - 1
     if best is planned[0] and others:
         does = "is faster" if best.badness()[0] <= 0 else "comes closer to fitting"
-        tried = f"{others} rewritings that were" if others > 1 else "rewriting that was"
-        yield f"None of the {tried} tried {does}; the step stays as it is."
+        tried = (
+            f"None of the {others} rewritings that were" if others > 1 else "No rewriting that was"
+        )
+        yield f"{tried} tried {does}; the step stays as it is."
 
 
 def asked_variant(variants: Variants) -> Variant:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,9 +11,10 @@ from toast.analysis.errors import ToastError
 from toast.analysis.load import load
 from toast.costmodel.hardware.quantities import format_bytes
 from toast.pipeline.least_memory import least_bytes_in_parts
-from toast.pipeline.mesh_search import MeshSearch, Searched
+from toast.pipeline.mesh_search import MeshSearch, Searched, pressing_into
 from toast.pipeline.user_constraints import Demands, demands
 from toast.pipeline.variants import Variant, Variants
+from toast.search.infeasible import closest_to_fitting
 from toast.search.problem import Problem
 from toast.search.progress import Control
 from toast.search.rewritings import PlannedRewriting, RewritingSearch, RewritingSpace
@@ -38,7 +40,8 @@ class Made:
 class VariantSpace:
     """Variants of a program on the mesh where `job` found `whole` for it as it is.
 
-    `layers` and `parts` say whether layers may be recomputed and the batch cut.
+    `layers` and `parts` say whether layers may be recomputed and the batch cut. Where `roomy`, the
+    compiler is not expected to press a program into less memory than it wants.
     """
 
     variants: Variants
@@ -46,15 +49,15 @@ class VariantSpace:
     job: MeshSearch
     layers: bool
     parts: bool
+    roomy: bool = False
     notices: list[str] = field(default_factory=list)
     made: dict[Variant, Made] = field(default_factory=dict)
     refused: dict[Variant, str] = field(default_factory=dict)
 
     def search(self, base: Variant, control: Control) -> RewritingSearch[Variant]:
         """A search from the program as it is, which is the variant `base`."""
-        whole = self.whole
         return RewritingSearch(
-            PlannedRewriting(rewriting=base, problem=whole.problem, found=whole.found),
+            self.root(base, control),
             RewritingSpace(
                 moves=self.moves,
                 problem=self.problem,
@@ -65,6 +68,13 @@ class VariantSpace:
             self.job.settings(),
             control,
         )
+
+    def root(self, base: Variant, control: Control) -> PlannedRewriting[Variant]:
+        """The program as it is, with the plan that is known of it."""
+        problem, found = self._priced(self.whole.problem), self.whole.found
+        if self.roomy:
+            found = closest_to_fitting(problem, found, control, self.job.settings().threads)
+        return PlannedRewriting(rewriting=base, problem=problem, found=found)
 
     def moves(self, variant: Variant) -> list[Variant]:
         """The variants that one more decision makes of this one."""
@@ -80,7 +90,9 @@ class VariantSpace:
 
     def problem(self, variant: Variant) -> Problem | None:
         """Write a variant and analyse it; None where it cannot be had, which is noted."""
-        mesh = self.whole.mesh
+        mesh, known = self.whole.mesh, self.made.get(variant)
+        if known is not None:
+            return self._priced(known.job.problem(mesh, known.demands))
         try:
             module = self.variants.written(variant)
             job = self.job.of_other(load(module))
@@ -90,7 +102,12 @@ class VariantSpace:
             self.refused[variant] = error.message
             return None
         self.made[variant] = Made(module=module, job=job, demands=demanded)
-        return problem
+        return self._priced(problem)
+
+    def _priced(self, problem: Problem) -> Problem:
+        if not self.roomy:
+            return problem
+        return pressing_into(math.inf, problem)
 
     def _more_parts(self, variant: Variant) -> list[Variant]:
         more = [count for count in self._counts if count > variant.microbatches]
