@@ -44,13 +44,14 @@ both fit; and where one does not, so that it may have given time for bytes."""
 class RewritingSpace(Generic[R]):
     """The rewritings of a program.
 
-    `moves` are those that one action leads to; `problem` is the program rewritten, None where it
-    cannot be. `patience` trajectories in a row may bring nothing once a plan fits. `joins` are the
-    two rewritings that one makes at once, None for one that does not. `covers` tells whether the
-    first of two does all that the second does: laid out alike, it takes no less time.
+    `moves` are those that one action leads to from one that is planned; `problem` is the program
+    rewritten, None where it cannot be. `patience` trajectories in a row may bring nothing once a
+    plan fits. `joins` are the two rewritings that one makes at once, None for one that does not.
+    `covers` tells whether the first of two does all that the second does: laid out alike, it takes
+    no less time.
     """
 
-    moves: Callable[[R], Sequence[R]]
+    moves: Callable[[PlannedRewriting[R]], Sequence[R]]
     problem: Callable[[R], Problem | None]
     patience: int
     joins: Callable[[R], tuple[R, R] | None] = lambda _: None
@@ -132,7 +133,7 @@ class RewritingSearch(Generic[R]):
         self._space = space
         self._settings = replace(settings, rollouts=ROUND * ROUNDS, round_rollouts=ROUND)
         self._control = control
-        self._root = _Node(root, list(space.moves(root.rewriting)), None)
+        self._root = _Node(root, list(space.moves(root)), None)
         self._root.note(root.value)
         self._nodes: dict[R, _Node[R] | None] = {root.rewriting: self._root}
         self._best, self._vain = root, 0
@@ -270,16 +271,15 @@ class RewritingSearch(Generic[R]):
         if problem is None:
             return None
         problem = replace(problem, reward=self._root.planned.problem.reward)
-        moves = list(self._space.moves(rewriting))
         if not problem.actions:
             found = Found.after((), problem.cost(())[0], 1, "exhausted")
-            return _Node(
-                PlannedRewriting(rewriting=rewriting, problem=problem, found=found), moves, None
-            )
+            planned = PlannedRewriting(rewriting=rewriting, problem=problem, found=found)
+            return _Node(planned, list(self._space.moves(planned)), None)
         search = TreeSearch(problem, self._settings, self._control.quiet())
         above = parent.planned
         search.begin_with(carried_over(above.problem, above.found.state, problem))
-        return _Node(self._fitted(rewriting, problem, search.found("rollouts")), moves, search)
+        planned = self._fitted(rewriting, problem, search.found("rollouts"))
+        return _Node(planned, list(self._space.moves(planned)), search)
 
     def _search_on(self, node: _Node[R]) -> None:
         """One more round over the shardings of a program."""

@@ -48,7 +48,7 @@ def test_the_best_of_a_chain_is_reached() -> None:
     """Each rewriting halves the work; the tree goes on while that pays."""
     rows = [1 << 16, 1 << 15, 1 << 14, 1 << 13]
     space: RewritingSpace[int] = RewritingSpace(
-        moves=lambda one: [one + 1] if one + 1 < len(rows) else [],
+        moves=lambda one: [one.rewriting + 1] if one.rewriting + 1 < len(rows) else [],
         problem=lambda one: problem(rows[one]),
         patience=2,
     )
@@ -66,7 +66,7 @@ def test_a_detour_is_left_when_it_brings_nothing() -> None:
         return [one + 1] if one > 0 else [one - 1] if one < 0 else [1, -1]
 
     space: RewritingSpace[int] = RewritingSpace(
-        moves=lambda one: moves(one) if abs(one) < 5 else [],
+        moves=lambda one: moves(one.rewriting) if abs(one.rewriting) < 5 else [],
         problem=lambda one: problem(rows[one]),
         patience=3,
     )
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_left_for_what_does() -> None:
     tight = replace(whole, reward=replace(whole.reward, memory=0.3 * peak))
     rows = [1 << 16, 1 << 16, 1 << 16, 1 << 16, 1 << 12]
     space: RewritingSpace[int] = RewritingSpace(
-        moves=lambda one: [one + 1] if one + 1 < len(rows) else [],
+        moves=lambda one: [one.rewriting + 1] if one.rewriting + 1 < len(rows) else [],
         problem=lambda one: problem(rows[one]),
         patience=1,
     )
@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_left_for_what_does() -> None:
 
 def test_a_rewriting_that_cannot_be_made_is_passed_over() -> None:
     space: RewritingSpace[int] = RewritingSpace(
-        moves=lambda one: [1, 2] if one == 0 else [],
+        moves=lambda one: [1, 2] if one.rewriting == 0 else [],
         problem=lambda one: None if one == 1 else problem(1 << 10),
         patience=2,
     )
@@ -106,7 +106,7 @@ def test_a_rewriting_that_cannot_be_made_is_passed_over() -> None:
 
 def test_out_of_time_the_program_is_left_as_it_is() -> None:
     space: RewritingSpace[int] = RewritingSpace(
-        moves=lambda one: [one + 1], problem=lambda _: problem(8), patience=2
+        moves=lambda one: [one.rewriting + 1], problem=lambda _: problem(8), patience=2
     )
     tree = RewritingSearch(root(problem(64)), space, SETTINGS, Control(budget=0.0))
     assert tree.run().rewriting == 0
@@ -123,7 +123,9 @@ def test_two_slow_rewritings_are_not_made_together() -> None:
         return problem(rows.get(one, 1 << 14))
 
     space: RewritingSpace[str] = RewritingSpace(
-        moves=lambda one: {"none": ["best", "one", "other"], "one": ["both"]}.get(one, []),
+        moves=lambda one: {"none": ["best", "one", "other"], "one": ["both"]}.get(
+            one.rewriting, []
+        ),
         problem=made,
         patience=9,
         joins=lambda one: ("one", "other") if one == "both" else None,
@@ -134,7 +136,9 @@ def test_two_slow_rewritings_are_not_made_together() -> None:
 
 def test_what_made_a_fitting_step_slower_is_not_done_again() -> None:
     space: RewritingSpace[int] = RewritingSpace(
-        moves=lambda one: [one + 1], problem=lambda one: problem(1 << (12 + one)), patience=9
+        moves=lambda one: [one.rewriting + 1],
+        problem=lambda one: problem(1 << (12 + one)),
+        patience=9,
     )
     tree = RewritingSearch(root(problem(1 << 12)), space, SETTINGS, Control())
     assert tree.run().rewriting == 0
@@ -151,7 +155,7 @@ def test_what_does_more_than_a_slow_rewriting_is_not_made() -> None:
         return problem(rows.get(one, 1 << 13))
 
     space: RewritingSpace[str] = RewritingSpace(
-        moves=lambda one: ["best", "slow and more", "slow"] if one == "none" else [],
+        moves=lambda one: ["best", "slow and more", "slow"] if one.rewriting == "none" else [],
         problem=made,
         patience=9,
         covers=lambda one, other: one.startswith(other),
@@ -165,7 +169,7 @@ def test_what_made_a_step_fit_and_slower_is_not_done_again() -> None:
     whole, again = problem(100_000), problem(80_000, speed=0.5)
     tight = replace(whole, reward=replace(whole.reward, memory=0.9 * root(whole).cost.peak))
     space: RewritingSpace[int] = RewritingSpace(
-        moves=lambda one: [one + 1], problem=lambda _: again, patience=9
+        moves=lambda one: [one.rewriting + 1], problem=lambda _: again, patience=9
     )
     tree = RewritingSearch(root(tight), space, SETTINGS, Control())
     assert tree.run().rewriting == 1

@@ -10,7 +10,7 @@ from functools import cached_property
 from toast.analysis.errors import ToastError
 from toast.analysis.load import load
 from toast.costmodel.hardware.quantities import format_bytes
-from toast.pipeline.least_memory import least_bytes_in_parts
+from toast.pipeline.least_memory import least_bytes, least_bytes_in_parts
 from toast.pipeline.mesh_search import MeshSearch, Searched, pressing_into
 from toast.pipeline.user_constraints import Demands, demands
 from toast.pipeline.variants import Variant, Variants
@@ -56,18 +56,15 @@ class VariantSpace:
 
     def search(self, base: Variant, control: Control) -> RewritingSearch[Variant]:
         """A search from the program as it is, which is the variant `base`."""
-        return RewritingSearch(
-            self.root(base, control),
-            RewritingSpace(
-                moves=self.moves,
-                problem=self.problem,
-                joins=self.joins,
-                covers=covers,
-                patience=max(2, len(self.moves(base)) - 1),
-            ),
-            self.job.settings(),
-            control,
+        root = self.root(base, control)
+        space = RewritingSpace(
+            moves=self.moves,
+            problem=self.problem,
+            joins=self.joins,
+            covers=covers,
+            patience=max(3, len(self.moves(root))),
         )
+        return RewritingSearch(root, space, self.job.settings(), control)
 
     def root(self, base: Variant, control: Control) -> PlannedRewriting[Variant]:
         """The program as it is, with the plan that is known of it."""
@@ -76,10 +73,10 @@ class VariantSpace:
             found = closest_to_fitting(problem, found, control, self.job.settings().threads)
         return PlannedRewriting(rewriting=base, problem=problem, found=found)
 
-    def moves(self, variant: Variant) -> list[Variant]:
+    def moves(self, planned: PlannedRewriting[Variant]) -> list[Variant]:
         """The variants that one more decision makes of this one."""
-        layers = list(self._other_layers(variant)) if self.layers else []
-        parts = self._more_parts(variant) if self.parts else []
+        layers = list(self._other_layers(planned.rewriting)) if self.layers else []
+        parts = self._more_parts(planned) if self.parts else []
         return [*parts, *layers]
 
     def joins(self, variant: Variant) -> tuple[Variant, Variant] | None:
@@ -109,9 +106,18 @@ class VariantSpace:
             return problem
         return pressing_into(math.inf, problem)
 
-    def _more_parts(self, variant: Variant) -> list[Variant]:
-        more = [count for count in self._counts if count > variant.microbatches]
-        return [replace(variant, microbatches=count) for count in more[:1]]
+    def _more_parts(self, planned: PlannedRewriting[Variant]) -> list[Variant]:
+        """The next number of parts, or the first that may fit where this one does not.
+
+        At best all but arguments, state and sums is divided by the number of parts.
+        """
+        now, peak = planned.rewriting.microbatches, planned.cost.peak
+        more = [count for count in self._counts if count > now]
+        least = min(self._whole_bytes, peak) if more else 0.0
+        memory = planned.problem.reward.memory
+        may_fit = (count for count in more if least + (peak - least) * now / count <= memory)
+        chosen = [next(may_fit, more[-1])] if more else []
+        return [replace(planned.rewriting, microbatches=count) for count in chosen]
 
     def _other_layers(self, variant: Variant) -> Iterator[Variant]:
         """One policy for all groups of layers; then another one for a single group."""
@@ -150,6 +156,12 @@ class VariantSpace:
         """Bytes that any number of parts needs of each device."""
         sums = self.variants.cut(1).sums(self.variants.request.accumulate)
         return least_bytes_in_parts(self.job.source.program, sums, self.whole.mesh.devices)
+
+    @cached_property
+    def _whole_bytes(self) -> float:
+        """Bytes of each device that are as many in any number of parts."""
+        given = least_bytes(self.job.source.program, self.whole.mesh.devices)
+        return max(given, self.least_in_parts())
 
     @cached_property
     def _groups(self) -> list[str]:

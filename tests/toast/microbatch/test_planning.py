@@ -117,6 +117,18 @@ def test_a_step_that_does_not_fit_gets_parts() -> None:
     assert "Rewritings that were tried" in str(tight)
 
 
+def test_parts_that_are_too_few_are_not_tried() -> None:
+    """Arguments stay as they are; at best all else is divided by the number of parts."""
+    module = wide_step()
+    given = 2**22 * 64 * 4 // 8
+    least = planned(module, memory=2**20).plan.predicted.peak_bytes
+    memory = given + (least - given) // 6
+    plan = planned(module, memory=memory, fit=True, recompute=("none",)).plan
+    assert plan.fits
+    assert plan.time is not None
+    assert [row.microbatches for row in plan.time.tried][:2] == [1, 8]
+
+
 def test_a_step_that_only_pressing_would_fit_gets_parts() -> None:
     """Plans that lean on the compiler are taken where `fit` is not asked for."""
     module = layered_step()
