@@ -106,7 +106,7 @@ PROGRAMS: dict[str, Program] = {
         ),
     ),
     "gpt": ours(
-        "GPT of the paper, 4 of 8 layers of 10,240, 64 texts of 512",
+        "GPT of the paper, 4 of 8 layers of 14,336, 64 texts of 512",
         MIXED,
         "gpt",
         Example(source=gpt, block="layer", config=replace(_GPT, layers=4, batch=64), static=(0,)),
