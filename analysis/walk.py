@@ -88,21 +88,21 @@ class Walk:
         main = self.calls.main
         attributes = dictionaries(main, "arg_attrs", len(values))
         names = argument_names(main, self._given_names)
+        results = len(ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results)
         found: list[Argument] = []
         for name, given, value in zip(names, attributes, values, strict=True):
-            aliases = _aliased_result(name, given, main)
+            aliases = _aliased_result(name, given, results)
             donated = aliases >= 0 or "jax.buffer_donor" in given
             found.append(Argument(name=name, value=value, donated=donated, aliases=aliases))
         return found
 
 
-def _aliased_result(argument: str, given: Any, main: ir.Operation) -> int:
-    """The result that takes the memory of an argument, -1 for none; raises InvalidModule."""
+def _aliased_result(argument: str, given: Any, results: int) -> int:
+    """The one of so many results that takes an argument's memory, or -1; raises InvalidModule."""
     if _ALIAS not in given:
         return -1
     said = given[_ALIAS]
     number = int(said) if isinstance(said, ir.IntegerAttr) else -1
-    results = len(ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results)
     if not 0 <= number < results:
         raise InvalidModule(
             f"{argument} is to alias result {said}, and the module has {results} results.",

@@ -82,6 +82,7 @@ class Variants:
     _groups: list[str] | None = None
     _accounts: dict[Policies, list[GroupAccount]] = field(default_factory=dict)
     _again: dict[Policies, Variants] = field(default_factory=dict)
+    _unchanged: tuple[Loaded, Recomputer] | None = None
 
     def written(self, variant: Variant) -> bytes:
         """The module rewritten, in the form that it came in; raises `ToastError`."""
@@ -98,8 +99,8 @@ class Variants:
     def _recomputed(self, policies: Policies) -> Variants:
         """The variants of the module with layers recomputed."""
         if policies not in self._again:
-            loaded = self._decoded()
-            layers = Recomputer(loaded.module, loaded.argument_names)
+            loaded, layers = self._unchanged or self._with_groups()
+            self._unchanged = None
             self._accounts[policies] = layers.rewrite(
                 {name: Policy(policy) for name, policy in policies}
             )
@@ -113,9 +114,14 @@ class Variants:
     def layer_groups(self) -> list[str]:
         """The groups of layers that can be recomputed."""
         if self._groups is None:
-            loaded = self._decoded()
-            self._groups = list(Recomputer(loaded.module, loaded.argument_names).groups)
+            self._unchanged = self._with_groups()
+            self._groups = list(self._unchanged[1].groups)
         return self._groups
+
+    def _with_groups(self) -> tuple[Loaded, Recomputer]:
+        """The module read anew, for its layers to be recomputed, which changes it."""
+        loaded = self._decoded()
+        return loaded, Recomputer(loaded.module, loaded.argument_names)
 
     def policies(self) -> Policies:
         """What the request says of each group; raises `InvalidRequest` for one it does not have."""
