@@ -57,13 +57,17 @@ class VariantSearch:
         if space.layers or space.parts:
             self.stages.enter("variants", _VARIANTS)
         best, rows = self._searched(space, control)
+        does = "is faster" if best.badness()[0] <= 0 else "comes closer to fitting"
         if space.roomy and best.badness()[0] > 0:
             space.roomy = False
             if first.badness()[0] > 0:
                 best, rows = self._searched(space, control)
             else:
-                best = space.root(self.base, control)
-        self.whole.notices += space.notices
+                best, does = space.root(self.base, control), "has room for all"
+        notices = self.whole.notices
+        notices += space.notices
+        if best.rewriting == self.base:
+            notices += _in_vain(rows, does)
         return self._chosen(first, best, space, rows, control)
 
     def _searched(
@@ -72,7 +76,6 @@ class VariantSearch:
         """The best of the variants, and all that were tried."""
         search = space.search(self.base, control.share(VARIANTS_SHARE))
         best = search.run()
-        space.notices += _in_vain(search.planned, best)
         return best, rows_of(search.planned, space.refused)
 
     def _space(self, first: Searched) -> VariantSpace:
@@ -147,13 +150,10 @@ class VariantSearch:
         return replace(answer, best=best)
 
 
-def _in_vain(
-    planned: Sequence[PlannedRewriting[Variant]], best: PlannedRewriting[Variant]
-) -> Iterator[str]:
-    """That rewritings were tried, where the step as it is remains the best."""
-    others = len(planned) - 1
-    if best is planned[0] and others:
-        does = "is faster" if best.badness()[0] <= 0 else "comes closer to fitting"
+def _in_vain(rows: Sequence[RewritingTried], does: str) -> Iterator[str]:
+    """That rewritings were tried, and the step as it is remains the best."""
+    others = sum(row.step_seconds is not None for row in rows) - 1
+    if others > 0:
         tried = (
             f"None of the {others} rewritings that were" if others > 1 else "No rewriting that was"
         )
