@@ -117,6 +117,13 @@ CONVOLUTIONS = {
     ),
     "filter of 160 to 256": Convolution(form=FILTER, source=160, made=256),
     "filter of 256 to 160": Convolution(form=FILTER, source=256, made=160),
+    "256 groups of one": Convolution(form=FORWARD, source=256, made=256, groups=256),
+    "256 groups of one, 7 x 7": Convolution(form=FORWARD, source=256, made=256, side=7, groups=256),
+    "64 groups of one": Convolution(form=FORWARD, source=64, made=64, groups=64),
+    "image, 256 groups of one": Convolution(form=IMAGE, source=256, made=256, groups=256),
+    "2 groups of 128": Convolution(form=FORWARD, source=256, made=256, groups=2),
+    "4 groups of 64": Convolution(form=FORWARD, source=256, made=256, groups=4),
+    "16 groups of 16": Convolution(form=FORWARD, source=256, made=256, groups=16),
 }
 """Mostly of 8 images of 32 x 32: one alone on each device."""
 

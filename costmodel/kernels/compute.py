@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toast.analysis.jit import inner
-from toast.costmodel.kernels.convolution import ROW, WIDEST, blocking, more_pixels
+from toast.costmodel.kernels.convolution import (
+    GROUP,
+    ROW,
+    WIDEST,
+    blocking,
+    grouped_padding,
+    more_pixels,
+    tiled,
+)
 from toast.costmodel.kernels.incremental import streamed, total
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, WIDE
@@ -17,12 +25,6 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
-
-
-@inner
-def _tiled(size: float, tile: int) -> float:
-    """A size rounded up to whole tiles, over the size."""
-    return np.ceil(size / tile) * tile / size
 
 
 @inner
@@ -52,13 +54,15 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]
         else:
             batch *= size
     rows, columns = t.chip.tile_rows, t.chip.tile_columns
-    one = _tiled(left, rows) * _tiled(right, columns)
-    other = _tiled(left, columns) * _tiled(right, rows)
+    one = tiled(left, rows) * tiled(right, columns)
+    other = tiled(left, columns) * tiled(right, rows)
+    if t.fusions.dot_window[dot, GROUP] > 0:
+        return grouped_padding(t, dot, batch) * more_pixels(t, s, dot), 0.0, False
     if t.fusions.dot_window[dot, WIDEST] > 0:
         row = t.fusions.dot_window[dot, ROW]
-        padding = _tiled(contracted * row, columns) * one if row else min(one, other)
+        padding = tiled(contracted * row, columns) * one if row else min(one, other)
         return padding * more_pixels(t, s, dot), 0.0, False
-    padding = _tiled(contracted, columns) * min(one, other)
+    padding = tiled(contracted, columns) * min(one, other)
     return padding, _again(t, s, dot, left, right, batch * contracted), partial
 
 

@@ -4,14 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.incremental import in_blocks, side, tiles
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-ROW, WIDEST, APART = range(3)
+ROW, WIDEST, APART, GROUP, MADE = range(5)
 """The columns of `dot_window`."""
+
+
+@inner
+def tiled(size: float, tile: int) -> float:
+    """A size rounded up to whole tiles, over the size."""
+    return float(np.ceil(size / tile) * tile / size)
+
+
+@inner
+def grouped_padding(t: Tables, dot: int, batch: float) -> float:
+    """Padding of a convolution with groups, by what its batch of channels comes to on a device.
+
+    The compiler puts groups of one channel into a matrix together, on its diagonal, and convolves
+    every larger group by itself.
+    """
+    window, columns = t.fusions.dot_window[dot], t.chip.tile_columns
+    if window[GROUP] == 1:
+        return tiled(max(batch, 1.0), columns) * columns
+    return tiled(window[GROUP] * max(window[ROW], 1), columns) * tiled(window[MADE], columns)
 
 
 @inner
@@ -37,7 +58,7 @@ def blocking(t: Tables, s: Scratch, dot: int) -> float:
             tensor = t.fusions.dot_operand[dot, operand, 1]
             blocks = in_blocks(t, s, tensor) if t.tensors.image[tensor, 0] >= 0 else 0.0
             if blocks > 0.0:
-                tiled, own = tiles(t, s, tensor, True)
+                whole, own = tiles(t, s, tensor, True)
                 size = s.tensors.local[tensor] / max(t.tensors.itemsize[tensor], 1.0)
-                handled += size * blocks * tiled / own
+                handled += size * blocks * whole / own
     return handled / t.chip.blocking

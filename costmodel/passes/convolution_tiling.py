@@ -7,7 +7,7 @@ from typing import NamedTuple
 from toast.analysis.program import Program
 from toast.costmodel.compilers.rules import ConvolutionTilingRules
 from toast.costmodel.passes.space_to_batch import CONVOLUTION, filter_gradients
-from toast.costmodel.program.contractions import Sides, sides_of
+from toast.costmodel.program.contractions import BATCH, Sides, sides_of
 
 
 class FilterWindow(NamedTuple):
@@ -16,11 +16,14 @@ class FilterWindow(NamedTuple):
     That is a row of the window, and 0 where pixels themselves are contracted, as in the gradient of
     a filter. `widest` is the longest side of the window, 0 for what is no convolution. `apart` is
     how far apart pixels are put that are read, with zeros between, as where a stride is undone.
+    Each group of channels, where there are groups, makes `made` channels of `contracted`.
     """
 
     row: int = 0
     widest: int = 0
     apart: int = 1
+    contracted: int = 0
+    made: int = 0
 
 
 NO_WINDOW = FilterWindow()
@@ -47,32 +50,47 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Filter
         row = 0 if op in gradients else (sides or [1])[-1]
         apart = 1 if op in gradients else _apart(program, op)
         found[op] = FilterWindow(row=row, widest=max(sides, default=1), apart=apart)
+        if op not in gradients and _grouped(program, op):
+            contracted, out = _group(program, op)
+            found[op] = found[op]._replace(contracted=contracted, made=out)
     return found
+
+
+def _group(program: Program, op: int) -> tuple[int, int]:
+    """The channels that a group of a convolution contracts, and those that it makes."""
+    left, right, _ = _names(program, op)
+    image, filters = (program.shape(program.sources[use]) for use in program.uses_of(op)[:2])
+    name = next(one for one in right if one >= 0 and one in left)
+    groups = next(size for side, size in sides_of(program, [op])[op] if side == BATCH and size > 1)
+    return image[left.index(name)] // groups, filters[right.index(name)] // groups
 
 
 def _apart(program: Program, op: int) -> int:
     """By how much the sides of an image grow that is convolved, and not by its window."""
-    left, _, made = _names(program, op)
+    left, right, made = _names(program, op)
     source, value = program.sources[program.uses_of(op)[0]], program.values_of(op)[0]
     read = dict(zip(left, program.shape(source), strict=True))
     shared = [
         size // read[name]
         for size, name in zip(program.shape(value), made, strict=True)
-        if name >= 0 and read.get(name, 0) > 1
+        if name >= 0 and name not in right and read.get(name, 0) > 1
     ]
     return max(1, *shared) if shared else 1
 
 
 def convolution_sides(program: Program, rules: ConvolutionTilingRules) -> dict[int, Sides]:
-    """The sides of the factors of every convolution that has no groups, by op.
+    """The sides of the factors of every convolution, by op.
 
-    Images are rows of a product and what they are convolved to its columns. How groups are put into
-    tiles is not known, so they are taken to fill them.
+    Images are rows of a product, what they are convolved to its columns, and groups its batch. How
+    the gradient of a filter of groups is put into tiles is not known, so it is taken to fill them.
     """
     if not rules.fills_tiles:
         return {}
+    gradients = set(filter_gradients(program).tolist())
     found = sides_of(program, program.ops_named(CONVOLUTION))
-    return {op: sides for op, sides in found.items() if not _grouped(program, op)}
+    return {
+        op: sides for op, sides in found.items() if op not in gradients or not _grouped(program, op)
+    }
 
 
 def _grouped(program: Program, op: int) -> bool:

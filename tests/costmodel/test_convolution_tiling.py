@@ -172,14 +172,40 @@ def test_strides_change_no_window(form: Form) -> None:
     assert plain.widest == 3
 
 
-def test_groups_are_taken_to_fill_tiles() -> None:
-    program = analysed(alone(FORWARD, 64, 64, groups=4)).program
-    assert convolution_sides(program, TPU.convolution_tiling) == {}
-    (window,) = windows(program, TPU.convolution_tiling).values()
-    assert window.widest == 3
-    assert convolving(priced(alone(FORWARD, 64, 64, groups=4))) == pytest.approx(
-        priced(alone(FORWARD, 64, 64, groups=4)).tables.fusions.dot_seconds[0]
+@pytest.mark.parametrize(
+    ("groups", "window"),
+    [
+        (64, FilterWindow(row=1, widest=3, contracted=1, made=2)),
+        (4, FilterWindow(row=3, widest=3, contracted=16, made=32)),
+    ],
+)
+def test_groups_are_a_batch(groups: int, window: FilterWindow) -> None:
+    program = analysed(alone(FORWARD, 64, 128, groups=groups)).program
+    ((op, found),) = convolution_sides(program, TPU.convolution_tiling).items()
+    assert (BATCH, groups) in found
+    assert windows(program, TPU.convolution_tiling) == {op: window}
+
+
+def test_groups_of_one_fill_tiles_together() -> None:
+    """Sixteen on a device take the time of 128, so devices that share them save nothing."""
+    evaluator = priced(alone(FORWARD, 128, 128, groups=128))
+    group = argument_group(evaluator.analysis, 1, 3)
+    assert convolving(evaluator, Action(group=group, axis=0)) == pytest.approx(
+        convolving(evaluator)
     )
+
+
+def test_larger_groups_are_shared_by_devices() -> None:
+    evaluator = priced(alone(FORWARD, 128, 128, groups=8))
+    group = argument_group(evaluator.analysis, 1, 3)
+    assert convolving(evaluator, Action(group=group, axis=0)) == pytest.approx(
+        convolving(evaluator) / 2
+    )
+
+
+def test_filters_of_groups_are_taken_to_fill_tiles() -> None:
+    program = analysed(alone(FILTER, 64, 64, groups=4)).program
+    assert convolution_sides(program, TPU.convolution_tiling) == {}
 
 
 def test_other_devices_take_a_convolution_as_it_is() -> None:
