@@ -36,8 +36,8 @@ Deleted, as none of them paid on a held-out half: `select_and_scatter_expander`,
 
 Some do not pay on a held-out half, and are kept:
 
-- `cse` and `deferred_filter_gradients` cost half a point of one figure. Each is what libtpu does with
-  the programs of its probe.
+- `cse` and `deferred_filter_gradients` cost half a point of one figure. Each is what libtpu does
+  with the programs of its probe.
 - `memory_space_assignment.piece_share` costs 3.5 points of nine in ten with room, and saves 4.2 of
   the pressed median. It pays on both tuning halves.
 - `fusion.operand_cost`, `fusion.narrowing_cost`, `memory_space_assignment.stay_ratio` and
