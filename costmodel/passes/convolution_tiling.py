@@ -61,7 +61,8 @@ def _group(program: Program, op: int) -> tuple[int, int]:
     left, right, _ = _names(program, op)
     image, filters = (program.shape(program.sources[use]) for use in program.uses_of(op)[:2])
     name = next(one for one in right if one >= 0 and one in left)
-    groups = next(size for side, size in sides_of(program, [op])[op] if side == BATCH and size > 1)
+    batch = (size for side, size in sides_of(program, [op])[op] if side == BATCH and size > 1)
+    groups = next(batch, 1)
     return image[left.index(name)] // groups, filters[right.index(name)] // groups
 
 
