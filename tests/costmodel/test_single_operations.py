@@ -1,0 +1,46 @@
+"""Prices of single operations beside libtpu's cycles: what is off is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.probes.figures import golden
+from benchmarks.probes.programs import lowered
+from benchmarks.probes.single_operations import OPERATIONS
+from tests.modules import evaluator_of
+
+CYCLES = 1.5e9
+"""A v5e's in a second."""
+PADDED = "a dimension of less than 128 is padded in memory, and so in what is read"
+TWICE = "an element that is reduced takes the time of one that is read and written"
+STEPS = "a reduction over windows of all that came before runs in several passes"
+SHIFTED = "elements that move by less than a tile take longer"
+OFF = {
+    "products of 16": PADDED,
+    "products of 64": PADDED,
+    "maxima of rows": TWICE,
+    "variance of rows": TWICE,
+    "softmax of rows": TWICE,
+    "sums so far": STEPS,
+    "recurrence": "every step of it writes what the next one reads",
+    "padding": SHIFTED,
+    "odd join": SHIFTED,
+    "frequencies": "a Fourier transform is products with a matrix of waves",
+    "nearest images": "rows are gathered and written in loops",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=pytest.mark.xfail(reason=OFF[name], strict=True) if name in OFF else (),
+        )
+        for name in OPERATIONS
+    ],
+)
+def test_the_price_is_within_a_quarter_of_what_libtpu_estimates(name: str) -> None:
+    step, shapes = OPERATIONS[name]
+    compute = evaluator_of(lowered(step, *shapes), "a=8", "tpu-v5e").cost(()).compute
+    assert compute * CYCLES == pytest.approx(golden("single_operations", name), rel=1 / 4)
