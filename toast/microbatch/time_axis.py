@@ -77,10 +77,8 @@ class Cut:
 
     @property
     def elements(self) -> int:
-        """Elements of all values of which a microbatch has its own, random bits left out."""
-        return self._elements_of(
-            kind is Dependence.CUT and not _is_whole(value) for value, kind in self.kinds.of.items()
-        )
+        """Elements of all values of which a microbatch has its own."""
+        return self._elements_of(kind is Dependence.CUT for kind in self.kinds.of.values())
 
     @property
     def dependent(self) -> int:
@@ -91,8 +89,10 @@ class Cut:
         )
 
     def _elements_of(self, chosen: Iterable[bool]) -> int:
+        """Whole numbers are left out: the batch does not make random bits, though it has them."""
         values, sizes = self.colour.equations.values, self.colour.equations.sizes
-        counted = Counter(values[value] for value in compress(self.kinds.of, chosen))
+        found = (value for value in compress(self.kinds.of, chosen) if not _is_whole(value))
+        counted = Counter(values[value] for value in found)
         return sum(
             times * math.prod([sizes.read(node) for node in nodes])
             for nodes, times in counted.items()
