@@ -94,7 +94,8 @@ def plan(  # noqa: PLR0913 - the settings of a job, each by its name
         accumulate: `"program"`, or `"f32"` to keep sums over the microbatches in at least f32.
         recompute: layers made again in the backward pass (docs/recompute.md): `"all"`,
             `"products"`, `"auto"`, or `"GROUP=POLICY"` for groups of them.
-        fit: where no layout fits, look for recomputation and microbatches with which one does.
+        fit: where no layout fits, or only one that the compiler has to press, look for
+            recomputation and microbatches with which one does.
         on_progress: called in this thread with the fields of `toast.search.progress.Progress`.
 
     Returns the plan and the sharded module, in the form that `module` had. Raises ToastError with

@@ -208,7 +208,8 @@ Fit = Annotated[
     bool,
     typer.Option(
         "--fit",
-        help="Where no layout fits, look for recomputation and microbatches with which one does.",
+        help="Where no layout fits, or only one that the compiler has to press, look for "
+        "recomputation and microbatches with which one does.",
     ),
 ]
 Explain = Annotated[
