@@ -192,6 +192,7 @@ class _Explainer:
         event = int(tables.schedule.event_at(np.array([position]))[0])
         ranges, copies = tables.live_ranges, self._scratch.copies
         now = (ranges.first <= event) & (ranges.last >= event) & (ranges.stay == AGAIN)
+        now &= self._scratch.live_ranges.held[:, AGAIN] > 0.0
         there = (copies.first <= event) & (copies.last >= event) & (copies.held[:, AGAIN] > 0.0)
         read = (copies.read_first <= event) & (copies.read_last >= event) & (copies.read > 0.0)
         there[self._leaders()[read.any(axis=1)]] = False

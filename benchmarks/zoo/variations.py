@@ -23,7 +23,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "stay_ratio": NEVER,
         "table_bytes": 0.0,
     },
-    "rematerialization": {"least_gap": 0},
+    "rematerialization": {"least_gap": 0, "least_bytes": 0},
     "spmd_partitioner": {
         "beside_all_reduce": 0.0,
         "beside_all_gather": 0.0,

@@ -292,11 +292,12 @@ class RematerializationRules:
 
     `recomputes`: elementwise values, reductions and copies in another layout, that are not read for
     more than `least_gap` positions of the schedule; and the part `products` of products and of what
-    is made of them.
+    is made of them. What has fewer than `least_bytes` on a device is kept.
     """
 
     recomputes: bool
     least_gap: int
+    least_bytes: int
     products: float
 
 

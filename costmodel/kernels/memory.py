@@ -141,10 +141,11 @@ def _add_copies(t: Tables, s: Scratch) -> None:
                     narrow = narrow and is_narrow(t, t.copies.narrow[other])
             s.copies.first[row], s.copies.last[row] = begin, end
             size = s.tensors.stored[t.copies.tensor[row]] * (0.5 if narrow else 1.0)
+            again = again and 0.0 < size and t.chip.recomputed_piece <= size
             piece = _sent(t, size)
             size *= t.copies.times[group]
             _hold(t, s, s.copies.held, COPY, row, begin, end, size, piece, LASTING)
-            if again and size > 0.0:
+            if again:
                 _count(s, s.copies.held, row, AGAIN, begin, end, size)
                 _need(t, s, kind, (first, last), place, begin, size)
 
@@ -338,6 +339,7 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
         piece, first, last = size, t.live_ranges.first[row], t.live_ranges.last[row]
         size *= t.live_ranges.times[row]
         if t.live_ranges.stay[row] == AGAIN:
+            size *= t.live_ranges.part[row] if piece >= t.chip.recomputed_piece else 0.0
             _count(s, s.live_ranges.held, row, AGAIN, first, last, size)
             continue
         _hold(

@@ -36,7 +36,7 @@ class LiveRanges:
     stored, `lies` how in memory (see `lookups`); `inner` tells that it is no result of the program.
     `deferred` is -1, or numbers a deferred gradient: twice where it stays itself, and one more
     where what it is made of does. `again` tells that a row is no memory, but a span over which
-    another row's can be let go of.
+    another row's can be let go of, the `part` of it that is free then; 1 for all other rows.
     """
 
     value: Ints
@@ -44,6 +44,7 @@ class LiveRanges:
     first: Ints
     last: Ints
     width: Floats
+    part: Floats
     lies: Ints
     inner: Bools
     deferred: Ints
@@ -91,6 +92,7 @@ def buffer_ranges(
         first=np.concatenate([first, begins]),
         last=np.concatenate([last, ends]),
         width=np.concatenate([width, floats([width for _, _, width in copied])]),
+        part=np.ones(len(both)),
         lies=lying[both],
         inner=np.concatenate([last != program.ops, np.ones(len(beside), dtype=np.bool_)]),
         deferred=np.full(len(both), -1),
@@ -114,7 +116,8 @@ def _let_go(layouts: Layouts, fusion: Fusion, lying: Ints, gaps: Gaps) -> LiveRa
         tensor=layouts.value_tensor[gaps.value],
         first=gaps.first,
         last=gaps.last,
-        width=gaps.part * np.where(fusion.narrow[gaps.value], 0.5, 1.0),
+        width=np.where(fusion.narrow[gaps.value], 0.5, 1.0),
+        part=gaps.part,
         lies=lying[gaps.value],
         inner=np.zeros(len(gaps.value), dtype=np.bool_),
         deferred=np.full(len(gaps.value), -1),
@@ -131,6 +134,7 @@ def _turned(layouts: Layouts, tables: list[tuple[int, int]]) -> LiveRanges:
         first=at,
         last=at,
         width=np.ones(len(value)),
+        part=np.ones(len(value)),
         lies=np.full(len(value), TURNED),
         inner=np.ones(len(value), dtype=np.bool_),
         deferred=np.full(len(value), -1),

@@ -33,9 +33,10 @@ class ChipColumns(NamedTuple):
     on. `feeding`: how much longer it takes to read what feeds a product; `each_element`: seconds of
     an element that is read or written; `each_rounded`: of one that is rounded inside a product;
     elements a second of `rounding` and `blocking`. A program that needs more than `memory` bytes is
-    squeezed into these. A matrix is scattered in pieces of which `scattered_piece` gives the bytes
-    (0: of any size). `reducing`: seconds for each element that a product of one row multiplies and
-    adds up, 0 where the matrix unit does it.
+    squeezed into these, where values of at least `recomputed_piece` bytes are let go of. A matrix
+    is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). `reducing`:
+    seconds for each element that a product of one row multiplies and adds up, 0 where the matrix
+    unit does it.
     """
 
     tile_rows: int
@@ -65,6 +66,7 @@ class ChipColumns(NamedTuple):
     resident_share: float
     streamed_from: float
     memory: float
+    recomputed_piece: float
     scattered_piece: float
     reducing: float
 
@@ -105,6 +107,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         resident_share=tiles.resident,
         streamed_from=memory.streamed_from,
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
+        recomputed_piece=float(again.least_bytes),
         scattered_piece=profile.reduce_scatter_creator.piece_bytes,
         reducing=reducing_seconds(device, profile.dot_strength_reduction),
     )

@@ -88,6 +88,7 @@ def deferred_ranges(program: Program, deferred: Deferred) -> LiveRanges:
         first=ints([row[2] for row in rows]),
         last=ints([row[3] for row in rows]),
         width=floats([row[4] for row in rows]),
+        part=np.ones(len(rows)),
         lies=np.full(len(rows), TILED),
         inner=np.zeros(len(rows), dtype=np.bool_),
         deferred=ints([row[5] for row in rows]),

@@ -25,14 +25,15 @@ class LiveRangeColumns(NamedTuple):
     """Rows of `times` equal buffers, each alive from event `first` to event `last`.
 
     `width` is the part of the tensor's bytes that is stored, `lies` how (see `lookups`), `stay` how
-    they may be on the chip, or `AGAIN` where the row is no memory, but can be let go of; and
-    `deferred` as in `LiveRanges`.
+    they may be on the chip, or `AGAIN` where the row is no memory, but the `part` of it that can be
+    let go of (1 for all others); and `deferred` as in `LiveRanges`.
     """
 
     tensor: Ints
     first: Ints
     last: Ints
     width: Floats
+    part: Floats
     lies: Ints
     stay: Ints
     times: Floats
@@ -62,6 +63,7 @@ def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
         first=first,
         last=last,
         width=live.width,
+        part=live.part,
         lies=live.lies,
         times=np.ones(len(first)),
         stay=np.where(live.again, AGAIN, LASTING * live.inner),
@@ -105,7 +107,7 @@ def _bound(bounds: Bounds) -> None:
     ranges = bounds.tables.live_ranges
     for row in np.flatnonzero((ranges.deferred < 0) & (ranges.first <= ranges.last)).tolist():
         tensor, size = int(ranges.tensor[row]), float(ranges.width[row])
-        size = -size if ranges.stay[row] == AGAIN else size
+        size = -size * float(ranges.part[row]) if ranges.stay[row] == AGAIN else size
         first, end = int(ranges.first[row]), int(ranges.last[row]) + 1
         bounds.hold(tensor, first, end, size * bounds.local(tensor))
 

@@ -123,6 +123,7 @@ def manual_ranges(listing: Listing) -> LiveRanges:
         first=at,
         last=at,
         width=floats([width for _, width in kept]),
+        part=np.ones(len(kept)),
         lies=np.full(len(kept), TILED),
         inner=np.zeros(len(kept), dtype=np.bool_),
         deferred=np.full(len(kept), -1, dtype=np.int64),
