@@ -137,4 +137,7 @@ def recomputed_gaps(
         rules.least_gap,
     )
     light = had.again[found.value] > found.last
-    return found._replace(part=np.where(light, 1.0, rules.products))
+    unmade = found.first == first[found.value] + 1
+    return found._replace(
+        first=found.first - unmade, part=np.where(light, 1.0, rules.products)
+    )
