@@ -144,7 +144,7 @@ def _price(evaluator: Evaluator, state: State) -> dict[str, Any] | None:
         "peak_bytes": cost.peak,
         "room_bytes": evaluator.room_bytes(state),
         "pressed_bytes": evaluator.pressed_bytes(state),
-        "fits": cost.peak <= evaluator.device.plannable_bytes,
+        "fits": cost.peak <= evaluator.device.usable_bytes,
         "collectives": [{"bytes": sent}],
     }
 

@@ -40,7 +40,9 @@ How a case is made:
 - **Pressed** is the least that the compiler comes down to when it is told that most of the memory
   is taken, leaving {", ".join(f"{level:.0%}" for level in LEVELS)} of what its temporaries took.
 - **Verdicts** are of programs that need half to twice the memory of a chip, most of them at batches
-  chosen for that: fitting or not, against whether the compiler refuses.
+  chosen for that: fitting or not, against whether the compiler refuses. It refuses what needs more
+  than all of the memory, and presses what needs more than 95 % of it. A plan aims at the 95 %; what
+  is predicted to lie between counts as fitting here, and `plan.json` calls it `tight`.
 - Wire, step time and ranks are as in [accuracy.md](accuracy.md). libtpu estimates no cycles for
   gathers, scatters and sorts, so compiled steps lack them, and those that look up many rows seem
   priced too high. Three of the tuning half are priced 14 to 42 % too high, and 6 % too low to 15 %

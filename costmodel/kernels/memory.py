@@ -141,7 +141,7 @@ def _add_copies(t: Tables, s: Scratch) -> None:
                     narrow = narrow and is_narrow(t, t.copies.narrow[other])
             s.copies.first[row], s.copies.last[row] = begin, end
             size = s.tensors.stored[t.copies.tensor[row]] * (0.5 if narrow else 1.0)
-            again = again and 0.0 < size and t.chip.recomputed_piece <= size
+            again = again and size >= max(t.chip.recomputed_piece, 1.0)
             piece = _sent(t, size)
             size *= t.copies.times[group]
             _hold(t, s, s.copies.held, COPY, row, begin, end, size, piece, LASTING)

@@ -138,6 +138,4 @@ def recomputed_gaps(
     )
     light = had.again[found.value] > found.last
     unmade = found.first == first[found.value] + 1
-    return found._replace(
-        first=found.first - unmade, part=np.where(light, 1.0, rules.products)
-    )
+    return found._replace(first=found.first - unmade, part=np.where(light, 1.0, rules.products))

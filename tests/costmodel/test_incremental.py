@@ -65,6 +65,15 @@ def partly_on_chip() -> Evaluator:
 
 
 @cache
+def pressed() -> Evaluator:
+    """A chip without room, whose compiler lets go of what some layouts make large enough."""
+    analysis, mesh = training_step(TPU).analysis, Mesh.parse("data=2,model=8")
+    chip = replace(find(TPU), memory_bytes=2**16, reserved_bytes=0)
+    profile = holding(TPU, 0).changed({"rematerialization": {"least_bytes": 2**14}})
+    return Evaluator(analysis, mesh, chip, profile=profile)
+
+
+@cache
 def few_images() -> Evaluator:
     """Batches of 8 over up to 8 devices: some states make blocks, others do not."""
     return evaluator_of(chain(8, 32, (64, 128, 64)), "a=2,b=4", TPU)
@@ -82,6 +91,7 @@ PRICED: dict[str, Callable[[], Evaluator]] = {
     "a step on a TPU": lambda: training_step(TPU),
     "a step on a GPU": lambda: training_step(GPU),
     "a step partly on the chip": partly_on_chip,
+    "a step that is pressed": pressed,
     "few images": few_images,
     "gradients that wait": waiting_gradients,
 }

@@ -172,6 +172,7 @@ def repeated(
         first=held[1].copy(),
         last=held[2].copy(),
         width=np.where(held[0] % 3 == 0, 0.5, 1.0),
+        part=np.where(held[0] % 8 == 3, 0.5, 1.0),
         lies=held[0] % 3,
         stay=np.array([0, BRIEF, LASTING, AGAIN])[held[0] % 4],
         times=np.ones(len(held[0])),
@@ -193,7 +194,7 @@ def repeated(
     )
     return connected(
         t._replace(
-            chip=t.chip._replace(deferral_budget_bytes=2.0**17),
+            chip=t.chip._replace(deferral_budget_bytes=2.0**17, recomputed_piece=2.0**12),
             live_ranges=ranges,
             deferred=deferred(t),
             sums=summed(t, added[0], added[1], end),

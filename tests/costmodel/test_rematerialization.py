@@ -15,6 +15,7 @@ from tests.costmodel.explained import assert_adds_up
 from tests.costmodel.pressed import sorted_twice
 from tests.modules import analysed
 from toast.analysis.analyse import Analysis
+from toast.costmodel.compilers.profile import profile_of
 from toast.costmodel.evaluator import Action, Cost, Evaluator
 from toast.costmodel.hardware.devices import MARGIN, find
 from toast.costmodel.network.mesh import Mesh
@@ -25,10 +26,16 @@ TPU = find("tpu-v5e")
 MATRIX = 36864 * 36864 * 4
 
 
-def with_memory(analysis: Analysis, plannable: float, mesh: str = "data=2,model=4") -> Evaluator:
-    """An evaluator for a TPU of which a plan may use so many bytes."""
+def with_memory(
+    analysis: Analysis, plannable: float, mesh: str = "data=2,model=4", least_bytes: int = 0
+) -> Evaluator:
+    """An evaluator for a TPU of which a plan may use so many bytes.
+
+    Its compiler keeps nothing of `least_bytes` or more.
+    """
     total = TPU.reserved_bytes + int(plannable / (1.0 - MARGIN)) + 1
-    return Evaluator(analysis, Mesh.parse(mesh), replace(TPU, memory_bytes=total))
+    profile = profile_of(TPU).changed({"rematerialization": {"least_bytes": least_bytes}})
+    return Evaluator(analysis, Mesh.parse(mesh), replace(TPU, memory_bytes=total), profile=profile)
 
 
 @cache
@@ -63,6 +70,16 @@ def test_an_elementwise_value_that_is_read_much_later_is_let_go_of() -> None:
     cost = with_memory(analysed(sorted_twice()), 2.0**30, "a=2").cost(())
     assert cost.room == pytest.approx(3.5 * MATRIX, rel=1e-4)
     assert cost.peak == pytest.approx(3.0 * MATRIX, rel=1e-4)
+
+
+def test_what_is_smaller_than_the_compiler_looks_at_is_kept() -> None:
+    analysis = analysed(sorted_twice())
+    let_go, kept = (
+        with_memory(analysis, 2.0**30, "a=2", least_bytes).cost(())
+        for least_bytes in (MATRIX, MATRIX + 1)
+    )
+    assert let_go.peak < let_go.room
+    assert kept.peak == kept.room == let_go.room
 
 
 def test_to_press_costs_time_for_each_byte() -> None:
