@@ -172,3 +172,77 @@ class Convolved(eqx.Module):
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = jax.nn.silu(norm(conv(x)))
         return self.out(x.mean(axis=(1, 2)))
+
+
+class GatedBlock(eqx.Module):
+    """Causal attention and a gated MLP over one text, each behind a norm."""
+
+    attention: eqx.nn.MultiheadAttention
+    gate: eqx.nn.Linear
+    up: eqx.nn.Linear
+    down: eqx.nn.Linear
+    norms: list[eqx.nn.RMSNorm]
+
+    def __init__(self, width: int, heads: int, hidden: int, key: jax.Array) -> None:
+        keys = jax.random.split(key, 4)
+        self.attention = eqx.nn.MultiheadAttention(heads, width, dropout_p=0.1, key=keys[0])
+        self.gate = eqx.nn.Linear(width, hidden, use_bias=False, key=keys[1])
+        self.up = eqx.nn.Linear(width, hidden, use_bias=False, key=keys[2])
+        self.down = eqx.nn.Linear(hidden, width, use_bias=False, key=keys[3])
+        self.norms = [eqx.nn.RMSNorm(width) for _ in range(2)]
+
+    def __call__(self, x: jax.Array, key: jax.Array | None) -> jax.Array:
+        y = jax.vmap(self.norms[0])(x)
+        causal = jnp.tril(jnp.ones((len(x), len(x)), dtype=bool))
+        x = x + self.attention(y, y, y, mask=causal, key=key)
+        y = jax.vmap(self.norms[1])(x)
+        gated = jax.nn.silu(jax.vmap(self.gate)(y)) * jax.vmap(self.up)(y)
+        return x + jax.vmap(self.down)(gated)
+
+
+class Language(eqx.Module):
+    """A causal language model: every layer sees one text, `jax.vmap` the batch."""
+
+    table: eqx.nn.Embedding
+    blocks: list[GatedBlock]
+    norm: eqx.nn.RMSNorm
+    head: eqx.nn.Linear
+
+    def __init__(
+        self, vocabulary: int, width: int, heads: int, hidden: int, layers: int, key: jax.Array
+    ) -> None:
+        keys = jax.random.split(key, layers + 2)
+        self.table = eqx.nn.Embedding(vocabulary, width, key=keys[0])
+        self.blocks = [GatedBlock(width, heads, hidden, each) for each in keys[2:]]
+        self.norm = eqx.nn.RMSNorm(width)
+        self.head = eqx.nn.Linear(width, vocabulary, use_bias=False, key=keys[1])
+
+    def __call__(self, ids: jax.Array, key: jax.Array | None) -> jax.Array:
+        x = jax.vmap(self.table)(ids)
+        keys = [None] * len(self.blocks) if key is None else jax.random.split(key, len(self.blocks))
+        for block, each in zip(self.blocks, keys, strict=True):
+            x = block(x, each)
+        return jax.vmap(self.head)(jax.vmap(self.norm)(x))
+
+
+class PooledAttention(eqx.Module):
+    """Attention over a set of readings, whose mean a small MLP classifies."""
+
+    into: eqx.nn.Linear
+    layers: list[eqx.nn.MultiheadAttention]
+    out: eqx.nn.MLP
+
+    def __init__(
+        self, inputs: int, width: int, heads: int, layers: int, classes: int, key: jax.Array
+    ) -> None:
+        keys = jax.random.split(key, layers + 2)
+        self.into = eqx.nn.Linear(inputs, width, key=keys[0])
+        self.layers = [eqx.nn.MultiheadAttention(heads, width, key=each) for each in keys[2:]]
+        self.out = eqx.nn.MLP(width, classes, 2 * width, 2, key=keys[1])
+
+    def __call__(self, readings: jax.Array, key: jax.Array | None) -> jax.Array:
+        del key
+        x = jax.vmap(self.into)(readings)
+        for layer in self.layers:
+            x = jnp.tanh(x + layer(x, x, x))
+        return self.out(x.mean(axis=0))

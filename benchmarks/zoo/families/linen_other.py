@@ -171,3 +171,66 @@ class Graph(nn.Module):
             ),
         }
         return makers[self.kind]()
+
+
+class SetTransformer(nn.Module):
+    """Points attend to a few learned ones and back, so that a set of any size is cheap."""
+
+    width: int
+    heads: int
+    induced: int
+    layers: int
+    classes: int
+
+    @nn.compact
+    def __call__(self, points: jax.Array, train: bool) -> jax.Array:
+        del train
+        x = nn.Dense(self.width)(points)
+        for layer in range(self.layers):
+            shape = (1, self.induced, self.width)
+            start = self.param(f"induced_{layer}", nn.initializers.normal(0.02), shape)
+            z = jnp.broadcast_to(start.astype(x.dtype), (x.shape[0], *shape[1:]))
+            z = nn.LayerNorm()(z + nn.MultiHeadDotProductAttention(self.heads)(z, x))
+            z = z + nn.Dense(self.width)(nn.relu(nn.Dense(2 * self.width)(z)))
+            x = nn.LayerNorm()(x + nn.MultiHeadDotProductAttention(self.heads)(x, z))
+            x = x + nn.Dense(self.width)(nn.relu(nn.Dense(2 * self.width)(x)))
+        return nn.Dense(self.classes)(x.max(axis=1))
+
+
+class WideAndDeep(nn.Module):
+    """Categories as embeddings for an MLP, and crossed for a linear model beside it."""
+
+    buckets: int
+    width: int
+    hidden: Sequence[int]
+
+    @nn.compact
+    def __call__(self, categories: jax.Array, numbers: jax.Array, train: bool) -> jax.Array:
+        del train
+        fields = categories.shape[1]
+        x = nn.Embed(self.buckets, self.width)(categories).reshape(categories.shape[0], -1)
+        x = jnp.concatenate([x, numbers], axis=-1)
+        for width in self.hidden:
+            x = nn.relu(nn.Dense(width)(x))
+        crossed = (categories[:, :-1] * 31 + categories[:, 1:]) % self.buckets
+        wide = nn.Embed(self.buckets, 1)(crossed).reshape(-1, fields - 1).sum(-1, keepdims=True)
+        return nn.Dense(1)(x) + wide
+
+
+class FactorizationMachine(nn.Module):
+    """Second-order products of embeddings beside an MLP over them (DeepFM)."""
+
+    buckets: int
+    width: int
+    hidden: Sequence[int]
+
+    @nn.compact
+    def __call__(self, categories: jax.Array, train: bool) -> jax.Array:
+        del train
+        first = nn.Embed(self.buckets, 1)(categories).sum(axis=1)
+        table = nn.Embed(self.buckets, self.width)(categories)
+        second = 0.5 * (table.sum(axis=1) ** 2 - (table**2).sum(axis=1)).sum(-1, keepdims=True)
+        x = table.reshape(categories.shape[0], -1)
+        for width in self.hidden:
+            x = nn.relu(nn.Dense(width)(x))
+        return first + second + nn.Dense(1)(x)

@@ -152,3 +152,78 @@ class Conformer(nn.Module):
         mixed = nn.Conv(self.width, (31,), feature_group_count=self.width)(gated)
         mixed = nn.BatchNorm(use_running_average=not train)(mixed)
         return nn.Dense(self.width)(nn.swish(mixed))
+
+
+class TemporalConvolution(nn.Module):
+    """Residual pairs of causal convolutions whose reach doubles from pair to pair (TCN)."""
+
+    width: int
+    layers: int
+    outputs: int
+
+    @nn.compact
+    def __call__(self, series: jax.Array, train: bool) -> jax.Array:
+        x = nn.Dense(self.width)(series)
+        for layer in range(self.layers):
+            y = x
+            for _ in range(2):
+                y = nn.Conv(self.width, (3,), kernel_dilation=2**layer, padding="CAUSAL")(y)
+                y = nn.Dropout(0.1, deterministic=not train)(nn.relu(y))
+            x = nn.relu(x + y)
+        return nn.Dense(self.outputs)(x)
+
+
+class SelectiveText(nn.Module):
+    """A state space whose steps depend on the input, computed by an associative scan."""
+
+    vocabulary: int
+    width: int
+    states: int
+    layers: int
+
+    @nn.compact
+    def __call__(self, ids: jax.Array, train: bool) -> jax.Array:
+        del train
+        x = nn.Embed(self.vocabulary, self.width)(ids)
+        for _ in range(self.layers):
+            x = x + self._selected(nn.RMSNorm()(x))
+        return nn.Dense(self.vocabulary, use_bias=False)(nn.RMSNorm()(x))
+
+    def _selected(self, x: jax.Array) -> jax.Array:
+        inner, gate = jnp.split(nn.Dense(2 * self.width, use_bias=False)(x), 2, axis=-1)
+        inner = nn.silu(
+            nn.Conv(self.width, (4,), feature_group_count=self.width, padding="CAUSAL")(inner)
+        )
+        step = nn.softplus(nn.Dense(self.width)(inner))
+        read, write = jnp.split(nn.Dense(2 * self.states, use_bias=False)(inner), 2, axis=-1)
+        decay = jnp.exp(-step)[..., None] * jnp.linspace(0.5, 0.99, self.states, dtype=x.dtype)
+        given = (step * inner)[..., None] * write[..., None, :]
+        _, state = jax.lax.associative_scan(_after, (decay, given), axis=1)
+        return nn.Dense(self.width)((state * read[..., None, :]).sum(-1) * nn.silu(gate))
+
+
+def _after(
+    one: tuple[jax.Array, jax.Array], two: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    return one[0] * two[0], one[1] * two[0] + two[1]
+
+
+class LongConvolution(nn.Module):
+    """Convolutions as long as the text, by Fourier transforms, between gates (Hyena)."""
+
+    vocabulary: int
+    width: int
+    layers: int
+
+    @nn.compact
+    def __call__(self, ids: jax.Array, train: bool) -> jax.Array:
+        del train
+        x, seq = nn.Embed(self.vocabulary, self.width)(ids), ids.shape[1]
+        for layer in range(self.layers):
+            value, gate = jnp.split(nn.Dense(2 * self.width)(nn.LayerNorm()(x)), 2, axis=-1)
+            filters = self.param(f"filter_{layer}", nn.initializers.normal(0.02), (seq, self.width))
+            reached = jnp.fft.rfft(value.astype(jnp.float32), 2 * seq, axis=1)
+            reached = reached * jnp.fft.rfft(filters.astype(jnp.float32), 2 * seq, axis=0)
+            y = jnp.fft.irfft(reached, 2 * seq, axis=1)[:, :seq].astype(x.dtype)
+            x = x + nn.Dense(self.width)(y * nn.silu(gate))
+        return nn.Dense(self.vocabulary)(nn.LayerNorm()(x))

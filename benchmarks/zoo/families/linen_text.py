@@ -300,3 +300,62 @@ class Perceiver(nn.Module):
             z = z + attention(nn.LayerNorm()(z))
             z = z + Mlp(4 * self.width)(nn.LayerNorm()(z), train)
         return nn.Dense(self.classes)(z.mean(axis=1))
+
+
+class GatedMlpText(nn.Module):
+    """Layers without attention: an MLP whose gate is a product over the positions (gMLP)."""
+
+    vocabulary: int
+    width: int
+    hidden: int
+    layers: int
+
+    @nn.compact
+    def __call__(self, ids: jax.Array, train: bool) -> jax.Array:
+        del train
+        x = nn.Embed(self.vocabulary, self.width)(ids)
+        for _ in range(self.layers):
+            y = nn.gelu(nn.Dense(self.hidden)(nn.LayerNorm()(x)))
+            kept, gate = jnp.split(y, 2, axis=-1)
+            gate = nn.Dense(ids.shape[1])(nn.LayerNorm()(gate).swapaxes(1, 2)).swapaxes(1, 2)
+            x = x + nn.Dense(self.width)(kept * gate)
+        return nn.Dense(self.vocabulary)(nn.LayerNorm()(x))
+
+
+class Mixture(nn.Module):
+    """Experts that all see all tokens; what the gate does not rate among its two best is zero."""
+
+    hidden: int
+    experts: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        gate = nn.softmax(nn.Dense(self.experts, use_bias=False)(x))
+        best, _ = jax.lax.top_k(gate, 2)
+        gate = jnp.where(gate >= best[..., 1:], gate, 0.0).astype(x.dtype)
+        lecun, width = nn.initializers.lecun_normal(), x.shape[-1]
+        up = self.param("up", lecun, (self.experts, width, self.hidden))
+        down = self.param("down", lecun, (self.experts, self.hidden, width))
+        hidden = nn.silu(jnp.einsum("bsd,edh->bseh", x, up.astype(x.dtype))) * gate[..., None]
+        return jnp.einsum("bseh,ehd->bsd", hidden, down.astype(x.dtype))
+
+
+class MixtureText(nn.Module):
+    """A decoder whose MLPs are mixtures of experts."""
+
+    vocabulary: int
+    width: int
+    heads: int
+    hidden: int
+    experts: int
+    layers: int
+
+    @nn.compact
+    def __call__(self, ids: jax.Array, train: bool) -> jax.Array:
+        x = nn.Embed(self.vocabulary, self.width)(ids)
+        mask = nn.make_causal_mask(ids)
+        for _ in range(self.layers):
+            attention = nn.MultiHeadDotProductAttention(self.heads, deterministic=not train)
+            x = x + attention(nn.RMSNorm()(x), mask=mask)
+            x = x + Mixture(self.hidden, self.experts)(nn.RMSNorm()(x))
+        return nn.Dense(self.vocabulary, use_bias=False)(nn.RMSNorm()(x))

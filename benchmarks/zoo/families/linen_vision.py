@@ -244,3 +244,29 @@ class Video(nn.Module):
             x = nn.relu(norm(train)(nn.Conv(width, (3, 3, 3), use_bias=False)(x)))
             x = nn.relu(norm(train)(nn.Conv(width, (3, 3, 3), strides=(2, 2, 2))(x)))
         return nn.Dense(self.classes)(x.mean(axis=(1, 2, 3)))
+
+
+class VolumeSegmenter(nn.Module):
+    """A U-Net over volumes: convolutions in three dimensions, with group norms."""
+
+    widths: Sequence[int]
+    classes: int
+
+    @nn.compact
+    def __call__(self, volumes: jax.Array, train: bool) -> jax.Array:
+        del train
+        x, skips = volumes, []
+        for width in self.widths:
+            x = self._block(x, width)
+            skips.append(x)
+            x = nn.Conv(width, (2, 2, 2), strides=(2, 2, 2))(x)
+        x = self._block(x, 2 * self.widths[-1])
+        for width, skip in zip(reversed(self.widths), reversed(skips), strict=True):
+            x = nn.ConvTranspose(width, (2, 2, 2), strides=(2, 2, 2))(x)
+            x = self._block(jnp.concatenate([x, skip], axis=-1), width)
+        return nn.Conv(self.classes, (1, 1, 1))(x)
+
+    def _block(self, x: jax.Array, width: int) -> jax.Array:
+        for _ in range(2):
+            x = nn.leaky_relu(nn.GroupNorm(8)(nn.Conv(width, (3, 3, 3))(x)))
+        return x
