@@ -36,6 +36,7 @@ def build_program(
         op_signature=np.array(prototypes.signature, dtype=np.int64)[of],
         op_content=template.content.astype(np.int64),
         op_trips=template.trips,
+        op_strided=np.array(prototypes.strided, dtype=np.int64)[of],
         op_uses=op_uses,
         op_values=op_values,
         op_factors=op_factors,

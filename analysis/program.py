@@ -107,7 +107,9 @@ class Program:
 
     Per op: `op_name` (index into `names`), `op_signature` (equal for ops of equal kind, attributes
     and types), `op_content` (equal for those that make the same of the same operands, -1 where
-    nobody knows), `op_trips` (how often it runs), `op_uses`, `op_values`, `op_factors` (starts).
+    nobody knows), `op_trips` (how often it runs), `op_strided` (of a slice with strides and of a
+    pad between elements one more than the dimensions behind the innermost that is strided, else 0),
+    `op_uses`, `op_values`, `op_factors` (starts).
     Per use: `use_value`, `use_dims` (start into `use_name`). Per value: `value_op`, `value_dims`
     (start into `dim_size` and `dim_name`), `value_type` (index into `dtypes`), `value_shape` (index
     into `known_shapes`). Per factor:
@@ -124,6 +126,7 @@ class Program:
     op_signature: Ints
     op_content: Ints
     op_trips: Floats
+    op_strided: Ints
     op_uses: Ints
     op_values: Ints
     op_factors: Ints

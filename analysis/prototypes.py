@@ -61,7 +61,8 @@ class Rows:
 class Prototypes:
     """All prototypes, and the numbers of the names, types and shapes that they hold.
 
-    By prototype `name` and `signature`, and if it is `unknown` because nobody had a rule. In rows:
+    By prototype `name`, `signature` and `strided` (as `Program.op_strided`), and if it is `unknown`
+    because nobody had a rule. In rows:
     for each operand how many dimensions it has (`use_ranks`) and the factor of each (`use_factor`);
     for each result its `value_type`, `value_shape` and the factor of each of its dimensions
     (`value_factor`), which have the sizes `value_size`; for each factor `factor_size`,
@@ -75,6 +76,7 @@ class Prototypes:
     contents: Numbers = field(default_factory=dict)
     name: list[int] = field(default_factory=list)
     signature: list[int] = field(default_factory=list)
+    strided: list[int] = field(default_factory=list)
     unknown: list[bool] = field(default_factory=list)
     use_ranks: Rows = field(default_factory=Rows)
     use_factor: Rows = field(default_factory=Rows)
@@ -94,6 +96,7 @@ class Prototypes:
         results: Sequence[TensorType],
         key: Any,
         halos: tuple[int, ...] | None = None,
+        strided: int = 0,
     ) -> int:
         """The number of a prototype, which is made if there is no equal one.
 
@@ -108,6 +111,7 @@ class Prototypes:
         self._known[whole] = len(self.name)
         self.name.append(number)
         self.signature.append(signature)
+        self.strided.append(strided)
         self.unknown.append(not rule.known)
         self._add_tensors(rule, results)
         self.factor_size.add(rule.sizes)

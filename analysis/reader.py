@@ -13,6 +13,7 @@ from toast.analysis.prototypes import Prototypes
 from toast.analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
 from toast.analysis.shardcombine import Discoverer
 from toast.analysis.types import TensorType, TypeReader
+from toast.analysis.windows import strided
 
 CONSTANTS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant", "chlo.constant"})
 """Ops that make constants."""
@@ -116,7 +117,7 @@ class OpReader:
         if name == _CUSTOM:
             name = _called(op)
         prototype = self.prototypes.add(
-            name, rule, tensors[operands:], (items, types, inner), halos
+            name, rule, tensors[operands:], (items, types, inner), halos, strided(op)
         )
         return prototype, self.prototypes.content(prototype, content if known else None)
 

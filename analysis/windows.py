@@ -152,3 +152,16 @@ READERS: dict[str, Callable[[Any], Windows]] = {
     "stablehlo.select_and_scatter": _select_and_scatter,
     "stablehlo.slice": _slice,
 }
+
+
+def strided(op: Any) -> int:
+    """How near the end of a shape a slice strides, or a pad pads between elements; else 0.
+
+    One more than the number of dimensions behind the innermost of them.
+    """
+    if op.name not in ("stablehlo.slice", "stablehlo.pad"):
+        return 0
+    shape = ir.RankedTensorType(op.results[0].type).shape
+    rows = READERS[op.name](op).items()
+    inner = [d for d, (one, _) in rows if max(one.stride, one.dilation) > 1 and shape[d] > 1]
+    return len(shape) - max(inner) if inner else 0

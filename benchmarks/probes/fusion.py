@@ -71,6 +71,21 @@ def padded_alone(x: Any) -> Any:
     return jnp.tanh(jnp.pad(jnp.exp(x)[1:], ((0, 1), (0, 0))))
 
 
+def spread(x: Any) -> Any:
+    """What is computed, padded between its rows, and read elementwise."""
+    return jnp.tanh(jax.lax.pad(jnp.exp(x), x.dtype.type(0), ((0, 1, 1), (0, 0, 0))))
+
+
+def every_other_row(x: Any) -> Any:
+    """Every other row of what is computed, and what is computed of those."""
+    return jnp.tanh(jnp.exp(x)[::2])
+
+
+def every_other_block(x: Any) -> Any:
+    """Every other block of rows of what is computed, and what is computed of those."""
+    return jnp.tanh(jnp.exp(x.reshape(16, -1, x.shape[1]))[::2])
+
+
 def looked_up(x: Any, i: Any) -> Any:
     """Rows of a scaled table, and what is computed of them."""
     return jnp.tanh(jnp.exp(x).at[i[0].astype(jnp.int32)].get(mode="clip"))
@@ -146,6 +161,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "narrowed behind a product": (narrowed, 3),
     "padded for a product": (padded, 2),
     "padded for another op": (padded_alone, 1),
+    "padded between rows": (spread, 1),
+    "every other row": (every_other_row, 1),
+    "every other block of rows": (every_other_block, 1),
     "rows of a scaled table": (looked_up, 2),
     "maximum of a product": (greatest, 2),
     "scores of a softmax": (scores, 4),

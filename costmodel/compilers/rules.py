@@ -22,7 +22,9 @@ class FusionRules:
     error functions are not, where what several users read has 16 bits. `stores_reduced`: a
     reduction stores what it reads where at least `reduced_readers` ops read it. `stores_narrowest`:
     the chain behind a product is stored where it is narrowest, not as the product makes it.
-    `stores_padded`: what is computed and then padded is stored before. `stores_looked_up`: a lookup
+    `stores_padded`: what is computed and then padded is stored before. `stores_strided`: so is what
+    is padded between its elements, and the result; and what a slice strides over, and what that
+    takes along the last two dimensions, which lie in tiles. `stores_looked_up`: a lookup
     of rows runs by itself, between a stored table and stored rows. What would be computed inside
     all others is stored for the lookup alone.
 
@@ -42,6 +44,7 @@ class FusionRules:
     reduced_readers: int
     stores_narrowest: bool
     stores_padded: bool
+    stores_strided: bool
     stores_looked_up: bool
     operand_cost: float
     element_cost: float

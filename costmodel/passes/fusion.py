@@ -38,6 +38,8 @@ from toast.costmodel.program.op_traits import CHEAP, ERRORS, EXPENSIVE, LAYOUT, 
 PADS = frozenset({"stablehlo.pad"})
 SCATTERS = frozenset({SCATTER})
 REDUCES = frozenset({"stablehlo.reduce"})
+TILED_DIMENSIONS = 2
+"""So many last dimensions lie in tiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
         flow = expand_scatters(program, flow)
     if profile.fusion.stores_looked_up:
         flow = flow._replace(role=np.where(looked_up(program), int(Role.OPAQUE), flow.role))
+    if profile.fusion.stores_strided:
+        flow = flow._replace(role=np.where(moved_in_tiles(program), int(Role.OPAQUE), flow.role))
     sides = product_sides(program)
     cut = cut_products(program, flow, sides, profile.algebraic_simplifier)
     needs = _needs(program, flow, profile.fusion, cutting(program, cut))
@@ -151,7 +155,14 @@ def _read_stored(program: Program, flow: Flow, rules: FusionRules) -> Ints:
     """How many operands of each op are stored before it runs: all that a scatter adds up."""
     adding = (flow.role == Role.UPDATE) & named(program, SCATTERS) & rules.stores_looked_up
     padding = named(program, PADS) & rules.stores_padded
+    padding |= (program.op_strided > 0) & rules.stores_strided
     return np.where(adding, np.diff(program.op_uses), padding.astype(np.int64))
+
+
+def moved_in_tiles(program: Program) -> Bools:
+    """For each op whether it is a pad between elements, or a slice that strides over tiles."""
+    inside = (program.op_strided > 0) & (program.op_strided <= TILED_DIMENSIONS)
+    return inside | (named(program, PADS) & (program.op_strided > 0))
 
 
 def _inside(program: Program, flow: Flow, needs: Needs) -> Bools:

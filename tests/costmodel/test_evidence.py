@@ -62,6 +62,16 @@ def stores(case: str, launch: str) -> Callable[[str], bool]:
     return lambda device: any(one.split(" -> ")[0] == launch for one in launches(case)(device))
 
 
+def stores_strided(device: str) -> bool:
+    """Whether strides over rows, and pads between them, run by themselves; over blocks within."""
+    counts = [
+        len(launches(case)(device))
+        for case in ("padded between rows", "every other row", "every other block of rows")
+    ]
+    assert counts in ([1, 1, 1], [3, 3, 2])
+    return counts == [3, 3, 2]
+
+
 def kinds(order: str) -> Callable[[str], set[str]]:
     """The collectives of a product that sums over two dimensions."""
     case = f"product over two dimensions in {order} order"
@@ -97,6 +107,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         ),
     ),
     "fusion.stores_padded": (ALL, lambda d: len(launches("padded for another op")(d)) > 1),
+    "fusion.stores_strided": (ALL, stores_strided),
     "fusion.stores_looked_up": (
         ALL,
         lambda d: "gather -> f32[1024, 1024]" in launches("rows of a scaled table")(d),

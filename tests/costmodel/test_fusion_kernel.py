@@ -154,6 +154,9 @@ class BySets:
         first, padding = use == program.uses_of(op).start, program.kind(op) == "stablehlo.pad"
         if self.policy.fusion.stores_padded and padding and first and not needs.light:
             return False
+        strided = bool(program.op_strided[op])
+        if self.policy.fusion.stores_strided and strided and first and not needs.light:
+            return False
         adding = program.kind(op) == "stablehlo.scatter" and kind is Role.UPDATE
         if self.policy.fusion.stores_looked_up and adding and not needs.light:
             return False
@@ -190,6 +193,39 @@ def test_any_program_is_fused_by_the_rules(module: Text) -> None:
     program = load(module.module().encode()).program
     for policy in POLICIES:
         assert_fused_by_the_rules(program, policy)
+
+
+STRIDES = """
+func.func public @main(%x: tensor<16x64x512xf32>) -> (tensor<8x64x512xf32>, tensor<16x32x512xf32>,
+    tensor<16x127x512xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.exponential %x : tensor<16x64x512xf32>
+  %1 = stablehlo.slice %0 [0:16:2, 0:64, 0:512] : (tensor<16x64x512xf32>) -> tensor<8x64x512xf32>
+  %2 = stablehlo.tanh %1 : tensor<8x64x512xf32>
+  %3 = stablehlo.slice %0 [0:16, 0:64:2, 0:512] : (tensor<16x64x512xf32>) -> tensor<16x32x512xf32>
+  %4 = stablehlo.tanh %3 : tensor<16x32x512xf32>
+  %5 = stablehlo.pad %0, %zero, low = [0, 0, 0], high = [0, 0, 0], interior = [0, 1, 0]
+    : (tensor<16x64x512xf32>, tensor<f32>) -> tensor<16x127x512xf32>
+  %6 = stablehlo.tanh %5 : tensor<16x127x512xf32>
+  return %2, %4, %6 : tensor<8x64x512xf32>, tensor<16x32x512xf32>, tensor<16x127x512xf32>
+}
+"""
+
+
+def test_what_strides_over_tiles_runs_by_itself() -> None:
+    program = load(STRIDES.encode()).program
+    for policy in POLICIES:
+        assert_fused_by_the_rules(program, policy)
+    written = np.flatnonzero(fuse(program, TPU).written)
+    names = {program.kind(program.makers[value]) for value in written.tolist()}
+    shapes = {program.shape(value) for value in written.tolist() if is_slice(program, value)}
+    assert "stablehlo.pad" in names
+    assert "stablehlo.exponential" in names
+    assert shapes == {(16, 32, 512)}
+
+
+def is_slice(program: Program, value: int) -> bool:
+    return program.kind(program.makers[value]) == "stablehlo.slice"
 
 
 def test_pools_that_are_too_short_are_made_longer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -328,11 +328,14 @@ def schedule(program: Program, roots: Sequence[LaunchedFusion]) -> Ints:
 
 
 def role_of(program: Program, op: int, policy: CompilerProfile) -> Role:
-    """The role of an op; a TPU looks rows up in fusions of their own."""
+    """The role of an op; a TPU looks rows up, and strides over tiles, in fusions of their own."""
     name = program.kind(op)
     if name == "stablehlo.gather" and policy.fusion.stores_looked_up:
         table, indices = (program.shape(program.sources[use]) for use in program.uses_of(op)[:2])
         return Role.OPAQUE if np.prod(indices) > len(table) else Role.FUSIBLE
+    if policy.fusion.stores_strided and program.op_strided[op]:
+        alone = name == "stablehlo.pad" or program.op_strided[op] <= 2
+        return Role.OPAQUE if alone else Role.FUSIBLE
     return role(name)
 
 
