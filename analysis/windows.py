@@ -163,5 +163,6 @@ def strided(op: Any) -> int:
         return 0
     shape = ir.RankedTensorType(op.results[0].type).shape
     rows = READERS[op.name](op).items()
-    inner = [d for d, (one, _) in rows if max(one.stride, one.dilation) > 1 and shape[d] > 1]
+    strides = {d: max(one.stride, one.dilation) for d, (one, _) in rows if one is not None}
+    inner = [d for d, stride in strides.items() if stride > 1 and shape[d] > 1]
     return len(shape) - max(inner) if inner else 0
