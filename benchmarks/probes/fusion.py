@@ -86,6 +86,22 @@ def every_other_block(x: Any) -> Any:
     return jnp.tanh(jnp.exp(x.reshape(16, -1, x.shape[1]))[::2])
 
 
+def halved(x: Any) -> Any:
+    """The product of both halves of what is computed."""
+    made = jnp.exp(x) * 2.0
+    return made[: SIDE // 2] * made[SIDE // 2 :]
+
+
+def first_half(x: Any) -> Any:
+    """What is computed of one half of what is computed, of which nobody reads the other."""
+    return jnp.tanh((jnp.exp(x) * 2.0)[: SIDE // 2])
+
+
+def joined(x: Any, y: Any) -> Any:
+    """Two computed matrices, joined and read elementwise."""
+    return jnp.sqrt(jnp.concatenate([jnp.exp(x), jnp.tanh(y)], axis=1))
+
+
 def looked_up(x: Any, i: Any) -> Any:
     """Rows of a scaled table, and what is computed of them."""
     return jnp.tanh(jnp.exp(x).at[i[0].astype(jnp.int32)].get(mode="clip"))
@@ -164,6 +180,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "padded between rows": (spread, 1),
     "every other row": (every_other_row, 1),
     "every other block of rows": (every_other_block, 1),
+    "both halves": (halved, 1),
+    "one half": (first_half, 1),
+    "two joined": (joined, 2),
     "rows of a scaled table": (looked_up, 2),
     "maximum of a product": (greatest, 2),
     "scores of a softmax": (scores, 4),

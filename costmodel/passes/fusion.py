@@ -36,6 +36,9 @@ from toast.costmodel.program.lookups import looked_up
 from toast.costmodel.program.op_traits import CHEAP, ERRORS, EXPENSIVE, LAYOUT, Role
 
 PADS = frozenset({"stablehlo.pad"})
+SLICES = frozenset({"stablehlo.slice"})
+JOINS = frozenset({"stablehlo.concatenate"})
+WINDOWS = frozenset({"stablehlo.convolution", "stablehlo.reduce_window"})
 SCATTERS = frozenset({SCATTER})
 REDUCES = frozenset({"stablehlo.reduce"})
 TILED_DIMENSIONS = 2
@@ -151,18 +154,47 @@ def _needs(program: Program, flow: Flow, rules: FusionRules, cutting: Bools) -> 
     return found
 
 
-def _read_stored(program: Program, flow: Flow, rules: FusionRules) -> Ints:
-    """How many operands of each op are stored before it runs: all that a scatter adds up."""
-    adding = (flow.role == Role.UPDATE) & named(program, SCATTERS) & rules.stores_looked_up
-    padding = named(program, PADS) & rules.stores_padded
-    padding |= (program.op_strided > 0) & rules.stores_strided
-    return np.where(adding, np.diff(program.op_uses), padding.astype(np.int64))
+def _read_stored(program: Program, flow: Flow, rules: FusionRules) -> Bools:
+    """For each use whether its op reads it as it is stored."""
+    every = (flow.role == Role.UPDATE) & named(program, SCATTERS) & rules.stores_looked_up
+    every |= joining_computed(program) & rules.stores_joined
+    first = named(program, PADS) & rules.stores_padded
+    first |= (program.op_strided > 0) & rules.stores_strided
+    first |= slicing_shared(program) & rules.stores_sliced
+    found = every[program.use_op]
+    found[program.op_uses[:-1][first]] = True
+    return found
+
+
+def slicing_shared(program: Program) -> Bools:
+    """For each op whether it is a slice of what other ops read too."""
+    found = named(program, SLICES)
+    readers = np.bincount(program.use_value, minlength=program.values)
+    some = np.flatnonzero(found)
+    found[some] = readers[program.use_value[program.op_uses[some]]] > 1
+    return found
+
+
+def joining_computed(program: Program) -> Bools:
+    """For each op whether it concatenates, and something else than slices."""
+    found = np.zeros(program.ops, dtype=np.bool_)
+    computed = ~named(program, SLICES)[program.value_op[program.use_value]]
+    found[program.use_op[computed]] = True
+    return found & named(program, JOINS)
 
 
 def moved_in_tiles(program: Program) -> Bools:
-    """For each op whether it is a pad between elements, or a slice that strides over tiles."""
+    """For each op whether it is a pad between elements, or a slice that strides over tiles.
+
+    Not a pad that windows alone read: these slide over what is padded between.
+    """
     inside = (program.op_strided > 0) & (program.op_strided <= TILED_DIMENSIONS)
-    return inside | (named(program, PADS) & (program.op_strided > 0))
+    found = inside | (named(program, PADS) & (program.op_strided > 0))
+    others = np.zeros(program.values, dtype=np.bool_)
+    others[program.use_value[~named(program, WINDOWS)[program.use_op]]] = True
+    pads = np.flatnonzero(found & named(program, PADS))
+    found[pads] = others[program.op_values[pads]]
+    return found
 
 
 def _inside(program: Program, flow: Flow, needs: Needs) -> Bools:
@@ -191,7 +223,7 @@ def _narrow(
     if not (rules.narrows_stored or rules.narrows_stacks or rules.rounds_arguments):
         return narrow, {}
     single = _single(program)
-    moving = flow.layout | named(program, PADS)
+    moving = flow.layout | named(program, PADS | JOINS)
     narrow_values(flow, moving, written, single, readers, narrow)
     narrow &= rules.narrows_stored
     if rules.narrows_stacks:

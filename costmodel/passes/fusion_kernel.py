@@ -29,17 +29,17 @@ NOTHING, FUSIBLE, CONTRACTION, UPDATE, OPAQUE = (
 class FusionGraph(NamedTuple):
     """A program as the kernel reads it: its `flow`, and what fusing asks besides.
 
-    By op `costly` and `cheap` (see `roles`), if it is a `matrix` product, how many of its operands
-    it reads as they are stored (`reads_stored`), from the first on, if it is a `lookup` that stores
-    its table, if it is computed `once` where that has 16 bits; by value if it is of `single`
-    precision, if it is `stored` behind a contraction. The rest is as in `FusionRules`.
+    By op `costly` and `cheap` (see `roles`), if it is a `matrix` product, if it is a `lookup` that
+    stores its table, if it is computed `once` where that has 16 bits; by use if it reads what is
+    stored (`reads_stored`); by value if it is of `single` precision, if it is `stored` behind a
+    contraction. The rest is as in `FusionRules`.
     """
 
     flow: Flow
     costly: Bools
     cheap: Bools
     matrix: Bools
-    reads_stored: Ints
+    reads_stored: Bools
     lookup: Bools
     once: Bools
     single: Bools
@@ -184,7 +184,7 @@ def _absorbs(g: Any, n: Any, value: int, use: int) -> bool:
     kind = g.flow.role[op]
     if kind in (NOTHING, OPAQUE) or g.flow.trips[op] != g.flow.trips[home]:
         return False
-    if use - g.flow.uses[op] < g.reads_stored[op] and not n.light[home]:
+    if g.reads_stored[use] and not n.light[home]:
         return False
     if kind == CONTRACTION and not g.fuses_into_dot and not n.light[home]:
         return bool(g.matrix[op] and _is_repeated(g, n, value))

@@ -108,6 +108,11 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     ),
     "fusion.stores_padded": (ALL, lambda d: len(launches("padded for another op")(d)) > 1),
     "fusion.stores_strided": (ALL, stores_strided),
+    "fusion.stores_sliced": (
+        ALL,
+        lambda d: len(launches("both halves")(d)) > len(launches("one half")(d)) == 1,
+    ),
+    "fusion.stores_joined": (ALL, lambda d: len(launches("two joined")(d)) == 3),
     "fusion.stores_looked_up": (
         ALL,
         lambda d: "gather -> f32[1024, 1024]" in launches("rows of a scaled table")(d),

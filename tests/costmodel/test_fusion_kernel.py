@@ -151,18 +151,26 @@ class BySets:
         same = program.op_trips[op] == program.op_trips[program.makers[value]]
         if kind in (Role.NOTHING, Role.OPAQUE) or not same:
             return False
-        first, padding = use == program.uses_of(op).start, program.kind(op) == "stablehlo.pad"
-        if self.policy.fusion.stores_padded and padding and first and not needs.light:
-            return False
-        strided = bool(program.op_strided[op])
-        if self.policy.fusion.stores_strided and strided and first and not needs.light:
-            return False
-        adding = program.kind(op) == "stablehlo.scatter" and kind is Role.UPDATE
-        if self.policy.fusion.stores_looked_up and adding and not needs.light:
+        if self.reads_stored(value, use) and not needs.light:
             return False
         if kind is Role.CONTRACTION and not self.policy.fusion.fuses_into_dot and not needs.light:
             return program.kind(op) == "stablehlo.dot_general" and self.repeated(value, needs)
         return kind is not Role.UPDATE or use != program.uses_of(op).start
+
+    def reads_stored(self, value: int, use: int) -> bool:
+        """Whether an op reads this operand as it is stored."""
+        program, op, rules = self.program, self.program.user(use), self.policy.fusion
+        first, kind = use == program.uses_of(op).start, program.kind(op)
+        if kind == "stablehlo.concatenate":
+            makers = [program.makers[program.sources[use]] for use in program.uses_of(op)]
+            slices = all(program.kind(maker) == "stablehlo.slice" for maker in makers)
+            return rules.stores_joined and not slices
+        if kind == "stablehlo.scatter":
+            return rules.stores_looked_up and self.role(op) is Role.UPDATE
+        strided = rules.stores_strided and program.op_strided[op] > 0
+        padded = rules.stores_padded and kind == "stablehlo.pad"
+        shared = kind == "stablehlo.slice" and len(self.users[value]) > 1
+        return bool(first and (strided or padded or (shared and rules.stores_sliced)))
 
 
 def assert_fused_by_the_rules(program: Program, policy: CompilerProfile) -> None:

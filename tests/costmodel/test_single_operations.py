@@ -22,9 +22,8 @@ OFF = {
     "variance of rows": TWICE,
     "softmax of rows": TWICE,
     "sums so far": STEPS,
-    "recurrence": "every step of it writes what the next one reads",
+    "recurrence": "some steps stride within the memory on the chip, and are priced too high",
     "padding": SHIFTED,
-    "odd join": SHIFTED,
     "frequencies": "a Fourier transform is products with a matrix of waves",
     "nearest images": "rows are gathered and written in loops",
 }
