@@ -25,10 +25,9 @@ class FusionRules:
     `stores_padded`: what is computed and then padded is stored before. `stores_strided`: so is what
     is padded between its elements, and the result, unless windows slide over that; and what a slice
     strides over, and what that takes along the last two dimensions, which lie in tiles.
-    `stores_sliced`: so is what a slice and something else reads. `stores_joined`: so is all that is
-    concatenated, unless it is slices alone. `stores_looked_up`: a lookup of rows runs by itself,
-    between a stored table and stored rows. What would be computed inside all others is stored for
-    the lookup alone.
+    `stores_sliced`: so is what a slice and something else reads. `stores_looked_up`: a lookup of
+    rows runs by itself, between a stored table and stored rows. What would be computed inside all
+    others is stored for the lookup alone.
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
@@ -48,7 +47,6 @@ class FusionRules:
     stores_padded: bool
     stores_strided: bool
     stores_sliced: bool
-    stores_joined: bool
     stores_looked_up: bool
     operand_cost: float
     element_cost: float

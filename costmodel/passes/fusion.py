@@ -37,7 +37,6 @@ from toast.costmodel.program.op_traits import CHEAP, ERRORS, EXPENSIVE, LAYOUT, 
 
 PADS = frozenset({"stablehlo.pad"})
 SLICES = frozenset({"stablehlo.slice"})
-JOINS = frozenset({"stablehlo.concatenate"})
 WINDOWS = frozenset({"stablehlo.convolution", "stablehlo.reduce_window"})
 SCATTERS = frozenset({SCATTER})
 REDUCES = frozenset({"stablehlo.reduce"})
@@ -157,7 +156,6 @@ def _needs(program: Program, flow: Flow, rules: FusionRules, cutting: Bools) -> 
 def _read_stored(program: Program, flow: Flow, rules: FusionRules) -> Bools:
     """For each use whether its op reads it as it is stored."""
     every = (flow.role == Role.UPDATE) & named(program, SCATTERS) & rules.stores_looked_up
-    every |= joining_computed(program) & rules.stores_joined
     first = named(program, PADS) & rules.stores_padded
     first |= (program.op_strided > 0) & rules.stores_strided
     first |= slicing_shared(program) & rules.stores_sliced
@@ -173,14 +171,6 @@ def slicing_shared(program: Program) -> Bools:
     some = np.flatnonzero(found)
     found[some] = readers[program.use_value[program.op_uses[some]]] > 1
     return found
-
-
-def joining_computed(program: Program) -> Bools:
-    """For each op whether it concatenates, and something else than slices."""
-    found = np.zeros(program.ops, dtype=np.bool_)
-    computed = ~named(program, SLICES)[program.value_op[program.use_value]]
-    found[program.use_op[computed]] = True
-    return found & named(program, JOINS)
 
 
 def moved_in_tiles(program: Program) -> Bools:
@@ -223,7 +213,7 @@ def _narrow(
     if not (rules.narrows_stored or rules.narrows_stacks or rules.rounds_arguments):
         return narrow, {}
     single = _single(program)
-    moving = flow.layout | named(program, PADS | JOINS)
+    moving = flow.layout | named(program, PADS)
     narrow_values(flow, moving, written, single, readers, narrow)
     narrow &= rules.narrows_stored
     if rules.narrows_stacks:

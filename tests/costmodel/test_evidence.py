@@ -112,7 +112,6 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         ALL,
         lambda d: len(launches("both halves")(d)) > len(launches("one half")(d)) == 1,
     ),
-    "fusion.stores_joined": (ALL, lambda d: len(launches("two joined")(d)) == 3),
     "fusion.stores_looked_up": (
         ALL,
         lambda d: "gather -> f32[1024, 1024]" in launches("rows of a scaled table")(d),

@@ -161,10 +161,6 @@ class BySets:
         """Whether an op reads this operand as it is stored."""
         program, op, rules = self.program, self.program.user(use), self.policy.fusion
         first, kind = use == program.uses_of(op).start, program.kind(op)
-        if kind == "stablehlo.concatenate":
-            makers = [program.makers[program.sources[use]] for use in program.uses_of(op)]
-            slices = all(program.kind(maker) == "stablehlo.slice" for maker in makers)
-            return rules.stores_joined and not slices
         if kind == "stablehlo.scatter":
             return rules.stores_looked_up and self.role(op) is Role.UPDATE
         strided = rules.stores_strided and program.op_strided[op] > 0

@@ -17,7 +17,7 @@ from toast.costmodel.program.launches import LaunchedFusion
 from toast.costmodel.program.lookups import looked_up
 from toast.costmodel.program.op_traits import LAYOUT, Role, role
 
-MOVING = LAYOUT | {"stablehlo.pad", "stablehlo.concatenate"}
+MOVING = LAYOUT | {"stablehlo.pad"}
 
 
 class Chains:
