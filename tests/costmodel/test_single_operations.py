@@ -22,7 +22,6 @@ OFF = {
     "variance of rows": TWICE,
     "softmax of rows": TWICE,
     "sums so far": STEPS,
-    "recurrence": "some steps stride within the memory on the chip, and are priced too high",
     "padding": SHIFTED,
     "odd join": "what is concatenated is stored before, and the model joins it as it computes",
     "frequencies": "a Fourier transform is products with a matrix of waves",
