@@ -54,7 +54,7 @@ def batch_over(evaluator: Evaluator, *axes: int) -> State:
 def test_memory_is_within_a_sixth_of_what_libtpu_reports(name: str, device: str) -> None:
     evaluator = priced(step(*NETS[name]), device)
     predicted = evaluator.cost(batch_over(evaluator, 0)).peak / MIB
-    assert 0.95 < predicted / golden("deferred_filter_gradients", name, device) < 7 / 6
+    assert 5 / 6 < predicted / golden("deferred_filter_gradients", name, device) < 7 / 6
 
 
 def test_a_batch_that_fills_no_tile_takes_more_memory_than_one_twice_as_large() -> None:
