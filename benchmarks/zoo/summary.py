@@ -108,8 +108,13 @@ def room_error(record: Record) -> float | None:
 
 
 def time_error(record: Record) -> float | None:
-    """(predicted - compiled) / compiled seconds of a step."""
+    """(predicted - compiled) / compiled seconds of a step.
+
+    None where the compiler estimates nothing but copies, as of lookups and sums by index alone.
+    """
     both = step_seconds(record)
+    if set(record["compiled"]["cycles"]) == {"copy"}:
+        return None
     return None if both is None or both[1] <= 0.0 else both[0] / both[1] - 1.0
 
 

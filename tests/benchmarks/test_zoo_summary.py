@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.zoo.summary import Summary, least_bytes, pressed_errors, verdicts
+from benchmarks.zoo.summary import Summary, least_bytes, pressed_errors, time_error, verdicts
 from benchmarks.zoo.tables import brief_table, curve_table, is_gap, page_table, side_by_side
 from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
 
@@ -121,3 +121,10 @@ def test_a_curve_is_a_row_of_what_was_laid_out() -> None:
     assert len(cells["case"]) == 1
     assert (cells["room"], cells["left 70%"], cells["left 40%"]) == (["200"], ["180"], [""])
     assert (cells["left 10%"], cells["held"], cells["predicted"]) == (["150"], ["60"], ["110"])
+
+
+def test_a_step_of_which_nothing_but_copies_is_estimated_has_no_time() -> None:
+    row = record(f"m data=8 mcts {V5E}")
+    assert time_error(row) is not None
+    row["compiled"]["cycles"] = {"copy": 10.0}
+    assert time_error(row) is None
