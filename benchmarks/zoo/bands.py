@@ -16,7 +16,7 @@ from benchmarks.accuracy.statistics import (
     needed_bytes,
     wire_bytes,
 )
-from benchmarks.zoo.summary import TINY, is_roomy, is_tiny, kind_of, least_bytes
+from benchmarks.zoo.summary import TINY, is_estimated, is_roomy, is_tiny, kind_of, least_bytes
 from toast.aot import Target, Verdict
 from toast.costmodel.bands import spreads as spreads_module
 from toast.costmodel.bands.spreads import ALL, FIGURES, Figure, Spread, groups_of
@@ -148,7 +148,7 @@ def _times(row: Record) -> dict[str, float]:
     predicted, found = row["predicted"], {}
     verdict, seconds = Verdict.from_dict(row["compiled"]), compiled_seconds(row)
     compute, moving = predicted["compute_seconds"], predicted["communication_seconds"]
-    if seconds is not None and verdict.compute_seconds is not None:
+    if seconds is not None and verdict.compute_seconds is not None and is_estimated(row):
         found["step"] = seconds / (compute + moving)
         found["compute"] = verdict.compute_seconds / compute
     wire = wire_bytes(row)

@@ -108,14 +108,17 @@ def room_error(record: Record) -> float | None:
 
 
 def time_error(record: Record) -> float | None:
-    """(predicted - compiled) / compiled seconds of a step.
-
-    None where the compiler estimates nothing but copies, as of lookups and sums by index alone.
-    """
-    both = step_seconds(record)
-    if set(record["compiled"]["cycles"]) == {"copy"}:
-        return None
+    """(predicted - compiled) / compiled seconds of a step."""
+    both = step_seconds(record) if is_estimated(record) else None
     return None if both is None or both[1] <= 0.0 else both[0] / both[1] - 1.0
+
+
+def is_estimated(record: Record) -> bool:
+    """Whether the compiler estimates more of a step than copies.
+
+    It has no estimate of lookups and of sums by index, of which some steps are made.
+    """
+    return set(record["compiled"]["cycles"]) != {"copy"}
 
 
 def pressed_errors(records: Iterable[Record]) -> list[tuple[Record, float]]:
