@@ -37,6 +37,8 @@ def build_program(
         op_content=template.content.astype(np.int64),
         op_trips=template.trips,
         op_strided=np.array(prototypes.strided, dtype=np.int64)[of],
+        op_padded=np.array(prototypes.padded)[of],
+        op_folds=np.array(prototypes.folds, dtype=np.int64)[of],
         op_uses=op_uses,
         op_values=op_values,
         op_factors=op_factors,

@@ -109,7 +109,10 @@ class Program:
     and types), `op_content` (equal for those that make the same of the same operands, -1 where
     nobody knows), `op_trips` (how often it runs), `op_strided` (of a slice with strides and of a
     pad between elements one more than the dimensions behind the innermost that is strided, else 0),
-    `op_uses`, `op_values`, `op_factors` (starts).
+    `op_padded` (how many times its own size the image of a convolution has once it is padded, where
+    that is not the same on both sides or between the elements; else 1), `op_folds` (index into
+    `names` of the one op by which it combines elements, or -1), `op_uses`, `op_values`,
+    `op_factors` (starts).
     Per use: `use_value`, `use_dims` (start into `use_name`). Per value: `value_op`, `value_dims`
     (start into `dim_size` and `dim_name`), `value_type` (index into `dtypes`), `value_shape` (index
     into `known_shapes`). Per factor:
@@ -127,6 +130,8 @@ class Program:
     op_content: Ints
     op_trips: Floats
     op_strided: Ints
+    op_padded: Floats
+    op_folds: Ints
     op_uses: Ints
     op_values: Ints
     op_factors: Ints

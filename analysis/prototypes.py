@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,17 @@ from toast.analysis.types import TensorType
 
 Numbers = dict[Any, int]
 """Numbers of things in the order in which they come up first."""
+
+
+class Traits(NamedTuple):
+    """What the cost model asks of an op besides: see the columns of `Program` of these names."""
+
+    strided: int = 0
+    padded: float = 1.0
+    folds: str = ""
+
+
+_NO_TRAITS = Traits()
 
 
 class Rows:
@@ -61,8 +72,8 @@ class Rows:
 class Prototypes:
     """All prototypes, and the numbers of the names, types and shapes that they hold.
 
-    By prototype `name`, `signature` and `strided` (as `Program.op_strided`), and if it is `unknown`
-    because nobody had a rule. In rows:
+    By prototype `name`, `signature`, `strided`, `padded` and `folds` (as the columns of `Program`),
+    and if it is `unknown` because nobody had a rule. In rows:
     for each operand how many dimensions it has (`use_ranks`) and the factor of each (`use_factor`);
     for each result its `value_type`, `value_shape` and the factor of each of its dimensions
     (`value_factor`), which have the sizes `value_size`; for each factor `factor_size`,
@@ -77,6 +88,8 @@ class Prototypes:
     name: list[int] = field(default_factory=list)
     signature: list[int] = field(default_factory=list)
     strided: list[int] = field(default_factory=list)
+    padded: list[float] = field(default_factory=list)
+    folds: list[int] = field(default_factory=list)
     unknown: list[bool] = field(default_factory=list)
     use_ranks: Rows = field(default_factory=Rows)
     use_factor: Rows = field(default_factory=Rows)
@@ -96,7 +109,7 @@ class Prototypes:
         results: Sequence[TensorType],
         key: Any,
         halos: tuple[int, ...] | None = None,
-        strided: int = 0,
+        traits: Traits = _NO_TRAITS,
     ) -> int:
         """The number of a prototype, which is made if there is no equal one.
 
@@ -111,7 +124,10 @@ class Prototypes:
         self._known[whole] = len(self.name)
         self.name.append(number)
         self.signature.append(signature)
-        self.strided.append(strided)
+        self.strided.append(traits.strided)
+        self.padded.append(traits.padded)
+        folds = traits.folds
+        self.folds.append(self.names.setdefault(folds, len(self.names)) if folds else -1)
         self.unknown.append(not rule.known)
         self._add_tensors(rule, results)
         self.factor_size.add(rule.sizes)

@@ -8,12 +8,13 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.analysis.halos import with_halos
+from toast.analysis.iota_indices import Pair, counted_pairs, split_together
 from toast.analysis.program import ARGUMENT, FactorKind
-from toast.analysis.prototypes import Prototypes
+from toast.analysis.prototypes import Prototypes, Traits
 from toast.analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
 from toast.analysis.shardcombine import Discoverer
 from toast.analysis.types import TensorType, TypeReader
-from toast.analysis.windows import strided
+from toast.analysis.windows import padded, strided
 
 CONSTANTS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant", "chlo.constant"})
 """Ops that make constants."""
@@ -24,6 +25,9 @@ _IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"}) | _PLAC
 _CUSTOM = "stablehlo.custom_call"
 _FOLDING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter"})
 """Ops that combine elements by a region, which the name of its one op describes."""
+_BY_OPERANDS = frozenset({"stablehlo.gather", "stablehlo.scatter", "stablehlo.convolution"})
+"""Ops of which more is known by what makes their operands: which rows they name, how they pad."""
+_ALONE: tuple[tuple[Pair, ...], float] = ((), 1.0)
 _EACH_ITS_OWN = frozenset(
     f"{dialect}.{name}"
     for dialect, names in {
@@ -53,7 +57,8 @@ class OpReader:
         name, attributes = op.name, _attributes(op)
         types = tuple([value.type for value in operands] + [value.type for value in results])
         inner = _names_within(op)
-        key = (name, attributes, types, inner)
+        operand_facts = (counted_pairs(op), padded(op)) if name in _BY_OPERANDS else _ALONE
+        key = (name, attributes, types, inner, operand_facts)
         found = self._read.get(key)
         if found is None:
             found = self._new(op, len(operands), *key)
@@ -94,7 +99,14 @@ class OpReader:
         return prototype, self.prototypes.content(prototype, None)
 
     def _new(
-        self, op: ir.Operation, operands: int, name: str, given: Any, types: Any, inner: Any
+        self,
+        op: ir.Operation,
+        operands: int,
+        name: str,
+        given: Any,
+        types: Any,
+        inner: Any,
+        operand_facts: tuple[tuple[Pair, ...], float],
     ) -> Read:
         """Read an op that equals none that was read before."""
         attributes = op.attributes
@@ -107,17 +119,19 @@ class OpReader:
             rule = own_rule(_called(op) if name == _CUSTOM else name, shapes, made)
             if not rule.known:
                 rule = self._discoverer.rule(op) or rule
-        rule, halos = with_halos(op, rule, shapes, made)
+        rule, halos = with_halos(op, split_together(rule, operand_facts[0]), shapes, made)
         items = tuple((k, v) for k, v in given if k not in _IGNORED_ATTRIBUTES)
         content: Any = tuple((k, v) for k, v in given if k in _IGNORED_ATTRIBUTES and k != RULE)
         if name in CONSTANTS:
             content = (*content, *(item for item in items if item[0] == "value"))
             items = () if any(k == "value" for k, _ in items) else items
-        known = name in _FOLDING and len(inner) == 2 if inner else name not in _EACH_ITS_OWN
+        folding = name in _FOLDING and len(inner) == 2
+        known = folding if inner else name not in _EACH_ITS_OWN
+        traits = Traits(strided(op), operand_facts[1], inner[0] if folding else "")
         if name == _CUSTOM:
             name = _called(op)
         prototype = self.prototypes.add(
-            name, rule, tensors[operands:], (items, types, inner), halos, strided(op)
+            name, rule, tensors[operands:], (items, types, inner, operand_facts), halos, traits
         )
         return prototype, self.prototypes.content(prototype, content if known else None)
 

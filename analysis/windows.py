@@ -76,11 +76,19 @@ def _ints(op: Any, name: str, count: int, default: int) -> list[int]:
     return [int(v) for v in op.attributes[name]] if name in op.attributes else [default] * count
 
 
-def _lows(op: Any, count: int) -> list[int]:
+def _pads(op: Any, count: int, side: int) -> list[int]:
     if "padding" not in op.attributes:
         return [0] * count
     pairs = np.array(ir.DenseIntElementsAttr(op.attributes["padding"])).reshape(count, 2)
-    return [int(low) for low in pairs[:, 0]]
+    return [int(pad) for pad in pairs[:, side]]
+
+
+def _lows(op: Any, count: int) -> list[int]:
+    return _pads(op, count, 0)
+
+
+def _highs(op: Any, count: int) -> list[int]:
+    return _pads(op, count, 1)
 
 
 def _slice(op: Any) -> Windows:
@@ -166,3 +174,26 @@ def strided(op: Any) -> int:
     strides = {d: max(one.stride, one.dilation) for d, (one, _) in rows if one is not None}
     inner = [d for d, stride in strides.items() if stride > 1 and shape[d] > 1]
     return len(shape) - max(inner) if inner else 0
+
+
+def padded(op: Any) -> float:
+    """How many times its own size the image of a convolution has once it is padded.
+
+    1 where it is padded alike on both sides and not between its elements, and where the filter is
+    turned round: that is the gradient of such an image.
+    """
+    if op.name != "stablehlo.convolution" or _is_turned(op.operands[1]):
+        return 1.0
+    shape = ir.RankedTensorType(op.operands[0].type).shape
+    windows = {d: one for d, (one, _) in READERS[op.name](op).items() if one is not None}
+    highs = dict(zip(windows, _highs(op, len(windows)), strict=True))
+    pads = {d: (max(one.low, 0), max(highs[d], 0)) for d, one in windows.items()}
+    if all(one.dilation == 1 and len(set(pads[d])) == 1 for d, one in windows.items()):
+        return 1.0
+    sizes = {d: (shape[d] - 1) * one.dilation + 1 + sum(pads[d]) for d, one in windows.items()}
+    return math.prod(size / shape[d] for d, size in sizes.items())
+
+
+def _is_turned(filters: Any) -> bool:
+    owner = filters.owner
+    return not isinstance(owner, ir.Block) and owner.operation.name == "stablehlo.reverse"

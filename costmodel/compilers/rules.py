@@ -80,9 +80,13 @@ class ReductionFusionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlgebraicSimplifierRules:
-    """`cuts_products`: a product that one slice alone reads is made for the slice."""
+    """`cuts_products`: a product that one slice alone reads is made for the slice.
+
+    `joins_reductions`: reductions of which only a reduction is read are one with that.
+    """
 
     cuts_products: bool
+    joins_reductions: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +208,8 @@ class LayoutAssignmentRules:
     else one, from the start, in no time.
 
     `pads_values`: all values fill whole tiles. `pads_images`: what convolutions read and make
-    does. `copies_images`: arguments that are convolved are copied to their tiles.
+    does. `copies_images`: arguments that are convolved are copied to their tiles. `copies_padded`:
+    images that are padded otherwise than alike on both sides are padded by themselves.
     """
 
     copies_arguments: bool
@@ -213,6 +218,7 @@ class LayoutAssignmentRules:
     pads_values: bool
     pads_images: bool
     copies_images: bool
+    copies_padded: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

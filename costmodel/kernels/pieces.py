@@ -2,7 +2,7 @@
 
 A TPU sends a matrix piece by piece, and the pieces are equal: they divide the dimension that is not
 scattered, in whole tiles. Of 50,265 rows (6,284 rows of tiles, 4 x 1,571) none is large enough, and
-the sum stays whole; 50,257 rows are 61 pieces of 103.
+the sum stays whole; 50,257 rows are 61 pieces of 103. An image is cut where its tiles let it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toast.analysis.jit import inner
-from toast.costmodel.kernels.incremental import axes_on
+from toast.costmodel.kernels.incremental import axes_on, side
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -28,11 +28,41 @@ def has_pieces(t: Tables, s: Scratch, source: int, scattered: int, target: int) 
     """Whether partial sums can be cut into the pieces in which they are scattered.
 
     In 16 bits each device's part of the last dimension fills pairs of rows of lanes, or no row. Of
-    what is no matrix nothing else is known.
+    what is neither matrix nor image nothing else is known.
     """
     width = t.tensors.itemsize[source]
     if t.chip.scattered_piece == 0.0 or width not in (2.0, 4.0):
         return True
+    if t.tensors.image[source, 0] >= 0:
+        return _has_tiles(t, s, source, scattered, target, int(width))
+    return _has_equal_pieces(t, s, source, scattered, target, width)
+
+
+@inner
+def _has_tiles(t: Tables, s: Scratch, source: int, scattered: int, target: int, width: int) -> bool:
+    """Whether an image whose channels fill lanes is cut between its tiles.
+
+    Its batch lies in the rows of a tile, which 16 bits share in pairs, and each device's part of
+    the channels has to fill pairs of rows of lanes in 16 bits too.
+    """
+    image, b = t.tensors.image[source], t.tensors.start[target]
+    lanes, columns = 1, t.chip.tile_columns
+    for dim in range(image[2], image[3]):
+        lanes *= side(t, s, source, dim)
+    if lanes < columns:
+        return True
+    for dim in range(image[2], image[3]):
+        if scattered & axes_on(t, s, b + dim):
+            part = lanes // t.mesh.shards[scattered]
+            return bool(part * width % (columns * WORD) == 0)
+    return bool(width == WORD or not scattered & axes_on(t, s, b + image[0]))
+
+
+@inner
+def _has_equal_pieces(
+    t: Tables, s: Scratch, source: int, scattered: int, target: int, width: float
+) -> bool:
+    """Whether what is no image can be cut so; of what is no matrix hardly anything is known."""
     wide, other, dims, last = _sides(t, s, source, scattered, target)
     if wide == 0:
         return True

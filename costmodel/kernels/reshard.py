@@ -221,21 +221,25 @@ def reshard(
 def is_added(t: Tables, s: Scratch, row: int) -> bool:
     """Whether a row's partial sums are added to those of an earlier row, and summed there.
 
-    Sums over the same axes with as many bytes on a device are taken to have one layout.
+    Sums over the same axes with as many bytes on a device are taken to have one layout. They are
+    summed by one collective only if both are scattered over the same axes.
     """
     other = added_to(t, s, row)
     if other < 0 or s.partial_sums.reduced[other] != s.partial_sums.reduced[row]:
         return False
     one, two = t.partial_sums.result_start[row], t.partial_sums.result_start[other]
-    alike = (
-        s.tensors.local[t.partial_sums.computed[one]]
-        == s.tensors.local[t.partial_sums.computed[two]]
-    )
-    return bool(
-        alike
-        and s.tensors.local[t.partial_sums.defined[one]]
-        == s.tensors.local[t.partial_sums.defined[two]]
-    )
+    made, made_there = t.partial_sums.computed[one], t.partial_sums.computed[two]
+    kept, kept_there = t.partial_sums.defined[one], t.partial_sums.defined[two]
+    if (
+        s.tensors.local[made] != s.tensors.local[made_there]
+        or s.tensors.local[kept] != s.tensors.local[kept_there]
+    ):
+        return False
+    if t.partial_sums.segments[row] == t.partial_sums.segments[other]:
+        return True
+    reduced = s.partial_sums.reduced[row]
+    scattered = _taken(t, s, made, kept, reduced, row)[0]
+    return bool(scattered == _taken(t, s, made_there, kept_there, reduced, other)[0])
 
 
 @inner

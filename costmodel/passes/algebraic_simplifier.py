@@ -1,19 +1,24 @@
-"""Products of which only a slice is read are made for that slice alone.
+"""Products of which only a slice is read are made for that slice alone, and sums of sums at once.
 
-XLA's algebraic simplifier cuts the operands instead, along any dimension of the result. So the
-logits of a prompt are those of its last token, whatever the program multiplies.
+XLA's algebraic simplifier cuts the operands of such a product instead, along any dimension of the
+result. So the logits of a prompt are those of its last token, whatever the program multiplies. A
+reduction of which only a reduction is read becomes one with that, dimensions of 1 aside. So where
+`jax.vmap` adds up the gradient of a scale over the examples and then over the tokens, devices sum
+what is left in the end.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from toast.analysis.program import Program
+from toast.analysis.program import Ints, Program
 from toast.costmodel.compilers.rules import AlgebraicSimplifierRules
 from toast.costmodel.program.contractions import Sides
 from toast.costmodel.program.dataflow import Bools, Flow, named
 
 SLICES = frozenset({"stablehlo.slice"})
+REDUCE = "stablehlo.reduce"
+RESHAPE = "stablehlo.reshape"
 
 
 def cut_products(
@@ -41,6 +46,46 @@ def parts(program: Program, cut: dict[int, int]) -> dict[int, float]:
     elements = program.elements
     made = {op: (program.values_of(op)[0], program.values_of(by)[0]) for op, by in cut.items()}
     return {op: elements[part] / elements[whole] for op, (whole, part) in made.items()}
+
+
+def joined_reductions(program: Program, rules: AlgebraicSimplifierRules) -> Ints:
+    """For each op the last of the reductions that it is one with, or the op itself."""
+    found = np.arange(program.ops)
+    if not rules.joins_reductions:
+        return found
+    for op in reversed(program.ops_named(REDUCE)):  # what reads it comes first
+        behind = _only_reader(program, op)
+        while behind >= 0 and _keeps_elements(program, behind):
+            behind = _only_reader(program, behind)
+        if behind >= 0 and _joins(program, op, behind):
+            found[op] = found[behind]
+    return found
+
+
+def _only_reader(program: Program, op: int) -> int:
+    """The one op that reads the one result of an op, as its first operand; -1 if it is not so."""
+    value, (starts, uses) = program.values_of(op), program.readers
+    if len(value) != 1 or starts[value[0] + 1] - starts[value[0]] != 1:
+        return -1
+    use = int(uses[starts[value[0]]])
+    user = program.user(use)
+    return user if use == program.uses_of(user)[0] and len(program.values_of(user)) == 1 else -1
+
+
+def _keeps_elements(program: Program, op: int) -> bool:
+    """Whether an op only adds dimensions of 1, or takes them away; a reduction over them does."""
+    if program.kind(op) not in (RESHAPE, REDUCE):
+        return False
+    before, after = program.sources[program.uses_of(op)[0]], program.values_of(op)[0]
+    sizes = [[n for n in program.shape(value) if n != 1] for value in (before, after)]
+    return sizes[0] == sizes[1]
+
+
+def _joins(program: Program, op: int, behind: int) -> bool:
+    """Whether a reduction reduces in the same way what another one made, and as often."""
+    alike = program.op_folds[op] == program.op_folds[behind] >= 0
+    often = program.op_trips[op] == program.op_trips[behind]
+    return program.kind(behind) == REDUCE and bool(alike and often)
 
 
 def cutting(program: Program, cut: dict[int, int]) -> Bools:

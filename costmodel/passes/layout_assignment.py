@@ -31,7 +31,7 @@ def copied_beside(program: Program, fusion: Fusion, others: OtherLayouts) -> lis
     arguments = [
         (value, span, 1.0) for value, span in copied_arguments(program, fusion, others).items()
     ]
-    return arguments + _rounded(program, fusion)
+    return arguments + _rounded(program, fusion) + _padded(program, fusion)
 
 
 def _rounded(program: Program, fusion: Fusion) -> list[Beside]:
@@ -50,6 +50,24 @@ def _rounded(program: Program, fusion: Fusion) -> list[Beside]:
         (value, (int(at[first]), int(at[last])), min(1.0, 2.0 / itemsize(program.dtype(value))))
         for value, (first, last) in given_images(program).items()
         if value not in fusion.rounded
+    ]
+
+
+def _padded(program: Program, fusion: Fusion) -> list[Beside]:
+    """Images that a GPU pads by themselves, from the first convolution of each to the last.
+
+    The gradient of the filter reads what the convolution padded.
+    """
+    if not fusion.profile.layout_assignment.copies_padded:
+        return []
+    found: dict[tuple[int, float], list[int]] = {}
+    for op in np.flatnonzero(program.op_padded != 1.0).tolist():
+        image = program.sources[program.uses_of(op)[0]]
+        found.setdefault((image, float(program.op_padded[op])), []).append(op)
+    at = fusion.position
+    return [
+        (image, (int(at[ops].min()), int(at[ops].max())), times)
+        for (image, times), ops in found.items()
     ]
 
 

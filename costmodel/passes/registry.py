@@ -38,8 +38,8 @@ PASSES: Mapping[str, Pass] = {
         ),
         Pass(
             name="algebraic_simplifier",
-            models="A product of which only a slice is read is made for that slice alone.",
-            off={"cuts_products": False},
+            models="Products of which only a slice is read, and sums of sums, are made at once.",
+            off={"cuts_products": False, "joins_reductions": False},
         ),
         Pass(
             name="fusion",
@@ -115,6 +115,7 @@ PASSES: Mapping[str, Pass] = {
                 "pads_values": False,
                 "pads_images": False,
                 "copies_images": False,
+                "copies_padded": False,
             },
         ),
         Pass(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import FactorKind, Floats, Ints, Program
+from toast.costmodel.passes.algebraic_simplifier import joined_reductions
 from toast.costmodel.passes.all_reduce_combiner import combine_sums
 from toast.costmodel.passes.all_reduce_reassociate import SCATTER, reassociate_sums
 from toast.costmodel.passes.fusion import Fusion, batch_dims
@@ -137,12 +138,15 @@ def partial_sum_rows(listing: Listing) -> Partials:
     """
     program, layouts, fusion = listing.program, listing.layouts, listing.fusion
     factors = np.flatnonzero(program.factor_kind == FactorKind.REDUCTION)
-    summing = np.searchsorted(program.op_factors, factors, side="right") - 1
+    owner = np.searchsorted(program.op_factors, factors, side="right") - 1
+    summing = joined_reductions(program, fusion.profile.algebraic_simplifier)[owner]
+    order = np.argsort(summing, kind="stable")
+    factors, owner, summing = factors[order], owner[order], summing[order]
     ops = _concerned(program, layouts, summing)
     loops, loop = _behind(program, fusion)
     combined_in, runs = combine_sums(program, fusion.profile.all_reduce_combiner)
     columns = _Columns(
-        *_items(program, layouts, factors, summing, ops),
+        *_items(program, layouts, factors, owner, summing, ops),
         *_results(program, layouts, ops),
         maker=_makers(program)[ops],
         batch=_batches(program, fusion)[ops],
@@ -264,12 +268,15 @@ def _flattened(program: Program, fusion: Fusion) -> Ints:
 
 
 def _items(
-    program: Program, layouts: Layouts, factors: Ints, summing: Ints, ops: Ints
+    program: Program, layouts: Layouts, factors: Ints, owner: Ints, summing: Ints, ops: Ints
 ) -> tuple[Ints, Ints]:
-    """The items of the factors that `ops` sum over, and their starts; `summing` has these by op."""
+    """The items of the factors that `ops` sum over, and their starts.
+
+    By factor, `owner` is the op that has it and `summing` the one that sums over it, in order.
+    """
     first_item = ints(layouts.unit_start)[layouts.op_unit] - program.op_factors[:-1]
     starts = np.searchsorted(summing, np.arange(program.ops + 1))
-    return _some(first_item[summing] + factors, starts, ops)
+    return _some(first_item[owner] + factors, starts, ops)
 
 
 def _results(program: Program, layouts: Layouts, ops: Ints) -> tuple[Ints, Ints]:

@@ -12,6 +12,8 @@ from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.partitioner_guards import guarded_ops
 from toast.plans.plan import Spec
 
+IOTA = "stablehlo.iota"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutConstraint:
@@ -105,7 +107,8 @@ class Specs:
         """Operands that are wanted as they are defined, where a module constrains them.
 
         Of guarded ops the first, and all of ops whose results are constrained only to the layout
-        that they are kept in.
+        that they are kept in. An iota has no layout of its own: Shardy would take that of the
+        results, and XLA would move the numbers.
         """
         program = self._program
         uses = [program.uses_of(op).start for op in sorted(guarded)]
@@ -116,7 +119,8 @@ class Specs:
         found = []
         for use in uses:
             value = program.sources[use]
-            if not program.constant[value] and self.use(use) == self.value(value):
+            own = self.use(use) == self.value(value) and not program.constant[value]
+            if own or program.kind(program.makers[value]) == IOTA:
                 found.append(LayoutConstraint(value=value, spec=self.use(use), uses=(use,)))
         return found
 
