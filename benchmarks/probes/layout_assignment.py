@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -58,6 +59,38 @@ def copies(compiled: Compiled) -> list[str]:
     ]
 
 
+def convolved(width: int, stride: int, *, turned: bool = False) -> bytes:
+    """A convolution of images with a filter of so many pixels, or one that is transposed."""
+    numbers = ("NHWC", "HWIO", "NHWC")
+
+    def run(x: Any, filters: Any) -> Any:
+        how = jax.lax.conv_transpose if turned else jax.lax.conv_general_dilated
+        return jnp.tanh(
+            how(jnp.sin(x), filters, (stride, stride), "SAME", dimension_numbers=numbers)
+        )
+
+    return lowered(run, (16, 64, 64, 32), (width, width, 32, 32))
+
+
+CONVOLVED = {
+    "3 pixels": (3, 1, False),
+    "2 pixels": (2, 1, False),
+    "3 pixels, every other": (3, 2, False),
+    "4 pixels, every other": (4, 2, False),
+    "4 pixels, between": (4, 2, True),
+}
+
+
+def padded(compiled: Compiled) -> list[int]:
+    """Elements of what is stored by launches that pad."""
+    return [
+        math.prod(shape.dims)
+        for one, opcodes in launched(compiled)
+        if "pad" in opcodes and not WORK & set(opcodes)
+        for shape in one.shapes
+    ]
+
+
 def given(compiled: Compiled) -> int:
     """Bytes of the argument."""
     assert compiled.verdict.memory is not None
@@ -66,10 +99,14 @@ def given(compiled: Compiled) -> int:
 
 PROBE = Probe(
     name="layout_assignment",
-    figures="bytes of an argument in main memory; what is copied",
+    figures="bytes of an argument in main memory; what is copied; elements of what is padded",
     targets=("tpu-v5e:2x4", "a100:8"),
     cases={name: Case.of(partial(module, *of), given) for name, of in SHAPES.items()}
     | {name: Case.of(partial(update, of), copies) for name, of in UPDATES.items()}
     | {"update of a filter": Case.of(partial(step, 16, 32, 128, 2), copies)}
+    | {
+        f"convolution of {name}": Case.of(partial(convolved, *of[:2], turned=of[2]), padded)
+        for name, of in CONVOLVED.items()
+    }
     | {name: LAYOUTS[name].case(copies) for name in ("product, gathered along two dimensions",)},
 )

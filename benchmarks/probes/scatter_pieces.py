@@ -1,4 +1,4 @@
-"""Which sums of matrices are scattered over devices: those that can be cut into equal pieces."""
+"""Which sums of matrices and images are scattered over devices: what can be cut into pieces."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from benchmarks.probes.layouts import Choice, Layout, cases_of, megabytes
+from benchmarks.probes.nets import conv
 from benchmarks.probes.probe import Probe
 from benchmarks.probes.programs import lowered
 
@@ -40,6 +41,31 @@ LAYOUTS = {
 LAYOUTS |= {
     f"{rows}x{columns} in 16 bits": _columns(rows, columns, "a=8", "bfloat16")
     for rows, columns in ((4096, 1024), (4096, 2048), (4096, 3072), (50265, 2048), (30522, 768))
+}
+
+
+def images(pixels: int, channels: int, dtype: str) -> bytes:
+    """What a convolution makes of sixteen images, summed over the channels that it reads."""
+
+    def step(x: Any, filters: Any) -> Any:
+        return jnp.sin(conv(jnp.sin(x), filters))
+
+    shape = (16, pixels, pixels, channels)
+    return lowered(step, shape, (3, 3, channels, channels), dtype=dtype)
+
+
+BATCH: tuple[Choice, ...] = (((0, 0), 0),)
+READ: Choice = ((0, 3), 1)
+KEPT: dict[str, Choice] = {"images": ((0, 0), 1), "channels": ((1, 3), 1)}
+LAYOUTS |= {
+    f"{kept} of 16 x {pixels} x {pixels} x {channels} in {dtype}": Layout(
+        program=partial(images, pixels, channels, dtype),
+        mesh="a=2,b=4",
+        choices=(*BATCH, READ, choice),
+    )
+    for dtype in ("float32", "bfloat16")
+    for pixels, channels in ((32, 256), (32, 512), (16, 1024))
+    for kept, choice in KEPT.items()
 }
 
 PROBE = Probe(

@@ -18,7 +18,8 @@ from toast.costmodel.program.dataflow import Bools, Flow, named
 
 SLICES = frozenset({"stablehlo.slice"})
 REDUCE = "stablehlo.reduce"
-RESHAPE = "stablehlo.reshape"
+RESHAPING = frozenset({"stablehlo.reshape", "stablehlo.broadcast_in_dim", REDUCE})
+"""What adds dimensions of 1 or takes them away, where it does nothing else."""
 
 
 def cut_products(
@@ -73,8 +74,8 @@ def _only_reader(program: Program, op: int) -> int:
 
 
 def _keeps_elements(program: Program, op: int) -> bool:
-    """Whether an op only adds dimensions of 1, or takes them away; a reduction over them does."""
-    if program.kind(op) not in (RESHAPE, REDUCE):
+    """Whether an op only adds dimensions of 1, or takes them away."""
+    if program.kind(op) not in RESHAPING:
         return False
     before, after = program.sources[program.uses_of(op)[0]], program.values_of(op)[0]
     sizes = [[n for n in program.shape(value) if n != 1] for value in (before, after)]

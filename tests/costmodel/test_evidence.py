@@ -153,6 +153,14 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         (TPU, GPU),
         lambda d: "all_reduce" in kinds("another")(d),
     ),
+    "algebraic_simplifier.joins_reductions": (
+        (TPU, GPU),
+        lambda d: not golden("rows_and_sums", "a sum of sums", d),
+    ),
+    "layout_assignment.copies_padded": (
+        (TPU, GPU),
+        lambda d: bool(golden("layout_assignment", "convolution of 2 pixels", d)),
+    ),
     "layout_assignment.copies_arguments": (
         (TPU,),
         lambda d: copies("update of a transposed gradient")(d) > 0,

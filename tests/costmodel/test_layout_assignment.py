@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.probes.figures import golden
+from benchmarks.probes.layout_assignment import CONVOLVED, convolved
+from benchmarks.probes.programs import lowered_of
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
 from tests.costmodel.updates import ARGUMENTS, GRADIENT, RESULTS, TRANSPOSED, UPDATE, W
 from tests.laws.chains import Text
@@ -191,3 +197,32 @@ def test_a_tpu_keeps_an_image_that_is_an_argument_in_tiles_and_16_bits() -> None
     found = evaluator_of(main(given, [convolved], "g:2x8x8x8xf32"), "a=2", TPU)
     ((value, _, width),) = held_beside(found)
     assert (found.analysis.program.shape(value), width) == ((2, 8, 8, 4), 0.5)
+
+
+@pytest.mark.parametrize("case", CONVOLVED)
+@pytest.mark.parametrize("device", [TPU, GPU])
+def test_images_are_padded_by_themselves_where_the_compiler_pads_them(
+    case: str, device: str
+) -> None:
+    width, stride, turned = CONVOLVED[case]
+    evaluator = evaluator_of(convolved(width, stride, turned=turned), "a=2", device)
+    elements = evaluator.analysis.program.elements
+    copied = held_beside(evaluator)
+    found = [round(elements[value] * times) for value, _, times in copied if times > 1.0]
+    assert found == golden("layout_assignment", f"convolution of {case}", device)
+
+
+def test_the_gradient_of_a_filter_reads_what_was_padded_for_the_convolution() -> None:
+    def loss(filters: jax.Array, x: jax.Array) -> jax.Array:
+        made = jax.lax.conv_general_dilated(
+            jnp.sin(x), filters, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return jnp.sum(jnp.sin(made))
+
+    filters = jax.ShapeDtypeStruct((3, 3, 8, 8), jnp.float32)
+    images = jax.ShapeDtypeStruct((16, 64, 64, 8), jnp.float32)
+    evaluator = evaluator_of(lowered_of(jax.grad(loss), filters, images), "a=2", GPU)
+    ((_, (first, last), times),) = held_beside(evaluator)
+    at = evaluator.fusion.position[evaluator.analysis.program.ops_named("stablehlo.convolution")]
+    assert (first, last) == (at.min(), at.max())
+    assert times == (65 / 64) ** 2

@@ -21,7 +21,8 @@ def kinds(case: str, device: str) -> set[str]:
 @pytest.mark.parametrize("device", [TPU, GPU])
 @pytest.mark.parametrize("case", LAYOUTS)
 def test_sums_are_scattered_where_the_compiler_scatters_them(case: str, device: str) -> None:
-    assert kinds(case, device) == set(golden(PROBE, case, device))
+    padding = {"collective_permute"}  # of parts that are not even
+    assert kinds(case, device) == set(golden(PROBE, case, device)) - padding
 
 
 def test_a_v5p_scatters_over_some_axes_as_a_v5e() -> None:

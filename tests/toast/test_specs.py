@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.probes.programs import lowered
 from examples import gemma
 from tests.modules import analysed, argument_group, evaluator_of, text, value_named
 from tests.toast.propagation import deviating, random_states
@@ -316,3 +319,23 @@ def test_a_pin_says_what_its_own_value_and_uses_are_laid_out_as(first: int) -> N
                 through = stations(computed, kept)
                 assert pin.spec == kept
                 assert pin.through in (through, (computed, *through))
+
+
+def test_the_numbers_of_an_argmax_lie_as_what_is_compared() -> None:
+    """Shardy would give them the layout of the results, and XLA would move them."""
+
+    def step(x: Any, w: Any) -> Any:
+        return jnp.argmax(jnp.tanh(x @ w), axis=1)
+
+    evaluator = evaluator_of(lowered(step, (64, 32), (32, 128)), MESH)
+    rows, words = (argument_group(evaluator.analysis, *place) for place in ((0, 0), (1, 1)))
+    state = tuple(
+        Action(group=group, axis=axis) for group, axis in ((rows, 0), (words, 1), (rows, 1))
+    )
+    program = evaluator.analysis.program
+    found = Specs(resolve(evaluator, state)).constraints()
+    numbers = [one for one in found if program.kind(program.makers[one.value]) == "stablehlo.iota"]
+    assert [one.spec for one in numbers] == [[["a"], ["b"]]]
+    assert [program.kind(program.user(use)) for one in numbers for use in one.uses] == [
+        "stablehlo.reduce"
+    ]
