@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from benchmarks.probes.probe import Case, Compiled, Probe
@@ -46,6 +47,17 @@ def kept(products: int) -> bytes:
     return lowered(step, *[(SIDE, SIDE)] * (products + 1))
 
 
+def pooled(width: int) -> bytes:
+    """The gradient by an image of what is made of its maxima over windows of so many pixels."""
+
+    def loss(x: Any) -> Any:
+        windows = (1, width, width, 1)
+        maxima = jax.lax.reduce_window(jnp.sin(x), -jnp.inf, jax.lax.max, windows, windows, "SAME")
+        return jnp.sum(jnp.sin(maxima))
+
+    return lowered(jax.grad(loss), (64, 128, 128, 128))
+
+
 def temporary(compiled: Compiled) -> float:
     """MiB of main memory beside arguments and results."""
     memory = compiled.verdict.memory
@@ -67,5 +79,6 @@ PROBE = Probe(
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "tpu-v6e:2x4", "a100:8"),
     cases={"256 GiB and a copy": Case.of(too_large, available)}
     | {f"{n} products in turn": Case.of(partial(in_turn, n), temporary) for n in (3, 12)}
-    | {"12 products that are kept": Case.of(partial(kept, 12), temporary)},
+    | {"12 products that are kept": Case.of(partial(kept, 12), temporary)}
+    | {f"maxima of {n} x {n}": Case.of(partial(pooled, n), temporary) for n in (2, 4)},
 )

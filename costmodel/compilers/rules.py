@@ -55,9 +55,13 @@ class FusionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterExpanderRules:
-    """`expands`: a scatter of one element into each row of zeros is computed element by element."""
+    """`expands`: a scatter of one element into each row of zeros is computed element by element.
+
+    `keeps_places`: what pools maxima keeps where they were, for their gradient to scatter there.
+    """
 
     expands: bool
+    keeps_places: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

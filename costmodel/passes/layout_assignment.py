@@ -13,6 +13,7 @@ import numpy as np
 from toast.analysis.program import ARGUMENT, Ints, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.passes.fusion import SCATTERS, Fusion, batch_dims, elementwise
+from toast.costmodel.passes.scatter_expander import pooled_places
 from toast.costmodel.passes.space_to_batch import given_images
 from toast.costmodel.program.arrays import spans
 from toast.costmodel.program.dataflow import named
@@ -31,7 +32,9 @@ def copied_beside(program: Program, fusion: Fusion, others: OtherLayouts) -> lis
     arguments = [
         (value, span, 1.0) for value, span in copied_arguments(program, fusion, others).items()
     ]
-    return arguments + _rounded(program, fusion) + _padded(program, fusion)
+    return (
+        arguments + _rounded(program, fusion) + _padded(program, fusion) + _places(program, fusion)
+    )
 
 
 def _rounded(program: Program, fusion: Fusion) -> list[Beside]:
@@ -51,6 +54,17 @@ def _rounded(program: Program, fusion: Fusion) -> list[Beside]:
         for value, (first, last) in given_images(program).items()
         if value not in fusion.rounded
     ]
+
+
+def _places(program: Program, fusion: Fusion) -> list[Beside]:
+    """Where maxima over windows were found, a number of 32 bits for each dimension of the image."""
+    if not fusion.profile.scatter_expander.keeps_places:
+        return []
+    at, found = fusion.position, []
+    for maxima, pooling, gradient in pooled_places(program):
+        numbers = 4.0 * len(program.shape(maxima)) / itemsize(program.dtype(maxima))
+        found.append((maxima, (int(at[pooling]), int(at[gradient])), numbers))
+    return found
 
 
 def _padded(program: Program, fusion: Fusion) -> list[Beside]:

@@ -33,8 +33,8 @@ PASSES: Mapping[str, Pass] = {
     for one in (
         Pass(
             name="scatter_expander",
-            models="A scatter of one element into each row is computed element by element.",
-            off={"expands": False},
+            models="Scatters of one element into each row are a select, maxima keep their places.",
+            off={"expands": False, "keeps_places": False},
         ),
         Pass(
             name="algebraic_simplifier",

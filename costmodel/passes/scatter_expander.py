@@ -3,6 +3,9 @@
 The gradient of looking one element up in each row, as a loss does with labels, is a scatter of one
 element into each row of zeros. libtpu makes it a select: where the place in the row is the index it
 takes the update, elsewhere zero. That is fused into what reads it, and never stored.
+
+The gradient of a maximum over windows is a scatter on a GPU: the pooling remembers where in the
+image each maximum was, and the gradient scatters to these places.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from toast.costmodel.program.dataflow import Bools, Flow
 from toast.costmodel.program.op_traits import Role
 
 SCATTER = "stablehlo.scatter"
+PAD = "stablehlo.pad"
+POOLING = "stablehlo.reduce_window"
+UNPOOLING = "stablehlo.select_and_scatter"
 OPERANDS = 3
 """Operand, indices and updates: a scatter into one tensor."""
 
@@ -43,6 +49,25 @@ def is_one_a_row(operand: tuple[int, ...], updates: tuple[int, ...]) -> bool:
     given = _longer(updates)
     rows = [operand[:dim] + operand[dim + 1 :] for dim, size in enumerate(operand) if size > 1]
     return bool(given) and any(_longer(row) == given for row in rows)
+
+
+def pooled_places(program: Program) -> list[tuple[int, int, int]]:
+    """Gradients of maxima over windows: (the maxima or their gradient, pooling op, gradient's op).
+
+    Where nothing in the program made the maxima, both ops are the gradient's.
+    """
+    pooled = {
+        (program.sources[program.uses_of(op)[0]], program.shape(program.values_of(op)[0])): op
+        for op in program.ops_named(POOLING)
+    }
+    found = []
+    for op in program.ops_named(UNPOOLING):
+        image, gradient = (program.sources[use] for use in program.uses_of(op)[:2])
+        if program.kind(program.makers[image]) == PAD:
+            image = program.sources[program.uses_of(program.makers[image])[0]]
+        made = pooled.get((image, program.shape(gradient)), op)
+        found.append((gradient if made == op else program.values_of(made)[0], made, op))
+    return found
 
 
 def _longer(shape: tuple[int, ...]) -> tuple[int, ...]:

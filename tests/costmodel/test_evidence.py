@@ -153,6 +153,10 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         (TPU, GPU),
         lambda d: "all_reduce" in kinds("another")(d),
     ),
+    "scatter_expander.keeps_places": (
+        ALL,
+        lambda d: golden("buffer_assignment", "maxima of 4 x 4", d) == 4 * 32.0,
+    ),
     "algebraic_simplifier.joins_reductions": (
         (TPU, GPU),
         lambda d: not golden("rows_and_sums", "a sum of sums", d),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.probes.buffer_assignment import pooled
 from benchmarks.probes.figures import golden
 from benchmarks.probes.layout_assignment import CONVOLVED, convolved
 from benchmarks.probes.programs import lowered_of
@@ -226,3 +227,13 @@ def test_the_gradient_of_a_filter_reads_what_was_padded_for_the_convolution() ->
     at = evaluator.fusion.position[evaluator.analysis.program.ops_named("stablehlo.convolution")]
     assert (first, last) == (at.min(), at.max())
     assert times == (65 / 64) ** 2
+
+
+def test_maxima_over_windows_keep_their_places_for_the_gradient_on_a_gpu() -> None:
+    evaluator = evaluator_of(pooled(4), "a=2", GPU)
+    program, at = evaluator.analysis.program, evaluator.fusion.position
+    (pooling,) = program.ops_named("stablehlo.reduce_window")
+    (gradient,) = program.ops_named("stablehlo.select_and_scatter")
+    span = int(at[pooling]), int(at[gradient])
+    assert held_beside(evaluator) == [(program.values_of(pooling)[0], span, 4.0)]
+    assert held_beside(evaluator_of(pooled(4), "a=2", TPU)) == []
