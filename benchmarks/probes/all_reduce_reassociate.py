@@ -27,8 +27,8 @@ def products(count: int, *, between: bool = False) -> bytes:
     return lowered(step, (ROWS, INNER), *[(INNER, WIDTH)] * count)
 
 
-def gradients(terms: str) -> bytes:
-    """Gradients of a table that are added up one after the other.
+def gradients(terms: str, width: int = 1024) -> bytes:
+    """Gradients of a table of so many columns that are added up one after the other.
 
     `s` is that of a lookup, `p` that of a product, `x` something else.
     """
@@ -42,12 +42,13 @@ def gradients(terms: str) -> bytes:
         total = reduce(add, [made[term](place) for place, term in enumerate(terms)])
         return jnp.sin(total), hidden[:8].sum(), table[:8].sum()
 
-    given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (TABLE, ROWS_OF, HIDDEN)]
+    shapes = (WORDS, width), (ROWS, width), (ROWS, WORDS)
+    given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
     index = jax.ShapeDtypeStruct((ROWS,), jnp.int32)
     return lowered_of(step, given[0], index, *given[1:])
 
 
-TABLE, ROWS_OF, HIDDEN = (4096, 1024), (ROWS, 1024), (ROWS, 4096)
+WORDS = 4096
 BY_ROWS, BY_COLUMNS = ((2, 0), 0), ((0, 1), 0)
 GRADIENTS = ("ssx", "psx", "pssx", "pspx", "sxs", "psxs")
 SUMMED = (((0, 1), 0),)
@@ -63,6 +64,12 @@ LAYOUTS |= {
     f"{terms}, {kept}": Layout(program=partial(gradients, terms), mesh="a=8", choices=choices)
     for terms in GRADIENTS
     for kept, choices in (("whole", (BY_ROWS,)), ("scattered", (BY_ROWS, BY_COLUMNS)))
+}
+LAYOUTS |= {
+    f"{terms}, scattered, of 768 columns": Layout(
+        program=partial(gradients, terms, 768), mesh="a=8", choices=(BY_ROWS, BY_COLUMNS)
+    )
+    for terms in ("ssx", "psx", "pssx")
 }
 
 PROBE = Probe(

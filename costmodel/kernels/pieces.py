@@ -24,18 +24,21 @@ SMALLEST = 8
 
 
 @inner
-def has_pieces(t: Tables, s: Scratch, source: int, scattered: int, target: int) -> bool:
+def has_pieces(
+    t: Tables, s: Scratch, source: int, scattered: int, target: int, by_row: bool
+) -> bool:
     """Whether partial sums can be cut into the pieces in which they are scattered.
 
-    In 16 bits each device's part of the last dimension fills pairs of rows of lanes, or no row. Of
-    what is neither matrix nor image nothing else is known.
+    In 16 bits each device's part of the last dimension fills pairs of rows of lanes, or no row. It
+    fills rows in any case where the sums lie `by_row`, as those of a scatter do. Of what is neither
+    matrix nor image nothing else is known.
     """
     width = t.tensors.itemsize[source]
     if t.chip.scattered_piece == 0.0 or width not in (2.0, 4.0):
         return True
     if t.tensors.image[source, 0] >= 0:
         return _has_tiles(t, s, source, scattered, target, int(width))
-    return _has_equal_pieces(t, s, source, scattered, target, width)
+    return _has_equal_pieces(t, s, source, scattered, target, width, by_row)
 
 
 @inner
@@ -60,7 +63,13 @@ def _has_tiles(t: Tables, s: Scratch, source: int, scattered: int, target: int, 
 
 @inner
 def _has_equal_pieces(
-    t: Tables, s: Scratch, source: int, scattered: int, target: int, width: float
+    t: Tables,
+    s: Scratch,
+    source: int,
+    scattered: int,
+    target: int,
+    width: float,
+    by_row: bool,
 ) -> bool:
     """Whether what is no image can be cut so; of what is no matrix hardly anything is known."""
     wide, other, dims, last = _sides(t, s, source, scattered, target)
@@ -68,7 +77,7 @@ def _has_equal_pieces(
         return True
     rows, columns = t.chip.tile_rows, t.chip.tile_columns
     lanes = wide % columns == 0
-    if lanes and last and wide * width % (columns * WORD):
+    if last and (lanes or by_row) and wide * width % (columns * WORD):
         return False
     limit = t.chip.scattered_piece / (np.log2(t.mesh.shards[scattered]) + 1.0)
     if dims != 2:

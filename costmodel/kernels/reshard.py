@@ -118,7 +118,9 @@ def _taken(
         why = LOOKUP
     elif row >= 0 and _by_rows(t, s, target, scattered, row):
         why = FLATTENED
-    elif not has_pieces(t, s, source, scattered, target):
+    elif not has_pieces(
+        t, s, source, scattered, target, row >= 0 and t.partial_sums.segments[row] != 0
+    ):
         why = UNEVEN
     return scattered if why == INTO_SHARDS else 0, again, why
 
@@ -221,8 +223,8 @@ def reshard(
 def is_added(t: Tables, s: Scratch, row: int) -> bool:
     """Whether a row's partial sums are added to those of an earlier row, and summed there.
 
-    Sums over the same axes with as many bytes on a device are taken to have one layout. They are
-    summed by one collective only if both are scattered over the same axes.
+    Sums over the same axes with as many bytes on a device are taken to have one layout. A scatter
+    is summed over all of its axes at once, so it is not added to what is scattered over a part.
     """
     other = added_to(t, s, row)
     if other < 0 or s.partial_sums.reduced[other] != s.partial_sums.reduced[row]:
@@ -238,8 +240,11 @@ def is_added(t: Tables, s: Scratch, row: int) -> bool:
     if t.partial_sums.segments[row] == t.partial_sums.segments[other]:
         return True
     reduced = s.partial_sums.reduced[row]
-    scattered = _taken(t, s, made, kept, reduced, row)[0]
-    return bool(scattered == _taken(t, s, made_there, kept_there, reduced, other)[0])
+    if t.partial_sums.segments[row]:
+        scattered = _taken(t, s, made_there, kept_there, reduced, other)[0]
+    else:
+        scattered = _taken(t, s, made, kept, reduced, row)[0]
+    return bool(scattered in (0, reduced))
 
 
 @inner
