@@ -66,7 +66,7 @@ LAYOUTS |= {
     for kept, choices in (("whole", (BY_ROWS,)), ("scattered", (BY_ROWS, BY_COLUMNS)))
 }
 LAYOUTS |= {
-    f"{terms}, scattered, of 768 columns": Layout(
+    f"{terms} of 768 columns, scattered": Layout(
         program=partial(gradients, terms, 768), mesh="a=8", choices=(BY_ROWS, BY_COLUMNS)
     )
     for terms in ("ssx", "psx", "pssx")
