@@ -81,10 +81,10 @@ def _taken(
 
     Nothing is scattered by a compiler that makes no reduce-scatters. Nor is anything where two
     dimensions want it, over all axes of chips that do not, and of a sum that a TPU cuts slices of.
-    Nor are some axes and not all, where a scatter or a lookup makes the sums or a dimension that is
-    sharded already takes them. Nor are matrices that cannot be cut into equal pieces, or the
-    rows of one that a module gives dimensions of 1. A product's batch that is sharded already is
-    gathered whole, and cut again.
+    Nor are some axes and not all, where a lookup makes the sums or a dimension that is sharded
+    already takes them, or where a scatter sums over all of them along one dimension. Nor are
+    matrices that cannot be cut into equal pieces, or the rows of one that a module gives dimensions
+    of 1. A product's batch that is sharded already is gathered whole, and cut again.
     """
     a, b = t.tensors.start[source], t.tensors.start[target]
     scattered, wanting, grown, again = 0, 0, 0, 0
@@ -112,7 +112,7 @@ def _taken(
         why = SLICED
     elif scattered != reduced and grown:
         why = SHARDED_ALREADY
-    elif scattered != reduced and row >= 0 and t.partial_sums.segments[row]:
+    elif row >= 0 and t.partial_sums.segments[row] and _is_parted(t, s, row, scattered):
         why = SEGMENTS
     elif scattered != reduced and row >= 0 and t.partial_sums.lookup[row]:
         why = LOOKUP
@@ -123,6 +123,16 @@ def _taken(
     ):
         why = UNEVEN
     return scattered if why == INTO_SHARDS else 0, again, why
+
+
+@inner
+def _is_parted(t: Tables, s: Scratch, row: int, scattered: int) -> bool:
+    """Whether some axes of a dimension that a row sums over are scattered, and some are not."""
+    for k in range(t.partial_sums.item_start[row], t.partial_sums.item_start[row + 1]):
+        mask = s.units.mask[t.partial_sums.item[k]]
+        if mask & scattered and mask & ~scattered:
+            return True
+    return False
 
 
 @inner
@@ -224,7 +234,7 @@ def is_added(t: Tables, s: Scratch, row: int) -> bool:
     """Whether a row's partial sums are added to those of an earlier row, and summed there.
 
     Sums over the same axes with as many bytes on a device are taken to have one layout. A scatter
-    is summed over all of its axes at once, so it is not added to what is scattered over a part.
+    is summed over all axes of a dimension at once, so it is not added to what takes a part of them.
     """
     other = added_to(t, s, row)
     if other < 0 or s.partial_sums.reduced[other] != s.partial_sums.reduced[row]:
@@ -241,10 +251,10 @@ def is_added(t: Tables, s: Scratch, row: int) -> bool:
         return True
     reduced = s.partial_sums.reduced[row]
     if t.partial_sums.segments[row]:
-        scattered = _taken(t, s, made_there, kept_there, reduced, other)[0]
+        scattered, scatter = _taken(t, s, made_there, kept_there, reduced, other)[0], row
     else:
-        scattered = _taken(t, s, made, kept, reduced, row)[0]
-    return bool(scattered in (0, reduced))
+        scattered, scatter = _taken(t, s, made, kept, reduced, row)[0], other
+    return not _is_parted(t, s, scatter, scattered)
 
 
 @inner
