@@ -24,8 +24,9 @@ verdicts, wire and rank a fall (-) is what it saves. What does not change is lef
 
 These figures are of the cost model of commit 8fd52b32, before scatters were summed dimension by
 dimension and maxima kept their places. The zoo is that of [zoo.md](zoo.md), without 76 cases that
-were compiled anew meanwhile; the models are those of [accuracy.md](accuracy.md). In the first table a rule *pays* where more figures get worse without it
-than better, by a fifth of a point or more; *unseen* is what changes no price.
+were compiled anew meanwhile; the models are those of [accuracy.md](accuracy.md). In the first table
+a rule *pays* where more figures get worse without it than better, by a fifth of a point or more;
+*unseen* is what changes no price.
 
 Deleted, as none of them paid on a held-out half: `select_and_scatter_expander`,
 `fusion.max_sources`, `reduction_fusion.longest_row` and `.lanes`,
@@ -39,8 +40,8 @@ Some do not pay on a held-out half, and are kept:
 - `algebraic_simplifier` costs one verdict on each half of the zoo: its probes show that libtpu cuts
   products, and a prompt of XGLM that it does not cut all of them. What is left to find is when.
 - `reduction_fusion`, `dot_tiling`, `convolution_tiling`, `fusion.narrowing_cost` and
-  `space_to_batch.stored_copies` cost a point or less of a nine in ten, and pay on the models. Each is
-  what libtpu does with the programs of its probe.
+  `space_to_batch.stored_copies` cost a point or less of a nine in ten, and most pay on the models.
+  Each is what libtpu does with the programs of its probe.
 - Without `dot_tiling.resident_share` and `spmd_partitioner` searches miss layouts that compile to
   faster steps ([compilers.md](compilers.md#dot_tiling)).
 - `all_reduce_combiner.max_bytes` tells the number of messages.
