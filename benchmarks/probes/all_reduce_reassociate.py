@@ -71,6 +71,11 @@ LAYOUTS |= {
     )
     for terms in ("ssx", "psx", "pssx")
 }
+LAYOUTS["ssx of 768 columns over 4, scattered"] = Layout(
+    program=partial(gradients, "ssx", 768),
+    mesh="a=4,b=2",
+    choices=(BY_ROWS, BY_COLUMNS),
+)
 
 PROBE = Probe(
     name="all_reduce_reassociate",

@@ -52,8 +52,7 @@ How a case is made:
   gathers, scatters and sorts, so compiled steps lack them, and those that look up many rows seem
   priced too high. Steps of which it estimates nothing but copies do not count. Three of the tuning
   half are priced 14 to 42 % too high, and 6 % too low to 15 % too high without their gathers and
-  scatters. Over either half that changes the median by .3 points at most, and the nine in ten of
-  the held-out half not for the better (44.2 and 47.5 %).
+  scatters. Over either half that changes the median by .3 points at most.
 """
 
 
