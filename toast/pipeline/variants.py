@@ -34,7 +34,10 @@ from toast.request.request import PlanRequest
 
 Policies = tuple[tuple[str, str], ...]
 """Groups of layers, each with a policy."""
-_NO_LAYERS = "`jax.checkpoint` around a part of the model does it by hand."
+_NO_LAYERS = (
+    "TOAST tells layers by their names, which `as_text()` drops: lower the step with "
+    "`as_text(debug_info=True)`. Or put `jax.checkpoint` around a part of the model."
+)
 _WHICH = "Name it with --batch ARGUMENT:DIMENSION, as in --batch \"batch['x']:0\"."
 
 
