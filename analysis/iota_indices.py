@@ -154,14 +154,16 @@ def _if_negative(select: ir.Operation) -> bool:
     return "LT" in str(asked.attributes["comparison_direction"]) and _is_zero(asked.operands[1])
 
 
-def _is_zero(value: Any) -> bool:
-    op = _maker(value)
+def _is_zero(number: Any) -> bool:
+    op = _maker(number)
     if op is not None and op.name == _BROADCAST:
         return _is_zero(op.operands[0])
     if op is None or op.name != _CONSTANT:
         return False
-    numbers = ir.DenseIntElementsAttr(op.attributes["value"])
-    return bool(numbers.is_splat and numbers[0] == 0)
+    value = op.attributes["value"]
+    if not isinstance(value, ir.DenseIntElementsAttr):
+        return False
+    return bool(value.is_splat and value[0] == 0)
 
 
 def _maker(value: Any) -> ir.Operation | None:
