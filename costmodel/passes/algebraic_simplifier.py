@@ -1,4 +1,4 @@
-"""Products of which only a slice is read are made for that slice alone, and sums of sums at once.
+"""Products of which only a slice is read are made for that slice; sums of sums are one sum.
 
 XLA's algebraic simplifier cuts the operands of such a product instead, along any dimension of the
 result. So the logits of a prompt are those of its last token, whatever the program multiplies. A

@@ -33,12 +33,12 @@ PASSES: Mapping[str, Pass] = {
     for one in (
         Pass(
             name="scatter_expander",
-            models="Scatters of one element into each row are a select, maxima keep their places.",
+            models="Scatters of one element into each row are selects; pooling keeps where maxima were.",
             off={"expands": False, "keeps_places": False},
         ),
         Pass(
             name="algebraic_simplifier",
-            models="Products of which only a slice is read, and sums of sums, are made at once.",
+            models="A product is made for the one slice that is read; sums of sums are one sum.",
             off={"cuts_products": False, "joins_reductions": False},
         ),
         Pass(
