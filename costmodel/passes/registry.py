@@ -33,7 +33,7 @@ PASSES: Mapping[str, Pass] = {
     for one in (
         Pass(
             name="scatter_expander",
-            models="Scatters of one element into each row are selects; pools keep where maxima were.",
+            models="A scatter of one element a row is a select; pools keep where maxima were.",
             off={"expands": False, "keeps_places": False},
         ),
         Pass(
