@@ -47,6 +47,8 @@ CASE_END = "case_end"
 PSEUDO = frozenset({ARGUMENT, RETURN, LOOP_BEGIN, LOOP_END, BRANCH_END, CASE_END})
 CONSTRAINT = "sdy.sharding_constraint"
 BARRIER = "stablehlo.optimization_barrier"
+OUTER_PRODUCT = "outer_product"
+"""A `stablehlo.dot_general` that sums over nothing: compilers multiply element by element."""
 TRANSFERS = PSEUDO | {BARRIER, CONSTRAINT}
 """Ops that pass each tensor on by itself: factors of different tensors never meet in them."""
 PASSING = frozenset(

@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 
 from toast.analysis.halos import with_halos
 from toast.analysis.iota_indices import Pair, counted_pairs, split_together
-from toast.analysis.program import ARGUMENT, FactorKind
+from toast.analysis.program import ARGUMENT, OUTER_PRODUCT, FactorKind
 from toast.analysis.prototypes import Prototypes, Traits
 from toast.analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
 from toast.analysis.shardcombine import Discoverer
@@ -23,6 +23,7 @@ _PLACES = frozenset({"start_indices", "limit_indices", "edge_padding_low", "edge
 tensor (a mask for each layer, stacked parameters) are equal all the same."""
 _IGNORED_ATTRIBUTES = frozenset({RULE, "sdy.sharding", "mhlo.sharding"}) | _PLACES
 _CUSTOM = "stablehlo.custom_call"
+_PRODUCT = "stablehlo.dot_general"
 _FOLDING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter"})
 """Ops that combine elements by a region, which the name of its one op describes."""
 _BY_OPERANDS = frozenset({"stablehlo.gather", "stablehlo.scatter", "stablehlo.convolution"})
@@ -130,6 +131,8 @@ class OpReader:
         traits = Traits(strided(op), operand_facts[1], inner[0] if folding else "")
         if name == _CUSTOM:
             name = _called(op)
+        elif name == _PRODUCT and FactorKind.REDUCTION not in rule.kinds:
+            name = OUTER_PRODUCT
         prototype = self.prototypes.add(
             name, rule, tensors[operands:], (items, types, inner, operand_facts), halos, traits
         )

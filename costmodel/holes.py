@@ -35,6 +35,7 @@ def _buffers(t: Tables, s: Scratch) -> tuple[Ints, Ints, Floats]:
         (t.live_ranges.first, t.live_ranges.last, s.live_ranges.held),
         (s.copies.first, s.copies.last, s.copies.held),
         (s.sums.held_first, s.sums.held_last, s.sums.held),
+        (t.sums.first, t.sums.last, s.sums.beside_held),
         (t.sums.first, t.sums.until, s.sums.summed_held),
     )
     first, last, held = (np.concatenate([row[k] for row in rows]) for k in range(3))

@@ -244,14 +244,17 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
     _, high = _between(kept, sums.first, np.where(sums.stored == 0, sums.until, sums.first))
     waits = _between(kept, sums.wait_first, sums.wait_last)
     mates = sums.mate, sums.scattered_mate
-    columns = (sums.row, *mates, sums.tensor, low, last, high, *waits, sums.stored)
+    tensors = sums.tensor, sums.updates
+    columns = (sums.row, *mates, *tensors, low, last, high, *waits, sums.stored)
     some = (low <= high) | (waits[0] <= waits[1])
-    (row, mate, scattered, tensor, first, ends, to, *waited), at, count = _counted(columns, some)
+    found, at, count = _counted(columns, some)
+    row, mate, scattered, tensor, updates, first, ends, to, *waited = found
     return SumColumns(
         row=row,
         mate=mate,
         scattered_mate=scattered,
         tensor=tensor,
+        updates=updates,
         first=first,
         last=ends,
         until=to,

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from benchmarks.probes.layouts import Layout, cases_of
 from benchmarks.probes.probe import Case, Compiled, Probe
 from benchmarks.probes.programs import lowered
 
@@ -58,6 +59,19 @@ def pooled(width: int) -> bytes:
     return lowered(jax.grad(loss), (64, 128, 128, 128))
 
 
+def looked_up(rows: int) -> bytes:
+    """The gradient of a table of 49,408 rows, of so many lookups on each of eight devices."""
+
+    def step(i: Any, updates: Any) -> Any:
+        return jnp.argmax(jnp.zeros((49408, 512)).at[i].add(updates), axis=-1)
+
+    structs = (
+        jax.ShapeDtypeStruct((8 * rows,), jnp.int32),
+        jax.ShapeDtypeStruct((8 * rows, 512), jnp.float32),
+    )
+    return jax.jit(step).lower(*structs).as_text().encode()
+
+
 def temporary(compiled: Compiled) -> float:
     """MiB of main memory beside arguments and results."""
     memory = compiled.verdict.memory
@@ -73,6 +87,12 @@ def available(compiled: Compiled) -> float:
     return round(refusal.available / GIB, 2)
 
 
+SUMMED = {
+    f"{rows:,} rows scattered, and summed": Layout(
+        program=partial(looked_up, rows), mesh="a=8", choices=(((1, 0), 0),)
+    )
+    for rows in (6100, 6200)
+}
 PROBE = Probe(
     name="buffer_assignment",
     figures="GiB that a program may have of a chip's memory; MiB beside arguments and results",
@@ -80,5 +100,6 @@ PROBE = Probe(
     cases={"256 GiB and a copy": Case.of(too_large, available)}
     | {f"{n} products in turn": Case.of(partial(in_turn, n), temporary) for n in (3, 12)}
     | {"12 products that are kept": Case.of(partial(kept, 12), temporary)}
-    | {f"maxima of {n} x {n}": Case.of(partial(pooled, n), temporary) for n in (2, 4)},
+    | {f"maxima of {n} x {n}": Case.of(partial(pooled, n), temporary) for n in (2, 4)}
+    | cases_of(SUMMED, temporary),
 )

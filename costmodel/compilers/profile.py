@@ -25,6 +25,7 @@ _PACKAGE = "toast.costmodel.compilers"
 _RANGES = Ranges(
     may_be_zero=frozenset(
         {
+            "in_place_below",
             "buffer_bytes",
             "beside_all_reduce",
             "beside_all_gather",

@@ -58,10 +58,13 @@ class ScatterExpanderRules:
     """`expands`: a scatter of one element into each row of zeros is computed element by element.
 
     `keeps_places`: what pools maxima keeps where they were, for their gradient to scatter there.
+    `in_place_below`: fewer rows than this part of those that they are added to are added in place,
+    and a sum over devices is not written over what was updated in place.
     """
 
     expands: bool
     keeps_places: bool
+    in_place_below: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

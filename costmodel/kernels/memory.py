@@ -35,12 +35,14 @@ from toast.costmodel.terms.journal import (
     SUM,
     SUMMED,
     Bound,
+    CollectiveReason,
 )
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 BYTES = int(Bound.BYTES)
+SCATTERED, AXIS_ORDER = int(CollectiveReason.SCATTERED), int(CollectiveReason.AXIS_ORDER)
 NEVER = 1 << 62
 """Behind all events."""
 PARTS = 64.0
@@ -235,6 +237,18 @@ def _hold_sum(t: Tables, s: Scratch, k: int, size: float, piece: float) -> None:
 
 
 @inner
+def _is_beside(t: Tables, s: Scratch, k: int, whole: float) -> bool:
+    """Whether what devices sum whole lies beside it, as updates were added in place there."""
+    updates = t.sums.updates[k]
+    if updates < 0 or s.tensors.local[updates] >= t.chip.scattered_in_place * whole:
+        return False
+    if _is_waiting(t, s, k):
+        return False
+    reason = s.reduce_scatters.reason[t.partial_sums.result_start[t.sums.row[k]]]
+    return bool(reason != SCATTERED and reason != AXIS_ORDER)
+
+
+@inner
 def _add_sums(t: Tables, s: Scratch) -> None:
     """Partial sums that are scattered live beside the result; others are summed in place.
 
@@ -247,12 +261,16 @@ def _add_sums(t: Tables, s: Scratch) -> None:
             continue
         row, whole = t.sums.row[k], s.tensors.local[t.sums.tensor[k]]
         left = s.tensors.local[t.partial_sums.defined[t.partial_sums.result_start[row]]]
-        size, summed = 0.0, 0.0
+        size, summed, beside = 0.0, 0.0, 0.0
         if s.partial_sums.reduced[row]:
             size = whole if left < whole else 0.0
+            beside = whole if _is_beside(t, s, k, whole) else 0.0
             summed = 0.0 if t.sums.stored[k] or s.partial_sums.behind_loop[row] else left
         at, to, count = t.sums.first[k], t.sums.until[k], t.sums.times[k]
         _hold_sum(t, s, k, count * size, _sent(t, whole))
+        piece = _sent(t, whole)
+        last = t.sums.last[k]
+        _hold(t, s, s.sums.beside_held, SUM, k, at, last, count * beside, piece, BRIEF)
         piece = _sent(t, summed)
         _hold(t, s, s.sums.summed_held, SUMMED, k, at, to, count * summed, piece, LASTING)
 

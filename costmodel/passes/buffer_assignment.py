@@ -104,7 +104,7 @@ def buffer_ranges(
     had = availability(program, fusion, read)
     if fusion.profile.rematerialization.recomputes:
         kept = flags(program.values, values[alone])
-        gaps = recomputed_gaps(program, fusion, begun, kept, had)
+        gaps = recomputed_gaps(program, fusion, begun, launched_at(program, fusion), kept, had)
         buffers = joined(buffers, _let_go(layouts, fusion, lying, gaps))
     return Buffered(ranges=buffers, owner=owner, ends=ends, until=had.until)
 

@@ -24,7 +24,13 @@ from toast.costmodel.compilers.rules import (
 )
 from toast.costmodel.passes.algebraic_simplifier import cut_products, cut_sides, cutting
 from toast.costmodel.passes.bf16_narrowing import Rounded, narrow_stacks, rounded_stacks
-from toast.costmodel.passes.fusion_chains import NEVER, narrow_values, run_early, store_chains
+from toast.costmodel.passes.fusion_chains import (
+    NEVER,
+    keep_updates,
+    narrow_values,
+    run_early,
+    store_chains,
+)
 from toast.costmodel.passes.fusion_kernel import Bools, FusionGraph, Needs, fuse_values
 from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
 from toast.costmodel.passes.reduction_fusion import merge_reductions
@@ -310,12 +316,14 @@ def merge_roots(
 def _schedule(program: Program, flow: Flow, roots: LaunchedFusions) -> Ints:
     """When each op runs: in program order, but results of `main` as soon as their inputs exist.
 
-    That is how a compiler schedules optimizer updates, to free the gradients.
+    So does what leads to results alone, with nothing but elementwise ops and reductions between.
+    That is how a compiler schedules optimizers, to free the gradients.
     """
-    returned = np.zeros(program.values, dtype=np.bool_)
+    returned, updates = (np.full(program.values, start) for start in (False, True))
     returned[program.use_value[[result.use for result in program.results]]] = True
+    keep_updates(flow, updates, np.zeros(program.values, dtype=np.bool_))
     position = np.arange(program.ops, dtype=np.int64)
-    run_early(flow, roots.ops, roots.read_start, roots.reads, returned, position)
+    run_early(flow, roots.ops, roots.read_start, roots.reads, returned | updates, position)
     return position
 
 

@@ -12,7 +12,9 @@ from toast.analysis.program import Ints
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.op_traits import Role
 
-FUSIBLE, REDUCE, CONTRACTION = (int(r) for r in (Role.FUSIBLE, Role.REDUCE, Role.CONTRACTION))
+NOTHING, FUSIBLE, REDUCE, CONTRACTION = (
+    int(role) for role in (Role.NOTHING, Role.FUSIBLE, Role.REDUCE, Role.CONTRACTION)
+)
 
 NEVER = 1 << 62
 """More ops than read any value."""
@@ -141,17 +143,44 @@ def reach_products(f: Any, moving: Bools, carried: Ints, alone: Bools, found: Bo
                 alone[value] &= found[use]
 
 
+@inner
+def _is_light(f: Any, op: int) -> bool:
+    """Whether an op is elementwise or a reduction, or returns results."""
+    returns = f.values[op] == f.values[op + 1]
+    return bool(returns or f.role[op] == FUSIBLE or f.role[op] == REDUCE)
+
+
 @entry
-def run_early(
-    f: Any, ops: Ints, starts: Ints, reads: Ints, returned: Bools, position: Ints
-) -> None:
-    """Results of `main` run as soon as what their fusions read exists."""
+def keep_updates(f: Any, early: Bools, worked: Bools) -> None:
+    """Of values that are `early` keep updates, of which nothing but results is made.
+
+    That is by elementwise ops and reductions alone. Updates are themselves made so of products,
+    lookups or loops, or are one number. `worked` by value (False) is a working array.
+    """
+    for op in range(len(f.role) - 1, -1, -1):
+        light = _is_light(f, op)
+        for value in range(f.values[op], f.values[op + 1]):
+            light &= early[value]
+        for use in range(f.uses[op], f.uses[op + 1]):
+            early[f.source[use]] &= light
+    for op in range(len(f.role)):
+        heavy = f.role[op] != NOTHING and not _is_light(f, op)
+        for use in range(f.uses[op], f.uses[op + 1]):
+            heavy |= worked[f.source[use]]
+        for value in range(f.values[op], f.values[op + 1]):
+            worked[value] = heavy
+            early[value] &= _is_light(f, op) and (heavy or f.elements[value] == 1.0)
+
+
+@entry
+def run_early(f: Any, ops: Ints, starts: Ints, reads: Ints, early: Bools, position: Ints) -> None:
+    """What is `early` runs as soon as what its fusion reads exists."""
     for number in range(len(ops)):
         op, latest = ops[number], -1
-        early = f.values[op + 1] > f.values[op]
+        all_early = f.values[op + 1] > f.values[op]
         for value in range(f.values[op], f.values[op + 1]):
-            early &= returned[value]
-        if early:
+            all_early &= early[value]
+        if all_early:
             for k in range(starts[number], starts[number + 1]):
                 latest = max(latest, position[f.maker[f.source[reads[k]]]])
             if starts[number + 1] > starts[number]:

@@ -34,7 +34,7 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="scatter_expander",
             models="A scatter of one element a row is a select; pools keep where maxima were.",
-            off={"expands": False, "keeps_places": False},
+            off={"expands": False, "keeps_places": False, "in_place_below": 0.0},
         ),
         Pass(
             name="algebraic_simplifier",

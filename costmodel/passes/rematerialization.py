@@ -122,12 +122,15 @@ def widest(gaps: Gaps, last: Ints) -> tuple[Ints, Ints]:
 
 
 def recomputed_gaps(
-    program: Program, fusion: Fusion, first: Ints, kept: Bools, had: Availability
+    program: Program, fusion: Fusion, first: Ints, read_at: Ints, kept: Bools, had: Availability
 ) -> Gaps:
-    """The gaps of the `kept` values, made at `first`, behind which they can be computed again."""
+    """The gaps of the `kept` values, made at `first`, behind which they can be computed again.
+
+    `read_at` is by op the position at which the fusion that it is the root of reads.
+    """
     roots, rules = fusion.roots, fusion.profile.rematerialization
     read = program.use_value[roots.reads]
-    at = fusion.position[roots.ops][roots.rows(roots.read_start)]
+    at = read_at[roots.ops][roots.rows(roots.read_start)]
     made = np.flatnonzero(kept)
     chosen = kept[read]
     found = gaps_between(

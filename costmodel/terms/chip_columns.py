@@ -34,7 +34,9 @@ class ChipColumns(NamedTuple):
     an element that is read or written; `each_rounded`: of one that is rounded inside a product;
     elements a second of `rounding` and `blocking`. A program that needs more than `memory` bytes is
     squeezed into these, where values of at least `recomputed_piece` bytes are let go of. A matrix
-    is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). `reducing`:
+    is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). Updates of
+    less than a part `scattered_in_place` of what they are scattered to are added in place, and sums
+    over devices lie beside that. `reducing`:
     seconds for each element that a product of one row multiplies and adds up, 0 where the matrix
     unit does it.
     """
@@ -68,6 +70,7 @@ class ChipColumns(NamedTuple):
     memory: float
     recomputed_piece: float
     scattered_piece: float
+    scattered_in_place: float
     reducing: float
 
 
@@ -109,5 +112,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
         recomputed_piece=float(again.least_bytes),
         scattered_piece=profile.reduce_scatter_creator.piece_bytes,
+        scattered_in_place=profile.scatter_expander.in_place_below,
         reducing=reducing_seconds(device, profile.dot_strength_reduction),
     )

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints
+from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.passes.all_reduce_reassociate import SCATTER
 from toast.costmodel.passes.buffer_assignment import stored_inside, value_spans, written_over
 from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import PLACES, Entry
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, items_of
@@ -28,7 +30,7 @@ class Sums:
     What they add up to is read until `to`; `stored` tells whether that is stored in any case. Where
     they are added to others before they are summed, they are there over `waits`; `mate` and
     `scattered_mate` are the rows of one that is added to them, where the sum is whole and where it
-    is scattered, or -1.
+    is scattered, or -1. `updates` is the tensor that is scattered, of a scatter, or -1.
     """
 
     op: Ints
@@ -36,6 +38,7 @@ class Sums:
     mate: Ints
     scattered_mate: Ints
     tensor: Ints
+    updates: Ints
     at: Ints
     to: Ints
     waits: tuple[Ints, Ints]
@@ -44,6 +47,8 @@ class Sums:
 
 class SumColumns(NamedTuple):
     """Rows of `times` equal sums, of one `row` of partial sums and of one tensor.
+
+    `updates` is the tensor that is scattered, where that makes the sums, or -1.
 
     The sums are there over the events [first, last], what they add up to over [first, until] unless
     it is `stored` anyway. If they are added to others before they are summed, or those of a row
@@ -55,6 +60,7 @@ class SumColumns(NamedTuple):
     mate: Ints
     scattered_mate: Ints
     tensor: Ints
+    updates: Ints
     first: Ints
     last: Ints
     until: Ints
@@ -67,14 +73,16 @@ class SumColumns(NamedTuple):
 class SumScratch(NamedTuple):
     """`stale` rows are to be priced again.
 
-    By row and place the bytes that are counted of the sums (`held`) and of what they add up to;
-    the first are held over the events from `held_first` to `held_last`.
+    By row and place the bytes that are counted of the sums (`held`), of their whole sum where that
+    is not written over them (`beside_held`), and of what they add up to; the first are held over
+    the events from `held_first` to `held_last`.
     """
 
     stale: Bools
     held: Floats
     held_first: Ints
     held_last: Ints
+    beside_held: Floats
     summed_held: Floats
 
 
@@ -97,18 +105,27 @@ def sum_buffers(listing: Listing) -> Sums:
     before = np.array([one.before for one in partials.rows], dtype=np.int64).reshape(-1, 2)
     mates = [_mates(column)[row] for column in before.T]
     joined = (np.stack([*mates, *before[row].T]) >= 0).any(axis=0)
-    begin = np.where(joined & ~stored, np.maximum(at, end), at)
+    begin = np.where(joined & ~stored, np.maximum(at, latest[op]), at)
     return Sums(
         op=op,
         row=row,
         mate=mates[0],
         scattered_mate=mates[1],
         tensor=layouts.result_tensor[value],
+        updates=np.where(joined, -1, _updates(program, layouts)[op]),
         at=at,
         to=np.maximum(at, end),
         waits=(begin, np.where(joined & stored, np.maximum(at, read[value]), begin)),
         stored=stored | (end < at),
     )
+
+
+def _updates(program: Program, layouts: Layouts) -> Ints:
+    """By op the tensor that it scatters, or -1."""
+    found = np.full(program.ops, -1)
+    for op in program.ops_named(SCATTER):
+        found[op] = layouts.use_tensor[program.uses_of(op)[-1]]
+    return found
 
 
 def _mates(before: Ints) -> Ints:
@@ -129,6 +146,7 @@ def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
         mate=sums.mate,
         scattered_mate=sums.scattered_mate,
         tensor=sums.tensor,
+        updates=sums.updates,
         first=at,
         last=at,
         until=to,
@@ -147,6 +165,7 @@ def sum_scratch(sums: SumColumns, stale: Bools) -> SumScratch:
         held=np.zeros(shape),
         held_first=sums.first.copy(),
         held_last=sums.last.copy(),
+        beside_held=np.zeros(shape),
         summed_held=np.zeros(shape),
     )
 
@@ -154,9 +173,11 @@ def sum_scratch(sums: SumColumns, stale: Bools) -> SumScratch:
 def sum_dependencies(sums: SumColumns, owners: OwningUnits) -> Pairs:
     """Memory of sums depends on their tensor and on all that their row of partial sums does."""
     own = paired((np.arange(len(sums.row)), owners.tensor[sums.tensor]))
+    scatters = np.flatnonzero(sums.updates >= 0)
+    updates = paired((scatters, owners.tensor[sums.updates[scatters]]))
     rows = owners.terms["partial_sums"]
     mates = through(sums.mate, rows), through(sums.scattered_mate, rows)
-    return np.concatenate([own, through(sums.row, rows), *mates])
+    return np.concatenate([own, updates, through(sums.row, rows), *mates])
 
 
 def _stored(sources: Sources, row: int) -> Stored:
@@ -192,7 +213,7 @@ SUMS = Term(
     rows=lambda sums: len(sums.row),
     dependencies=sum_dependencies,
     scratch=sum_scratch,
-    entries=lambda sums: 2 * len(sums.row),
+    entries=lambda sums: 3 * len(sums.row),
     stored={Entry.SUM: _stored, Entry.SUMMED: _stored_sum},
     begins=lambda sums: sums.at,
     bound=_bound,

@@ -182,6 +182,17 @@ def test_a_key_is_what_its_probe_found(key: str) -> None:
         assert getattr(getattr(profile_of(find(device)), section), name) == found(device), device
 
 
+@pytest.mark.parametrize("device", ALL)
+def test_few_rows_are_added_in_place_where_the_probe_found_so(device: str) -> None:
+    below = profile_of(find(device)).scatter_expander.in_place_below
+    few, many = (
+        golden("buffer_assignment", f"{rows} rows scattered, and summed", device)
+        for rows in ("6,100", "6,200")
+    )
+    assert (few > 1.9 * many) == (6100 / 49408 < below)
+    assert not 6200 / 49408 < below
+
+
 @pytest.mark.parametrize("device", [TPU, GPU])
 def test_what_a_reduction_reads_is_stored_where_enough_others_read_it(device: str) -> None:
     rules = profile_of(find(device)).fusion

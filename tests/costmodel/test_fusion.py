@@ -118,6 +118,34 @@ def test_an_update_runs_as_soon_as_its_gradient_is_there() -> None:
     assert fusion.position[update] == first < update
 
 
+def test_a_chain_of_updates_runs_as_soon_as_its_gradient_is_there() -> None:
+    """As optimizers that divide a gradient by what they reduce it to do."""
+
+    def step(w: jax.Array, v: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        gw = x.T @ x
+        gv = gw @ v
+        return w - gw / jnp.sqrt((gw * gw).sum(axis=1)), v - gv
+
+    program = lowered(step, (8, 8), (8, 8), (8, 8))
+    fusion = fuse(program, TPU)
+    first, second = (
+        int(program.value_op[value_named(program, "stablehlo.dot_general", n)]) for n in range(2)
+    )
+    reduction = int(program.value_op[value_named(program, "stablehlo.reduce", 0)])
+    update = next(op for op in range(program.ops) if program.kind(op) == "stablehlo.subtract")
+    assert first < second < reduction < update
+    assert fusion.position[reduction] == fusion.position[update] == first
+
+
+def test_what_a_product_reads_is_no_update() -> None:
+    def step(w: jax.Array, x: jax.Array) -> jax.Array:
+        return (x.T @ x).sum(axis=1) @ w
+
+    program = lowered(step, (8, 8), (8, 8))
+    reduction = int(program.value_op[value_named(program, "stablehlo.reduce", 0)])
+    assert fuse(program, TPU).position[reduction] == reduction
+
+
 def test_roles() -> None:
     assert role("stablehlo.dot_general") is Role.CONTRACTION
     assert role("stablehlo.reduce") is Role.REDUCE

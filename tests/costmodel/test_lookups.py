@@ -107,7 +107,8 @@ def test_a_table_that_is_only_widened_is_stored_for_the_lookup_alone() -> None:
     def step(x: Any, w: Any, i: Any) -> Any:
         made = (x @ w).astype(jnp.float32)
         rows = rows_of(made, i)
-        return rows, jnp.tanh(jnp.exp(made).sum(axis=1)), jnp.sin(made).sum(axis=0)
+        later = jnp.sin(made).sum(axis=0).astype(w.dtype) @ w  # multiplied, so no update
+        return rows, jnp.tanh(jnp.exp(made).sum(axis=1)), later
 
     given = ((512, 256), "bfloat16"), ((256, 256), "bfloat16"), ((ROWS,), "int32")
     assert written(step, *given) == {"bf16": 1, "f32": 1}

@@ -210,6 +210,7 @@ def summed(t: Tables, rows: Ints, at: Ints, end: int) -> SumColumns:
         row=rows.copy(),
         mate=np.where(rows % 3 == 0, (rows + 1) % len(t.partial_sums.weight), -1),
         tensor=t.partial_sums.computed[t.partial_sums.result_start[rows]],
+        updates=np.where(rows % 3 == 1, 0, -1),
         first=at.copy(),
         last=at.copy(),
         until=np.minimum(at + rows % 5, end),

@@ -176,7 +176,7 @@ def assert_fused_as_by_walking(program: Program, policy: CompilerProfile) -> Non
     if policy.reduction_fusion.merges:
         fusions = walks.Reductions(program, fusions).run()
     assert list(found.launched) == fusions
-    assert found.position.tolist() == walks.schedule(program, found.roots).tolist()
+    assert found.position.tolist() == walks.schedule(program, found.roots, roles).tolist()
     leaders = reassociate_sums(program, flow, policy.all_reduce_reassociate)
     for leader, walked in zip(leaders, walks.added_up(program), strict=True):
         assert {op: n for op, n in enumerate(leader.tolist()) if n >= 0} == walked

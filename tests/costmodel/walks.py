@@ -312,16 +312,39 @@ class Reductions:
         return itemsize(self._program.dtype(value))
 
 
-def schedule(program: Program, roots: Sequence[LaunchedFusion]) -> Ints:
+def schedule(program: Program, roots: Sequence[LaunchedFusion], roles: Sequence[Role]) -> Ints:
     """When each op runs: in program order, but results of `main` as soon as their inputs exist.
 
-    That is how a compiler schedules optimizer updates, to free the gradients.
+    So do updates: elementwise ops and reductions that lead to nothing else but results, of what
+    others made, or of one element.
     """
+    light = {Role.FUSIBLE, Role.REDUCE}
+    starts, uses = program.readers
+    leads, worked = [True] * program.values, [False] * program.values
+    for value in reversed(range(program.values)):
+        users = {program.user(int(use)) for use in uses[starts[value] : starts[value + 1]]}
+        made = [(user, program.values_of(user)) for user in users]
+        leads[value] = all(
+            not len(values) or (roles[user] in light and all(leads[one] for one in values))
+            for user, values in made
+        )
+    for op in range(program.ops):
+        heavy = roles[op] not in {*light, Role.NOTHING}
+        heavy |= any(worked[program.sources[use]] for use in program.uses_of(op))
+        for value in program.values_of(op):
+            worked[value] = heavy
     returned = {program.sources[result.use] for result in program.results}
     position = np.arange(program.ops, dtype=np.int64)
     for root in roots:
         values = program.values_of(root.op)
-        if len(values) and all(value in returned for value in values) and root.reads:
+        updates = [
+            roles[root.op] in light
+            and leads[value]
+            and (worked[value] or math.prod(program.shape(value)) == 1)
+            for value in values
+        ]
+        early = [new or value in returned for value, new in zip(values, updates, strict=True)]
+        if len(values) and all(early) and root.reads:
             sources = program.value_op[program.use_value[list(root.reads)]]
             position[root.op] = int(position[sources].max())
     return position
