@@ -63,11 +63,11 @@ def looked_up(rows: int) -> bytes:
     """The gradient of a table of 49,408 rows, of so many lookups on each of eight devices."""
 
     def step(i: Any, updates: Any) -> Any:
-        return jnp.argmax(jnp.zeros((49408, 512)).at[i].add(updates), axis=-1)
+        return jnp.argmax(jnp.zeros((49408, 1280)).at[i].add(updates), axis=-1)
 
     structs = (
         jax.ShapeDtypeStruct((8 * rows,), jnp.int32),
-        jax.ShapeDtypeStruct((8 * rows, 512), jnp.float32),
+        jax.ShapeDtypeStruct((8 * rows, 1280), jnp.float32),
     )
     return jax.jit(step).lower(*structs).as_text().encode()
 

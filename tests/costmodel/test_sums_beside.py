@@ -15,7 +15,7 @@ from toast.costmodel.terms.journal import Entry
 
 MIB = 2**20
 TARGETS = {TPU: "tpu-v5e:2x4", "tpu-v3": "tpu-v3:2x2", GPU: "a100:8"}
-TABLE = 49408 * 512 * 4 / MIB
+TABLE = 49408 * 1280 * 4 / MIB
 
 
 def breakdown(case: str, target: str) -> PriceBreakdown:
