@@ -146,7 +146,7 @@ def test_each_figure_has_its_band(evaluator: Evaluator) -> None:
     assert found.bands is not None
     assert found.room_bytes is not None
     assert found.pressed_bytes is not None
-    assert found.pressed_bytes < found.room_bytes == found.peak_bytes
+    assert found.pressed_bytes < found.peak_bytes <= found.room_bytes  # with holes
     assert found.bands.room_bytes == Band(low=found.room_bytes * 0.5, high=found.room_bytes * 1.5)
     assert found.bands.pressed_bytes is not None
     assert found.bands.pressed_bytes.high == found.pressed_bytes * 2.0
