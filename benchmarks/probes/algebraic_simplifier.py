@@ -48,6 +48,12 @@ def last_row_of_sum(x: Any, w: Any) -> Any:
     return (x @ w + 1.0)[:, -1:]
 
 
+def head_mask() -> bytes:
+    """Attention by a number for each head: a product of a batch that sums over nothing."""
+    step = partial(jnp.einsum, "bhqk,h->bhqk")
+    return lowered(step, (8, 16, 512, 512), (16,))
+
+
 def sizes(compiled: Compiled) -> Figure:
     """The sizes of what products of matrices make."""
     shapes = [one.shapes[0] for one in compiled.instructions() if one.opcode in PRODUCTS]
@@ -66,6 +72,7 @@ LAYOUTS = {
     "last row, and the sum of all": one(last_row_and_sum),
     "two rows": one(two_rows),
     "last row of a sum": one(last_row_of_sum),
+    "a mask of heads": Layout(program=head_mask, mesh="a=2,b=2"),
 }
 PROBE = Probe(
     name="algebraic_simplifier",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from benchmarks.probes.layouts import Layout, cases_of
 from benchmarks.probes.probe import Case, Compiled, Probe
-from benchmarks.probes.programs import lowered
+from benchmarks.probes.programs import lowered, lowered_of
 
 GIB, MIB = 2**30, 2**20
 SIDE = 4096
@@ -65,11 +65,26 @@ def looked_up(rows: int) -> bytes:
     def step(i: Any, updates: Any) -> Any:
         return jnp.argmax(jnp.zeros((49408, 1280)).at[i].add(updates), axis=-1)
 
-    structs = (
-        jax.ShapeDtypeStruct((8 * rows,), jnp.int32),
-        jax.ShapeDtypeStruct((8 * rows, 1280), jnp.float32),
-    )
-    return jax.jit(step).lower(*structs).as_text().encode()
+    rows_of = jax.ShapeDtypeStruct((8 * rows,), jnp.int32)
+    return lowered_of(step, rows_of, jax.ShapeDtypeStruct((8 * rows, 1280), jnp.float32))
+
+
+def updated(layers: int) -> bytes:
+    """A training step whose optimizer first reduces each gradient, which no other update needs."""
+
+    def loss(weights: Any, x: Any) -> Any:
+        for weight in weights:
+            x = jnp.tanh(x @ weight)
+        return jnp.sum(jnp.sin(x))
+
+    def step(x: Any, *weights: Any) -> Any:
+        gradients = jax.grad(loss)(weights, x)
+        sizes = [jnp.sqrt(jnp.mean(one * one, axis=1, keepdims=True)) for one in gradients]
+        return [w - g / size for w, g, size in zip(weights, gradients, sizes, strict=True)]
+
+    shapes = (256, SIDE), *[(SIDE, SIDE)] * layers
+    given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    return lowered_of(step, *given, donated=tuple(range(1, layers + 1)))
 
 
 def temporary(compiled: Compiled) -> float:
@@ -100,6 +115,7 @@ PROBE = Probe(
     cases={"256 GiB and a copy": Case.of(too_large, available)}
     | {f"{n} products in turn": Case.of(partial(in_turn, n), temporary) for n in (3, 12)}
     | {"12 products that are kept": Case.of(partial(kept, 12), temporary)}
+    | {f"updates of {n} layers": Case.of(partial(updated, n), temporary) for n in (4, 12)}
     | {f"maxima of {n} x {n}": Case.of(partial(pooled, n), temporary) for n in (2, 4)}
     | cases_of(SUMMED, temporary),
 )

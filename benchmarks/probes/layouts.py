@@ -23,16 +23,24 @@ class Layout:
     mesh: str
     choices: tuple[Choice, ...] = ()
 
-    def write(self, target: str) -> bytes:
-        """The sharded module that is compiled for a target."""
-        bench = Bench.of(self.program(), self.mesh, target)
+    def bench(self, target: str) -> Bench:
+        """The program, ready to be priced and written for a target."""
+        return Bench.of(self.program(), self.mesh, target)
+
+    def state(self, bench: Bench) -> tuple[Action, ...]:
+        """The choices as actions."""
         analysis = bench.evaluator.analysis
         state = []
         for (argument, dim), axis in self.choices:
             name = analysis.program.def_names(analysis.program.arguments[argument].value)[dim]
             group = int(analysis.groups.of_colour[analysis.colours.colour[name]])
             state.append(Action(group=group, axis=axis))
-        return bench.write(tuple(state))
+        return tuple(state)
+
+    def write(self, target: str) -> bytes:
+        """The sharded module that is compiled for a target."""
+        bench = self.bench(target)
+        return bench.write(self.state(bench))
 
     def case(self, read: Callable[[Compiled], Figure]) -> Case:
         """The case that reads a figure of it."""

@@ -16,6 +16,6 @@ def lowered(
     return lowered_of(function, *(jax.ShapeDtypeStruct(s, jnp.dtype(dtype)) for s in shapes))
 
 
-def lowered_of(function: Callable[..., Any], *given: Any) -> bytes:
-    """The StableHLO of a function of these."""
-    return str(jax.jit(function).lower(*given).as_text()).encode()
+def lowered_of(function: Callable[..., Any], *given: Any, donated: tuple[int, ...] = ()) -> bytes:
+    """The StableHLO of a function of these, of which some may be `donated`."""
+    return str(jax.jit(function, donate_argnums=donated).lower(*given).as_text()).encode()

@@ -58,8 +58,8 @@ class ScatterExpanderRules:
     """`expands`: a scatter of one element into each row of zeros is computed element by element.
 
     `keeps_places`: what pools maxima keeps where they were, for their gradient to scatter there.
-    `in_place_below`: fewer rows than this part of those that they are added to are added in place,
-    and a sum over devices is not written over what was updated in place.
+    `in_place_below`: a scatter of fewer rows than this part of its table's adds them in place, and
+    devices keep their sum of such tables beside it.
     """
 
     expands: bool

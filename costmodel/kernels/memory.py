@@ -22,6 +22,7 @@ from toast.analysis.program import Floats
 from toast.costmodel.kernels.incremental import by_row
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
+from toast.costmodel.kernels.sum_order import AXIS_ORDER, SCATTERED
 from toast.costmodel.program.lookups import BY_ROW, TILED
 from toast.costmodel.terms.journal import (
     AGAIN,
@@ -35,14 +36,12 @@ from toast.costmodel.terms.journal import (
     SUM,
     SUMMED,
     Bound,
-    CollectiveReason,
 )
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 BYTES = int(Bound.BYTES)
-SCATTERED, AXIS_ORDER = int(CollectiveReason.SCATTERED), int(CollectiveReason.AXIS_ORDER)
 NEVER = 1 << 62
 """Behind all events."""
 PARTS = 64.0
@@ -238,38 +237,36 @@ def _hold_sum(t: Tables, s: Scratch, k: int, size: float, piece: float) -> None:
 
 @inner
 def _is_beside(t: Tables, s: Scratch, k: int, whole: float) -> bool:
-    """Whether what devices sum whole lies beside it, as updates were added in place there."""
+    """Whether devices keep what they sum whole beside their parts, which were added in place."""
     updates = t.sums.updates[k]
-    if updates < 0 or s.tensors.local[updates] >= t.chip.scattered_in_place * whole:
-        return False
-    if _is_waiting(t, s, k):
+    if updates < 0 or _is_waiting(t, s, k):
         return False
     reason = s.reduce_scatters.reason[t.partial_sums.result_start[t.sums.row[k]]]
-    return bool(reason != SCATTERED and reason != AXIS_ORDER)
+    few = s.tensors.local[updates] < t.chip.scattered_in_place * whole
+    return bool(few and reason != SCATTERED and reason != AXIS_ORDER)
 
 
 @inner
 def _add_sums(t: Tables, s: Scratch) -> None:
     """Partial sums that are scattered live beside the result; others are summed in place.
 
-    A result that would have been fused away is stored to be summed, until something is computed
-    of it. What is summed behind a loop is not. What is added to other partial sums first stays as
-    it is until then.
+    But not over what was itself added in place. A result that would have been fused away is stored
+    to be summed, until something is computed of it. What is summed behind a loop is not. What is
+    added to other partial sums first stays as it is until then.
     """
     for k in range(len(t.sums.row)):
         if not s.sums.stale[k]:
             continue
         row, whole = t.sums.row[k], s.tensors.local[t.sums.tensor[k]]
         left = s.tensors.local[t.partial_sums.defined[t.partial_sums.result_start[row]]]
-        size, summed, beside = 0.0, 0.0, 0.0
+        size, beside, summed = 0.0, 0.0, 0.0
         if s.partial_sums.reduced[row]:
             size = whole if left < whole else 0.0
             beside = whole if _is_beside(t, s, k, whole) else 0.0
             summed = 0.0 if t.sums.stored[k] or s.partial_sums.behind_loop[row] else left
-        at, to, count = t.sums.first[k], t.sums.until[k], t.sums.times[k]
-        _hold_sum(t, s, k, count * size, _sent(t, whole))
-        piece = _sent(t, whole)
-        last = t.sums.last[k]
+        at, last, to = t.sums.first[k], t.sums.last[k], t.sums.until[k]
+        count, piece = t.sums.times[k], _sent(t, whole)
+        _hold_sum(t, s, k, count * size, piece)
         _hold(t, s, s.sums.beside_held, SUM, k, at, last, count * beside, piece, BRIEF)
         piece = _sent(t, summed)
         _hold(t, s, s.sums.summed_held, SUMMED, k, at, to, count * summed, piece, LASTING)

@@ -323,7 +323,8 @@ def _schedule(program: Program, flow: Flow, roots: LaunchedFusions) -> Ints:
     returned[program.use_value[[result.use for result in program.results]]] = True
     keep_updates(flow, updates, np.zeros(program.values, dtype=np.bool_))
     position = np.arange(program.ops, dtype=np.int64)
-    run_early(flow, roots.ops, roots.read_start, roots.reads, returned | updates, position)
+    reads, products = (roots.read_start, roots.reads), (roots.dot_start, roots.dots)
+    run_early(flow, roots.ops, *reads, *products, returned | updates, position)
     return position
 
 

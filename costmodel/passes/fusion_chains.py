@@ -173,18 +173,24 @@ def keep_updates(f: Any, early: Bools, worked: Bools) -> None:
 
 
 @entry
-def run_early(f: Any, ops: Ints, starts: Ints, reads: Ints, early: Bools, position: Ints) -> None:
-    """What is `early` runs as soon as what its fusion reads exists."""
+def run_early(
+    f: Any, ops: Ints, starts: Ints, reads: Ints, dot_starts: Ints, dots: Ints,
+    early: Bools, position: Ints,
+) -> None:  # fmt: skip
+    """What is `early` runs as soon as what its fusion reads, and its own products, can be there."""
     for number in range(len(ops)):
         op, latest = ops[number], -1
         all_early = f.values[op + 1] > f.values[op]
         for value in range(f.values[op], f.values[op + 1]):
             all_early &= early[value]
-        if all_early:
-            for k in range(starts[number], starts[number + 1]):
-                latest = max(latest, position[f.maker[f.source[reads[k]]]])
-            if starts[number + 1] > starts[number]:
-                position[op] = latest
+        if not all_early:
+            continue
+        for k in range(starts[number], starts[number + 1]):
+            latest = max(latest, position[f.maker[f.source[reads[k]]]])
+        for k in range(dot_starts[number], dot_starts[number + 1]):
+            latest = max(latest, dots[k] if dots[k] != op else -1)
+        if starts[number + 1] > starts[number]:
+            position[op] = latest
 
 
 @entry

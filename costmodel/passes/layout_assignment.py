@@ -97,7 +97,7 @@ def copied_arguments(
     found: dict[int, tuple[int, int]] = {}
     for number, begin in others.items():
         one, copied = fusion.launched[number], _given(program, fusion.launched[number])
-        end = max(begin, *(int(fusion.position[op]) for op in one.ops))
+        end = max(int(fusion.position[op]) for op in one.ops)
         count = max(1, len(copied) - 1) if copies_all else 1
         found |= dict.fromkeys(copied[:count], (begin if copies_all else 0, end))
     return found

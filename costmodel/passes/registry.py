@@ -33,7 +33,7 @@ PASSES: Mapping[str, Pass] = {
     for one in (
         Pass(
             name="scatter_expander",
-            models="A scatter of one element a row is a select; pools keep where maxima were.",
+            models="One element a row is a select; few rows are added in place; pools keep places.",
             off={"expands": False, "keeps_places": False, "in_place_below": 0.0},
         ),
         Pass(

@@ -34,11 +34,10 @@ class ChipColumns(NamedTuple):
     an element that is read or written; `each_rounded`: of one that is rounded inside a product;
     elements a second of `rounding` and `blocking`. A program that needs more than `memory` bytes is
     squeezed into these, where values of at least `recomputed_piece` bytes are let go of. A matrix
-    is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). Updates of
-    less than a part `scattered_in_place` of what they are scattered to are added in place, and sums
-    over devices lie beside that. `reducing`:
-    seconds for each element that a product of one row multiplies and adds up, 0 where the matrix
-    unit does it.
+    is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). A
+    scatter of less than the part `scattered_in_place` of its table adds in place, and devices keep
+    their sum beside it. `reducing`: seconds for each element that a product of one row multiplies
+    and adds up, 0 where the matrix unit does it.
     """
 
     tile_rows: int

@@ -30,7 +30,7 @@ class Sums:
     What they add up to is read until `to`; `stored` tells whether that is stored in any case. Where
     they are added to others before they are summed, they are there over `waits`; `mate` and
     `scattered_mate` are the rows of one that is added to them, where the sum is whole and where it
-    is scattered, or -1. `updates` is the tensor that is scattered, of a scatter, or -1.
+    is scattered, or -1. `updates` is the tensor of a scatter whose sums nothing is added to, or -1.
     """
 
     op: Ints
@@ -48,12 +48,10 @@ class Sums:
 class SumColumns(NamedTuple):
     """Rows of `times` equal sums, of one `row` of partial sums and of one tensor.
 
-    `updates` is the tensor that is scattered, where that makes the sums, or -1.
-
     The sums are there over the events [first, last], what they add up to over [first, until] unless
     it is `stored` anyway. If they are added to others before they are summed, or those of a row
     `mate` or `scattered_mate` are added to them, they are there over [wait_first, wait_last]
-    instead.
+    instead. Where a scatter alone makes them, `updates` is the tensor that it scatters; else -1.
     """
 
     row: Ints

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.probes.algebraic_simplifier import PROBE as SIMPLIFIER
+from benchmarks.probes.buffer_assignment import PROBE as BUFFERS
 from benchmarks.probes.dot_tiling import PROBE as TILING
 from benchmarks.probes.few_rows import PROBE as FEW_ROWS
 from benchmarks.probes.figures import TARGETS, golden
@@ -191,6 +192,21 @@ def test_few_rows_are_added_in_place_where_the_probe_found_so(device: str) -> No
     )
     assert (few > 1.9 * many) == (below > 6100 / 49408)
     assert not below > 6200 / 49408
+
+
+@pytest.mark.parametrize("device", [*ALL, V5P])
+@pytest.mark.parametrize("layers", [4, 12])
+def test_optimizers_that_reduce_gradients_let_go_of_them_layer_by_layer(
+    layers: int, device: str
+) -> None:
+    """One or two gradients are there at once, beside arguments and activations."""
+    name, mib, made = f"updates of {layers} layers", 2**20, 256 * 4096 * 4
+    module, gradient = BUFFERS.cases[name].module(TARGETS[device]), 4096 * 4096 * 4
+    evaluator = Evaluator(analysed(module), Mesh.parse("all=8"), find(device))
+    activations = 2 * layers * made
+    priced = evaluator.cost(()).room - layers * gradient - made
+    for beside in (priced, golden("buffer_assignment", name, device) * mib):
+        assert gradient <= beside < 2.5 * gradient + activations
 
 
 @pytest.mark.parametrize("device", [TPU, GPU])

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.accuracy.cases import Bench
 from benchmarks.probes.buffer_assignment import SUMMED
 from benchmarks.probes.figures import golden
 from tests.costmodel.texts import GPU, TPU
-from toast.costmodel.evaluator import Action
 from toast.costmodel.explain import PriceBreakdown, explain
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
@@ -21,12 +19,8 @@ TABLE = 49408 * 1280 * 4 / MIB
 def breakdown(case: str, target: str) -> PriceBreakdown:
     """What the price of a case of the probe is made of: its updates by rows over all devices."""
     layout = SUMMED[case]
-    bench = Bench.of(layout.program(), layout.mesh, target)
-    analysis = bench.evaluator.analysis
-    (((argument, dim), axis),) = layout.choices
-    name = analysis.program.def_names(analysis.program.arguments[argument].value)[dim]
-    group = int(analysis.groups.of_colour[analysis.colours.colour[name]])
-    return explain(resolve(bench.evaluator, (Action(group=group, axis=axis),)))
+    bench = layout.bench(target)
+    return explain(resolve(bench.evaluator, layout.state(bench)))
 
 
 @pytest.mark.parametrize("device", list(TARGETS))

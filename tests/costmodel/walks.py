@@ -346,7 +346,8 @@ def schedule(program: Program, roots: Sequence[LaunchedFusion], roles: Sequence[
         early = [new or value in returned for value, new in zip(values, updates, strict=True)]
         if len(values) and all(early) and root.reads:
             sources = program.value_op[program.use_value[list(root.reads)]]
-            position[root.op] = int(position[sources].max())
+            inside = [dot for dot in root.contractions if dot != root.op]
+            position[root.op] = max(int(position[sources].max()), *inside, -1)
     return position
 
 

@@ -108,6 +108,11 @@ def test_numbers_that_count_no_layers_stay() -> None:
     assert layer_patterns(gates, [(4, 4), (4, 4), (), (4, 4)]) == gates
 
 
+def test_layers_of_two_shapes_keep_their_numbers() -> None:
+    names = [f"p['block'][{n}]['w']" for n in range(4)]
+    assert layer_patterns(names, [(4,), (8,)] * 2) == names
+
+
 def test_layers_that_are_numbered_through_all_stages_are_one_group_for_each_stage() -> None:
     names = [f"p['stage_{n // 2}']['block_{n}']['w']" for n in range(6)]
     assert set(layer_patterns(names, [(4,)] * 6)) == {"p['stage_*']['block_*']['w']"}

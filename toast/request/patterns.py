@@ -105,7 +105,8 @@ def layer_patterns(names: Sequence[str], kinds: Sequence[Hashable]) -> list[str]
 
     A number is that of a layer where another path of the same kind (shape and type) has another
     number in its place and is else the same: `Dense_0` and `Dense_1` of one block, which differ in
-    shape, are no layers, and the blocks that they are in are.
+    shape, are no layers, and the blocks that they are in are. A pattern never stands for paths of
+    two kinds: where every second layer is of another shape, all keep their numbers.
     """
     pieces = [_pieces(name) for name in names]
     for place in range(max(map(len, pieces), default=0) - 2, 0, -2):  # the inner numbers first
@@ -118,7 +119,14 @@ def layer_patterns(names: Sequence[str], kinds: Sequence[Hashable]) -> list[str]
             if len({pieces[number][place] for number in members}) > 1:
                 for number in members:
                     pieces[number][place] = _starred_number(pieces[number][place])
-    return ["".join(found) for found in pieces]
+    patterns = ["".join(found) for found in pieces]
+    kinds_of: dict[str, set[Hashable]] = {}
+    for pattern, kind in zip(patterns, kinds, strict=True):
+        kinds_of.setdefault(pattern, set()).add(kind)
+    return [
+        pattern if len(kinds_of[pattern]) == 1 else name
+        for pattern, name in zip(patterns, names, strict=True)
+    ]
 
 
 def _pieces(name: str) -> list[str]:
