@@ -87,6 +87,17 @@ def updated(layers: int) -> bytes:
     return lowered_of(step, *given, donated=tuple(range(1, layers + 1)))
 
 
+def added(products: int, *, centred: bool = False) -> bytes:
+    """Products of 256 MiB that are added to one value in turn, or to it less its rows' means."""
+
+    def step(x: Any, up: Any, *given: Any) -> Any:
+        for one in given:
+            x = (x - x.mean(axis=-1, keepdims=True) if centred else x) + one @ up
+        return jnp.argmax(x, axis=-1)
+
+    return lowered(step, (2**16, 1024), (128, 1024), *[(2**16, 128)] * products)
+
+
 def temporary(compiled: Compiled) -> float:
     """MiB of main memory beside arguments and results."""
     memory = compiled.verdict.memory
@@ -117,5 +128,7 @@ PROBE = Probe(
     | {"12 products that are kept": Case.of(partial(kept, 12), temporary)}
     | {f"updates of {n} layers": Case.of(partial(updated, n), temporary) for n in (4, 12)}
     | {f"maxima of {n} x {n}": Case.of(partial(pooled, n), temporary) for n in (2, 4)}
+    | {f"{n} products added in turn": Case.of(partial(added, n), temporary) for n in (2, 6)}
+    | {"6 products added to what is centred": Case.of(partial(added, 6, centred=True), temporary)}
     | cases_of(SUMMED, temporary),
 )

@@ -262,12 +262,14 @@ class BufferAssignmentRules:
     """`reuses_buffers`: values share a buffer where they can.
 
     An elementwise fusion writes over an input of its shape that dies with it, and loops and updates
-    in place keep their buffers. `multiplies_at_once`: a product that its user would compute inside
-    itself is made when it can be, so that what it is made of is let go of. `holes`: a buffer stays
-    where it fits best when it is made, and of the holes that this leaves this part is counted.
+    in place keep their buffers. `adds_in_place`: a fusion with a product writes over what it adds
+    to that. `multiplies_at_once`: a product that its user would compute inside itself is made when
+    it can be, so that what it is made of is let go of. `holes`: a buffer stays where it fits best
+    when it is made, and of the holes that this leaves this part is counted.
     """
 
     reuses_buffers: bool
+    adds_in_place: bool
     multiplies_at_once: bool
     holes: float
 

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
+from toast.costmodel.passes.all_reduce_reassociate import ADD
 from toast.costmodel.passes.fusion import Fusion, fused_into_update
-from toast.costmodel.passes.fusion_chains import hand_over
+from toast.costmodel.passes.fusion_chains import hand_over, mark_added
 from toast.costmodel.passes.fusion_kernel import spread_spans
 from toast.costmodel.passes.layout_assignment import (
     OtherLayouts,
@@ -21,7 +22,7 @@ from toast.costmodel.passes.layout_assignment import (
 from toast.costmodel.passes.rematerialization import Gaps, availability, recomputed_gaps
 from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
-from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
 from toast.costmodel.program.lookups import TURNED
 from toast.costmodel.program.op_traits import Role
@@ -155,9 +156,9 @@ def stored_inside(program: Program, fusion: Fusion) -> Bools:
 
 def value_spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     """First and last position of each value; results of `main` live to the end."""
-    first = fusion.position[program.value_op]
-    last, roots = first.copy(), fusion.roots
-    at = launched_at(program, fusion)[roots.ops][roots.rows(roots.read_start)]
+    launched, roots = launched_at(program, fusion), fusion.roots
+    first = launched[program.value_op]
+    last, at = first.copy(), launched[roots.ops][roots.rows(roots.read_start)]
     np.maximum.at(last, program.use_value[roots.reads], at)
     last[program.use_value[ints([result.use for result in program.results])]] = program.ops
     return first, last
@@ -173,7 +174,7 @@ def launched_at(program: Program, fusion: Fusion) -> Ints:
     if not fusion.profile.buffer_assignment.multiplies_at_once:
         return found
     ready = np.full(len(roots.ops), -1)
-    made = fusion.position[program.value_op[program.use_value[roots.reads]]]
+    made = fusion.position[program.value_op[program.use_value[roots.reads]]] + 1
     np.maximum.at(ready, roots.rows(roots.read_start), made)
     np.maximum.at(ready, roots.rows(roots.dot_start), fusion.position[roots.dots])
     some = np.diff(roots.dot_start) > 0
@@ -205,21 +206,22 @@ def _buffer_spans(
 
 
 def handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> Ints:
-    """The last positions, less one where an elementwise fusion writes over what it reads last.
+    """The last positions, less one where a fusion writes over what it reads last.
 
-    Each result takes the buffer of one input of its own shape and type that nothing reads later.
+    Each result takes the buffer of one input of its own shape and type that nothing reads later, of
+    a fusion with a product one that is added to it. XLA leaves alone what is one of several
+    results: such an operand is an element of a tuple.
     """
     roots, ends = fusion.roots, last.copy()
-    loops = fusion.flow.role[roots.ops] == Role.FUSIBLE
-    some = np.flatnonzero(loops & (np.diff(roots.dot_start) == 0))
-    counts = np.diff(roots.read_start)[some]
+    starts, reads = _written_over_reads(program, fusion)
+    kept = flags(program.values, [argument.value for argument in program.arguments])
     hand_over(
         fusion.flow,
-        roots.ops[some],
-        np.concatenate([[0], np.cumsum(counts)]),
-        roots.reads[spans(roots.read_start[some], counts)],
-        fusion.position,
-        flags(program.values, [argument.value for argument in program.arguments]),
+        roots.ops,
+        starts,
+        reads,
+        launched_at(program, fusion),
+        kept | of_several(program, fusion),
         fusion.narrow,
         first,
         last,
@@ -227,6 +229,31 @@ def handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> In
         np.full(program.values, -1),
     )
     return ends
+
+
+def _written_over_reads(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
+    """Starts by root, and the uses through which it reads what it may write over."""
+    roots, flow = fusion.roots, fusion.flow
+    row, multiplies = roots.rows(roots.read_start), np.diff(roots.dot_start) > 0
+    over = (flow.role[roots.ops] == Role.FUSIBLE)[row]
+    over[multiplies[row]] = False
+    if fusion.profile.buffer_assignment.adds_in_place:
+        sums = named(program, frozenset({ADD, "stablehlo.convert"}))
+        mark_added(flow, roots.ops, roots.read_start, roots.reads, multiplies, sums, over)
+    counts = np.bincount(row[over], minlength=len(roots))
+    return np.concatenate([[0], np.cumsum(counts)]), roots.reads[over]
+
+
+def of_several(program: Program, fusion: Fusion) -> Bools:
+    """Values that are one of several results of what is launched."""
+    launched = fusion.launched
+    made = np.diff(program.op_values)
+    count = np.bincount(
+        launched.rows(launched.op_start), weights=made[launched.ops], minlength=len(launched)
+    )
+    several = made > 1
+    several[launched.ops] |= (count > 1)[launched.rows(launched.op_start)]
+    return several[program.value_op]
 
 
 def flags(count: int, numbers: Iterable[int]) -> Bools:
@@ -239,18 +266,29 @@ def flags(count: int, numbers: Iterable[int]) -> Bools:
 def written_over(program: Program, fusion: Fusion, reused: dict[int, int]) -> Bools:
     """Fused products over whose result, once added up, what is made of it is written.
 
-    Not what is written over a donated argument instead.
+    Not what is written over a donated argument instead, or over what is added to it.
     """
     roots, flow = fusion.roots, fusion.flow
     root = roots.rows(roots.dot_start)
     op, dot = roots.ops[root], roots.dots
     counts = np.where(op != dot, program.op_values[op + 1] - program.op_values[op], 0)
+    counts = np.where(_takes_over(program, fusion)[root], 0, counts)
     made = spans(program.op_values[op], counts)
     dot = np.repeat(dot, counts)
     product = program.op_values[dot]
     over = (flow.shape[product] == flow.shape[made]) & (flow.dtype[product] == flow.dtype[made])
     over &= ~fusion.narrow[made] & ~flags(program.values, reused)[made]
     return flags(program.ops, dot[over].tolist())
+
+
+def _takes_over(program: Program, fusion: Fusion) -> Bools:
+    """By root whether what it makes is written over something that it reads."""
+    first, last = value_spans(program, fusion)
+    ends, roots = handed_over(program, fusion, first, last), fusion.roots
+    taken = (ends < last)[program.use_value[roots.reads]]
+    found = np.zeros(len(roots), dtype=np.bool_)
+    found[roots.rows(roots.read_start)[taken]] = True
+    return found
 
 
 def positions_of_ops(program: Program, fusion: Fusion, position: Ints) -> tuple[Ints, Ints]:

@@ -331,8 +331,8 @@ def _schedule(program: Program, flow: Flow, roots: LaunchedFusions) -> Ints:
 def fused_into_update(program: Program, fusion: Fusion) -> set[int]:
     """Stored products whose only reader is one elementwise fusion: computed inside it.
 
-    They are stored all the same where their partial sums are added up over devices, and where a
-    reduction reads them, even one that runs beside the product.
+    That has no product of its own. They are stored all the same where their partial sums are added
+    up over devices, and where a reduction reads them, even one that runs beside the product.
     """
     if not fusion.profile.fusion.fuses_into_update:
         return set()
@@ -344,10 +344,11 @@ def fused_into_update(program: Program, fusion: Fusion) -> set[int]:
     kept = np.zeros(program.values, dtype=np.bool_)
     kept[source[[result.use for result in program.results]]] = True
     kept[source[roots.reads[reduces]]] = True
-    inside = elementwise(fusion)[launched.rows(launched.read_start)]
+    alone = elementwise(fusion) & (np.diff(launched.dot_start) == 0)
+    inside = alone[launched.rows(launched.read_start)]
     values = source[launched.reads[inside]]
-    alone = (readers[values] == 1) & ~kept[values] & made[program.value_op[values]]
-    return set(values[alone].tolist())
+    computed = (readers[values] == 1) & ~kept[values] & made[program.value_op[values]]
+    return set(values[computed].tolist())
 
 
 def elementwise(fusion: Fusion) -> Bools:

@@ -193,6 +193,35 @@ def run_early(
             position[op] = latest
 
 
+@inner
+def _is_added(f: Any, op: int, use: int, sums: Bools) -> bool:
+    """Whether what is read through a use goes into an op's result by sums alone."""
+    at = f.user[use]
+    while at != op and sums[at]:
+        made = f.values[at]
+        first = f.reader_start[made]
+        if f.reader_start[made + 1] - first != 1:
+            return False
+        at = f.user[f.reader[first]]
+    return bool(at == op and sums[op])
+
+
+@entry
+def mark_added(
+    f: Any, ops: Ints, starts: Ints, reads: Ints, some: Bools, sums: Bools, added: Bools
+) -> None:
+    """Mark the reads of `some` fusions of what they do nothing with but add it to their result."""
+    for number in range(len(ops)):
+        if not some[number]:
+            continue
+        for k in range(starts[number], starts[number + 1]):
+            added[k] = _is_added(f, ops[number], reads[k], sums)
+        for k in range(starts[number], starts[number + 1]):
+            for other in range(starts[number], starts[number + 1]):
+                same = f.source[reads[k]] == f.source[reads[other]]
+                added[k] &= not same or _is_added(f, ops[number], reads[other], sums)
+
+
 @entry
 def hand_over(
     f: Any, ops: Ints, starts: Ints, reads: Ints, position: Ints, kept: Bools, narrow: Bools,

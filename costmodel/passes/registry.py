@@ -131,7 +131,12 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="buffer_assignment",
             models="Values share a buffer where they can.",
-            off={"reuses_buffers": False, "multiplies_at_once": False, "holes": 0.0},
+            off={
+                "reuses_buffers": False,
+                "adds_in_place": False,
+                "multiplies_at_once": False,
+                "holes": 0.0,
+            },
         ),
         Pass(
             name="dynamic_update_slice",

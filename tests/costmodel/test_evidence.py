@@ -31,6 +31,7 @@ TPUS = (TPU, V3)
 ALL = (*TPUS, GPU)
 KINDS = {"libtpu": "tpu-", "xla_gpu": "a100"}
 """How the targets of a compiler begin."""
+CENTRED = "to what is centred"
 
 
 def said() -> list[tuple[str, str, Evidence]]:
@@ -90,6 +91,11 @@ def reused(device: str) -> bool:
         for case in ("3 products in turn", "12 products in turn", "12 products that are kept")
     )
     return bool(many - few <= 64.0 < kept - few)
+
+
+def added_in_place(device: str) -> bool:
+    """Whether products of 256 MiB that are added in turn take one buffer beside their inputs."""
+    return golden("buffer_assignment", "6 products added in turn", device) < 1.5 * 256.0
 
 
 FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
@@ -171,6 +177,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         lambda d: copies("update of a transposed gradient")(d) > 0,
     ),
     "buffer_assignment.reuses_buffers": ((*ALL, V5P), reused),
+    "buffer_assignment.adds_in_place": ((*ALL, V5P), added_in_place),
 }
 """By key the devices of whose compiler a probe says it, and what that found."""
 
@@ -194,8 +201,19 @@ def test_few_rows_are_added_in_place_where_the_probe_found_so(device: str) -> No
     assert not below > 6200 / 49408
 
 
-@pytest.mark.parametrize("device", [*ALL, V5P])
-@pytest.mark.parametrize("layers", [4, 12])
+FETCHED = pytest.mark.xfail(
+    reason="weights are fetched to the chip before they are read, and leave a gradient no room"
+)
+
+
+@pytest.mark.parametrize(
+    ("layers", "device"),
+    [
+        pytest.param(layers, device, marks=[FETCHED] * ((layers, device) == (4, TPU)))
+        for layers in (4, 12)
+        for device in (*ALL, V5P)
+    ],
+)
 def test_optimizers_that_reduce_gradients_let_go_of_them_layer_by_layer(
     layers: int, device: str
 ) -> None:
@@ -207,6 +225,22 @@ def test_optimizers_that_reduce_gradients_let_go_of_them_layer_by_layer(
     priced = evaluator.cost(()).room - layers * gradient - made
     for beside in (priced, golden("buffer_assignment", name, device) * mib):
         assert gradient <= beside < 2.5 * gradient + activations
+
+
+@pytest.mark.parametrize("device", [*TPUS, V5P])
+@pytest.mark.parametrize(("products", "to", "buffers"), [(2, "in turn", 1), (6, CENTRED, 2)])
+def test_a_product_is_written_over_what_it_is_added_to_but_not_over_one_of_several_results(
+    products: int, to: str, buffers: int, device: str
+) -> None:
+    """Means of rows are made together with the product whose rows they are of."""
+    name, mib = f"{products} products added {to}", 2**20
+    given = 256 * mib + products * 32 * mib
+    evaluator = Evaluator(
+        analysed(BUFFERS.cases[name].module(TARGETS[device])), Mesh.parse("all=8"), find(device)
+    )
+    priced = (evaluator.cost(()).room - given) / mib
+    for beside in (priced, golden("buffer_assignment", name, device)):
+        assert round(beside / 256.0) == buffers
 
 
 @pytest.mark.parametrize("device", [TPU, GPU])

@@ -14,7 +14,6 @@ from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.passes.all_reduce_reassociate import ADD, SCATTER
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.program.launches import LaunchedFusion
-from toast.costmodel.program.lookups import looked_up
 from toast.costmodel.program.op_traits import LAYOUT, Role, role
 
 MOVING = LAYOUT | {"stablehlo.pad"}
@@ -114,11 +113,9 @@ class Chains:
     def narrow_values(self, written: Bools) -> Bools:
         """What only products and the reductions beside it read, a TPU rounds as it stores it.
 
-        Its matrix unit would round it otherwise. Rows of a lookup are stored as they are.
+        Its matrix unit would round it otherwise. Rows of a lookup are stored as they are, and what
+        strides over tiles.
         """
-        rows = looked_up(self._program)
-        if not self._policy.fusion.stores_looked_up:
-            rows[:] = False
         self._written = written
         program, narrow = self._program, np.zeros(self._program.values, dtype=np.bool_)
         for value in (
@@ -126,9 +123,8 @@ class Chains:
             if self._policy.bf16_narrowing.narrows_stored
             else ()
         ):
-            made = self._role(program.makers[value])
-            computed = made in (Role.FUSIBLE, Role.CONTRACTION) and not rows[program.makers[value]]
-            if program.dtype(value) == "f32" and computed:
+            made = role_of(program, program.makers[value], self._policy)
+            if program.dtype(value) == "f32" and made in (Role.FUSIBLE, Role.CONTRACTION):
                 readers = self._readers(value)
                 only = readers <= {Role.CONTRACTION, Role.REDUCE}
                 narrow[value] = only and Role.CONTRACTION in readers
@@ -358,9 +354,18 @@ def role_of(program: Program, op: int, policy: CompilerProfile) -> Role:
         table, indices = (program.shape(program.sources[use]) for use in program.uses_of(op)[:2])
         return Role.OPAQUE if np.prod(indices) > len(table) else Role.FUSIBLE
     if policy.fusion.stores_strided and program.op_strided[op]:
-        alone = name == "stablehlo.pad" or program.op_strided[op] <= 2
-        return Role.OPAQUE if alone else Role.FUSIBLE
+        pads = name == "stablehlo.pad"
+        alone = not read_by_windows(program, op) if pads else program.op_strided[op] <= 2
+        return Role.OPAQUE if alone else role(name)
     return role(name)
+
+
+def read_by_windows(program: Program, op: int) -> bool:
+    """Whether convolutions, or reductions over windows, are all that reads what an op makes."""
+    made = set(program.values_of(op))
+    users = [program.use_op[k] for k, value in enumerate(program.sources) if value in made]
+    windows = {"stablehlo.convolution", "stablehlo.reduce_window"}
+    return all(program.kind(user) in windows for user in users)
 
 
 def added_up(program: Program) -> tuple[dict[int, int], dict[int, int]]:
@@ -412,20 +417,58 @@ def alike(program: Program, one: int, other: int) -> bool:
     return bool(same_type) and program.shape(one) == program.shape(other)
 
 
+def launched_at(program: Program, fusion: Fusion) -> Ints:
+    """By op when the fusion that it is the root of reads: with a product, once it can."""
+    found = fusion.position.copy()
+    if not fusion.profile.buffer_assignment.multiplies_at_once:
+        return found
+    for root in fusion.roots:
+        if root.contractions:
+            made = [fusion.position[program.makers[program.sources[use]]] + 1 for use in root.reads]
+            ready = max([*made, *(fusion.position[op] for op in root.contractions)])
+            found[root.op] = min(found[root.op], ready)
+    return found
+
+
+def goes_in_by_sums(program: Program, op: int, use: int) -> bool:
+    """Whether what is read through a use is but added to the result of an op."""
+    at = program.use_op[use]
+    while program.kind(at) in ("stablehlo.add", "stablehlo.convert"):
+        if at == op:
+            return True
+        (value,) = program.values_of(at)
+        readers = [k for k in range(len(program.sources)) if program.sources[k] == value]
+        if len(readers) != 1:
+            return False
+        at = program.use_op[readers[0]]
+    return False
+
+
+def writable(program: Program, fusion: Fusion, root: LaunchedFusion) -> set[int]:
+    """What a fusion may write over: all that it reads, or with a product what it adds to that."""
+    read = {program.sources[use] for use in root.reads}
+    if not root.contractions:
+        return read if role_of(program, root.op, fusion.profile) is Role.FUSIBLE else set()
+    if not fusion.profile.buffer_assignment.adds_in_place:
+        return set()
+    others = [use for use in root.reads if not goes_in_by_sums(program, root.op, use)]
+    return read - {program.sources[use] for use in others}
+
+
 def handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
-    """The last positions, less one where an elementwise fusion writes over what it reads last.
+    """The last positions, less one where a fusion writes over what it reads last.
 
     Each result takes the buffer of one input of its own shape and type that nothing reads later.
     """
-    first, ends = fusion.position[program.value_op], last.copy()
-    arguments = {argument.value for argument in program.arguments}
+    launched = launched_at(program, fusion)
+    first, ends = launched[program.value_op], last.copy()
+    kept = {argument.value for argument in program.arguments}
+    made = [[v for op in one.ops for v in program.values_of(op)] for one in fusion.launched]
+    made += [list(program.values_of(op)) for op in range(program.ops)]
+    kept |= {value for values in made if len(values) > 1 for value in values}
     for root in fusion.roots:
-        kinds = {role_of(program, root.op, fusion.profile)}
-        kinds |= {Role.CONTRACTION} if root.contractions else set()
-        if kinds != {Role.FUSIBLE}:
-            continue
-        free = {program.sources[use] for use in root.reads} - arguments
-        at = fusion.position[root.op]
+        free = writable(program, fusion, root) - kept
+        at = launched[root.op]
         for value in program.values_of(root.op):
             for source in sorted(free):
                 same = fusion.narrow[source] == fusion.narrow[value]

@@ -34,7 +34,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    for entry in (path for place in site.getsitepackages() for path in Path(place).iterdir()):
+    places = [Path(place) for place in site.getsitepackages()]
+    for entry in (path for place in places if place.is_dir() for path in place.iterdir()):
         if "toast" not in entry.name and not (packages / entry.name).exists():
             (packages / entry.name).symlink_to(entry)
     return folder / "bin"
