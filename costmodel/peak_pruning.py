@@ -109,6 +109,7 @@ def _alive(t: Tables, events: int) -> Words:
         t.live_ranges.lies,
         t.live_ranges.stay,
         t.live_ranges.deferred,
+        t.live_ranges.unsummed,
     )
     _hold(change, t.live_ranges.first, t.live_ranges.last, live)
     _hold(change, t.sums.first, t.sums.first, _mixed(t.sums.row, _SUM, t.sums.tensor))
@@ -222,6 +223,7 @@ def _live(t: Tables, kept: Ints) -> LiveRangeColumns:
         t.live_ranges.lies,
         t.live_ranges.stay,
         t.live_ranges.deferred,
+        t.live_ranges.unsummed,
     )
     (tensor, first, last, *_), at, count = _counted(columns, low <= high)
     return LiveRangeColumns(
@@ -233,6 +235,9 @@ def _live(t: Tables, kept: Ints) -> LiveRangeColumns:
         lies=t.live_ranges.lies[at],
         stay=t.live_ranges.stay[at],
         deferred=t.live_ranges.deferred[at],
+        unsummed=t.live_ranges.unsummed[at],
+        mate=t.live_ranges.mate[at],
+        scattered_mate=t.live_ranges.scattered_mate[at],
         times=count,
     )
 

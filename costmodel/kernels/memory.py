@@ -218,9 +218,22 @@ def _sent(t: Tables, piece: float) -> float:
 @inner
 def _is_waiting(t: Tables, s: Scratch, k: int) -> bool:
     """Whether partial sums are added to others, or others to them, before they are summed."""
-    mate, scattered = t.sums.mate[k], t.sums.scattered_mate[k]
+    return _is_joined(t, s, t.sums.row[k], t.sums.mate[k], t.sums.scattered_mate[k])
+
+
+@inner
+def _is_joined(t: Tables, s: Scratch, row: int, mate: int, scattered: int) -> bool:
     joined = (mate >= 0 and is_added(t, s, mate)) or (scattered >= 0 and is_added(t, s, scattered))
-    return bool(joined or is_added(t, s, t.sums.row[k]))
+    return bool(joined or is_added(t, s, row))
+
+
+@inner
+def _is_multiplied_before(t: Tables, s: Scratch, k: int) -> bool:
+    """Whether the product that a row waits for is made by itself, to be summed over devices."""
+    row = t.live_ranges.unsummed[k]
+    if row < 0 or not s.partial_sums.reduced[row]:
+        return False
+    return not _is_joined(t, s, row, t.live_ranges.mate[k], t.live_ranges.scattered_mate[k])
 
 
 @inner
@@ -352,7 +365,7 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
             _wait(t, s, row, size * t.live_ranges.times[row])
             continue
         piece, first, last = size, t.live_ranges.first[row], t.live_ranges.last[row]
-        size *= t.live_ranges.times[row]
+        size *= 0.0 if _is_multiplied_before(t, s, row) else t.live_ranges.times[row]
         if t.live_ranges.stay[row] == AGAIN:
             size *= t.live_ranges.part[row] if piece >= t.chip.recomputed_piece else 0.0
             _count(s, s.live_ranges.held, row, AGAIN, first, last, size)

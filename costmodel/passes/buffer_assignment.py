@@ -28,6 +28,9 @@ from toast.costmodel.program.lookups import TURNED
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
 
+SUMS = frozenset({ADD, "stablehlo.convert"})
+"""What adds to a product, and nothing else."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRanges:
@@ -38,6 +41,7 @@ class LiveRanges:
     `deferred` is -1, or numbers a deferred gradient: twice where it stays itself, and one more
     where what it is made of does. `again` tells that a row is no memory, but a span over which
     another row's can be let go of, the `part` of it that is free then; 1 for all other rows.
+    `unsummed` is a product but for whose sum over devices a row is not there, or -1.
     """
 
     value: Ints
@@ -50,6 +54,7 @@ class LiveRanges:
     inner: Bools
     deferred: Ints
     again: Bools
+    unsummed: Ints
 
 
 class Buffered(NamedTuple):
@@ -81,23 +86,29 @@ def buffer_ranges(
     arguments = [argument.value for argument in program.arguments]
     own = ~(flags(program.values, [*arguments, *reused]) | inside)[values]
     values, first, last, alone = values[own], first[own], last[own], alone[own]
+    until, product = _read_by_products(program, fusion, read)
+    waits = alone & (last == read[values]) & (until[values] < last)
+    longer, at_first = values[waits], np.where(waits, np.maximum(first, until[values]), last)
     copied = copied_beside(program, fusion, others)
     beside = ints([value for value, _, _ in copied])
     begins, ends = (ints([span[side] for _, span, _ in copied]) for side in (0, 1))
-    both = np.concatenate([values, beside])
+    both = np.concatenate([values, longer, beside])
     width = np.where(fusion.narrow[values], 0.5, 1.0)
     lying = lies(program, fusion)
     buffers = LiveRanges(
         value=both,
         tensor=layouts.value_tensor[both],
-        first=np.concatenate([first, begins]),
-        last=np.concatenate([last, ends]),
-        width=np.concatenate([width, floats([width for _, _, width in copied])]),
+        first=np.concatenate([first, at_first[waits] + 1, begins]),
+        last=np.concatenate([at_first, last[waits], ends]),
+        width=np.concatenate([width, width[waits], floats([width for _, _, width in copied])]),
         part=np.ones(len(both)),
         lies=lying[both],
-        inner=np.concatenate([last != program.ops, np.ones(len(beside), dtype=np.bool_)]),
+        inner=np.concatenate([last != program.ops, np.ones(len(both) - len(last), dtype=np.bool_)]),
         deferred=np.full(len(both), -1),
         again=np.zeros(len(both), dtype=np.bool_),
+        unsummed=np.concatenate(
+            [np.full(len(values), -1), product[longer], np.full(len(beside), -1)]
+        ),
     )
     buffers = joined(buffers, _turned(layouts, turned_tables(program, fusion)))
     ends = np.full(program.values, -1)
@@ -106,12 +117,14 @@ def buffer_ranges(
     if fusion.profile.rematerialization.recomputes:
         kept = flags(program.values, values[alone])
         gaps = recomputed_gaps(program, fusion, begun, launched_at(program, fusion), kept, had)
-        buffers = joined(buffers, _let_go(layouts, fusion, lying, gaps))
+        guard = np.full(program.values, -1)
+        guard[longer] = product[longer]
+        buffers = joined(buffers, _let_go(layouts, fusion, lying, gaps, guard))
     return Buffered(ranges=buffers, owner=owner, ends=ends, until=had.until)
 
 
-def _let_go(layouts: Layouts, fusion: Fusion, lying: Ints, gaps: Gaps) -> LiveRanges:
-    """Rows for the gaps over which buffers can be let go of."""
+def _let_go(layouts: Layouts, fusion: Fusion, lying: Ints, gaps: Gaps, product: Ints) -> LiveRanges:
+    """Rows for the gaps over which buffers can be let go of; `product` by value, as `unsummed`."""
     return LiveRanges(
         value=gaps.value,
         tensor=layouts.value_tensor[gaps.value],
@@ -123,6 +136,7 @@ def _let_go(layouts: Layouts, fusion: Fusion, lying: Ints, gaps: Gaps) -> LiveRa
         inner=np.zeros(len(gaps.value), dtype=np.bool_),
         deferred=np.full(len(gaps.value), -1),
         again=np.ones(len(gaps.value), dtype=np.bool_),
+        unsummed=product[gaps.value],
     )
 
 
@@ -140,6 +154,7 @@ def _turned(layouts: Layouts, tables: list[tuple[int, int]]) -> LiveRanges:
         inner=np.ones(len(value), dtype=np.bool_),
         deferred=np.full(len(value), -1),
         again=np.zeros(len(value), dtype=np.bool_),
+        unsummed=np.full(len(value), -1),
     )
 
 
@@ -162,6 +177,30 @@ def value_spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     np.maximum.at(last, program.use_value[roots.reads], at)
     last[program.use_value[ints([result.use for result in program.results])]] = program.ops
     return first, last
+
+
+def _read_by_products(program: Program, fusion: Fusion, read: Ints) -> tuple[Ints, Ints]:
+    """Until when each value is read if products are made by themselves, and the last such product.
+
+    One that devices sum is: what it is added to may come much later, as the gradient of the lookups
+    in a table that is multiplied by as well. `read` by value is the position of its last use.
+    """
+    roots, flow, position = fusion.roots, fusion.flow, launched_at(program, fusion)
+    single, row = np.diff(roots.dot_start) == 1, roots.rows(roots.read_start)
+    dot = np.full(len(roots), -1)
+    dot[single] = roots.dots[roots.dot_start[:-1][single]]
+    sums = named(program, SUMS)
+    some = single & sums[roots.ops] & (dot != roots.ops)
+    added = np.zeros(len(roots.reads), dtype=np.bool_)
+    mark_added(flow, roots.ops, roots.read_start, roots.reads, some, sums, added)
+    alone = some[row] & ~added
+    until, product = position[program.value_op], np.full(program.values, -1)
+    source, at = program.use_value[roots.reads], position[roots.ops][row]
+    np.maximum.at(until, source, np.where(alone, np.minimum(dot[row], at), at))
+    last = alone & (at == read[source])
+    product[source[last]] = dot[row][last]
+    until[program.use_value[ints([result.use for result in program.results])]] = program.ops
+    return np.where(product >= 0, until, read), product
 
 
 def launched_at(program: Program, fusion: Fusion) -> Ints:
@@ -238,7 +277,7 @@ def _written_over_reads(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     over = (flow.role[roots.ops] == Role.FUSIBLE)[row]
     over[multiplies[row]] = False
     if fusion.profile.buffer_assignment.adds_in_place:
-        sums = named(program, frozenset({ADD, "stablehlo.convert"}))
+        sums = named(program, SUMS)
         mark_added(flow, roots.ops, roots.read_start, roots.reads, multiplies, sums, over)
     counts = np.bincount(row[over], minlength=len(roots))
     return np.concatenate([[0], np.cumsum(counts)]), roots.reads[over]

@@ -93,6 +93,7 @@ def deferred_ranges(program: Program, deferred: Deferred) -> LiveRanges:
         inner=np.zeros(len(rows), dtype=np.bool_),
         deferred=ints([row[5] for row in rows]),
         again=np.zeros(len(rows), dtype=np.bool_),
+        unsummed=np.full(len(rows), -1, dtype=np.int64),
     )
 
 

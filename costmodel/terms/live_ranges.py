@@ -13,6 +13,7 @@ from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, deferred_r
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import AGAIN, LASTING, PLACES, Entry
 from toast.costmodel.terms.manual_computations import manual_ranges
+from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, mates_of
 from toast.costmodel.terms.sources import Runs, Sources, Stored
 from toast.costmodel.terms.term import Term
 
@@ -26,7 +27,9 @@ class LiveRangeColumns(NamedTuple):
 
     `width` is the part of the tensor's bytes that is stored, `lies` how (see `lookups`), `stay` how
     they may be on the chip, or `AGAIN` where the row is no memory, but the `part` of it that can be
-    let go of (1 for all others); and `deferred` as in `LiveRanges`.
+    let go of (1 for all others); and `deferred` as in `LiveRanges`. While the row `unsummed` of
+    partial sums is summed over devices, a row is not there (-1 for none), unless they are added to
+    others before, or those of a row `mate` or `scattered_mate` to them, as in `SumColumns`.
     """
 
     tensor: Ints
@@ -38,6 +41,9 @@ class LiveRangeColumns(NamedTuple):
     stay: Ints
     times: Floats
     deferred: Ints
+    unsummed: Ints
+    mate: Ints
+    scattered_mate: Ints
 
 
 class LiveRangeScratch(NamedTuple):
@@ -58,6 +64,11 @@ def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
     schedule = listing.schedule
     first, last = schedule.event_at(live.first), schedule.event_at(live.last)
     first = np.where(live.again, schedule.event_from(live.first), first)
+    partials = listing.of(PARTIAL_SUMS)
+    row = np.full(listing.program.ops + 1, -1)
+    row[partials.ops] = partials.row
+    unsummed = row[live.unsummed]
+    mate, scattered_mate = (np.append(column, -1)[unsummed] for column in mates_of(partials))
     return LiveRangeColumns(
         tensor=live.tensor,
         first=first,
@@ -68,6 +79,9 @@ def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
         times=np.ones(len(first)),
         stay=np.where(live.again, AGAIN, LASTING * live.inner),
         deferred=live.deferred,
+        unsummed=unsummed,
+        mate=mate,
+        scattered_mate=scattered_mate,
     )
 
 
@@ -77,10 +91,12 @@ def live_range_scratch(ranges: LiveRangeColumns, stale: Bools) -> LiveRangeScrat
 
 
 def live_range_dependencies(ranges: LiveRangeColumns, owners: OwningUnits) -> Pairs:
-    """A buffer depends on its tensor; what waits also on all that its deferred gradient does."""
+    """A buffer depends on its tensor, and on all that its deferred gradient or its product does."""
     own = paired((np.arange(len(ranges.tensor)), owners.tensor[ranges.tensor]))
     gradient = np.where(ranges.deferred >= 0, ranges.deferred // 2, -1)
-    return np.concatenate([own, through(gradient, owners.terms["deferred"])])
+    joined_rows = ranges.unsummed, ranges.mate, ranges.scattered_mate
+    products = [through(rows, owners.terms["partial_sums"]) for rows in joined_rows]
+    return np.concatenate([own, through(gradient, owners.terms["deferred"]), *products])
 
 
 def _stored(sources: Sources, row: int) -> Stored:
@@ -102,10 +118,11 @@ def _again(sources: Sources, _row: int, _place: int) -> Runs:
 def _bound(bounds: Bounds) -> None:
     """Buffers without padding, less what can be let go of.
 
-    What waits is left out: several units decide on it.
+    What waits is left out, and what is there unless devices sum: several units decide on it.
     """
     ranges = bounds.tables.live_ranges
-    for row in np.flatnonzero((ranges.deferred < 0) & (ranges.first <= ranges.last)).tolist():
+    sure = (ranges.deferred < 0) & (ranges.unsummed < 0)
+    for row in np.flatnonzero(sure & (ranges.first <= ranges.last)).tolist():
         tensor, size = int(ranges.tensor[row]), float(ranges.width[row])
         size = -size * float(ranges.part[row]) if ranges.stay[row] == AGAIN else size
         first, end = int(ranges.first[row]), int(ranges.last[row]) + 1

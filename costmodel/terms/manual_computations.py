@@ -128,6 +128,7 @@ def manual_ranges(listing: Listing) -> LiveRanges:
         inner=np.zeros(len(kept), dtype=np.bool_),
         deferred=np.full(len(kept), -1, dtype=np.int64),
         again=np.zeros(len(kept), dtype=np.bool_),
+        unsummed=np.full(len(kept), -1, dtype=np.int64),
     )
 
 

@@ -129,6 +129,15 @@ class Partials:
         return dict(zip(self.ops.tolist(), self.row.tolist(), strict=True))
 
 
+def mates_of(partials: Partials) -> tuple[Ints, Ints]:
+    """By row one that is added to it, or -1, where the sum is whole and where it is scattered."""
+    before = np.array([one.before for one in partials.rows], dtype=np.int64).reshape(-1, 2)
+    found = np.full(before.T.shape, -1)
+    for mates, led in zip(found, before.T, strict=True):
+        mates[led[led >= 0]] = np.flatnonzero(led >= 0)
+    return found[0], found[1]
+
+
 def partial_sum_rows(listing: Listing) -> Partials:
     """Ops with reduction factors, as rows by number of appearance.
 

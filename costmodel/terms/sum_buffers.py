@@ -14,7 +14,7 @@ from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import PLACES, Entry
-from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, items_of
+from toast.costmodel.terms.partial_sums import PARTIAL_SUMS, items_of, mates_of
 from toast.costmodel.terms.sources import Sources, Stored
 from toast.costmodel.terms.term import Term
 
@@ -101,7 +101,7 @@ def sum_buffers(listing: Listing) -> Sums:
     end = latest[op] - written_over(program, fusion, listing.reused)[op]
     _, read = value_spans(program, fusion)
     before = np.array([one.before for one in partials.rows], dtype=np.int64).reshape(-1, 2)
-    mates = [_mates(column)[row] for column in before.T]
+    mates = [column[row] for column in mates_of(partials)]
     joined = (np.stack([*mates, *before[row].T]) >= 0).any(axis=0)
     begin = np.where(joined & ~stored, np.maximum(at, latest[op]), at)
     return Sums(
@@ -123,14 +123,6 @@ def _updates(program: Program, layouts: Layouts) -> Ints:
     found = np.full(program.ops, -1)
     for op in program.ops_named(SCATTER):
         found[op] = layouts.use_tensor[program.uses_of(op)[-1]]
-    return found
-
-
-def _mates(before: Ints) -> Ints:
-    """By row one that is added to it, or -1; `before` is the row that each is added to, or -1."""
-    found = np.full(len(before), -1)
-    added = before >= 0
-    found[before[added]] = np.flatnonzero(added)
     return found
 
 

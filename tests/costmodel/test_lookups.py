@@ -158,3 +158,25 @@ def test_sums_that_are_added_before_they_are_summed_stay_whole_until_then() -> N
     arguments = {argument.value for argument in program.arguments}
     there = [one for one in sums if one.first <= last <= one.last and one.value not in arguments]
     assert [one.bytes for one in there] == [size] * 3
+
+
+def tied_once(table: Any, i: Any) -> Any:
+    """A loss that looks a table up once and multiplies by it."""
+    return jnp.sum(jnp.tanh(jnp.tanh(rows_of(table, i)) @ table.T) ** 2)
+
+
+def test_what_a_product_reads_waits_for_what_is_added_to_it_unless_devices_sum_it() -> None:
+    """The product of a tied table's gradient is part of the sum with the lookups' gradient.
+
+    Devices sum it by itself, as soon as it is there.
+    """
+    given = ((ROWS, 256), "float32"), ((512,), "int32")
+    evaluator = evaluator_of(lowered(jax.grad(tied_once), *given))
+    batch = Action(group=argument_group(evaluator.analysis, 1, 0), axis=0)
+    program = evaluator.analysis.program
+    (scatter,) = program.ops_named("stablehlo.scatter")
+    ends = []
+    for state in ((), (batch,)):
+        found = [one for one in held(evaluator, state) if one.shape[1:] == (ROWS,)]
+        ends.append(max(one.last for one in found))
+    assert ends[0] >= scatter > ends[1]

@@ -167,6 +167,9 @@ def repeated(
         np.array(rows, dtype=np.int64).reshape(-1, width).T
         for rows, width in ((buffers, 3), (moments, 2), (spans, 3))
     )
+    weights = len(t.partial_sums.weight)
+    unsummed = np.where(held[0] % 7 == 2, held[0] % weights, -1)
+    mate = np.where((unsummed >= 0) & (unsummed % 3 == 0), (unsummed + 1) % weights, -1)
     ranges = LiveRangeColumns(
         tensor=held[0].copy(),
         first=held[1].copy(),
@@ -177,6 +180,9 @@ def repeated(
         stay=np.array([0, BRIEF, LASTING, AGAIN])[held[0] % 4],
         times=np.ones(len(held[0])),
         deferred=np.where((held[0] % 5 == 3) & (held[0] % 4 != 3), held[0] % 4, -1),
+        unsummed=unsummed,
+        mate=mate,
+        scattered_mate=np.full(len(held[0]), -1),
     )
     gaps = np.minimum(copied[1:] + np.array([[1], [-1]]), end)
     gaps[:, copied[0] % 2 == 0] = copied[2, copied[0] % 2 == 0] + np.array([[1], [0]])
