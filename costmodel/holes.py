@@ -37,6 +37,7 @@ def _buffers(t: Tables, s: Scratch) -> tuple[Ints, Ints, Floats]:
         (s.sums.held_first, s.sums.held_last, s.sums.held),
         (t.sums.first, t.sums.last, s.sums.beside_held),
         (t.sums.first, t.sums.until, s.sums.summed_held),
+        (t.sums.late_first, t.sums.late_last, s.sums.late_held),
     )
     first, last, held = (np.concatenate([row[k] for row in rows]) for k in range(3))
     size = held[:, 0] - held[:, BRIEF] - share * held[:, LASTING]

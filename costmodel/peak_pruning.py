@@ -33,7 +33,7 @@ Words = NDArray[np.uint64]
 """Projections [number, 2]; sums wrap around, which keeps equations between them true."""
 
 _SEEDS = np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], dtype=np.uint64)
-_LIVE, _SUM, _SUMMED, _COPY, _PHASE, _WAITING = range(6)
+_LIVE, _SUM, _SUMMED, _COPY, _PHASE, _WAITING, _LATE = range(7)
 PRIME = 1_000_003
 WINDOWS = 7
 """Two events are alike where the last 1, 2, 4, and so on changes before them are the same."""
@@ -118,6 +118,9 @@ def _alive(t: Tables, events: int) -> Words:
     summed = t.sums.stored == 0
     words = _mixed(t.sums.row, _SUMMED)[summed]
     _hold(change, t.sums.first[summed], t.sums.until[summed], words)
+    late = t.sums.late_first <= t.sums.late_last
+    words = _mixed(t.sums.row, _LATE, t.sums.tensor)[late]
+    _hold(change, t.sums.late_first[late], t.sums.late_last[late], words)
     for groups, rows in _by_count(t):
         kind, there = t.copies.kind[groups, None], t.copies.there[groups, None]
         fixed = np.concatenate([kind, there, _alike(t, rows)], axis=1)
@@ -248,10 +251,11 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
     low, last = _between(kept, sums.first, sums.first)
     _, high = _between(kept, sums.first, np.where(sums.stored == 0, sums.until, sums.first))
     waits = _between(kept, sums.wait_first, sums.wait_last)
+    late = _between(kept, sums.late_first, sums.late_last)
     mates = sums.mate, sums.scattered_mate
     tensors = sums.tensor, sums.updates
-    columns = (sums.row, *mates, *tensors, low, last, high, *waits, sums.stored)
-    some = (low <= high) | (waits[0] <= waits[1])
+    columns = (sums.row, *mates, *tensors, low, last, high, *waits, *late, sums.stored)
+    some = (low <= high) | (waits[0] <= waits[1]) | (late[0] <= late[1])
     found, at, count = _counted(columns, some)
     row, mate, scattered, tensor, updates, first, ends, to, *waited = found
     return SumColumns(
@@ -265,6 +269,8 @@ def _sums(t: Tables, kept: Ints) -> SumColumns:
         until=to,
         wait_first=waited[0],
         wait_last=waited[1],
+        late_first=waited[2],
+        late_last=waited[3],
         stored=t.sums.stored[at],
         times=count,
     )

@@ -98,6 +98,23 @@ def added(products: int, *, centred: bool = False) -> bytes:
     return lowered(step, (2**16, 1024), (128, 1024), *[(2**16, 128)] * products)
 
 
+def descended(layers: int) -> bytes:
+    """A step of gradient descent on products with weights of 16 MiB, which it takes over."""
+
+    def loss(weights: Any, x: Any) -> Any:
+        for weight in weights:
+            x = jnp.tanh(x @ weight)
+        return jnp.sum(jnp.sin(x))
+
+    def step(x: Any, *weights: Any) -> Any:
+        gradients = jax.grad(loss)(weights, x)
+        return [w - 0.1 * g for w, g in zip(weights, gradients, strict=True)]
+
+    shapes = (512, 2048), *[(2048, 2048)] * layers
+    given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    return lowered_of(step, *given, donated=tuple(range(1, layers + 1)))
+
+
 def temporary(compiled: Compiled) -> float:
     """MiB of main memory beside arguments and results."""
     memory = compiled.verdict.memory
@@ -119,6 +136,12 @@ SUMMED = {
     )
     for rows in (6100, 6200)
 }
+TOGETHER = {
+    f"{n} gradients of 16 MiB, summed": Layout(
+        program=partial(descended, n), mesh="a=8", choices=(((0, 0), 0),)
+    )
+    for n in (2, 7, 21)
+}
 PROBE = Probe(
     name="buffer_assignment",
     figures="GiB that a program may have of a chip's memory; MiB beside arguments and results",
@@ -127,8 +150,9 @@ PROBE = Probe(
     | {f"{n} products in turn": Case.of(partial(in_turn, n), temporary) for n in (3, 12)}
     | {"12 products that are kept": Case.of(partial(kept, 12), temporary)}
     | {f"updates of {n} layers": Case.of(partial(updated, n), temporary) for n in (4, 12)}
+    | {"7 gradients of 16 MiB": Case.of(partial(descended, 7), temporary)}
     | {f"maxima of {n} x {n}": Case.of(partial(pooled, n), temporary) for n in (2, 4)}
     | {f"{n} products added in turn": Case.of(partial(added, n), temporary) for n in (2, 6)}
     | {"6 products added to what is centred": Case.of(partial(added, 6, centred=True), temporary)}
-    | cases_of(SUMMED, temporary),
+    | cases_of(SUMMED | TOGETHER, temporary),
 )

@@ -140,11 +140,13 @@ class CseRules:
 class AllReduceCombinerRules:
     """`combines`: sums over the same axes in a run of one loop are sent together.
 
-    One message takes at most `max_bytes`.
+    One message takes at most `max_bytes`. `updates_late`: what the last message of a step sends is
+    there from when it is made, in main memory, until all that it sends is updated.
     """
 
     combines: bool
     max_bytes: float
+    updates_late: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

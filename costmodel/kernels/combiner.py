@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 ALL_REDUCE, REDUCE_SCATTER = int(Kind.ALL_REDUCE), int(Kind.REDUCE_SCATTER)
 SCATTERED, WHOLE = range(2)
 """The two sums that a result may need: what is scattered, and over the other axes what is not."""
-MANY, BYTES, SPENT = range(3)
+MANY, BYTES, SPENT, LATE_MANY, LATE_BYTES = range(5)
 """How many sums a group has in a run of its loop, their bytes on a device, and the seconds that
-they take one by one."""
+they take one by one. How many of them are small enough to be sent with others, and their bytes."""
 
 
 @inner
@@ -70,6 +70,9 @@ def _gather(t: Tables, s: Scratch) -> None:
                 to, alone = WHOLE, many * duration(t, ALL_REDUCE, axes, size / many)
             s.combiner.joint[loop, to, axes, MANY] += many
             s.combiner.joint[loop, to, axes, BYTES] += size
+            if 2.0 * size < many * t.chip.late_bytes:
+                s.combiner.joint[loop, to, axes, LATE_MANY] += many
+                s.combiner.joint[loop, to, axes, LATE_BYTES] += size
             s.combiner.joint[loop, to, axes, SPENT] += alone
 
 
@@ -122,5 +125,24 @@ def _clear(s: Scratch) -> None:
     for loop in range(s.combiner.joint.shape[0]):
         for side in range(2):
             for axes in range(s.combiner.joint.shape[2]):
-                for column in range(3):
+                for column in range(s.combiner.joint.shape[3]):
                     s.combiner.joint[loop, side, axes, column] = 0.0
+
+
+@inner
+def late_bytes(t: Tables, s: Scratch, result: int) -> float:
+    """The bytes of one sum of a result that the last message of the step sends, with others.
+
+    The message is as full as it may be, and each sum that is small enough has its part in it. After
+    `spared`, which fills the groups.
+    """
+    found = 0.0
+    for side in range(2):
+        axes = s.combiner.axes[result, side]
+        if not axes:
+            continue
+        group = s.combiner.joint[0, WHOLE if s.reduce_scatters.whole[result] else side, axes]
+        size = s.combiner.cost[result, side, BYTES] / s.combiner.cost[result, side, MANY]
+        fits = 2.0 * size < t.chip.late_bytes and group[LATE_MANY] > 1.0
+        found = size * min(1.0, t.chip.late_bytes / group[LATE_BYTES]) if fits else 0.0
+    return float(found)

@@ -67,7 +67,9 @@ def _forget(t: Tables, s: Scratch) -> None:
     s.copies.held[:] = 0.0
     s.copies.read[:] = 0.0
     s.sums.held[:] = 0.0
+    s.sums.beside_held[:] = 0.0
     s.sums.summed_held[:] = 0.0
+    s.sums.late_held[:] = 0.0
     s.journal.noted[4] = 1
     for tensor in range(len(t.tensors.itemsize)):
         _measure(t, s, tensor)

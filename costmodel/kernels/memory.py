@@ -19,6 +19,7 @@ import numpy as np
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats
+from toast.costmodel.kernels.combiner import late_bytes
 from toast.costmodel.kernels.incremental import by_row
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
@@ -286,6 +287,18 @@ def _add_sums(t: Tables, s: Scratch) -> None:
 
 
 @inner
+def _add_late_sums(t: Tables, s: Scratch) -> None:
+    """What is sent with the last sums of the step waits for these, and its update with it."""
+    for k in range(len(t.sums.row)):
+        size, row = 0.0, t.sums.row[k]
+        if t.partial_sums.combined_in[row] == 0 and s.partial_sums.reduced[row]:
+            size = t.sums.times[k] * late_bytes(t, s, t.partial_sums.result_start[row])
+        first, last = t.sums.late_first[k], t.sums.late_last[k]
+        if first <= last:
+            _hold(t, s, s.sums.late_held, SUMMED, k, first, last, size, np.inf, 0)
+
+
+@inner
 def _stays(t: Tables, s: Scratch, guard: int) -> bool:
     """Whether a deferred gradient waits itself; else what it is made of waits."""
     gradient, instead = guard // 2, guard % 2 == 1
@@ -375,6 +388,7 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
         )
     _add_copies(t, s)
     _add_sums(t, s)
+    _add_late_sums(t, s)
     share = lasting_share(t.chip.on_chip_seconds, compute)
     peak, alive, late, brief, lasting = base, base, 0.0, 0.0, 0.0
     pressed, again, kept = base, 0.0, base

@@ -79,7 +79,7 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="all_reduce_combiner",
             models="Sums over the same axes that nothing waits for are sent together.",
-            off={"combines": False},
+            off={"combines": False, "updates_late": False},
         ),
         Pass(
             name="all_reduce_reassociate",

@@ -27,17 +27,18 @@ class ChipColumns(NamedTuple):
     where they are convolved block by block. Deferred gradients fill up to `deferral_budget_bytes`.
     `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the next,
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
-    Sums are sent together in messages of up to `combined_bytes`. Operands that fill up to
-    `resident_share` of `on_chip` are read again in part, others for each block of `block_bytes` a
-    side, if that is not 0; tensors are streamed from main memory from `streamed_from` of `on_chip`
-    on. `feeding`: how much longer it takes to read what feeds a product; `each_element`: seconds of
-    an element that is read or written; `each_rounded`: of one that is rounded inside a product;
-    elements a second of `rounding` and `blocking`. A program that needs more than `memory` bytes is
-    squeezed into these, where values of at least `recomputed_piece` bytes are let go of. A matrix
-    is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). A
-    scatter of less than the part `scattered_in_place` of its table adds in place, and devices keep
-    their sum beside it. `reducing`: seconds for each element that a product of one row multiplies
-    and adds up, 0 where the matrix unit does it.
+    Sums are sent together in messages of up to `combined_bytes`, of which the last holds
+    `late_bytes` of what is updated behind it. Operands that fill up to `resident_share` of
+    `on_chip` are read again in part, others for each block of `block_bytes` a side, if that is not
+    0; tensors are streamed from main memory from `streamed_from` of `on_chip` on. `feeding`: how
+    much longer it takes to read what feeds a product; `each_element`: seconds of an element that is
+    read or written; `each_rounded`: of one that is rounded inside a product; elements a second of
+    `rounding` and `blocking`. A program that needs more than `memory` bytes is squeezed into these,
+    where values of at least `recomputed_piece` bytes are let go of. A matrix is scattered in pieces
+    of which `scattered_piece` gives the bytes (0: of any size). A scatter of less than the part
+    `scattered_in_place` of its table adds in place, and devices keep their sum beside it.
+    `reducing`: seconds for each element that a product of one row multiplies and adds up, 0 where
+    the matrix unit does it.
     """
 
     tile_rows: int
@@ -63,6 +64,7 @@ class ChipColumns(NamedTuple):
     rounding: float
     blocking: float
     combined_bytes: float
+    late_bytes: float
     block_bytes: float
     resident_share: float
     streamed_from: float
@@ -77,7 +79,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     """All that depends on the chip alone: bytes, seconds, and elements and bytes a second."""
     narrowing = profile.bf16_narrowing
     blocks, memory = profile.space_to_batch, profile.memory_space_assignment
-    again = profile.rematerialization
+    again, combiner = profile.rematerialization, profile.all_reduce_combiner
     fills_memory = profile.deferred_filter_gradients.fills_memory
     on_chip = assign_memory(device, memory)
     tiles = tile_dots(on_chip, profile.dot_tiling)
@@ -104,7 +106,8 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         each_rounded=profile.fusion.narrowing_cost / device.element_rate,
         rounding=device.element_rate * narrowing.rounding_rate,
         blocking=device.element_rate / blocks.blocking_cost,
-        combined_bytes=profile.all_reduce_combiner.max_bytes,
+        combined_bytes=combiner.max_bytes,
+        late_bytes=combiner.max_bytes * combiner.updates_late,
         block_bytes=tiles.block,
         resident_share=tiles.resident,
         streamed_from=memory.streamed_from,

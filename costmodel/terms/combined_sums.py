@@ -28,5 +28,5 @@ def combiner_scratch(mesh: MeshColumns, sums: PartialSums) -> CombinerScratch:
     return CombinerScratch(
         axes=np.zeros((results, 2), dtype=np.int64),
         cost=np.zeros((results, 2, 3)),
-        joint=np.zeros((loops, 2, mesh.wire.shape[1], 3)),
+        joint=np.zeros((loops, 2, mesh.wire.shape[1], 5)),
     )

@@ -31,6 +31,7 @@ class Sums:
     they are added to others before they are summed, they are there over `waits`; `mate` and
     `scattered_mate` are the rows of one that is added to them, where the sum is whole and where it
     is scattered, or -1. `updates` is the tensor of a scatter whose sums nothing is added to, or -1.
+    Where they are sent with the last sums of the step, they stay over the positions behind `late`.
     """
 
     op: Ints
@@ -42,6 +43,7 @@ class Sums:
     at: Ints
     to: Ints
     waits: tuple[Ints, Ints]
+    late: Ints
     stored: Bools
 
 
@@ -52,6 +54,7 @@ class SumColumns(NamedTuple):
     it is `stored` anyway. If they are added to others before they are summed, or those of a row
     `mate` or `scattered_mate` are added to them, they are there over [wait_first, wait_last]
     instead. Where a scatter alone makes them, `updates` is the tensor that it scatters; else -1.
+    What the last message of the step sends stays over [late_first, late_last] as well.
     """
 
     row: Ints
@@ -64,6 +67,8 @@ class SumColumns(NamedTuple):
     until: Ints
     wait_first: Ints
     wait_last: Ints
+    late_first: Ints
+    late_last: Ints
     times: Floats
     stored: Ints
 
@@ -72,8 +77,9 @@ class SumScratch(NamedTuple):
     """`stale` rows are to be priced again.
 
     By row and place the bytes that are counted of the sums (`held`), of their whole sum where that
-    is not written over them (`beside_held`), and of what they add up to; the first are held over
-    the events from `held_first` to `held_last`.
+    is not written over them (`beside_held`), of what they add up to (`summed_held`), and of what
+    waits for the last message (`late_held`); the first are held over the events from `held_first`
+    to `held_last`.
     """
 
     stale: Bools
@@ -82,6 +88,7 @@ class SumScratch(NamedTuple):
     held_last: Ints
     beside_held: Floats
     summed_held: Floats
+    late_held: Floats
 
 
 def sum_buffers(listing: Listing) -> Sums:
@@ -114,6 +121,7 @@ def sum_buffers(listing: Listing) -> Sums:
         at=at,
         to=np.maximum(at, end),
         waits=(begin, np.where(joined & stored, np.maximum(at, read[value]), begin)),
+        late=np.where(stored, np.maximum(at, read[value]), np.maximum(at, end)),
         stored=stored | (end < at),
     )
 
@@ -131,6 +139,7 @@ def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
     schedule = listing.schedule
     at, to = schedule.event_at(sums.at), schedule.event_at(sums.to)
     first, last = (schedule.event_at(position) for position in sums.waits)
+    late = schedule.event_at(sums.late)
     return SumColumns(
         row=sums.row,
         mate=sums.mate,
@@ -142,6 +151,8 @@ def sum_columns(sums: Sums, listing: Listing) -> SumColumns:
         until=to,
         wait_first=first,
         wait_last=last,
+        late_first=late + 1,
+        late_last=np.full(len(at), at.max(initial=0)),
         times=np.ones(len(at)),
         stored=sums.stored.astype(np.int64),
     )
@@ -157,6 +168,7 @@ def sum_scratch(sums: SumColumns, stale: Bools) -> SumScratch:
         held_last=sums.last.copy(),
         beside_held=np.zeros(shape),
         summed_held=np.zeros(shape),
+        late_held=np.zeros(shape),
     )
 
 
@@ -203,7 +215,7 @@ SUMS = Term(
     rows=lambda sums: len(sums.row),
     dependencies=sum_dependencies,
     scratch=sum_scratch,
-    entries=lambda sums: 3 * len(sums.row),
+    entries=lambda sums: 4 * len(sums.row),
     stored={Entry.SUM: _stored, Entry.SUMMED: _stored_sum},
     begins=lambda sums: sums.at,
     bound=_bound,

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.probes.algebraic_simplifier import PROBE as SIMPLIFIER
 from benchmarks.probes.buffer_assignment import PROBE as BUFFERS
+from benchmarks.probes.buffer_assignment import TOGETHER
 from benchmarks.probes.dot_tiling import PROBE as TILING
 from benchmarks.probes.few_rows import PROBE as FEW_ROWS
 from benchmarks.probes.figures import TARGETS, golden
@@ -98,6 +99,14 @@ def added_in_place(device: str) -> bool:
     return golden("buffer_assignment", "6 products added in turn", device) < 1.5 * 256.0
 
 
+def held_until_all_are_summed(device: str) -> bool:
+    """Whether 7 gradients of 16 MiB that devices sum take more than twice what a few take."""
+    few, many = (
+        golden("buffer_assignment", f"{n} gradients of 16 MiB, summed", device) for n in (2, 7)
+    )
+    return many > 2.0 * few
+
+
 FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "fusion.fuses": (ALL, lambda d: len(launches("chain")(d)) == 1),
     "fusion.fuses_into_dot": (TPUS, stores("into a product", "product tanh exponential")),
@@ -177,6 +186,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         lambda d: copies("update of a transposed gradient")(d) > 0,
     ),
     "buffer_assignment.reuses_buffers": ((*ALL, V5P), reused),
+    "all_reduce_combiner.updates_late": ((*ALL, V5P), held_until_all_are_summed),
     "buffer_assignment.adds_in_place": ((*ALL, V5P), added_in_place),
 }
 """By key the devices of whose compiler a probe says it, and what that found."""
@@ -199,6 +209,21 @@ def test_few_rows_are_added_in_place_where_the_probe_found_so(device: str) -> No
     )
     assert (few > 1.9 * many) == (below > 6100 / 49408)
     assert not below > 6200 / 49408
+
+
+@pytest.mark.parametrize("device", [V3, V5P, GPU])
+@pytest.mark.parametrize("layers", [2, 7, 21])
+def test_gradients_that_are_sent_together_stay_until_the_last_of_them_is_there(
+    layers: int, device: str
+) -> None:
+    """Beside two activations of each layer: at most what a message takes."""
+    name, mib = f"{layers} gradients of 16 MiB, summed", 2**20
+    layout = TOGETHER[name]
+    bench = layout.bench(TARGETS[device])
+    given, activation = layers * 16 * mib, 64 * 2048 * 4
+    priced = bench.evaluator.cost(layout.state(bench)).room - given
+    slack = (2 * layers + 2) * activation + 2 * 16 * mib
+    assert abs(priced - golden("buffer_assignment", name, device) * mib) <= slack
 
 
 FETCHED = pytest.mark.xfail(

@@ -223,6 +223,8 @@ def summed(t: Tables, rows: Ints, at: Ints, end: int) -> SumColumns:
         scattered_mate=np.where(rows % 4 == 1, rows % len(t.partial_sums.weight), -1),
         wait_first=np.minimum(at + rows % 2, end),
         wait_last=np.minimum(at + rows % 2 + rows % 7, end),
+        late_first=np.minimum(at + rows % 6, end),
+        late_last=np.full(len(rows), end),
         times=np.ones(len(rows)),
         stored=rows % 2,
     )
