@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 LIBRARIES := .venv-libraries
 LIBRARIES_STAMP := $(LIBRARIES)/.installed
 PYTEST_ARGS ?=
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 3
 IMAGE ?= toast-planner:dev
 EXTRAS ?=
 

@@ -295,7 +295,8 @@ def _add_late_sums(t: Tables, s: Scratch) -> None:
             size = t.sums.times[k] * late_bytes(t, s, t.partial_sums.result_start[row])
         first, last = t.sums.late_first[k], t.sums.late_last[k]
         if first <= last:
-            _hold(t, s, s.sums.late_held, SUMMED, k, first, last, size, np.inf, 0)
+            piece = _sent(t, size / max(1.0, t.sums.times[k]))
+            _hold(t, s, s.sums.late_held, SUMMED, k, first, last, size, piece, LASTING)
 
 
 @inner

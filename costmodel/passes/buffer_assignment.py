@@ -28,6 +28,7 @@ from toast.costmodel.program.lookups import TURNED
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
 
+WRITE = "stablehlo.dynamic_update_slice"
 SUMS = frozenset({ADD, "stablehlo.convert"})
 """What adds to a product, and nothing else."""
 
@@ -170,9 +171,17 @@ def stored_inside(program: Program, fusion: Fusion) -> Bools:
 
 
 def value_spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
-    """First and last position of each value; results of `main` live to the end."""
+    """First and last position of each value; results of `main` live to the end.
+
+    What nothing but updates in place read is written where it belongs when it is made.
+    """
     launched, roots = launched_at(program, fusion), fusion.roots
-    first = launched[program.value_op]
+    writes = named(program, frozenset({WRITE}))[program.use_op]
+    written, other = (
+        np.bincount(program.use_value[k], minlength=program.values) for k in (writes, ~writes)
+    )
+    moment = (written > 0) & (other == 0)
+    first = np.where(moment, fusion.position[program.value_op], launched[program.value_op])
     last, at = first.copy(), launched[roots.ops][roots.rows(roots.read_start)]
     np.maximum.at(last, program.use_value[roots.reads], at)
     last[program.use_value[ints([result.use for result in program.results])]] = program.ops

@@ -462,6 +462,12 @@ def handed_over(program: Program, fusion: Fusion, last: Ints) -> Ints:
     """
     launched = launched_at(program, fusion)
     first, ends = launched[program.value_op], last.copy()
+    users: dict[int, set[str]] = {}
+    for use, value in enumerate(program.sources):
+        users.setdefault(value, set()).add(program.kind(program.use_op[use]))
+    for value, kinds in users.items():
+        if kinds == {"stablehlo.dynamic_update_slice"}:
+            first[value] = fusion.position[program.makers[value]]
     kept = {argument.value for argument in program.arguments}
     made = [[v for op in one.ops for v in program.values_of(op)] for one in fusion.launched]
     made += [list(program.values_of(op)) for op in range(program.ops)]
