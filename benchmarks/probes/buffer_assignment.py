@@ -69,16 +69,18 @@ def looked_up(rows: int) -> bytes:
     return lowered_of(step, rows_of, jax.ShapeDtypeStruct((8 * rows, 1280), jnp.float32))
 
 
+def loss_of(weights: Any, x: Any) -> Any:
+    """A number that is made of products in turn."""
+    for weight in weights:
+        x = jnp.tanh(x @ weight)
+    return jnp.sum(jnp.sin(x))
+
+
 def updated(layers: int) -> bytes:
     """A training step whose optimizer first reduces each gradient, which no other update needs."""
 
-    def loss(weights: Any, x: Any) -> Any:
-        for weight in weights:
-            x = jnp.tanh(x @ weight)
-        return jnp.sum(jnp.sin(x))
-
     def step(x: Any, *weights: Any) -> Any:
-        gradients = jax.grad(loss)(weights, x)
+        gradients = jax.grad(loss_of)(weights, x)
         sizes = [jnp.sqrt(jnp.mean(one * one, axis=1, keepdims=True)) for one in gradients]
         return [w - g / size for w, g, size in zip(weights, gradients, sizes, strict=True)]
 
@@ -101,13 +103,8 @@ def added(products: int, *, centred: bool = False) -> bytes:
 def descended(layers: int) -> bytes:
     """A step of gradient descent on products with weights of 16 MiB, which it takes over."""
 
-    def loss(weights: Any, x: Any) -> Any:
-        for weight in weights:
-            x = jnp.tanh(x @ weight)
-        return jnp.sum(jnp.sin(x))
-
     def step(x: Any, *weights: Any) -> Any:
-        gradients = jax.grad(loss)(weights, x)
+        gradients = jax.grad(loss_of)(weights, x)
         return [w - 0.1 * g for w, g in zip(weights, gradients, strict=True)]
 
     shapes = (512, 2048), *[(2048, 2048)] * layers

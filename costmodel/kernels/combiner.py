@@ -133,8 +133,8 @@ def _clear(s: Scratch) -> None:
 def late_bytes(t: Tables, s: Scratch, result: int) -> float:
     """The bytes of one sum of a result that the last message of the step sends, with others.
 
-    The message is as full as it may be, and each sum that is small enough has its part in it. After
-    `spared`, which fills the groups.
+    The message is as full as it may be, and each sum that is small enough has its part in it, in
+    whole bytes, so that totals stay exact. After `spared`, which fills the groups.
     """
     found = 0.0
     for side in range(2):
@@ -144,5 +144,5 @@ def late_bytes(t: Tables, s: Scratch, result: int) -> float:
         group = s.combiner.joint[0, WHOLE if s.reduce_scatters.whole[result] else side, axes]
         size = s.combiner.cost[result, side, BYTES] / s.combiner.cost[result, side, MANY]
         fits = 2.0 * size < t.chip.late_bytes and group[LATE_MANY] > 1.0
-        found = size * min(1.0, t.chip.late_bytes / group[LATE_BYTES]) if fits else 0.0
+        found = np.floor(size * min(1.0, t.chip.late_bytes / group[LATE_BYTES])) if fits else 0.0
     return float(found)

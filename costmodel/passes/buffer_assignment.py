@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,12 @@ from toast.costmodel.passes.layout_assignment import (
     lies,
     turned_tables,
 )
-from toast.costmodel.passes.rematerialization import Gaps, availability, recomputed_gaps
+from toast.costmodel.passes.rematerialization import availability, recomputed_gaps
 from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
-from toast.costmodel.program.lookups import TURNED
+from toast.costmodel.program.lookups import TILED, TURNED
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
 
@@ -58,6 +58,24 @@ class LiveRanges:
     unsummed: Ints
 
 
+SAME = {
+    "width": 1.0,
+    "part": 1.0,
+    "lies": TILED,
+    "inner": False,
+    "deferred": -1,
+    "again": False,
+    "unsummed": -1,
+}
+"""What most rows of `LiveRanges` have in common."""
+
+
+def live_rows(value: Ints, tensor: Ints, first: Ints, last: Ints, **columns: Any) -> LiveRanges:
+    """Rows with these `columns` of `LiveRanges`; what is not given is the same for all (`SAME`)."""
+    others = {name: np.full(len(value), column) for name, column in (SAME | columns).items()}
+    return LiveRanges(value=value, tensor=tensor, first=first, last=last, **others)
+
+
 class Buffered(NamedTuple):
     """Live `ranges`; by value what stands for its buffer, and by that its last position, or -1.
 
@@ -87,76 +105,36 @@ def buffer_ranges(
     arguments = [argument.value for argument in program.arguments]
     own = ~(flags(program.values, [*arguments, *reused]) | inside)[values]
     values, first, last, alone = values[own], first[own], last[own], alone[own]
+    lying, width = lies(program, fusion), np.where(fusion.narrow, 0.5, 1.0)
+
+    def rows(value: Ints, first: Ints, last: Ints, **columns: Any) -> LiveRanges:
+        given = {"width": width[value], "lies": lying[value], "inner": True} | columns
+        return live_rows(value, layouts.value_tensor[value], first, last, **given)
+
     until, product = _read_by_products(program, fusion, read)
     waits = alone & (last == read[values]) & (until[values] < last)
-    longer, at_first = values[waits], np.where(waits, np.maximum(first, until[values]), last)
+    shorter = np.where(waits, np.maximum(first, until[values]), last)
+    longer, guard = values[waits], np.full(program.values, -1)
+    guard[longer] = product[longer]
     copied = copied_beside(program, fusion, others)
-    beside = ints([value for value, _, _ in copied])
+    beside, part = ints([value for value, _, _ in copied]), floats([part for _, _, part in copied])
     begins, ends = (ints([span[side] for _, span, _ in copied]) for side in (0, 1))
-    both = np.concatenate([values, longer, beside])
-    width = np.where(fusion.narrow[values], 0.5, 1.0)
-    lying = lies(program, fusion)
-    buffers = LiveRanges(
-        value=both,
-        tensor=layouts.value_tensor[both],
-        first=np.concatenate([first, at_first[waits] + 1, begins]),
-        last=np.concatenate([at_first, last[waits], ends]),
-        width=np.concatenate([width, width[waits], floats([width for _, _, width in copied])]),
-        part=np.ones(len(both)),
-        lies=lying[both],
-        inner=np.concatenate([last != program.ops, np.ones(len(both) - len(last), dtype=np.bool_)]),
-        deferred=np.full(len(both), -1),
-        again=np.zeros(len(both), dtype=np.bool_),
-        unsummed=np.concatenate(
-            [np.full(len(values), -1), product[longer], np.full(len(beside), -1)]
-        ),
+    tables, at = (ints([row[side] for row in turned_tables(program, fusion)]) for side in (0, 1))
+    buffers = joined(
+        rows(values, first, shorter, inner=last != program.ops),
+        rows(longer, shorter[waits] + 1, last[waits], unsummed=guard[longer]),
+        rows(beside, begins, ends, width=part),
+        rows(tables, at, at, width=1.0, lies=TURNED),
     )
-    buffers = joined(buffers, _turned(layouts, turned_tables(program, fusion)))
     ends = np.full(program.values, -1)
     ends[values] = last
     had = availability(program, fusion, read)
     if fusion.profile.rematerialization.recomputes:
         kept = flags(program.values, values[alone])
         gaps = recomputed_gaps(program, fusion, begun, launched_at(program, fusion), kept, had)
-        guard = np.full(program.values, -1)
-        guard[longer] = product[longer]
-        buffers = joined(buffers, _let_go(layouts, fusion, lying, gaps, guard))
+        free = {"part": gaps.part, "inner": False, "again": True, "unsummed": guard[gaps.value]}
+        buffers = joined(buffers, rows(gaps.value, gaps.first, gaps.last, **free))
     return Buffered(ranges=buffers, owner=owner, ends=ends, until=had.until)
-
-
-def _let_go(layouts: Layouts, fusion: Fusion, lying: Ints, gaps: Gaps, product: Ints) -> LiveRanges:
-    """Rows for the gaps over which buffers can be let go of; `product` by value, as `unsummed`."""
-    return LiveRanges(
-        value=gaps.value,
-        tensor=layouts.value_tensor[gaps.value],
-        first=gaps.first,
-        last=gaps.last,
-        width=np.where(fusion.narrow[gaps.value], 0.5, 1.0),
-        part=gaps.part,
-        lies=lying[gaps.value],
-        inner=np.zeros(len(gaps.value), dtype=np.bool_),
-        deferred=np.full(len(gaps.value), -1),
-        again=np.ones(len(gaps.value), dtype=np.bool_),
-        unsummed=product[gaps.value],
-    )
-
-
-def _turned(layouts: Layouts, tables: list[tuple[int, int]]) -> LiveRanges:
-    """Rows for copies of tables while rows are looked up in them."""
-    value, at = (ints([row[side] for row in tables]) for side in (0, 1))
-    return LiveRanges(
-        value=value,
-        tensor=layouts.value_tensor[value],
-        first=at,
-        last=at,
-        width=np.ones(len(value)),
-        part=np.ones(len(value)),
-        lies=np.full(len(value), TURNED),
-        inner=np.ones(len(value), dtype=np.bool_),
-        deferred=np.full(len(value), -1),
-        again=np.zeros(len(value), dtype=np.bool_),
-        unsummed=np.full(len(value), -1),
-    )
 
 
 def joined(*parts: LiveRanges) -> LiveRanges:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.passes.buffer_assignment import LiveRanges
+from toast.costmodel.passes.buffer_assignment import LiveRanges, live_rows
 from toast.costmodel.passes.deferred_filter_gradients import Wait, waiting_gradients
 from toast.costmodel.program.arrays import floats, ints, starts
-from toast.costmodel.program.lookups import TILED
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of, through
 from toast.costmodel.terms.partial_sums import PARTIAL_SUMS
 from toast.costmodel.terms.term import Term
@@ -82,18 +81,13 @@ def deferred_ranges(program: Program, deferred: Deferred) -> LiveRanges:
         rows.append((made, tensor, wait.until, wait.until, 1.0, instead))
         for (value, last), (kept, width) in zip(wait.operands, deferred.kept[number], strict=True):
             rows.append((value, kept, last + 1, wait.until, width, instead))
-    return LiveRanges(
-        value=ints([row[0] for row in rows]),
-        tensor=ints([row[1] for row in rows]),
-        first=ints([row[2] for row in rows]),
-        last=ints([row[3] for row in rows]),
+    return live_rows(
+        ints([row[0] for row in rows]),
+        ints([row[1] for row in rows]),
+        ints([row[2] for row in rows]),
+        ints([row[3] for row in rows]),
         width=floats([row[4] for row in rows]),
-        part=np.ones(len(rows)),
-        lies=np.full(len(rows), TILED),
-        inner=np.zeros(len(rows), dtype=np.bool_),
         deferred=ints([row[5] for row in rows]),
-        again=np.zeros(len(rows), dtype=np.bool_),
-        unsummed=np.full(len(rows), -1, dtype=np.int64),
     )
 
 

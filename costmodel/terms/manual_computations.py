@@ -13,9 +13,8 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.analysis.rules import REGION
 from toast.costmodel.network.collectives import Kind
-from toast.costmodel.passes.buffer_assignment import LiveRanges
+from toast.costmodel.passes.buffer_assignment import LiveRanges, live_rows
 from toast.costmodel.program.arrays import floats, ints, starts
-from toast.costmodel.program.lookups import TILED
 from toast.costmodel.terms.journal import Bound, Entry
 from toast.costmodel.terms.sources import Runs, Sent, Sources
 from toast.costmodel.terms.term import Term
@@ -117,19 +116,8 @@ def manual_ranges(listing: Listing) -> LiveRanges:
     ]
     value = ints([value for value, _ in kept])
     at = listing.fusion.position[program.value_op[value]]
-    return LiveRanges(
-        value=value,
-        tensor=listing.layouts.value_tensor[value],
-        first=at,
-        last=at,
-        width=floats([width for _, width in kept]),
-        part=np.ones(len(kept)),
-        lies=np.full(len(kept), TILED),
-        inner=np.zeros(len(kept), dtype=np.bool_),
-        deferred=np.full(len(kept), -1, dtype=np.int64),
-        again=np.zeros(len(kept), dtype=np.bool_),
-        unsummed=np.full(len(kept), -1, dtype=np.int64),
-    )
+    tensor, width = listing.layouts.value_tensor[value], floats([width for _, width in kept])
+    return live_rows(value, tensor, at, at, width=width)
 
 
 def _fused(sources: Sources, row: int, _place: int) -> Runs:
