@@ -35,6 +35,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="of the solver (2)")
     parser.add_argument("--data", type=Path, default=RUNS, help="where runs are kept")
     options = parser.parse_args()
+    if options.data.is_dir() or not options.data.parent.is_dir():
+        parser.error(f"--data {options.data}: give a file in a folder that is there")
     if options.command == "table":
         print(table(read_records(options.data)))
         return
@@ -66,8 +68,8 @@ def _run(cases: list[Case], options: argparse.Namespace) -> None:
     warm_kernels()
     for case in cases:
         record = solved(case, options.folder, options.seconds, options.threads)
-        append_record(options.data, record)
         print(table([record]).splitlines()[-1], flush=True)
+        append_record(options.data, record)
 
 
 if __name__ == "__main__":

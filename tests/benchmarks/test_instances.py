@@ -105,6 +105,8 @@ def test_every_case_is_of_an_architecture_in_its_half() -> None:
         (["run"], "give the folder"),
         (["run", "nowhere", "--names", "nobody"], "unknown: nobody"),
         (["run", "nowhere", "--names", "marian"], "make them first"),
+        (["run", "nowhere", "--data", "."], "give a file"),
+        (["run", "nowhere", "--data", "nowhere/runs.jsonl"], "give a file"),
     ],
 )
 def test_bad_input_gets_one_line(
