@@ -141,7 +141,7 @@ class AllReduceCombinerRules:
     """`combines`: sums over the same axes in a run of one loop are sent together.
 
     One message takes at most `max_bytes`. `updates_late`: what the last message of a step sends is
-    there from when it is made, in main memory, until all that it sends is updated.
+    there from when it is made until the last sum of the step is.
     """
 
     combines: bool

@@ -224,6 +224,7 @@ def _is_waiting(t: Tables, s: Scratch, k: int) -> bool:
 
 @inner
 def _is_joined(t: Tables, s: Scratch, row: int, mate: int, scattered: int) -> bool:
+    """The same of a row of partial sums, and the rows that are added to it."""
     joined = (mate >= 0 and is_added(t, s, mate)) or (scattered >= 0 and is_added(t, s, scattered))
     return bool(joined or is_added(t, s, row))
 

@@ -247,7 +247,7 @@ def handed_over(program: Program, fusion: Fusion, first: Ints, last: Ints) -> In
         starts,
         reads,
         launched_at(program, fusion),
-        kept | of_several(program, fusion),
+        kept | _of_several(program, fusion),
         fusion.narrow,
         first,
         last,
@@ -270,7 +270,7 @@ def _written_over_reads(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     return np.concatenate([[0], np.cumsum(counts)]), roots.reads[over]
 
 
-def of_several(program: Program, fusion: Fusion) -> Bools:
+def _of_several(program: Program, fusion: Fusion) -> Bools:
     """Values that are one of several results of what is launched."""
     launched = fusion.launched
     made = np.diff(program.op_values)

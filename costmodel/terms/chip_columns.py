@@ -27,12 +27,12 @@ class ChipColumns(NamedTuple):
     where they are convolved block by block. Deferred gradients fill up to `deferral_budget_bytes`.
     `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of the next,
     and not in the mesh's order. `narrows`: an f32 that only products read travels in 16 bits.
-    Sums are sent together in messages of up to `combined_bytes`, of which the last holds
-    `late_bytes` of what is updated behind it. Operands that fill up to `resident_share` of
-    `on_chip` are read again in part, others for each block of `block_bytes` a side, if that is not
-    0; tensors are streamed from main memory from `streamed_from` of `on_chip` on. `feeding`: how
-    much longer it takes to read what feeds a product; `each_element`: seconds of an element that is
-    read or written; `each_rounded`: of one that is rounded inside a product; elements a second of
+    Sums are sent together in messages of up to `combined_bytes`; up to `late_bytes` of what the
+    last one sends wait for it. Operands that fill up to `resident_share` of `on_chip` are read
+    again in part, others for each block of `block_bytes` a side, if that is not 0; tensors are
+    streamed from main memory from `streamed_from` of `on_chip` on. `feeding`: how much longer it
+    takes to read what feeds a product; `each_element`: seconds of an element that is read or
+    written; `each_rounded`: of one that is rounded inside a product; elements a second of
     `rounding` and `blocking`. A program that needs more than `memory` bytes is squeezed into these,
     where values of at least `recomputed_piece` bytes are let go of. A matrix is scattered in pieces
     of which `scattered_piece` gives the bytes (0: of any size). A scatter of less than the part

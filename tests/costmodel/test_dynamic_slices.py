@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.probes.dynamic_update_slice import update
 from benchmarks.probes.figures import golden
+from tests.costmodel.profiles import TPU as TPU_PROFILE
 from tests.costmodel.texts import GPU, TPU
 from tests.modules import analysed, argument_group
 from toast.aot.target import CHIPS
@@ -16,6 +19,8 @@ from toast.costmodel.explain import FusionTime, explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.incremental import streamed
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.buffer_assignment import value_spans
+from toast.costmodel.passes.fusion import fuse
 from toast.costmodel.program.buffers import loop_copies
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Bound
@@ -182,3 +187,20 @@ def test_an_update_handles_what_it_writes(part: int, known: bool, dim: int, devi
 def test_more_layers_take_longer_and_no_layer_costs_less(layers: int, width: int) -> None:
     less, more = (evaluator(loop(n, 128, width)).cost(()).compute for n in (layers, layers + 1))
     assert more / (layers + 1) >= less / layers * (1 - 1e-9)
+
+
+def test_a_slice_that_is_only_written_into_a_stack_is_there_for_that_moment() -> None:
+    """What it is made of is let go of as soon as the product can run, and takes no buffer else."""
+
+    def step(stack: jax.Array, x: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+        product = x.T @ x
+        other = jnp.tanh(x @ w) @ w
+        return jax.lax.dynamic_update_slice(stack, product[None], (0, 0, 0)), other
+
+    shapes = (4, 64, 64), (512, 64), (64, 64)
+    given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    program = analysed(jax.jit(step).lower(*given).as_text().encode()).program
+    first, _ = value_spans(program, fuse(program, TPU_PROFILE))
+    (written,) = program.ops_named("stablehlo.dynamic_update_slice")
+    slice_ = program.sources[program.uses_of(written)[1]]
+    assert first[slice_] > max(program.ops_named("stablehlo.dot_general"))
