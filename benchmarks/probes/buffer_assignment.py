@@ -100,6 +100,22 @@ def added(products: int, *, centred: bool = False) -> bytes:
     return lowered(step, (2**16, 1024), (128, 1024), *[(2**16, 128)] * products)
 
 
+def scaled(*, centred: bool) -> bytes:
+    """Rows of what a product of 256 MiB is multiplied to, and the means of its rows taken off.
+
+    The number that it is multiplied by is made of it by another product.
+    """
+
+    def step(x: Any, up: Any, down: Any, i: Any) -> Any:
+        made = x @ up
+        whole = made * jnp.sum(jnp.sin(made @ down))
+        return (whole - made.mean(axis=-1, keepdims=True) if centred else whole)[i]
+
+    shapes = (2**16, 128), (128, 1024), (1024, 8)
+    given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    return lowered_of(step, *given, jax.ShapeDtypeStruct((64,), jnp.int32))
+
+
 def descended(layers: int) -> bytes:
     """A step of gradient descent on products with weights of 16 MiB, which it takes over."""
 
@@ -150,6 +166,8 @@ PROBE = Probe(
     | {"7 gradients of 16 MiB": Case.of(partial(descended, 7), temporary)}
     | {f"maxima of {n} x {n}": Case.of(partial(pooled, n), temporary) for n in (2, 4)}
     | {f"{n} products added in turn": Case.of(partial(added, n), temporary) for n in (2, 6)}
+    | {"a product, scaled": Case.of(partial(scaled, centred=False), temporary)}
+    | {"a product, scaled and centred": Case.of(partial(scaled, centred=True), temporary)}
     | {"6 products added to what is centred": Case.of(partial(added, 6, centred=True), temporary)}
     | cases_of(SUMMED | TOGETHER, temporary),
 )

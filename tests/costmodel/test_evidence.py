@@ -211,6 +211,22 @@ def test_few_rows_are_added_in_place_where_the_probe_found_so(device: str) -> No
     assert not below > 6200 / 49408
 
 
+@pytest.mark.parametrize("device", [*ALL, V5P])
+@pytest.mark.parametrize("name", ["a product, scaled", "a product, scaled and centred"])
+def test_what_is_made_together_with_the_means_of_its_rows_is_not_written_over(
+    name: str, device: str
+) -> None:
+    """A TPU makes the means with the product, and then needs another buffer; a GPU does not."""
+    mib, buffers = 2**20, 2 if "centred" in name and device != GPU else 1
+    evaluator = Evaluator(
+        analysed(BUFFERS.cases[name].module(TARGETS[device])), Mesh.parse("all=8"), find(device)
+    )
+    given = 4 * (2**16 * 128 + 128 * 1024 + 1024 * 8)
+    priced = (evaluator.cost(()).room - given) / mib
+    for beside in (priced, golden("buffer_assignment", name, device)):
+        assert round(beside / 256.0) == buffers
+
+
 @pytest.mark.parametrize("device", [V3, V5P, GPU])
 @pytest.mark.parametrize("layers", [2, 7, 21])
 def test_gradients_that_are_sent_together_stay_until_the_last_of_them_is_there(
