@@ -131,6 +131,17 @@ def test_silence_alone_is_no_stall(tmp_path: Path) -> None:
     assert seconds < 5
 
 
+def test_what_has_ended_has_worked_too() -> None:
+    busy = "( i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done ); echo '{}'; exec sleep 60"
+    child = Child(["/bin/sh", "-c", busy], dict(os.environ))
+    try:
+        assert child.events.get(timeout=60) == {}
+        assert child.cpu_seconds() > 0.05
+    finally:
+        child.kill()
+    assert child.cpu_seconds() == 0
+
+
 def test_a_pause_of_the_server_is_no_stall(tmp_path: Path) -> None:
     with make(tmp_path, stall=1.0) as server:
         job = server.submit("slow 4")["id"]

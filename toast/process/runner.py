@@ -215,7 +215,7 @@ class _Watch:
         if self._cpu is None:
             self._cpu = self.child.cpu_seconds()
         elif self._silent >= limit:
-            if self.child.cpu_seconds() > self._cpu:
+            if self.child.cpu_seconds() != self._cpu:  # less, where one that worked has ended
                 self._silent, self._cpu = 0.0, None
                 return
             self.reason = self.reason or "stalled"
