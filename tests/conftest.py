@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from toast.search.kernel_cache import warm_kernels
 
@@ -12,6 +13,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in the background so, and processes that tests start inherit it:
     # those could not be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test fails because its machine is busy, or because the first example compiles kernels.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -72,7 +72,7 @@ def test_a_model_with_helpers_of_its_own() -> None:
     assert source.program.ops > 3 * len(set(source.places.tolist()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(modules())
 def test_random_programs(text: str) -> None:
     assert_as_inlined(text.encode())

@@ -13,7 +13,7 @@ from toast.analysis.errors import InvalidModule
 from toast.analysis.load import load
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(module=programs())
 def test_what_is_kept_in_lists_is_what_the_arrays_say(module: Text) -> None:
     program = load(module.module().encode()).program
@@ -28,7 +28,7 @@ def test_what_is_kept_in_lists_is_what_the_arrays_say(module: Text) -> None:
     assert program.ops_named(*program.names) == list(range(program.ops))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(module=programs())
 def test_what_is_asked_op_by_op_is_what_the_arrays_say(module: Text) -> None:
     program = load(module.module().encode()).program

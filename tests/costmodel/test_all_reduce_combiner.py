@@ -143,7 +143,7 @@ def deep() -> bytes:
 
 
 @given(STATES, st.sampled_from([TPU, GPU]))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_sending_together_never_takes_longer_and_sends_as_much(
     actions: list[tuple[Dim, int]], device: str
 ) -> None:

@@ -199,7 +199,7 @@ ACTIONS = st.lists(
 MODULES = st.sampled_from([MODULE, GRADIENT])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MODULES, ACTIONS)
 def test_permutes_are_part_of_the_explained_communication(
     module: bytes, actions: list[tuple[tuple[int, int], int]]
@@ -211,7 +211,7 @@ def test_permutes_are_part_of_the_explained_communication(
     assert sum(row.seconds for row in told) == pytest.approx(cost.communication)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MODULES, ACTIONS, ACTIONS)
 def test_the_order_of_actions_within_a_colour_does_not_matter(
     module: bytes,

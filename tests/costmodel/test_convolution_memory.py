@@ -188,7 +188,7 @@ def state_of(picks: list[int]) -> State:
 
 
 @given(st.lists(PICKS, min_size=2, max_size=12))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_peak_does_not_depend_on_what_was_priced_before(states: list[list[int]]) -> None:
     evaluator = small_step()
     used = evaluator.new_scratch()
@@ -198,6 +198,6 @@ def test_a_peak_does_not_depend_on_what_was_priced_before(states: list[list[int]
 
 
 @given(PICKS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_explained_memory_adds_up(picks: list[int]) -> None:
     assert_adds_up(small_step(), state_of(picks))

@@ -254,7 +254,7 @@ def text(steps: list[tuple[str, int, int]], merged: bool) -> tuple[bytes, list[i
 
 
 @given(PROGRAMS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_equal_ops_are_those_that_a_table_of_rows_finds(steps: list[tuple[str, int, int]]) -> None:
     body, equal = text(steps, merged=False)
     found = analysed(body).program
@@ -267,7 +267,7 @@ def test_equal_ops_are_those_that_a_table_of_rows_finds(steps: list[tuple[str, i
 
 
 @given(PROGRAMS, STATES, st.sampled_from([TPU, GPU]))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_explanations_add_up_where_things_are_computed_twice(
     steps: list[tuple[str, int, int]], actions: list[tuple[Dim, int]], device: str
 ) -> None:

@@ -182,7 +182,7 @@ def test_an_update_handles_what_it_writes(part: int, known: bool, dim: int, devi
     assert update_seconds(data, dim, device) <= update_seconds(data, None, device)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 8), st.sampled_from([128, 512, 2048]))
 def test_more_layers_take_longer_and_no_layer_costs_less(layers: int, width: int) -> None:
     less, more = (evaluator(loop(n, 128, width)).cost(()).compute for n in (layers, layers + 1))

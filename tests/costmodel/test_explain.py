@@ -32,20 +32,20 @@ from toast.costmodel.terms.term import Term
 
 
 @given(STATES)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_the_terms_of_a_training_step_add_up(state: tuple[Action, ...]) -> None:
     assert_adds_up(gemma_evaluator(), state)
 
 
 @given(programs(), picks)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_the_terms_of_any_program_add_up(program: Text, numbers: list[int]) -> None:
     _, evaluator = prepared(program.module(), "x=2,y=2")
     assert_adds_up(evaluator, state_of(evaluator, numbers))
 
 
 @given(STATES)
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 def test_memory_at_each_position_is_what_is_held_there(state: tuple[Action, ...]) -> None:
     breakdown = explain(resolve(gemma_evaluator(), state))
     for position in np.linspace(0, len(breakdown.timeline) - 1, 7).astype(int):
@@ -54,7 +54,7 @@ def test_memory_at_each_position_is_what_is_held_there(state: tuple[Action, ...]
 
 
 @given(STATES)
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 def test_what_is_held_has_the_size_of_its_local_shape(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
     for one in explain(resolve(evaluator, state)).held:
@@ -63,7 +63,7 @@ def test_what_is_held_has_the_size_of_its_local_shape(state: tuple[Action, ...])
 
 
 @given(STATES)
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 def test_runs_are_those_of_the_ops_behind_them(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
     program, breakdown = evaluator.analysis.program, explain(resolve(evaluator, state))

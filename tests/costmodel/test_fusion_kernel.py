@@ -191,7 +191,7 @@ def test_a_training_step_is_fused_by_the_rules(policy: CompilerProfile) -> None:
     assert_fused_by_the_rules(step(), policy)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(module=programs())
 def test_any_program_is_fused_by_the_rules(module: Text) -> None:
     program = load(module.module().encode()).program
@@ -262,7 +262,7 @@ def spans_by_walking(program: Program, fusion: Fusion) -> tuple[list[int], list[
     return low, high
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(module=programs())
 def test_an_op_runs_from_its_first_fusion_to_its_last(module: Text) -> None:
     program = load(module.module().encode()).program
@@ -305,7 +305,7 @@ def test_operands_are_read_with_all_that_they_are_computed_of() -> None:
     assert unequal
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(module=programs())
 def test_the_sides_of_every_product(module: Text) -> None:
     program = load(module.module().encode()).program

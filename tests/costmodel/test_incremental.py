@@ -99,7 +99,7 @@ PRICED: dict[str, Callable[[], Evaluator]] = {
 
 @pytest.mark.parametrize("name", PRICED)
 @given(picks=MANY_PICKS)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_state_costs_the_same_whatever_was_priced_before(
     name: str, picks: list[list[int]]
 ) -> None:
@@ -111,7 +111,6 @@ def test_a_state_costs_the_same_whatever_was_priced_before(
 
 
 @given(picks=MANY_PICKS)
-@settings(deadline=None)
 def test_a_scratch_holds_what_one_priced_from_scratch_holds(picks: list[list[int]]) -> None:
     evaluator = training_step(TPU)
     used, fresh = evaluator.new_scratch(), evaluator.new_scratch()
@@ -132,7 +131,7 @@ def test_a_scratch_holds_what_one_priced_from_scratch_holds(picks: list[list[int
 
 @pytest.mark.parametrize("device", [TPU, GPU])
 @given(picks=MANY_PICKS)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_what_is_decided_of_sums_is_what_a_journal_has(device: str, picks: list[list[int]]) -> None:
     """Whatever was priced before, and without a journal."""
     evaluator = training_step(device)
@@ -148,7 +147,7 @@ def test_what_is_decided_of_sums_is_what_a_journal_has(device: str, picks: list[
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @given(picks=st.lists(st.lists(st.integers(0, 10_000), max_size=5), max_size=3 * FEWEST))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_many_states_cost_what_each_costs(threads: int, picks: list[list[int]]) -> None:
     evaluator = training_step(TPU)
     states = states_of(TPU, picks)

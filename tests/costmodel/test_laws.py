@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.costmodel.training_steps import STATES, actions, gemma_evaluator
@@ -13,7 +13,6 @@ from toast.emit.specs import Specs
 
 
 @given(STATES)
-@settings(deadline=None)
 def test_pricing_is_repeatable_and_positive(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
     cost = evaluator.cost(state)
@@ -24,14 +23,12 @@ def test_pricing_is_repeatable_and_positive(state: tuple[Action, ...]) -> None:
 
 
 @given(STATES)
-@settings(deadline=None)
 def test_a_repeated_action_changes_nothing(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
     assert evaluator.cost((*state, *state)).key == evaluator.cost(state).key
 
 
 @given(STATES, st.integers(0, 10_000), st.integers(0, 10_000))
-@settings(deadline=None)
 def test_actions_on_different_axes_commute_on_different_colours(
     state: tuple[Action, ...], first: int, second: int
 ) -> None:
@@ -43,7 +40,6 @@ def test_actions_on_different_axes_commute_on_different_colours(
 
 
 @given(STATES)
-@settings(deadline=None)
 def test_every_layout_uses_an_axis_once_and_divides(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
     specs, program = Specs(resolve(evaluator, state)), evaluator.analysis.program
@@ -57,7 +53,6 @@ def test_every_layout_uses_an_axis_once_and_divides(state: tuple[Action, ...]) -
 
 
 @given(STATES)
-@settings(deadline=None)
 def test_donated_arguments_keep_their_layout(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
     specs, program = Specs(resolve(evaluator, state)), evaluator.analysis.program
@@ -68,7 +63,6 @@ def test_donated_arguments_keep_their_layout(state: tuple[Action, ...]) -> None:
 
 
 @given(STATES)
-@settings(deadline=None)
 def test_collectives_add_up_to_the_communication(state: tuple[Action, ...]) -> None:
     evaluator = gemma_evaluator()
     total = sum(row.seconds for row in resolve(evaluator, state).totals())

@@ -35,7 +35,7 @@ from toast.costmodel.program.op_traits import Role
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
 
-FEW = settings(deadline=None, max_examples=30)
+FEW = settings(max_examples=30)
 
 
 def update(device: str, lines: list[str] | None = None, results: str = RESULTS) -> Evaluator:

@@ -91,7 +91,7 @@ def test_equal_ops_are_laid_out_as_each_by_itself(make: object, pinned: bool) ->
     assert_equal_layouts(lay_out(analysis, pins), one_by_one(analysis, pins))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(module=programs())
 def test_sharing_layouts_changes_none(module: Text) -> None:
     analysis = analyse(load(module.module().encode()).program)

@@ -88,7 +88,7 @@ def test_what_does_not_fit_on_the_chip_crowds_nothing_out() -> None:
 
 
 @given(st.lists(st.integers(0, 1), max_size=3))
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 def test_the_floor_never_makes_a_step_cheaper(dims: list[int]) -> None:
     floored, free = evaluator(SUM), evaluator(SUM, floored=False)
     state = tuple(Action(group=argument_group(floored.analysis, 0, dim), axis=0) for dim in dims)

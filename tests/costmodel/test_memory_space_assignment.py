@@ -78,7 +78,7 @@ def tables_of_copies(evaluator: Evaluator) -> float:
 
 
 @given(STATES)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_main_memory_lacks_at_most_what_is_on_the_chip(state: tuple[Action, ...]) -> None:
     whole, *peaks = (training_step(size).cost(state).peak for size in SIZES)
     arguments = sum(
@@ -94,7 +94,7 @@ def test_main_memory_lacks_at_most_what_is_on_the_chip(state: tuple[Action, ...]
 @pytest.mark.parametrize("whole", [2**27, LESS])
 @pytest.mark.parametrize("size", SIZES)
 @given(state=STATES)
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 def test_what_is_alive_is_in_main_memory_or_on_the_chip(
     size: int, whole: int, state: tuple[Action, ...]
 ) -> None:
@@ -145,7 +145,7 @@ def test_the_limit_is_a_multiple_of_what_filling_the_chips_memory_takes() -> Non
 
 
 @given(states=st.lists(STATES, min_size=2, max_size=5))
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 def test_the_share_is_that_of_the_state(states: list[tuple[Action, ...]]) -> None:
     """A step that takes longer keeps less of what lasts, whatever was priced before it."""
     evaluator = training_step(SIZES[-1], whole=2 * LESS)

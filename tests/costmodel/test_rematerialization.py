@@ -91,14 +91,14 @@ def test_to_press_costs_time_for_each_byte() -> None:
     assert more.seconds - some.seconds == pytest.approx(some.seconds - room.seconds, rel=1e-3)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(STATES)
 def test_what_has_room_is_left_as_it_is(state: tuple[Action, ...]) -> None:
     cost = ample().cost(state)
     assert cost.peak == cost.room
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(STATES, st.sampled_from([2**18, 2**20, 3 * 2**20]))
 def test_less_memory_is_never_faster_and_never_lays_out_more(
     state: tuple[Action, ...], plannable: int
@@ -110,7 +110,7 @@ def test_less_memory_is_never_faster_and_never_lays_out_more(
     assert (pressed.seconds > whole.seconds) == (pressed.peak < whole.peak)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(STATES, st.sampled_from([2**18, 2**20, 3 * 2**20]))
 def test_an_explanation_of_what_is_pressed_adds_up(
     state: tuple[Action, ...], plannable: int

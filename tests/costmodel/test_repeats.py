@@ -148,7 +148,7 @@ def test_layers_shared_are_what_each_is_by_itself(
     assert_prices_equal(stacked(*case), device)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(module=programs())
 def test_so_is_any_program(module: Text) -> None:
     assert_prices_equal(load(module.module().encode()).program, "tpu-v5e")
@@ -194,7 +194,7 @@ def test_layers_are_fused_as_by_walking(
 
 
 @pytest.mark.nightly
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(case=STACKS)
 def test_any_layers_are(case: tuple[tuple[str, ...], bool, bool]) -> None:
     program = stacked(*case)
@@ -203,7 +203,7 @@ def test_any_layers_are(case: tuple[tuple[str, ...], bool, bool]) -> None:
     assert_prices_equal(program, "tpu-v5e")
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(module=programs())
 def test_any_program_is_fused_as_by_walking(module: Text) -> None:
     program = load(module.module().encode()).program

@@ -21,7 +21,7 @@ from toast.costmodel.resolved import resolve
 from toast.costmodel.tables import Tables, new_scratch
 from toast.emit.specs import Specs
 
-FEW = settings(deadline=None, max_examples=30)
+FEW = settings(max_examples=30)
 DEVICES = st.sampled_from([TPU, GPU])
 
 

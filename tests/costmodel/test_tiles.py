@@ -88,7 +88,7 @@ def test_more_arithmetic_is_more_time() -> None:
     assert part / whole == pytest.approx(1.0, abs=0.001)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.tuples(*[st.integers(1, 300)] * 3))
 def test_padding_never_saves_and_fills_tiles_at_most(sizes: tuple[int, int, int]) -> None:
     padding = _padding_of(_product(2, *sizes))

@@ -157,7 +157,7 @@ def states(evaluator: Evaluator, picks: list[int]) -> tuple[Action, ...]:
 
 
 @given(picks=st.lists(st.lists(st.integers(0, 10_000), max_size=5), min_size=1, max_size=5))
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_every_device_reads_its_part_whatever_was_priced_before(
     picks: list[list[int]],
 ) -> None:

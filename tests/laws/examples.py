@@ -9,7 +9,6 @@ def few(examples: int) -> settings:
     """Settings that try the same few examples on every run."""
     return settings(
         max_examples=examples,
-        deadline=None,
         derandomize=True,
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -176,7 +176,7 @@ def brute_force(instance: Instance) -> float:
 
 
 @given(st.one_of(instances(), instances(excess=2.5)))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_ilp_is_brute_force(instance: Instance) -> None:
     best, answer = brute_force(instance), solve(instance, seconds=30)
     assert answer.proved
@@ -189,7 +189,7 @@ def test_the_ilp_is_brute_force(instance: Instance) -> None:
 
 
 @given(st.one_of(instances(), instances(excess=2.5)))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_reductions_keep_the_optimum(instance: Instance) -> None:
     reduced, best = Reduced(instance), brute_force(instance)
     if reduced.infeasible:
@@ -204,7 +204,7 @@ def test_reductions_keep_the_optimum(instance: Instance) -> None:
 
 
 @given(instances())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_what_is_left_costs_and_fills_memory_like_the_original(instance: Instance) -> None:
     reduced = Reduced(instance)
     if reduced.infeasible or not reduced.nodes:
@@ -220,7 +220,7 @@ def test_what_is_left_costs_and_fills_memory_like_the_original(instance: Instanc
 
 
 @given(instances(excess=2.5))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_relaxation_is_a_bound(instance: Instance) -> None:
     reduced, best = Reduced(instance), brute_force(instance)
     if reduced.infeasible or not reduced.nodes:
@@ -230,7 +230,7 @@ def test_the_relaxation_is_a_bound(instance: Instance) -> None:
 
 
 @given(instances(excess=2.5))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_windows_never_make_a_choice_worse_and_end_at_the_optimum(instance: Instance) -> None:
     reduced = Reduced(instance)
     if reduced.infeasible or not reduced.nodes:
@@ -245,7 +245,7 @@ def test_windows_never_make_a_choice_worse_and_end_at_the_optimum(instance: Inst
 
 
 @given(instances())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_large_instances_are_solved_through_narrow_ones(instance: Instance) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solving, "DIRECT", 12)

@@ -63,7 +63,7 @@ def all_costs(c: Compact, excess: float) -> list[float]:
 
 
 @given(st.one_of(instances(), instances(excess=2.5)))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_stopped_reduction_scores_like_the_instance(instance: Instance) -> None:
     reduced, c = whole(instance)
     zeros = np.zeros(c.nodes, dtype=np.int64)
@@ -75,7 +75,7 @@ def test_a_stopped_reduction_scores_like_the_instance(instance: Instance) -> Non
 
 
 @given(st.one_of(instances(), instances(excess=2.5)))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_prices_bound_every_choice_at_every_step(instance: Instance) -> None:
     reduced, c = whole(instance)
     least = min(all_costs(c, reduced.excess))
@@ -92,7 +92,7 @@ def test_prices_bound_every_choice_at_every_step(instance: Instance) -> None:
 
 
 @given(st.one_of(instances(), instances(excess=2.5)), st.integers(0, 99))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_forests_only_get_better_and_tell_true_costs(instance: Instance, seed: int) -> None:
     reduced, c = whole(instance)
     least = min(all_costs(c, reduced.excess))
@@ -127,7 +127,7 @@ def test_that_nothing_fits_is_proved_by_prices() -> None:
 
 
 @given(instances(), st.integers(1, 2))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_together_they_find_what_fits_and_stay_between_bound_and_truth(
     instance: Instance, threads: int
 ) -> None:
@@ -146,7 +146,7 @@ def test_together_they_find_what_fits_and_stay_between_bound_and_truth(
 
 
 @given(instances())
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_large_instances_get_a_valid_answer_without_highs(instance: Instance) -> None:
     least = min(
         score(instance, pick).cost if score(instance, pick).feasible else math.inf
@@ -165,7 +165,7 @@ def test_large_instances_get_a_valid_answer_without_highs(instance: Instance) ->
 
 
 @given(instances())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_both_ends_of_an_edge_have_its_cells_in_order(instance: Instance) -> None:
     _, c = whole(instance)
     twice, back = mirrored(c), backs(c)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.search.problems import fresh, gemma_problem
@@ -42,7 +42,6 @@ def front_of(prices: list[tuple[int, int, list[int]]]) -> ParetoFront:
 
 
 @given(PRICES)
-@settings(deadline=None)  # the first call compiles
 def test_no_state_that_was_noted_beats_one_of_the_front(
     prices: list[tuple[int, int, list[int]]],
 ) -> None:
@@ -64,7 +63,6 @@ def test_the_fastest_state_is_on_the_front_and_it_rises_and_falls(
         assert low.seconds > high.seconds
 
 
-@settings(deadline=None)  # the first call compiles
 @given(PRICES, st.integers(0, 60))
 def test_threads_that_are_merged_keep_what_one_would(
     prices: list[tuple[int, int, list[int]]], cut: int

@@ -123,7 +123,7 @@ def chain(sizes: list[int], relu: bool) -> bytes:
     part=st.sampled_from([0.4, 0.7, 2.0]),
     mesh=st.sampled_from(["a=2", "a=2,b=2"]),
 )
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_no_state_is_cheaper_than_the_bound(
     sizes: list[int], relu: bool, part: float, mesh: str
 ) -> None:

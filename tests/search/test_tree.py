@@ -17,7 +17,6 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as checked
 from hypothesis import strategies as st
 
 from tests.modules import text
@@ -98,7 +97,6 @@ ORDERS = st.lists(st.integers(0, 10_000), min_size=2, max_size=5).flatmap(
 
 
 @given(ORDERS)
-@checked(deadline=None)
 def test_keys_are_equal_exactly_where_layouts_are(orders: Any) -> None:
     evaluator, actions = layered_problem().evaluator, layered_problem().actions
     one, other = (tuple(actions[n % len(actions)] for n in order) for order in orders)

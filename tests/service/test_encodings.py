@@ -105,7 +105,7 @@ def opened(encoding: str, pieces: list[bytes], limit: int) -> bytes:
 
 
 @pytest.mark.parametrize("encoding", ["identity", *BOTH])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.binary(max_size=5000), cut=st.integers(1, 700), members=st.integers(1, 3))
 def test_pieces_and_members_open_to_the_same(
     encoding: str, data: bytes, cut: int, members: int

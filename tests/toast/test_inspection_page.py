@@ -126,7 +126,7 @@ def boxes_apart(ops: dict[int, tuple[float, float]]) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_layouts_run_downwards_and_overlap_nowhere(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 14))

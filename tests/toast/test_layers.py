@@ -103,7 +103,7 @@ def test_layer_groups_are_those_of_a_walk(name: str) -> None:
     assert len(set(expected)) > 3
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(module=programs())
 def test_those_of_any_program_are_those_of_a_walk(module: Text) -> None:
     program = load(module.module().encode()).program

@@ -6,7 +6,7 @@ import fnmatch
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import gemma
@@ -189,7 +189,6 @@ def pinned_evaluator() -> tuple[Evaluator, tuple[Action, ...], dict[int, list[li
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=6))
-@settings(deadline=None)
 def test_no_state_changes_a_pin_or_takes_a_forbidden_axis(numbers: list[int]) -> None:
     evaluator, actions, values = pinned_evaluator()
     state = tuple(actions[n % len(actions)] for n in numbers)

@@ -41,7 +41,7 @@ def dot_generals(draw: st.DrawFn) -> tuple[str, list[str]]:
     return text, types[:2]
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(case=dot_generals())
 def test_the_rule_is_shardys_up_to_renaming(case: tuple[str, list[str]]) -> None:
     with ops_of(one_op(*case)) as ops:

@@ -47,7 +47,7 @@ def test_each_layer_keeps_what_it_is_handed(scan: bool, policy: Policy) -> None:
     assert account.kept_bytes < account.before_bytes
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     names=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5),
     layers=st.integers(2, 4),
