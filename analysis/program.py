@@ -112,7 +112,8 @@ class Program:
     nobody knows), `op_trips` (how often it runs), `op_strided` (of a slice with strides and of a
     pad between elements one more than the dimensions behind the innermost that is strided, else 0),
     `op_padded` (how many times its own size the image of a convolution has once it is padded, where
-    that is not the same on both sides or between the elements; else 1), `op_folds` (index into
+    that is not the same on both sides or between the elements; else 1), `op_placed` (how many
+    windows a gather or scatter places in dimensions that they keep, else 0), `op_folds` (index into
     `names` of the one op by which it combines elements, or -1), `op_uses`, `op_values`,
     `op_factors` (starts).
     Per use: `use_value`, `use_dims` (start into `use_name`). Per value: `value_op`, `value_dims`
@@ -133,6 +134,7 @@ class Program:
     op_trips: Floats
     op_strided: Ints
     op_padded: Floats
+    op_placed: Ints
     op_folds: Ints
     op_uses: Ints
     op_values: Ints

@@ -9,6 +9,7 @@ from jaxlib.mlir import ir
 
 from toast.analysis.halos import with_halos
 from toast.analysis.iota_indices import Pair, counted_pairs, split_together
+from toast.analysis.placed_windows import placed
 from toast.analysis.program import ARGUMENT, OUTER_PRODUCT, FactorKind
 from toast.analysis.prototypes import Prototypes, Traits
 from toast.analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
@@ -128,7 +129,7 @@ class OpReader:
             items = () if any(k == "value" for k, _ in items) else items
         folding = name in _FOLDING and len(inner) == 2
         known = folding if inner else name not in _EACH_ITS_OWN
-        traits = Traits(strided(op), operand_facts[1], inner[0] if folding else "")
+        traits = Traits(strided(op), operand_facts[1], placed(op), inner[0] if folding else "")
         if name == _CUSTOM:
             name = _called(op)
         elif name == _PRODUCT and FactorKind.REDUCTION not in rule.kinds:

@@ -26,6 +26,8 @@ _RANGES = Ranges(
     may_be_zero=frozenset(
         {
             "in_place_below",
+            "scatter_launches",
+            "gather_launches",
             "buffer_bytes",
             "beside_all_reduce",
             "beside_all_gather",

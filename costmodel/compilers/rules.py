@@ -59,12 +59,16 @@ class ScatterExpanderRules:
 
     `keeps_places`: what pools maxima keeps where they were, for their gradient to scatter there.
     `in_place_below`: a scatter of fewer rows than this part of its table's adds them in place, and
-    devices keep their sum of such tables beside it.
+    devices keep their sum of such tables beside it. `scatter_launches`: windows that are placed in
+    dimensions that they keep are scattered in a loop, with so many launches for each, and gathered
+    with `gather_launches`; 0 where there is no loop.
     """
 
     expands: bool
     keeps_places: bool
     in_place_below: float
+    scatter_launches: float
+    gather_launches: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,7 +128,7 @@ def _copying(t: Tables, s: Scratch, row: int) -> float:
     spent = 0.0
     for k in range(t.fusions.copied_start[row], t.fusions.copied_start[row + 1]):
         tensor = t.fusions.copied[k]
-        size = s.tensors.local[tensor]
+        size = s.tensors.stored[tensor]
         moved = 2.0 * size * streamed(t.chip.on_chip, t.chip.streamed_from, size) / t.chip.bandwidth
         spent += max(moved, _elements(t, s, tensor) / t.chip.element_rate) + t.chip.overhead
     return spent
@@ -141,6 +141,17 @@ def _blocking(t: Tables, s: Scratch, row: int) -> float:
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         spent += blocking(t, s, k)
     return spent
+
+
+@inner
+def _placing(t: Tables, s: Scratch, row: int) -> float:
+    """Seconds of loops that place windows one after another."""
+    launches = 0.0
+    for k in range(t.fusions.placed_start[row], t.fusions.placed_start[row + 1]):
+        tensor = t.fusions.placed[k]
+        numbers = s.tensors.local[tensor] / t.tensors.itemsize[tensor]
+        launches += t.fusions.placed_launches[k] * numbers
+    return launches * t.chip.overhead
 
 
 @inner
@@ -182,7 +193,7 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
             again += reread
         if summed:
             partial = True
-            size = s.tensors.local[t.fusions.dot_sums[k]]
+            size = s.tensors.stored[t.fusions.dot_sums[k]]
             sums += size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
         for side in range(2):
             if t.fusions.dot_computed[k, side]:
@@ -192,8 +203,8 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
 
 @inner
 def _elements(t: Tables, s: Scratch, tensor: int) -> float:
-    """Elements of a tensor on one device."""
-    return float(s.tensors.local[tensor] / max(t.tensors.itemsize[tensor], 1.0))
+    """Elements of a tensor on one device, with those that fill its tiles up."""
+    return float(s.tensors.stored[tensor] / max(t.tensors.itemsize[tensor], 1.0))
 
 
 @inner
@@ -203,10 +214,10 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
     moved, wrote, elements, narrow = 0.0, 0.0, 0.0, 0.0
     for k in range(first, t.fusions.tensor_start[row + 1]):
         tensor = t.fusions.tensor[k]
-        size = s.tensors.local[tensor]
+        size = s.tensors.stored[tensor]
         handled = _elements(t, s, tensor)
         moved += size * streamed(
-            t.chip.on_chip, t.chip.streamed_from, s.tensors.local[t.fusions.whole[k]]
+            t.chip.on_chip, t.chip.streamed_from, s.tensors.stored[t.fusions.whole[k]]
         )
         elements += handled
         if k < first + t.fusions.writes[row]:
@@ -219,10 +230,10 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
 def price_fusions(t: Tables, s: Scratch) -> float:
     """Roofline of every fusion: arithmetic, bytes moved, or elements handled.
 
-    Each element that is read or written passes through the vector unit. In a fusion of a product
-    only those take time that are rounded: they were computed for the product, or leave it in 16
-    bits. A product writes its partial sums in place of what it would make of them, and reductions
-    beside it run behind it.
+    Each element that is read or written passes through the vector unit, and so do those that fill
+    up the tiles of an image. In a fusion of a product only those take time that are rounded: they
+    were computed for the product, or leave it in 16 bits. A product writes its partial sums in
+    place of what it would make of them, and reductions beside it run behind it.
     """
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:
@@ -241,7 +252,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         if partial:
             seconds += _epilogue(t, s, row)
         weight = t.fusions.weight[row]
-        seconds += _copying(t, s, row) + _blocking(t, s, row)
+        seconds += _copying(t, s, row) + _blocking(t, s, row) + _placing(t, s, row)
         spent = weight * (seconds + t.chip.overhead)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
         s.fusions.seconds[row] = spent

@@ -33,8 +33,14 @@ PASSES: Mapping[str, Pass] = {
     for one in (
         Pass(
             name="scatter_expander",
-            models="One element a row is a select; few rows are added in place; pools keep places.",
-            off={"expands": False, "keeps_places": False, "in_place_below": 0.0},
+            models="One element a row is a select; windows are placed in loops; pools keep places.",
+            off={
+                "expands": False,
+                "keeps_places": False,
+                "in_place_below": 0.0,
+                "scatter_launches": 0.0,
+                "gather_launches": 0.0,
+            },
         ),
         Pass(
             name="algebraic_simplifier",

@@ -4,6 +4,9 @@ The gradient of looking one element up in each row, as a loss does with labels, 
 element into each row of zeros. libtpu makes it a select: where the place in the row is the index it
 takes the update, elsewhere zero. That is fused into what reads it, and never stored.
 
+Windows that a scatter places in dimensions that they keep, as the gradient of a lookup under
+`jax.vmap` does, libtpu adds in a loop, one after another. So it finds windows of several rows.
+
 The gradient of a maximum over windows is a scatter on a GPU: the pooling remembers where in the
 image each maximum was, and the gradient scatters to these places.
 """
@@ -13,15 +16,19 @@ from __future__ import annotations
 import numpy as np
 
 from toast.analysis.program import Program
+from toast.costmodel.compilers.rules import ScatterExpanderRules
 from toast.costmodel.program.dataflow import Bools, Flow
 from toast.costmodel.program.op_traits import Role
 
 SCATTER = "stablehlo.scatter"
+GATHER = "stablehlo.gather"
 PAD = "stablehlo.pad"
 POOLING = "stablehlo.reduce_window"
 UNPOOLING = "stablehlo.select_and_scatter"
 OPERANDS = 3
 """Operand, indices and updates: a scatter into one tensor."""
+INDICES = 1
+"""Which operand of a gather, and of a scatter into one tensor, holds the indices."""
 
 
 def expand_scatters(program: Program, flow: Flow) -> Flow:
@@ -39,9 +46,24 @@ def expanded_scatters(program: Program) -> Bools:
         uses = program.uses_of(op)
         if len(uses) != OPERANDS or not program.constant[program.sources[uses[0]]]:
             continue
+        if program.op_placed[op] > 1:
+            continue
         operand, updates = (program.shape(program.sources[uses[n]]) for n in (0, OPERANDS - 1))
         found[op] = is_one_a_row(operand, updates)
     return found
+
+
+def launches_each(program: Program, op: int, rules: ScatterExpanderRules) -> float:
+    """Launches for each element of the indices of a gather or scatter whose windows run in a loop.
+
+    0 for all other ops.
+    """
+    windows = int(program.op_placed[op])
+    if windows <= 1:
+        return 0.0
+    gathers = program.kind(op) == GATHER
+    launches = rules.gather_launches if gathers else rules.scatter_launches
+    return launches * windows / program.elements[program.sources[program.uses_of(op)[INDICES]]]
 
 
 def is_one_a_row(operand: tuple[int, ...], updates: tuple[int, ...]) -> bool:

@@ -21,6 +21,7 @@ from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
 from toast.costmodel.passes.layout_assignment import copied_values
+from toast.costmodel.passes.scatter_expander import INDICES, launches_each
 from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
 from toast.costmodel.program.buffers import loop_copies
 from toast.costmodel.program.contractions import WIDE, Sides
@@ -59,6 +60,8 @@ class Dot(NamedTuple):
     window: FilterWindow
 
 
+Placed = tuple[int, float]
+"""A tensor of indices, and the launches for each of its elements."""
 Moved = tuple[int, int]
 """A tensor that is read or written, and the one that it is a part of in memory, or itself."""
 
@@ -67,7 +70,8 @@ class LaunchedRow(NamedTuple):
     """What a fusion writes, what it reads, and its contractions.
 
     `epilogue` are, of the reductions behind a contraction, the tensors that each may read; `copied`
-    tensors that are copied to another memory layout or buffer, or back.
+    tensors that are copied to another memory layout or buffer, or back. `placed` are the indices by
+    which a loop places windows.
     """
 
     written: tuple[Moved, ...] = ()
@@ -75,13 +79,15 @@ class LaunchedRow(NamedTuple):
     dots: tuple[Dot, ...] = ()
     epilogue: tuple[tuple[int, ...], ...] = ()
     copied: tuple[int, ...] = ()
+    placed: tuple[Placed, ...] = ()
 
 
 class Fusions(NamedTuple):
     """The rows as columns; `X_start` has one entry more than there are X.
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
-    `whole` in memory; `copied` tensors; its contractions, from `dot_start` on; its epilogue,
+    `whole` in memory; `copied` tensors; those that `placed` windows with `placed_launches` for each
+    element; its contractions, from `dot_start` on; its epilogue,
     reductions of what a product makes, and of each the tensors that it may read, one of which it
     does.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
@@ -112,6 +118,9 @@ class Fusions(NamedTuple):
     epilogue_tensor: Ints
     copied_start: Ints
     copied: Ints
+    placed_start: Ints
+    placed: Ints
+    placed_launches: Floats
 
 
 class FusionScratch(NamedTuple):
@@ -305,6 +314,17 @@ class RowMaker:
             dots=dots,
             epilogue=_epilogue(program, layouts, self.wanted, one) if dots else (),
             copied=_tensors(layouts, self.copied_values.get(number, ())),
+            placed=self._placed(one),
+        )
+
+    def _placed(self, one: LaunchedFusion) -> tuple[Placed, ...]:
+        """The indices by which loops place what a fusion finds or adds up."""
+        program, rules = self.program, self.fusion.profile.scatter_expander
+        each = {op: launches_each(program, op, rules) for op in one.ops}
+        return tuple(
+            (int(self.layouts.use_tensor[program.uses_of(op)[INDICES]]), launches)
+            for op, launches in each.items()
+            if launches
         )
 
     def _operands(self, op: int) -> tuple[Operand, ...]:
@@ -394,6 +414,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
     dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]
     moved, epilogue = [row.written + row.read for row in rows], [row.epilogue for row in rows]
+    placed = [row.placed for row in rows]
     return Fusions(
         weight=floats(list(rows.values())),
         writes=ints([len(row.written) for row in rows]),
@@ -415,6 +436,9 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         epilogue_tensor=flat([tensors for row in epilogue for tensors in row]),
         copied_start=starts([row.copied for row in rows]),
         copied=flat([row.copied for row in rows]),
+        placed_start=starts(placed),
+        placed=ints([tensor for row in placed for tensor, _ in row]),
+        placed_launches=floats([launches for row in placed for _, launches in row]),
         side_start=starts(factors),
         side_of=ints([side for sides in factors for side, _ in sides]),
         side_size=ints([size for sides in factors for _, size in sides]),
@@ -456,6 +480,7 @@ def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
         (moved, owners.tensor[fusions.whole]),
         (epilogue, owners.tensor[fusions.epilogue_tensor]),
         (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
+        (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
         (dots, fusions.dot_unit),
         (dots, owners.tensor[fusions.dot_sums]),
         (np.repeat(dots, 4), owners.tensor[fusions.dot_operand.ravel()]),

@@ -16,6 +16,7 @@ TWICE = "an element that is reduced takes the time of one that is read and writt
 STEPS = "a reduction over windows of all that came before runs in several passes"
 SHIFTED = "elements that move by less than a tile take longer"
 OFF = {
+    "gradient of pooling": "libtpu has no estimate for the first pooling, which takes as long",
     "products of 16": PADDED,
     "products of 64": PADDED,
     "maxima of rows": TWICE,
