@@ -17,7 +17,7 @@ from toast.costmodel.passes.convolution_tiling import (
     windows,
 )
 from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
-from toast.costmodel.passes.fusion import Fusion, elementwise
+from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
 from toast.costmodel.passes.layout_assignment import copied_values
@@ -219,21 +219,6 @@ class RowMaker:
         return _bytes_read(self.program, self.fusion)
 
     @cached_property
-    def _kept_inside(self) -> Bools:
-        """For each value if an elementwise fusion makes it that alone reads it.
-
-        It was to be stored for several readers, which have become parts of one fusion since.
-        """
-        program, launched = self.program, self.fusion.launched
-        joined = elementwise(self.fusion) & (np.diff(launched.op_start) > 1)
-        ops = launched.ops[joined[launched.rows(launched.op_start)]]
-        found = np.zeros(program.values, dtype=np.bool_)
-        found[spans(program.op_values[ops], np.diff(program.op_values)[ops])] = True
-        found[program.use_value[launched.reads]] = False
-        found[program.use_value[[result.use for result in program.results]]] = False
-        return found
-
-    @cached_property
     def _computed(self) -> Bools:
         """For each value if arithmetic inside what reads it makes it."""
         flow, found = self.fusion.flow, np.zeros(self.program.values, dtype=np.bool_)
@@ -324,7 +309,7 @@ class RowMaker:
             for op in one.contractions
         )
         return LaunchedRow(
-            written=tuple(sorted(_written(program, layouts, fusion, one, self._kept_inside))),
+            written=tuple(sorted(_written(program, layouts, fusion, one))),
             read=tuple(sorted(_read(program, layouts, one))),
             dots=dots,
             epilogue=_epilogue(program, layouts, self.wanted, one) if dots else (),
@@ -406,7 +391,7 @@ def _read(program: Program, layouts: Layouts, one: LaunchedFusion) -> list[Moved
 
 
 def _written(
-    program: Program, layouts: Layouts, fusion: Fusion, one: LaunchedFusion, kept_inside: Bools
+    program: Program, layouts: Layouts, fusion: Fusion, one: LaunchedFusion
 ) -> list[Moved]:
     """Tensors that a fusion writes; of what is updated in place, the update."""
     found = []
@@ -418,8 +403,7 @@ def _written(
             part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
             found.append((part, whole if kind == UPDATE_SLICE else part))
         else:
-            stored = fusion.written & ~kept_inside
-            values = [value for value in program.values_of(op) if stored[value]]
+            values = [value for value in program.values_of(op) if fusion.written[value]]
             tensors = (int(layouts.value_tensor[value]) for value in values)
             found += [(tensor, tensor) for tensor in tensors]
     return found

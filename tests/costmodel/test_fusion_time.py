@@ -9,7 +9,7 @@ import pytest
 from benchmarks.probes.figures import golden
 from benchmarks.probes.fusion_rates import LAYOUTS, PASSES
 from benchmarks.probes.nets import conv
-from benchmarks.probes.programs import lowered, lowered_of
+from benchmarks.probes.programs import lowered
 from tests.costmodel.texts import GPU, TPU, main, maps, moves, product, sums
 from tests.costmodel.updates import ARGUMENTS, GRADIENT, RESULTS, TRANSPOSED, UPDATE, W
 from tests.modules import analysed, argument_group
@@ -66,22 +66,6 @@ def test_an_update_pays_for_its_copies_into_the_gradients_layout(scale: int) -> 
     adam = golden("fusion_rates", "updates by Adam of 1 Mi")["loop"] / CLOCK / PASSES
     each = (adam - DEVICE.op_overhead) / (7 * 2**20)
     assert handled == pytest.approx(7 * elements * each, rel=1 / 20)
-
-
-def test_a_round_of_random_numbers_reads_and_writes_two_arrays() -> None:
-    """What its rounds make of them in between stays inside; the last xor reads two, writes one."""
-    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
-
-    def bits(key: jax.Array) -> jax.Array:
-        return jax.random.bits(jax.random.wrap_key_data(key), (4096, 4096), jnp.uint32)
-
-    found = evaluator(lowered_of(bits, key))
-    rounds, last = (
-        max(row.seconds / row.runs for row in reading(found, (), "xor") if (row.runs > 1) is loops)
-        for loops in (True, False)
-    )
-    arrays = 3 * (rounds - DEVICE.op_overhead) / (last - DEVICE.op_overhead)
-    assert arrays == pytest.approx(4, rel=1e-3)
 
 
 def test_the_padding_of_images_takes_time() -> None:
