@@ -17,8 +17,8 @@ from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 
-CLOCKS = {"tpu-v5e": 1.5e9, "tpu-v5p": 1.75e9}
-"""Cycles of each chip in a second. What a launch takes on a v3 is assumed."""
+CLOCKS = {"tpu-v5e": 1.5e9, "tpu-v5p": 1.75e9, "tpu-v3": 0.94e9}
+"""Cycles of each chip in a second."""
 WITHOUT = {"scatter_expander": {"scatter_launches": 0.0, "gather_launches": 0.0}}
 
 
