@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.toast.planned import gemma_text, request
+from examples import gemma
+from tests.toast.planned import request
 from toast.aot import CompiledCollective, Memory, Refusal, Target, Verdict
 from toast.costmodel.network.mesh import Mesh
 from toast.pipeline.confirm import compilations, confirm
@@ -81,6 +83,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@cache
+def small_text() -> bytes:
+    """A training step of a Gemma whose best plan is none of the controls."""
+    config = replace(gemma.PRESETS["demo"], layers=2, batch=8, seq=32)
+    return gemma.lower(config).as_text(debug_info=True).encode()
+
+
 def confirmed(
     compiler: Compiler,
     monkeypatch: pytest.MonkeyPatch,
@@ -102,4 +111,4 @@ def planned(
     """The plan and the module."""
     monkeypatch.setattr(compilations, "judge", compiler)
     settings = {"device": "tpu-v5e", "rollouts": 200, "advice": False, "confirm": 3, **changes}
-    return make_plan(module or gemma_text(), request(**settings))
+    return make_plan(module or small_text(), request(**settings))
