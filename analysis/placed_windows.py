@@ -17,8 +17,9 @@ from jaxlib.mlir.dialects import stablehlo
 def placed(op: Any) -> int:
     """How many windows a gather, or a scatter into one operand, places so; 0 for all other ops.
 
-    A gather does where a part of a dimension, of more than one element, may begin anywhere in it. A
-    scatter also does where that part is one element, but the window has that dimension still.
+    A gather does where a part of a dimension, of more than one element, may begin anywhere in it,
+    unless it has dimensions of a batch. A scatter also does where that part is one element, but the
+    window has that dimension still.
     """
     if op.name == "stablehlo.gather":
         numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
