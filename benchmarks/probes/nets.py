@@ -26,6 +26,39 @@ def normed(x: jax.Array) -> jax.Array:
     return ((groups - mean) * jax.lax.rsqrt(variance + 1e-5)).reshape(x.shape)
 
 
+def scaled(x: jax.Array, scale: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+    """Normalised over axes of its channels in groups, then scaled: as `flax.linen` does it."""
+    wide = x.astype(jnp.float32)
+    groups = wide.reshape(*x.shape[:-1], GROUPS, -1)
+    mean = jnp.mean(groups, axis=axes, keepdims=True)
+    variance = jnp.mean(jnp.square(groups), axis=axes, keepdims=True) - jnp.square(mean)
+    factor = jax.lax.rsqrt(variance + 1e-5) * scale.reshape(GROUPS, -1)
+    return ((groups - mean) * factor).reshape(x.shape).astype(x.dtype)
+
+
+@cache
+def scaled_step(
+    batch: int, pixels: int, channels: int, layers: int, axes: tuple[int, ...], dtype: str
+) -> bytes:
+    """As `step`, of convolutions that are normalised over axes (none: not at all) and scaled."""
+
+    def loss(weights: list[jax.Array], scales: list[jax.Array], x: jax.Array) -> jax.Array:
+        for filters, scale in zip(weights, scales, strict=True):
+            made = conv(x, filters.astype(x.dtype))
+            x = jax.nn.silu(scaled(made, scale, axes) if axes else made)
+        return jnp.mean(jnp.square(x.astype(jnp.float32)))
+
+    def train(weights: list[jax.Array], scales: list[jax.Array], x: jax.Array) -> list[jax.Array]:
+        slopes = jax.grad(loss)(weights, scales, x)
+        return [filters - 0.1 * slope for filters, slope in zip(weights, slopes, strict=True)]
+
+    filters = jax.ShapeDtypeStruct((3, 3, channels, channels), jnp.float32)
+    scale = jax.ShapeDtypeStruct((channels,), jnp.float32)
+    image = jax.ShapeDtypeStruct((batch, pixels, pixels, channels), jnp.dtype(dtype))
+    lower = jax.jit(train, donate_argnums=0).lower
+    return lower([filters] * layers, [scale] * layers, image).as_text().encode()
+
+
 @cache
 def step(batch: int, pixels: int, channels: int, layers: int, norm: bool = False) -> bytes:
     """The StableHLO of one step of gradient descent."""

@@ -222,7 +222,8 @@ class LayoutAssignmentRules:
 
     `pads_values`: all values fill whole tiles. `pads_images`: what convolutions read and make
     does. `copies_images`: arguments that are convolved are copied to their tiles. `copies_padded`:
-    images that are padded otherwise than alike on both sides are padded by themselves.
+    images that are padded otherwise than alike on both sides are padded by themselves. The rows
+    of a tile fill at least `column_bytes` of a column: few rows of narrow elements are padded.
     """
 
     copies_arguments: bool
@@ -232,21 +233,23 @@ class LayoutAssignmentRules:
     pads_images: bool
     copies_images: bool
     copies_padded: bool
+    column_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceToBatchRules:
     """How few images are convolved.
 
-    `convolves_in_blocks`: fewer than the rows of a tile in blocks of pixels. `stored_copies` is how
-    many images of 32 bits are then stored of one: as it is made, and, as padding between blocks
-    keeps it from being computed there, for the convolution, in 16 bits and two forms. One that is
-    normalised is stored less its mean as well. `blocking_cost` is how often each of its elements
-    is handled: it is cut into blocks, padded, and put together with the edges of its neighbours.
+    `convolves_in_blocks`: fewer than the rows of a tile in blocks of pixels. What a convolution
+    reads is then stored in 16 bits and `convolved_forms`, as zeros between blocks keep it from
+    being computed there. `normalised_forms`: what is normalised over its pixels is stored so often
+    in 32 bits besides, in training. `blocking_cost` is how often each element of an image is
+    handled: it is cut into blocks, padded, and put together with the edges of its neighbours.
     """
 
     convolves_in_blocks: bool
-    stored_copies: float
+    convolved_forms: int
+    normalised_forms: int
     blocking_cost: float
 
 

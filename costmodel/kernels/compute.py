@@ -16,8 +16,9 @@ from toast.costmodel.kernels.convolution import (
     more_pixels,
     tiled,
 )
-from toast.costmodel.kernels.incremental import streamed, total
+from toast.costmodel.kernels.incremental import in_blocks, streamed, total
 from toast.costmodel.kernels.journal import note
+from toast.costmodel.passes.space_to_batch import NORMED
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, WIDE
 from toast.costmodel.terms.journal import ROOT, Bound
 
@@ -204,7 +205,16 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
 @inner
 def _elements(t: Tables, s: Scratch, tensor: int) -> float:
     """Elements of a tensor on one device, with those that fill its tiles up."""
-    return float(s.tensors.stored[tensor] / max(t.tensors.itemsize[tensor], 1.0))
+    return _moved(t, s, tensor) / max(t.tensors.itemsize[tensor], 1.0)
+
+
+@inner
+def _moved(t: Tables, s: Scratch, tensor: int) -> float:
+    """Bytes that a fusion moves of a tensor, with what normalises it where it lies in blocks."""
+    size, image = float(s.tensors.stored[tensor]), t.tensors.image[tensor]
+    if image[NORMED] > 0 and in_blocks(t, s, tensor) > 0.0:
+        return size * (1.0 + t.chip.normalised_forms)
+    return size
 
 
 @inner
@@ -214,7 +224,7 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
     moved, wrote, elements, narrow = 0.0, 0.0, 0.0, 0.0
     for k in range(first, t.fusions.tensor_start[row + 1]):
         tensor = t.fusions.tensor[k]
-        size = s.tensors.stored[tensor]
+        size = _moved(t, s, tensor)
         handled = _elements(t, s, tensor)
         moved += size * streamed(
             t.chip.on_chip, t.chip.streamed_from, s.tensors.stored[t.fusions.whole[k]]

@@ -109,12 +109,18 @@ def _up(number: int, part: int) -> int:
 
 
 @inner
-def _rows(number: int, most: int) -> int:
+def _rows(number: int, least: int, most: int) -> int:
     """A number rounded up to the rows of a tile, of which few take a lower one."""
-    rows = 1
+    rows = least
     while rows < min(number, most):
         rows *= 2
     return _up(number, rows)
+
+
+@inner
+def _fewest_rows(t: Tables, itemsize: float) -> int:
+    """The fewest rows of a tile of elements of so many bytes; a tile has no fewer."""
+    return min(max(int(t.chip.column_bytes / itemsize), 1), t.chip.tile_rows)
 
 
 @inner
@@ -124,11 +130,12 @@ def _as_given(t: Tables, s: Scratch, tensor: int, size: float) -> float:
     if dims < 2:
         return by_row(t, s, tensor, size)
     first, second = _best_columns(t, s, tensor, dims)
-    least = np.inf
+    fewest, least = _fewest_rows(t, t.tensors.itemsize[tensor]), np.inf
     for dim in range(dims):
         rows = side(t, s, tensor, dim)
         columns = side(t, s, tensor, second if dim == first else first)
-        part = _rows(rows, t.chip.tile_rows) * _up(columns, t.chip.tile_columns) / (rows * columns)
+        tall = _rows(rows, fewest, t.chip.tile_rows)
+        part = tall * _up(columns, t.chip.tile_columns) / (rows * columns)
         least = min(least, part)
     return np.ceil(size * least)
 
@@ -153,7 +160,8 @@ def by_row(t: Tables, s: Scratch, tensor: int, size: float) -> float:
     dims = t.tensors.start[tensor + 1] - t.tensors.start[tensor]
     columns = side(t, s, tensor, dims - 1) if dims > 0 else 1
     rows = side(t, s, tensor, dims - 2) if dims > 1 else 1
-    tall, wide = _rows(rows, t.chip.tile_rows), _up(columns, t.chip.tile_columns)
+    fewest = _fewest_rows(t, t.tensors.itemsize[tensor]) if dims > 1 else 1
+    tall, wide = _rows(rows, fewest, t.chip.tile_rows), _up(columns, t.chip.tile_columns)
     return np.ceil(size * (tall * wide) / (rows * columns))
 
 
@@ -166,7 +174,7 @@ def _in_tiles(t: Tables, s: Scratch, tensor: int, size: float) -> float:
     """
     blocks = in_blocks(t, s, tensor)
     if blocks > 0.0:
-        size *= blocks * (t.chip.in_blocks + t.tensors.image[tensor, 5])
+        size *= blocks
     tiled, own = tiles(t, s, tensor, blocks > 0.0)
     return np.ceil(size * tiled / own)
 
@@ -177,7 +185,7 @@ def in_blocks(t: Tables, s: Scratch, tensor: int) -> float:
     image = t.tensors.image[tensor]
     rows, pixels, halo = t.chip.tile_rows, side(t, s, tensor, image[1]), image[4]
     block = (pixels + halo + rows - 1) // rows
-    if side(t, s, tensor, image[0]) < rows and 0 < halo <= block and t.chip.in_blocks > 0.0:
+    if side(t, s, tensor, image[0]) < rows and 0 < halo <= block and t.chip.in_blocks:
         return float(rows * block / pixels)
     return 0.0
 
@@ -188,10 +196,12 @@ def tiles(t: Tables, s: Scratch, tensor: int, blocks: bool) -> tuple[int, int]:
     image = t.tensors.image[tensor]
     rows, columns = t.chip.tile_rows, t.chip.tile_columns
     batch, channels = side(t, s, tensor, image[0]) * (rows if blocks else 1), 1
+    fewest = _fewest_rows(t, t.tensors.itemsize[tensor])
     for dim in range(image[2], image[3]):
         channels *= side(t, s, tensor, dim)
     tiled = min(
-        _rows(batch, rows) * _up(channels, columns), _rows(channels, rows) * _up(batch, columns)
+        _rows(batch, fewest, rows) * _up(channels, columns),
+        _rows(channels, fewest, rows) * _up(batch, columns),
     )
     return int(tiled), int(batch * channels)
 

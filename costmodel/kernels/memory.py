@@ -20,11 +20,11 @@ import numpy as np
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats
 from toast.costmodel.kernels.combiner import late_bytes
-from toast.costmodel.kernels.incremental import by_row
+from toast.costmodel.kernels.incremental import by_row, in_blocks
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
 from toast.costmodel.kernels.sum_order import AXIS_ORDER, SCATTERED
-from toast.costmodel.program.lookups import BY_ROW, TILED
+from toast.costmodel.program.lookups import BLOCKED, BY_ROW, TILED
 from toast.costmodel.terms.journal import (
     AGAIN,
     BASE,
@@ -349,6 +349,9 @@ def _lying(t: Tables, s: Scratch, row: int) -> float:
     size = float(s.tensors.stored[tensor])
     if lies == TILED:
         return size
+    if lies == BLOCKED:
+        image = t.tensors.image[tensor, 0] >= 0
+        return size if image and in_blocks(t, s, tensor) > 0.0 else 0.0
     rows = by_row(t, s, tensor, s.tensors.local[tensor]) if _in_rows(t, s, tensor) else size
     return rows if lies == BY_ROW or rows > size else 0.0
 

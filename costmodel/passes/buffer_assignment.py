@@ -10,10 +10,12 @@ import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.all_reduce_reassociate import ADD
+from toast.costmodel.passes.blocked_images import kept_in_blocks
 from toast.costmodel.passes.fusion import Fusion, fused_into_update
 from toast.costmodel.passes.fusion_chains import hand_over, mark_added
 from toast.costmodel.passes.fusion_kernel import spread_spans
 from toast.costmodel.passes.layout_assignment import (
+    Beside,
     OtherLayouts,
     copied_beside,
     lies,
@@ -24,7 +26,7 @@ from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
-from toast.costmodel.program.lookups import TILED, TURNED
+from toast.costmodel.program.lookups import BLOCKED, TILED, TURNED
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
 
@@ -116,25 +118,33 @@ def buffer_ranges(
     shorter = np.where(waits, np.maximum(first, until[values]), last)
     longer, guard = values[waits], np.full(program.values, -1)
     guard[longer] = product[longer]
-    copied = copied_beside(program, fusion, others)
-    beside, part = ints([value for value, _, _ in copied]), floats([part for _, _, part in copied])
-    begins, ends = (ints([span[side] for _, span, _ in copied]) for side in (0, 1))
+    beside, begins, ends, part = _columns(copied_beside(program, fusion, others))
     tables, at = (ints([row[side] for row in turned_tables(program, fusion)]) for side in (0, 1))
+    launched = launched_at(program, fusion)
+    images, appear, vanish, forms = _columns(kept_in_blocks(program, fusion, launched, read))
     buffers = joined(
         rows(values, first, shorter, inner=last != program.ops),
         rows(longer, shorter[waits] + 1, last[waits], unsummed=guard[longer]),
         rows(beside, begins, ends, width=part),
         rows(tables, at, at, width=1.0, lies=TURNED),
+        rows(images, appear, vanish, width=forms, lies=BLOCKED),
     )
     ends = np.full(program.values, -1)
     ends[values] = last
     had = availability(program, fusion, read)
     if fusion.profile.rematerialization.recomputes:
         kept = flags(program.values, values[alone])
-        gaps = recomputed_gaps(program, fusion, begun, launched_at(program, fusion), kept, had)
+        gaps = recomputed_gaps(program, fusion, begun, launched, kept, had)
         free = {"part": gaps.part, "inner": False, "again": True, "unsummed": guard[gaps.value]}
         buffers = joined(buffers, rows(gaps.value, gaps.first, gaps.last, **free))
     return Buffered(ranges=buffers, owner=owner, ends=ends, until=had.until)
+
+
+def _columns(held: list[Beside]) -> tuple[Ints, Ints, Ints, Floats]:
+    """Values, their first and last positions, and how many of their size are held."""
+    values, parts = ints([value for value, _, _ in held]), floats([part for _, _, part in held])
+    first, last = (ints([span[side] for _, span, _ in held]) for side in (0, 1))
+    return values, first, last, parts
 
 
 def joined(*parts: LiveRanges) -> LiveRanges:

@@ -21,6 +21,8 @@ CONVOLUTION = "stablehlo.convolution"
 REDUCE = "stablehlo.reduce"
 POOLING = "stablehlo.select_and_scatter"
 TRANSPOSE = "stablehlo.transpose"
+RESHAPE = "stablehlo.reshape"
+BROADCAST = "stablehlo.broadcast_in_dim"
 TURNING = frozenset({TRANSPOSE, "stablehlo.convert"})
 """What brings an argument to the order of dimensions and the type in which it is convolved."""
 Shape = tuple[int, ...]
@@ -32,7 +34,7 @@ class Image:
     """Where an image has its dimensions: batch, pixels, and channels from `first` to `end`.
 
     `pixel` is the last dimension of pixels, `halo` how many more of them than it makes the widest
-    convolution reads, `normed` whether some image of the shape is normalised.
+    convolution reads, `normed` whether images of the shape are normalised over their pixels.
     """
 
     batch: int
@@ -49,6 +51,8 @@ class Image:
 
 
 NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0)
+NORMED = 5
+"""The column of a row that tells of images that are normalised."""
 
 
 def filter_gradients(program: Program) -> Ints:
@@ -71,8 +75,10 @@ def images(program: Program, rules: LayoutAssignmentRules) -> dict[Shape, Image]
                 for shape, lies in _turned(program, value, image):
                     halo = max(lies.halo, found[shape].halo if shape in found else 0)
                     found[shape] = replace(lies, halo=halo)
-    for shape in _normed(program, found):
-        found[shape] = replace(found[shape], normed=True)
+    for op in normalising(program, found):
+        shape = program.shape(program.sources[program.uses_of(op)[0]])
+        for one in {shape, (*shape[:-2], math.prod(shape[-2:]))} & found.keys():
+            found[one] = replace(found[one], normed=True)
     for op in program.ops_named(POOLING):
         shape = program.shape(program.sources[program.uses_of(op)[0]])
         alike = [image for of, image in found.items() if _pooled(of, shape, image)]
@@ -87,8 +93,7 @@ def given_images(program: Program) -> dict[int, tuple[int, int]]:
     found: dict[int, tuple[int, int]] = {}
     for op in program.ops_named(CONVOLUTION):
         value = program.sources[program.uses_of(op)[0]]
-        while program.kind(program.makers[value]) in TURNING:
-            value = program.sources[program.uses_of(program.makers[value])[0]]
+        value = turned_from(program, value)
         if value in arguments:
             found[value] = (found.get(value, (op, op))[0], op)
     return found
@@ -104,22 +109,34 @@ def image_rows(layouts: Layouts, found: dict[Shape, Image]) -> Ints:
     for number, (_, dims) in enumerate(layouts.tensors if found else ()):
         shape = tuple(size for size, _ in dims)
         if shape not in known:
-            known[shape] = found.get(shape) or _in_groups(shape, found)
+            known[shape] = image_of(shape, found)
         image = known[shape]
         rows[number] = image.row if image else NO_IMAGE
     return np.array(rows, dtype=np.int64).reshape(-1, len(NO_IMAGE))
 
 
-def _normed(program: Program, found: dict[Shape, Image]) -> set[Shape]:
-    """The shapes of images of which the forward pass takes means, of groups of channels or all."""
+def normalising(program: Program, found: dict[Shape, Image]) -> list[int]:
+    """Reductions of the forward pass over the pixels of an image, by example."""
     gradients = filter_gradients(program)
     forward = int(gradients[0]) if len(gradients) else program.ops
-    reduced: set[Shape] = set()
-    for op in program.ops_named(REDUCE):
-        if op < forward and program.shape(program.values_of(op)[0]):
-            shape = program.shape(program.sources[program.uses_of(op)[0]])
-            reduced |= {shape, (*shape[:-2], math.prod(shape[-2:]))}
-    return reduced & found.keys()
+    reductions = (op for op in program.ops_named(REDUCE) if op < forward)
+    return [op for op in reductions if _by_example(program, op, found)]
+
+
+def _by_example(program: Program, op: int, found: dict[Shape, Image]) -> bool:
+    """Whether a reduction sums over the pixels of an image and keeps its examples."""
+    use = program.uses_of(op)[0]
+    image = image_of(program.shape(program.sources[use]), found)
+    if image is None:
+        return False
+    names = program.use_names(use).tolist()
+    kept = set(program.def_names(program.values_of(op)[0]).tolist())
+    return names[image.batch] in kept and names[image.pixel] not in kept
+
+
+def image_of(shape: Shape, found: dict[Shape, Image]) -> Image | None:
+    """The image of a shape, its channels in groups or not; None where it is that of none."""
+    return found.get(shape) or _in_groups(shape, found)
 
 
 def _pooled(image_shape: Shape, shape: Shape, image: Image) -> bool:
@@ -155,7 +172,8 @@ def _moves(program: Program, name: int) -> bool:
 def _turned(program: Program, value: int, image: Image) -> Iterator[tuple[Shape, Image]]:
     """The shapes in which an image lies so: its own, and that of what it was transposed of."""
     yield program.shape(value), image
-    while program.kind(maker := program.makers[value]) in TURNING:
+    while (source := _before(program, value)) >= 0:
+        maker = program.makers[value]
         use = program.uses_of(maker)[0]
         if program.kind(maker) == TRANSPOSE:
             names = program.use_names(use).tolist()
@@ -167,8 +185,31 @@ def _turned(program: Program, value: int, image: Image) -> Iterator[tuple[Shape,
                 first=place[image.first],
                 end=place[image.first] + 1,
             )
-            yield program.shape(program.sources[use]), image
-        value = program.sources[use]
+            yield program.shape(source), image
+        value = source
+
+
+def turned_from(program: Program, value: int) -> int:
+    """What is brought to another order of dimensions or type, and convolved as `value`."""
+    while (source := _before(program, value)) >= 0:
+        value = source
+    return value
+
+
+def _before(program: Program, value: int) -> int:
+    """What a value is but for the order of its dimensions and its type; -1 where it is computed.
+
+    `jax.vmap` gives a dimension of 1 to what each example convolves, and takes it away.
+    """
+    maker = program.makers[value]
+    if program.kind(maker) in TURNING:
+        return int(program.sources[program.uses_of(maker)[0]])
+    if program.kind(maker) == RESHAPE:
+        wider = program.makers[program.sources[program.uses_of(maker)[0]]]
+        if program.kind(wider) == BROADCAST:
+            source = int(program.sources[program.uses_of(wider)[0]])
+            return source if program.shape(source) == program.shape(value) else -1
+    return -1
 
 
 def _images_of(program: Program, op: int) -> Iterator[tuple[int, Image]]:

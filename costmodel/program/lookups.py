@@ -8,8 +8,9 @@ from toast.analysis.program import Program
 from toast.costmodel.program.dataflow import Bools
 
 GATHER = "stablehlo.gather"
-TILED, BY_ROW, TURNED = range(3)
-"""How a value lies in memory: as fills tiles best, row by row, or so only where that differs."""
+TILED, BY_ROW, TURNED, BLOCKED = range(4)
+"""How a value lies in memory: as fills tiles best, row by row, or so only where that differs; or
+only where it is an image in blocks of pixels."""
 
 
 def looked_up(program: Program) -> Bools:

@@ -94,8 +94,8 @@ def test_images_are_known_with_their_channels_in_groups_too() -> None:
     [
         (64, 32, 320, "tpu-v5e", 384 / 320),  # channels fill tiles of 128
         (64, 32, 3, "tpu-v5e", 4 * 128 / (3 * 8)),  # few channels: in rows, the batch in columns
-        (32, 32, 128, "tpu-v5e", 2 * 8 * 5 / 32),  # 34 pixels with a halo in 8 blocks of 5
-        (32, 16, 128, "tpu-v5e", 2 * 8 * 3 / 16),
+        (32, 32, 128, "tpu-v5e", 8 * 5 / 32),  # 34 pixels with a halo in 8 blocks of 5
+        (32, 16, 128, "tpu-v5e", 8 * 3 / 16),
         (32, 4, 128, "tpu-v5e", 1.0),  # a block would be smaller than its halo
         (32, 32, 128, "tpu-v3", 1.0),
         (40, 32, 128, "tpu-v3", 8 / 5),  # five images take the rows of eight

@@ -177,6 +177,13 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         (TPU, GPU),
         lambda d: not golden("rows_and_sums", "a sum of sums", d),
     ),
+    "layout_assignment.column_bytes": (
+        (TPU, V5P, V3),
+        lambda d: max(
+            golden("narrow_rows", dtype, d) * width
+            for dtype, width in (("float32", 4), ("bfloat16", 2), ("int8", 1))
+        ),
+    ),
     "layout_assignment.copies_padded": (
         (TPU, GPU),
         lambda d: bool(golden("layout_assignment", "convolution of 2 pixels", d)),
