@@ -114,8 +114,8 @@ class Program:
     `op_padded` (how many times its own size the image of a convolution has once it is padded, where
     that is not the same on both sides or between the elements; else 1), `op_placed` (how many
     windows a gather or scatter places in dimensions that they keep, else 0), `op_folds` (index into
-    `names` of the one op by which it combines elements, or -1), `op_uses`, `op_values`,
-    `op_factors` (starts).
+    `names` of the one op by which it combines elements, or -1), `op_literal` (whether it is a
+    constant of more than one number repeated), `op_uses`, `op_values`, `op_factors` (starts).
     Per use: `use_value`, `use_dims` (start into `use_name`). Per value: `value_op`, `value_dims`
     (start into `dim_size` and `dim_name`), `value_type` (index into `dtypes`), `value_shape` (index
     into `known_shapes`). Per factor:
@@ -136,6 +136,7 @@ class Program:
     op_padded: Floats
     op_placed: Ints
     op_folds: Ints
+    op_literal: NDArray[np.bool_]
     op_uses: Ints
     op_values: Ints
     op_factors: Ints

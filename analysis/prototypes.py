@@ -27,6 +27,7 @@ class Traits(NamedTuple):
     padded: float = 1.0
     placed: int = 0
     folds: str = ""
+    literal: bool = False
 
 
 _NO_TRAITS = Traits()
@@ -73,8 +74,8 @@ class Rows:
 class Prototypes:
     """All prototypes, and the numbers of the names, types and shapes that they hold.
 
-    By prototype `name`, `signature`, `strided`, `padded`, `placed` and `folds` (as the columns of
-    `Program`), and if it is `unknown` because nobody had a rule. In rows:
+    By prototype `name`, `signature`, `strided`, `padded`, `placed`, `folds` and `literal` (as the
+    columns of `Program`), and if it is `unknown` because nobody had a rule. In rows:
     for each operand how many dimensions it has (`use_ranks`) and the factor of each (`use_factor`);
     for each result its `value_type`, `value_shape` and the factor of each of its dimensions
     (`value_factor`), which have the sizes `value_size`; for each factor `factor_size`,
@@ -92,6 +93,7 @@ class Prototypes:
     padded: list[float] = field(default_factory=list)
     placed: list[int] = field(default_factory=list)
     folds: list[int] = field(default_factory=list)
+    literal: list[bool] = field(default_factory=list)
     unknown: list[bool] = field(default_factory=list)
     use_ranks: Rows = field(default_factory=Rows)
     use_factor: Rows = field(default_factory=Rows)
@@ -131,6 +133,7 @@ class Prototypes:
         self.placed.append(traits.placed)
         folds = traits.folds
         self.folds.append(self.names.setdefault(folds, len(self.names)) if folds else -1)
+        self.literal.append(traits.literal)
         self.unknown.append(not rule.known)
         self._add_tensors(rule, results)
         self.factor_size.add(rule.sizes)

@@ -14,6 +14,7 @@ from toast.analysis.program import ARGUMENT, OUTER_PRODUCT, FactorKind
 from toast.analysis.prototypes import Prototypes, Traits
 from toast.analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
 from toast.analysis.shardcombine import Discoverer
+from toast.analysis.size import is_literal
 from toast.analysis.types import TensorType, TypeReader
 from toast.analysis.windows import padded, strided
 
@@ -124,12 +125,14 @@ class OpReader:
         rule, halos = with_halos(op, split_together(rule, operand_facts[0]), shapes, made)
         items = tuple((k, v) for k, v in given if k not in _IGNORED_ATTRIBUTES)
         content: Any = tuple((k, v) for k, v in given if k in _IGNORED_ATTRIBUTES and k != RULE)
+        literal = is_literal(op)
         if name in CONSTANTS:
             content = (*content, *(item for item in items if item[0] == "value"))
-            items = () if any(k == "value" for k, _ in items) else items
+            items = (("literal", literal),) if any(k == "value" for k, _ in items) else items
         folding = name in _FOLDING and len(inner) == 2
         known = folding if inner else name not in _EACH_ITS_OWN
-        traits = Traits(strided(op), operand_facts[1], placed(op), inner[0] if folding else "")
+        folds = inner[0] if folding else ""
+        traits = Traits(strided(op), operand_facts[1], placed(op), folds, literal)
         if name == _CUSTOM:
             name = _called(op)
         elif name == _PRODUCT and FactorKind.REDUCTION not in rule.kinds:

@@ -14,6 +14,12 @@ from toast.analysis.errors import ModuleTooLarge
 from toast.analysis.limits import ModuleLimits
 
 _CONSTANTS = frozenset({"stablehlo.constant", "sdy.constant", "chlo.constant"})
+_ONE_COMPLEX = "dense<("
+"""How a complex number begins in text that is repeated; several begin with a bracket."""
+_FEW = 16
+"""Of more elements the text is left out."""
+_WIDTHS = {"complex<f32>": 64, "complex<f64>": 128}
+"""Bits of element types of which MLIR's Python has no width."""
 
 
 def check_size(module: ir.Module, limits: ModuleLimits) -> None:
@@ -68,13 +74,23 @@ class _FunctionSize:
         return cls(ops, calls, size)
 
 
+def is_literal(op: ir.Operation) -> bool:
+    """Whether an op is a constant of more than one number repeated."""
+    if op.name not in _CONSTANTS:
+        return False
+    try:
+        value: Any = op.attributes["value"]
+    except TypeError:  # complex numbers have no form in Python
+        return _ONE_COMPLEX not in op.get_asm(large_elements_limit=_FEW)
+    return not (isinstance(value, ir.DenseElementsAttr) and value.is_splat)
+
+
 def _constant_bytes(op: ir.Operation) -> int:
     """The bytes that the module holds for a constant; one number repeated is nothing."""
-    value: Any = op.attributes["value"]
-    if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
+    if not is_literal(op):
         return 0
-    kind = ir.ShapedType(value.type)
-    width = getattr(kind.element_type, "width", 8)
+    kind = ir.ShapedType(op.results[0].type)
+    width = getattr(kind.element_type, "width", _WIDTHS.get(str(kind.element_type), 8))
     return math.prod(kind.shape) * int(width) // 8
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from operator import mul
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from toast.costmodel.kernels.evaluate import FIGURES, Measured, evaluate_many, s
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import Fusion, fuse
 from toast.costmodel.peak_pruning import fold
+from toast.costmodel.program.lookups import WHOLE
 from toast.costmodel.program.pins import NO_PINS, Pins
 from toast.costmodel.program.sharding_units import Layouts, Marks, lay_out, mark
 from toast.costmodel.region_costs import ALONE, PricedProgram, region_cost
@@ -254,6 +256,14 @@ class Evaluator:
         )
         other._scratches = [other.new_scratch()]
         return other
+
+    @property
+    def constant_bytes(self) -> float:
+        """Bytes of constants of the program, which lie whole on each device under every state."""
+        rows = self.tables.live_ranges
+        whole = (rows.lies == WHOLE).nonzero()[0]
+        tensors, width = rows.tensor[whole].tolist(), rows.width[whole].tolist()
+        return sum(map(mul, map(self.layouts.whole_bytes, tensors), width))
 
     def pressed_bytes(self, state: Sequence[Action | Refinement]) -> float:
         """The least that the compiler comes down to: the peak on a chip that has no memory."""

@@ -61,6 +61,7 @@ class CompilerProfile:
     """What a compiler does for one generation of chips, pass by pass; see `rules` for the keys."""
 
     name: str
+    constant_folding: rules.ConstantFoldingRules
     scatter_expander: rules.ScatterExpanderRules
     algebraic_simplifier: rules.AlgebraicSimplifierRules
     fusion: rules.FusionRules

@@ -54,6 +54,18 @@ class FusionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantFoldingRules:
+    """Constants of a program, and what is made of them before it runs.
+
+    `stores_constants`: they lie whole on each device. What the compiler makes of them has up to
+    `most_elements`.
+    """
+
+    stores_constants: bool
+    most_elements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterExpanderRules:
     """`expands`: a scatter of one element into each row of zeros is computed element by element.
 

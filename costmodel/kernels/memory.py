@@ -24,7 +24,7 @@ from toast.costmodel.kernels.incremental import by_row, in_blocks
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
 from toast.costmodel.kernels.sum_order import AXIS_ORDER, SCATTERED
-from toast.costmodel.program.lookups import BLOCKED, BY_ROW, TILED
+from toast.costmodel.program.lookups import BLOCKED, BY_ROW, TILED, WHOLE
 from toast.costmodel.terms.journal import (
     AGAIN,
     BASE,
@@ -349,11 +349,22 @@ def _lying(t: Tables, s: Scratch, row: int) -> float:
     size = float(s.tensors.stored[tensor])
     if lies == TILED:
         return size
+    if lies == WHOLE:
+        return _whole(t, tensor)
     if lies == BLOCKED:
         image = t.tensors.image[tensor, 0] >= 0
         return size if image and in_blocks(t, s, tensor) > 0.0 else 0.0
     rows = by_row(t, s, tensor, s.tensors.local[tensor]) if _in_rows(t, s, tensor) else size
     return rows if lies == BY_ROW or rows > size else 0.0
+
+
+@inner
+def _whole(t: Tables, tensor: int) -> float:
+    """The bytes of a tensor on all devices together."""
+    size = t.tensors.itemsize[tensor]
+    for d in range(t.tensors.start[tensor], t.tensors.start[tensor + 1]):
+        size *= t.tensors.dim_size[d]
+    return float(size)
 
 
 @inner

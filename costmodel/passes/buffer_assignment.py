@@ -11,6 +11,7 @@ import numpy as np
 from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.passes.all_reduce_reassociate import ADD
 from toast.costmodel.passes.blocked_images import kept_in_blocks
+from toast.costmodel.passes.constant_folding import constants_of
 from toast.costmodel.passes.fusion import Fusion, fused_into_update
 from toast.costmodel.passes.fusion_chains import hand_over, mark_added
 from toast.costmodel.passes.fusion_kernel import spread_spans
@@ -26,13 +27,17 @@ from toast.costmodel.program.arrays import floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
-from toast.costmodel.program.lookups import BLOCKED, TILED, TURNED
+from toast.costmodel.program.lookups import BLOCKED, TILED, TURNED, WHOLE
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
 
 WRITE = "stablehlo.dynamic_update_slice"
 SUMS = frozenset({ADD, "stablehlo.convert"})
 """What adds to a product, and nothing else."""
+
+
+CONSTANT = {"lies": WHOLE, "inner": False}
+"""How a constant of the program lies: in main memory alone, as it is copied there before a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +110,8 @@ def buffer_ranges(
     begun, read = value_spans(program, fusion)
     owner, values, first, last, alone = _buffer_spans(program, fusion, reused, begun, read)
     arguments = [argument.value for argument in program.arguments]
-    own = ~(flags(program.values, [*arguments, *reused]) | inside)[values]
+    constants = constants_of(program, fusion.profile.constant_folding)
+    own = ~(flags(program.values, [*arguments, *reused]) | inside | constants.made)[values]
     values, first, last, alone = values[own], first[own], last[own], alone[own]
     lying, width = lies(program, fusion), np.where(fusion.narrow, 0.5, 1.0)
 
@@ -121,6 +127,7 @@ def buffer_ranges(
     beside, begins, ends, part = _columns(copied_beside(program, fusion, others))
     tables, at = (ints([row[side] for row in turned_tables(program, fusion)]) for side in (0, 1))
     launched = launched_at(program, fusion)
+    start, needed = np.zeros_like(constants.stored), _last_read(program, fusion, constants.readers)
     images, appear, vanish, forms = _columns(kept_in_blocks(program, fusion, launched, read))
     buffers = joined(
         rows(values, first, shorter, inner=last != program.ops),
@@ -128,6 +135,7 @@ def buffer_ranges(
         rows(beside, begins, ends, width=part),
         rows(tables, at, at, width=1.0, lies=TURNED),
         rows(images, appear, vanish, width=forms, lies=BLOCKED),
+        rows(constants.stored, start, needed, width=constants.width, **CONSTANT),
     )
     ends = np.full(program.values, -1)
     ends[values] = last
@@ -138,6 +146,14 @@ def buffer_ranges(
         free = {"part": gaps.part, "inner": False, "again": True, "unsummed": guard[gaps.value]}
         buffers = joined(buffers, rows(gaps.value, gaps.first, gaps.last, **free))
     return Buffered(ranges=buffers, owner=owner, ends=ends, until=had.until)
+
+
+def _last_read(program: Program, fusion: Fusion, readers: list[set[int]]) -> Ints:
+    """The last position at which a fusion computes one of each of these sets of ops."""
+    if not readers:
+        return ints([])
+    _, high = positions_of_ops(program, fusion, fusion.position)
+    return ints([int(high[list(ops)].max()) for ops in readers])
 
 
 def _columns(held: list[Beside]) -> tuple[Ints, Ints, Ints, Floats]:

@@ -32,6 +32,11 @@ PASSES: Mapping[str, Pass] = {
     one.name: one
     for one in (
         Pass(
+            name="constant_folding",
+            models="Constants, and what is looked up in them, lie whole on every device.",
+            off={"stores_constants": False},
+        ),
+        Pass(
             name="scatter_expander",
             models="One element a row is a select; windows are placed in loops; pools keep places.",
             off={

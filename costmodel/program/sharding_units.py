@@ -8,6 +8,7 @@ shape whose dimensions take their axes from items of one unit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import combinations
@@ -61,6 +62,11 @@ class Layouts:
     units: list[Unit] = field(default_factory=list)
     unit_start: list[int] = field(default_factory=lambda: [0])
     tensors: list[tuple[float, tuple[tuple[int, int], ...]]] = field(default_factory=list)
+
+    def whole_bytes(self, tensor: int) -> float:
+        """The bytes of a tensor on all devices together."""
+        itemsize, dims = self.tensors[tensor]
+        return itemsize * math.prod(size for size, _ in dims)
 
 
 def lay_out(analysis: Analysis, pins: Pins = NO_PINS) -> Layouts:

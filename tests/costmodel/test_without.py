@@ -9,10 +9,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from benchmarks.probes.convolution_tiling import CONVOLUTIONS
 from benchmarks.probes.nets import chain, step
+from benchmarks.probes.programs import lowered
 from tests.costmodel.pressed import sorted_twice
 from tests.costmodel.profiles import holding
 from tests.costmodel.texts import GPU, TPU, Dim, main, maps, product, sums
@@ -101,7 +103,9 @@ def looked_up() -> bytes:
 
 LARGE = "16384x8192xf32"
 TWO_PRODUCTS = text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", f"p:{S}", W)], f"q:{S}")
+NUMBERS = np.arange(64.0 * 64.0, dtype=np.float32).reshape(64, 64)
 CASES = {
+    "constant_folding": Case(module=lambda: lowered(lambda x: x + NUMBERS, (64, 64))),
     "scatter_expander": Case(module=looked_up),
     "fusion": Case(
         module=text(X, [maps("tanh", f"a:{S}", "x"), maps("abs", f"b:{S}", "a")], f"b:{S}")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 from functools import cache
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from benchmarks.probes.programs import lowered
 from tests.modules import evaluator_of, text
 from tests.search.problems import problem_of
 from tests.toast.planned import gemma_text, request
@@ -244,3 +247,17 @@ def test_a_missing_bound_that_was_asked_for_is_reported() -> None:
         plan = make_plan(text("attention"), asked).plan
         assert plan.lower_bound is None
         assert any("No lower bound was proved" in warning for warning in plan.warnings)
+
+
+def test_a_plan_says_that_large_constants_are_on_every_device() -> None:
+    numbers = np.arange(512 * 512, dtype=np.float32).reshape(512, 512)
+    data = lowered(lambda x: jnp.tanh(x + numbers), (512, 512))
+    said = {
+        memory: make_plan(
+            data, request(mesh="data=8", device="tpu-v5e", memory=memory)
+        ).plan.warnings
+        for memory in (2**24, 2**30)
+    }
+    (warning,) = [one for one in said[2**24] if "constants" in one]
+    assert "1.00 MiB" in warning
+    assert not [one for one in said[2**30] if "constants" in one]

@@ -50,6 +50,8 @@ from toast.request.request import PlanRequest
 from toast.request.settings import threads_of
 from toast.search.problem import Found, Problem
 
+LARGE_CONSTANTS = 0.05
+"""Constants of more than this part of the memory are worth a warning."""
 _TENSORS = TypeAdapter(list[Tensor])
 """A deep program has many: to validate them as a list takes half the time."""
 _FIELDS = set(Constraint.model_fields)
@@ -166,6 +168,12 @@ def _warnings(planned: Planned, pins: list[planfile.Pin]) -> list[str]:
         found.append(
             f"It fits because the compiler is expected to press it: {format_bytes(cost.room)} with "
             f"room for all, {format_bytes(cost.peak)} where what can be is computed again."
+        )
+    constants = planned.problem.evaluator.constant_bytes
+    if constants > LARGE_CONSTANTS * planned.problem.reward.memory:
+        found.append(
+            f"The program holds {format_bytes(constants)} of constants, which lie whole on each "
+            "device: pass them as arguments, so that they can be sharded."
         )
     if planned.request.prove and planned.found.bound is None:
         found.append("No lower bound was proved: there was no time, or the decisions were given.")
