@@ -180,7 +180,8 @@ def padded(op: Any) -> float:
     """How many times its own size the image of a convolution has once it is padded.
 
     1 where it is padded alike on both sides and not between its elements, and where the filter is
-    turned round: that is the gradient of such an image.
+    turned round: that is the gradient of such an image. The gradient of a filter takes the steps of
+    its convolution between the elements of its window: of it only what one side has more counts.
     """
     if op.name != "stablehlo.convolution" or _is_turned(op.operands[1]):
         return 1.0
@@ -190,6 +191,8 @@ def padded(op: Any) -> float:
     pads = {d: (max(one.low, 0), max(highs[d], 0)) for d, one in windows.items()}
     if all(one.dilation == 1 and len(set(pads[d])) == 1 for d, one in windows.items()):
         return 1.0
+    if any(one.window_dilation > 1 for one in windows.values()):
+        return math.prod((shape[d] + abs(low - high)) / shape[d] for d, (low, high) in pads.items())
     sizes = {d: (shape[d] - 1) * one.dilation + 1 + sum(pads[d]) for d, one in windows.items()}
     return math.prod(size / shape[d] for d, size in sizes.items())
 

@@ -213,20 +213,37 @@ def test_images_are_padded_by_themselves_where_the_compiler_pads_them(
     assert found == golden("layout_assignment", f"convolution of {case}", device)
 
 
-def test_the_gradient_of_a_filter_reads_what_was_padded_for_the_convolution() -> None:
+def gradient_of_filter(width: int) -> Evaluator:
+    """The gradient of a filter of so many pixels that takes every other."""
+
     def loss(filters: jax.Array, x: jax.Array) -> jax.Array:
         made = jax.lax.conv_general_dilated(
             jnp.sin(x), filters, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
         )
         return jnp.sum(jnp.sin(made))
 
-    filters = jax.ShapeDtypeStruct((3, 3, 8, 8), jnp.float32)
+    filters = jax.ShapeDtypeStruct((width, width, 8, 8), jnp.float32)
     images = jax.ShapeDtypeStruct((16, 64, 64, 8), jnp.float32)
-    evaluator = evaluator_of(lowered_of(jax.grad(loss), filters, images), "a=2", GPU)
+    return evaluator_of(lowered_of(jax.grad(loss), filters, images), "a=2", GPU)
+
+
+def test_the_gradient_of_a_filter_reads_what_was_padded_for_the_convolution() -> None:
+    evaluator = gradient_of_filter(3)
     ((_, (first, last), times),) = held_beside(evaluator)
     at = evaluator.fusion.position[evaluator.analysis.program.ops_named("stablehlo.convolution")]
     assert (first, last) == (at.min(), at.max())
     assert times == (65 / 64) ** 2
+
+
+def test_what_is_padded_on_both_sides_is_padded_again_for_the_gradient_of_its_filter() -> None:
+    """By what one side has more, as cuDNN takes the rest; so XLA pads 96 pixels to 99 and to 97."""
+    evaluator = gradient_of_filter(5)
+    found = sorted((first, last, times) for _, (first, last), times in held_beside(evaluator))
+    at = evaluator.fusion.position[evaluator.analysis.program.ops_named("stablehlo.convolution")]
+    assert found == [
+        (at.min(), at.min(), (67 / 64) ** 2),
+        (at.max(), at.max(), (65 / 64) ** 2),
+    ]
 
 
 def test_maxima_over_windows_keep_their_places_for_the_gradient_on_a_gpu() -> None:
