@@ -123,6 +123,17 @@ def gelu(x: Any, w: Any, v: Any, d: Any) -> Any:
     return made, back(d)
 
 
+def gelu_of_sum(x: Any, w: Any, v: Any, d: Any, b: Any) -> Any:
+    """The same of a layer with a bias."""
+
+    def layer(x: Any, w: Any, v: Any, b: Any) -> Any:
+        made = x @ w + b
+        return 0.5 * made * jax.lax.erfc(made * -0.7071) @ v
+
+    made, back = jax.vjp(layer, x, w, v, b)
+    return made, back(d)
+
+
 def loss(x: Any, w: Any, i: Any) -> Any:
     """The loss of widened scores by labels that are looked up, and its gradients."""
 
@@ -188,10 +199,20 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "scores of a softmax": (scores, 4),
     "scores of a softmax and another op": (scores_kept, 4),
 }
-LAYERS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, int], ...]]] = {
+LAYERS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "error function": (
         gelu,
         ((SIDE, 2 * SIDE), (2 * SIDE, 4 * SIDE), (4 * SIDE, 2 * SIDE), (SIDE, 2 * SIDE)),
+    ),
+    "error function, biased": (
+        gelu_of_sum,
+        (
+            (SIDE, 2 * SIDE),
+            (2 * SIDE, 4 * SIDE),
+            (4 * SIDE, 2 * SIDE),
+            (SIDE, 2 * SIDE),
+            (4 * SIDE,),
+        ),
     ),
     "labels looked up": (loss, ((SIDE, 2 * SIDE), (2 * SIDE, 4 * SIDE), (SIDE, 2 * SIDE))),
 }

@@ -206,13 +206,14 @@ class ReduceScatterCreatorRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bf16NarrowingRules:
-    """Which f32 are held or sent in 16 bits.
+    """Which f32 are held or sent in 16 bits, and what of 16 bits is held in 32.
 
     `narrows_stored`: what only products and the reductions beside it read. `narrows_stacks`: what a
     loop stacks for products of another. `rounds_arguments`: besides, arguments that loops slice for
     products. `narrows_gathers`: what only products gather. `narrows_concatenations`: what is joined
-    and then narrowed. `rounding_rate` is how fast elements are rounded by themselves, over how fast
-    they are handled.
+    and then narrowed. `widens_errors`: error functions are stored as they are computed, in 32 bits,
+    where more than a product is computed for them. `rounding_rate` is how fast elements are rounded
+    by themselves, over how fast they are handled.
     """
 
     narrows_stored: bool
@@ -220,6 +221,7 @@ class Bf16NarrowingRules:
     rounds_arguments: bool
     narrows_gathers: bool
     narrows_concatenations: bool
+    widens_errors: bool
     rounding_rate: float
 
 

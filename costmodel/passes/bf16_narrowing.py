@@ -1,19 +1,26 @@
-"""The f32 that a TPU sends, or keeps in stacks, in the 16 bits that products round it to."""
+"""The f32 that a TPU sends, or keeps in stacks, in the 16 bits that products round it to.
+
+And error functions of 16 bits that a GPU stores in the 32 in which they are computed.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from toast.analysis.program import LOOP_BEGIN, LOOP_END, Ints, Program
+from toast.analysis.types import itemsize
 from toast.costmodel.passes.fusion_chains import PRODUCT, reach_products
 from toast.costmodel.program.buffers import Slot, loop_slots
 from toast.costmodel.program.dataflow import Bools, Flow, named
+from toast.costmodel.program.op_traits import ERRORS, Role
 
 _UPDATE, _SLICE = "stablehlo.dynamic_update_slice", "stablehlo.dynamic_slice"
 _MOVING = frozenset(
     {"stablehlo.gather", "stablehlo.select", "stablehlo.concatenate", "stablehlo.pad", _SLICE}
 )
 """What rounds its operands as well as its result, besides ops that only change a layout."""
+_HALF = 2.0
+"""Bytes of an element of 16 bits."""
 Rounded = dict[int, tuple[int, int]]
 """Arguments with the first and the last op of the loops for whose products they are rounded."""
 _Slots = dict[tuple[int, int], list[Slot]]
@@ -36,6 +43,35 @@ def read_for_products(program: Program, flow: Flow) -> Bools:
     moving = flow.layout | named(program, _MOVING)
     reach_products(flow, moving, carried, np.zeros(program.values, dtype=np.bool_), found)
     return found
+
+
+def widened_errors(program: Program, flow: Flow, written: Bools) -> Bools:
+    """Error functions of 16 bits that are stored in 32: those of more than a scaled product.
+
+    XLA computes a bias, what it is added to and the error function of that in 32 bits, and rounds
+    nothing in between.
+    """
+    found = np.zeros(program.values, dtype=np.bool_)
+    for op in program.ops_named(*ERRORS):
+        (value,) = program.values_of(op)
+        found[value] = written[value] and itemsize(program.dtype(value)) == _HALF
+        found[value] &= _joins(program, flow, written, op)
+    return found
+
+
+def _joins(program: Program, flow: Flow, written: Bools, op: int) -> bool:
+    """Whether an op, or what is computed for it alone, takes more than one value of its size."""
+    size = flow.elements[program.values_of(op)[0]]
+    while True:
+        sources = {program.sources[use] for use in program.uses_of(op)}
+        varying = [source for source in sources if not program.constant[source]]
+        if len(varying) != 1:
+            return len(varying) > 1
+        if written[varying[0]] or flow.elements[varying[0]] != size:
+            return False
+        op = program.makers[varying[0]]
+        if flow.role[op] != Role.FUSIBLE:
+            return False
 
 
 def narrow_stacks(program: Program, flow: Flow, single: Bools, readers: Ints) -> Bools:

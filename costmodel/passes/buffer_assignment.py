@@ -113,7 +113,8 @@ def buffer_ranges(
     constants = constants_of(program, fusion.profile.constant_folding)
     own = ~(flags(program.values, [*arguments, *reused]) | inside | constants.made)[values]
     values, first, last, alone = values[own], first[own], last[own], alone[own]
-    lying, width = lies(program, fusion), np.where(fusion.narrow, 0.5, 1.0)
+    width = np.where(fusion.wide, 2.0, np.where(fusion.narrow, 0.5, 1.0))
+    lying = lies(program, fusion)
 
     def rows(value: Ints, first: Ints, last: Ints, **columns: Any) -> LiveRanges:
         given = {"width": width[value], "lies": lying[value], "inner": True} | columns

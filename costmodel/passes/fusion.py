@@ -23,7 +23,12 @@ from toast.costmodel.compilers.rules import (
     MultiOutputFusionRules,
 )
 from toast.costmodel.passes.algebraic_simplifier import cut_products, cut_sides, cutting
-from toast.costmodel.passes.bf16_narrowing import Rounded, narrow_stacks, rounded_stacks
+from toast.costmodel.passes.bf16_narrowing import (
+    Rounded,
+    narrow_stacks,
+    rounded_stacks,
+    widened_errors,
+)
 from toast.costmodel.passes.fusion_chains import (
     NEVER,
     keep_updates,
@@ -54,8 +59,9 @@ TILED_DIMENSIONS = 2
 class Fusion:
     """`written[v]` tells whether value v reaches memory; `roots` are in program order.
 
-    `light[v]` tells of a fused value whether no arithmetic made it, `narrow[v]` of a stored one
-    whether its 32 bits are stored as 16; `rounded` are arguments kept so besides, while loops run.
+    `light[v]` tells of a fused value whether no arithmetic made it; of a stored one `narrow[v]`
+    whether its 32 bits are stored as 16, and `wide[v]` whether its 16 are as 32. `rounded` are
+    arguments kept narrow besides, while loops run.
 
     `inside[use]` tells whether the op of a use computes the value inside itself: where it is not
     written, or written for lookups in it alone.
@@ -74,6 +80,7 @@ class Fusion:
     inside: Bools
     light: Bools
     narrow: Bools
+    wide: Bools
     rounded: Rounded
     roots: LaunchedFusions
     launched: LaunchedFusions
@@ -96,6 +103,9 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
     launched = merge_roots(flow, roots, profile.multi_output_fusion)
     launched = merge_reductions(flow, launched, needs.once, profile.reduction_fusion)
     narrow, rounded = _narrow(program, flow, profile.bf16_narrowing, needs.written)
+    wide = np.zeros_like(narrow)
+    if profile.bf16_narrowing.widens_errors:
+        wide = widened_errors(program, flow, needs.written)
     return Fusion(
         profile=profile,
         flow=flow,
@@ -106,6 +116,7 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
         inside=_inside(program, flow, needs),
         light=program.constant | (~needs.written & needs.light[program.value_op]),
         narrow=narrow,
+        wide=wide,
         rounded=rounded,
         roots=roots,
         launched=launched,

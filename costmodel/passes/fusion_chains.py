@@ -81,7 +81,7 @@ def store_chains(
             last = following
             moved = f.layout[f.maker[last]]
             light &= moved
-            if not (narrow and moved) or f.bytes[last] <= f.bytes[end]:
+            if not moved or f.bytes[last] <= f.bytes[end]:
                 end = last
             if f.bytes[last] <= f.bytes[narrowest]:
                 narrowest = last

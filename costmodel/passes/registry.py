@@ -116,6 +116,7 @@ PASSES: Mapping[str, Pass] = {
                 "rounds_arguments": False,
                 "narrows_gathers": False,
                 "narrows_concatenations": False,
+                "widens_errors": False,
             },
         ),
         Pass(

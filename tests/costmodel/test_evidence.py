@@ -122,6 +122,10 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
             > len(golden("fusion", "error function, float32", d))
         ),
     ),
+    "bf16_narrowing.widens_errors": (
+        ALL,
+        lambda d: "f32" in golden("fusion", "error function, biased, bfloat16", d),
+    ),
     "fusion.stores_padded": (ALL, lambda d: len(launches("padded for another op")(d)) > 1),
     "fusion.stores_strided": (ALL, stores_strided),
     "fusion.stores_sliced": (
