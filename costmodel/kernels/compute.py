@@ -210,11 +210,11 @@ def _elements(t: Tables, s: Scratch, tensor: int) -> float:
 
 @inner
 def _moved(t: Tables, s: Scratch, tensor: int) -> float:
-    """Bytes that a fusion moves of a tensor, with what normalises it where it lies in blocks."""
+    """Bytes that a fusion moves of a tensor: of one in blocks its forms and its norms as well."""
     size, image = float(s.tensors.stored[tensor]), t.tensors.image[tensor]
-    if image[NORMED] > 0 and in_blocks(t, s, tensor) > 0.0:
-        return size * (1.0 + t.chip.normalised_forms)
-    return size
+    if image[0] < 0 or in_blocks(t, s, tensor) == 0.0:
+        return size
+    return size * (t.chip.blocked_forms + t.chip.normalised_forms * image[NORMED])
 
 
 @inner

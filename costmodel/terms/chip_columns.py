@@ -24,22 +24,22 @@ class ChipColumns(NamedTuple):
     bytes keep operands; up to `on_chip_buffers` bytes of what is alive, in pieces of up to
     `on_chip_piece`, may be on the chip for `on_chip_seconds`, with `on_chip_sent` also what
     collectives read or write. Each copy to or from the chip takes `on_chip_table_bytes` of main
-    memory. Few images lie `in_blocks` of pixels, and `normalised_forms` of their size normalise
-    them. Deferred gradients fill up to `deferral_budget_bytes`. `sums_in_turn`: a sum over several
-    dimensions runs over the axes of the first, then of the next, and not in the mesh's order.
-    `narrows`: an f32 that only products read travels in 16 bits. Sums are sent together in messages
-    of up to `combined_bytes`; up to `late_bytes` of what the last one sends wait for it. Operands
-    that fill up to `resident_share` of `on_chip` are read again in part, others for each block of
-    `block_bytes` a side, if that is not 0; tensors are streamed from main memory from
-    `streamed_from` of `on_chip` on. `feeding`: how much longer it takes to read what feeds a
-    product; `each_element`: seconds of an element that is read or written; `each_rounded`: of one
-    that is rounded inside a product; elements a second of `rounding` and `blocking`. A program that
-    needs more than `memory` bytes is squeezed into these, where values of at least
-    `recomputed_piece` bytes are let go of. A matrix is scattered in pieces of which
-    `scattered_piece` gives the bytes (0: of any size). A scatter of less than the part
-    `scattered_in_place` of its table adds in place, and devices keep their sum beside it.
-    `reducing`: seconds for each element that a product of one row multiplies and adds up, 0 where
-    the matrix unit does it.
+    memory. Few images lie `in_blocks` of pixels: a fusion handles each `blocked_forms` times over,
+    and `normalised_forms` more where they are normalised by example. Deferred gradients fill up to
+    `deferral_budget_bytes`. `sums_in_turn`: a sum over several dimensions runs over the axes of the
+    first, then of the next, and not in the mesh's order. `narrows`: an f32 that only products read
+    travels in 16 bits. Sums are sent together in messages of up to `combined_bytes`; up to
+    `late_bytes` of what the last one sends wait for it. Operands that fill up to `resident_share`
+    of `on_chip` are read again in part, others for each block of `block_bytes` a side, if that is
+    not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on. `feeding`:
+    how much longer it takes to read what feeds a product; `each_element`: seconds of an element
+    that is read or written; `each_rounded`: of one that is rounded inside a product; elements a
+    second of `rounding` and `blocking`. A program that needs more than `memory` bytes is squeezed
+    into these, where values of at least `recomputed_piece` bytes are let go of. A matrix is
+    scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). A scatter of
+    less than the part `scattered_in_place` of its table adds in place, and devices keep their sum
+    beside it. `reducing`: seconds for each element that a product of one row multiplies and adds
+    up, 0 where the matrix unit does it.
     """
 
     tile_rows: int
@@ -47,7 +47,8 @@ class ChipColumns(NamedTuple):
     column_bytes: int
     fills_tiles: bool
     in_blocks: bool
-    normalised_forms: int
+    blocked_forms: float
+    normalised_forms: float
     deferral_budget_bytes: float
     sums_in_turn: bool
     narrows: bool
@@ -92,7 +93,8 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         column_bytes=profile.layout_assignment.column_bytes,
         fills_tiles=profile.layout_assignment.pads_values,
         in_blocks=blocks.convolves_in_blocks,
-        normalised_forms=blocks.normalised_forms,
+        blocked_forms=1.0 + 0.5 * blocks.convolved_forms,
+        normalised_forms=float(blocks.normalised_forms),
         deferral_budget_bytes=float(device.usable_bytes) if fills_memory else 0.0,
         sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
         narrows=narrowing.narrows_gathers,

@@ -304,13 +304,27 @@ def test_what_a_reduction_reads_is_stored_where_enough_others_read_it(device: st
         assert masked == (rules.stores_reduced and readers >= rules.reduced_readers), case
 
 
+BIASED = "a bias's gradient reads that of the layer, which libtpu stores in place of the product"
+LAYER_CASES = [
+    pytest.param(
+        name, marks=pytest.mark.xfail(strict=True, reason=BIASED) if "biased" in name else []
+    )
+    for name in FUSION.cases
+    if name.startswith(tuple(LAYERS))
+]
+
+
 @pytest.mark.parametrize("device", TPUS)
-@pytest.mark.parametrize("name", [name for name in FUSION.cases if name.startswith(tuple(LAYERS))])
+@pytest.mark.parametrize("name", LAYER_CASES)
 def test_a_layer_stores_what_the_compiler_stores_of_what_it_makes(device: str, name: str) -> None:
     """Error functions beside their product in 16 bits, and a table beside what it is made of."""
     program = analysed(FUSION.cases[name].module(TARGETS[device])).program
-    written = fuse(program, profile_of(find(device))).written.nonzero()[0].tolist()
-    made = [program.dtype(value) for value in written if program.shape(value) == INSIDE]
+    fusion = fuse(program, profile_of(find(device)))
+    made = [
+        "bf16" if fusion.narrow[value] else program.dtype(value)
+        for value in fusion.written.nonzero()[0].tolist()
+        if program.shape(value) == INSIDE
+    ]
     assert sorted(made) == golden("fusion", name, device)
 
 
