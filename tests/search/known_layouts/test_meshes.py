@@ -171,8 +171,7 @@ def test_batch_and_channels_of_a_unet() -> None:
     cost, _ = plan.problem.cost(alone)
     by_image = local_search(plan.problem, alone, cost, Control())
     assert plan.layouts("batch['images']") == {"data,None,None,None"}
-    # The same actions in another order, .3 % apart: no change at one site leads there.
-    assert plan.found.cost <= by_image.cost * 1.005
+    assert plan.found.cost <= by_image.cost
     data, model = range(2)
     split = [action for action in plan.found.state if action.axis == model]
     channels = (*split, *(replace(action, axis=data) for action in split))
