@@ -15,13 +15,21 @@ from benchmarks.probes.probe import Probe
 BY_BATCH, BY_EXAMPLE = (0, 1, 2), (1, 2, 4)
 LAYERS = 12
 NETS = {
-    "plain": ((), "float32"),
-    "plain, in 16 bits": ((), "bfloat16"),
-    "normalised over the batch": (BY_BATCH, "float32"),
-    "normalised by example": (BY_EXAMPLE, "float32"),
-    "normalised by example, in 16 bits": (BY_EXAMPLE, "bfloat16"),
+    "plain": (128, (), "float32"),
+    "plain, in 16 bits": (128, (), "bfloat16"),
+    "plain, of 48 channels": (48, (), "float32"),
+    "normalised over the batch": (128, BY_BATCH, "float32"),
+    "normalised by example": (128, BY_EXAMPLE, "float32"),
+    "normalised by example, in 16 bits": (128, BY_EXAMPLE, "bfloat16"),
+    "normalised by example, of 48 channels": (48, BY_EXAMPLE, "float32"),
 }
-"""The axes over which images are normalised, and their type."""
+"""Channels, the axes over which images are normalised, and their type."""
+
+
+def step(channels: int, axes: tuple[int, ...], dtype: str, images: int = 32) -> bytes:
+    """A step of a net of images of 128 x 128."""
+    return scaled_step(images, 128, channels, LAYERS, axes, dtype)
+
 
 PROBE = Probe(
     name="blocked_images",
@@ -30,7 +38,7 @@ PROBE = Probe(
     cases=cases_of(
         {
             name: Layout(
-                program=partial(scaled_step, 32, 128, 128, LAYERS, *net),
+                program=partial(step, *net),
                 mesh="data=8",
                 choices=(((-1, 0), 0),),
             )

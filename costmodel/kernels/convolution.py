@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toast.analysis.jit import inner
-from toast.costmodel.kernels.incremental import in_blocks, side, tiles
+from toast.costmodel.kernels.incremental import in_blocks, padding, side
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -58,7 +58,6 @@ def blocking(t: Tables, s: Scratch, dot: int) -> float:
             tensor = t.fusions.dot_operand[dot, operand, 1]
             blocks = in_blocks(t, s, tensor) if t.tensors.image[tensor, 0] >= 0 else 0.0
             if blocks > 0.0:
-                whole, own = tiles(t, s, tensor, True)
                 size = s.tensors.local[tensor] / max(t.tensors.itemsize[tensor], 1.0)
-                handled += size * blocks * whole / own
+                handled += size * blocks * padding(t, s, tensor, True)
     return handled / t.chip.blocking

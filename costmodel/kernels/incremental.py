@@ -14,6 +14,7 @@ import numpy as np
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
+from toast.costmodel.passes.space_to_batch import LINE, NORMED
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -175,8 +176,7 @@ def _in_tiles(t: Tables, s: Scratch, tensor: int, size: float) -> float:
     blocks = in_blocks(t, s, tensor)
     if blocks > 0.0:
         size *= blocks
-    tiled, own = tiles(t, s, tensor, blocks > 0.0)
-    return np.ceil(size * tiled / own)
+    return np.ceil(size * padding(t, s, tensor, blocks > 0.0))
 
 
 @inner
@@ -191,8 +191,12 @@ def in_blocks(t: Tables, s: Scratch, tensor: int) -> float:
 
 
 @inner
-def tiles(t: Tables, s: Scratch, tensor: int, blocks: bool) -> tuple[int, int]:
-    """The room that the batch and the channels of an image take in tiles, and their own."""
+def padding(t: Tables, s: Scratch, tensor: int, blocks: bool) -> float:
+    """How many times its own room an image takes in tiles, in blocks of pixels or not.
+
+    One in blocks that is normalised by example has a line of its pixels for columns, where that
+    fills them better.
+    """
     image = t.tensors.image[tensor]
     rows, columns = t.chip.tile_rows, t.chip.tile_columns
     batch, channels = side(t, s, tensor, image[0]) * (rows if blocks else 1), 1
@@ -203,7 +207,11 @@ def tiles(t: Tables, s: Scratch, tensor: int, blocks: bool) -> tuple[int, int]:
         _rows(batch, fewest, rows) * _up(channels, columns),
         _rows(channels, fewest, rows) * _up(batch, columns),
     )
-    return int(tiled), int(batch * channels)
+    least = tiled / (batch * channels)
+    if blocks and image[NORMED] > 0 and image[LINE] >= 0:
+        line = side(t, s, tensor, image[LINE])
+        least = min(least, _rows(channels, fewest, rows) * _up(line, columns) / (channels * line))
+    return float(least)
 
 
 @entry

@@ -25,16 +25,19 @@ RESHAPE = "stablehlo.reshape"
 BROADCAST = "stablehlo.broadcast_in_dim"
 TURNING = frozenset({TRANSPOSE, "stablehlo.convert"})
 """What brings an argument to the order of dimensions and the type in which it is convolved."""
+LINES = 2
+"""Pixels along so many dimensions lie in lines."""
 Shape = tuple[int, ...]
-Row = tuple[int, int, int, int, int, int]
+Row = tuple[int, int, int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """Where an image has its dimensions: batch, pixels, and channels from `first` to `end`.
 
-    `pixel` is the last dimension of pixels, `halo` how many more of them than it makes the widest
-    convolution reads, `normed` whether images of the shape are normalised over their pixels.
+    `pixel` is the last dimension of pixels, `line` the one before it where there are two, or -1;
+    `halo` is how many more pixels than it makes the widest convolution reads, `normed` whether
+    images of the shape are normalised over their pixels.
     """
 
     batch: int
@@ -43,16 +46,17 @@ class Image:
     end: int
     halo: int
     normed: bool = False
+    line: int = -1
 
     @property
     def row(self) -> Row:
         """The image as the kernels take it."""
-        return self.batch, self.pixel, self.first, self.end, self.halo, self.normed
+        return self.batch, self.pixel, self.first, self.end, self.halo, self.normed, self.line
 
 
-NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0)
-NORMED = 5
-"""The column of a row that tells of images that are normalised."""
+NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0, -1)
+NORMED, LINE = 5, 6
+"""The columns of a row that tell of images that are normalised, and of their lines of pixels."""
 
 
 def filter_gradients(program: Program) -> Ints:
@@ -100,7 +104,7 @@ def given_images(program: Program) -> dict[int, tuple[int, int]]:
 
 
 def image_rows(layouts: Layouts, found: dict[Shape, Image]) -> Ints:
-    """For each tensor its image [tensors, 6], `NO_IMAGE` for what is none.
+    """For each tensor its image [tensors, 7], `NO_IMAGE` for what is none.
 
     Channels may be in groups: `[b, h, w, c]` is an image as `[b, h, w, g, c / g]` too.
     """
@@ -151,8 +155,10 @@ def _in_groups(shape: Shape, found: dict[Shape, Image]) -> Image | None:
     for dim in range(len(shape) - 1):
         image = found.get((*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :]))
         if image and image.first == dim and image.end == dim + 1:
-            batch, pixel = (place + (place > dim) for place in (image.batch, image.pixel))
-            return replace(image, batch=batch, pixel=pixel, end=dim + 2)
+            batch, pixel, line = (
+                place + (place > dim) for place in (image.batch, image.pixel, image.line)
+            )
+            return replace(image, batch=batch, pixel=pixel, line=line, end=dim + 2)
     return None
 
 
@@ -182,6 +188,7 @@ def _turned(program: Program, value: int, image: Image) -> Iterator[tuple[Shape,
                 image,
                 batch=place[image.batch],
                 pixel=place[image.pixel],
+                line=place[image.line] if image.line >= 0 else -1,
                 first=place[image.first],
                 end=place[image.first] + 1,
             )
@@ -231,6 +238,7 @@ def _images_of(program: Program, op: int) -> Iterator[tuple[int, Image]]:
                 Image(
                     batch=batch[0],
                     pixel=pixels[-1],
+                    line=pixels[0] if len(pixels) == LINES else -1,
                     first=channels[0],
                     end=channels[0] + 1,
                     halo=halo,

@@ -16,7 +16,7 @@ from toast.costmodel.program.sharding_units import Layouts
 class Tensors(NamedTuple):
     """By tensor: bytes of an element, its dimensions from `start[n]` on, and its image.
 
-    By dimension: the size and the item that says which axes it has, or -1. `image` [tensors, 6] is
+    By dimension: the size and the item that says which axes it has, or -1. `image` [tensors, 7] is
     as `space_to_batch.Image.row`.
     """
 
