@@ -16,6 +16,8 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
     "dot_tiling": {"resident_share": 0.0},
     "all_reduce_combiner": {"max_bytes": NEVER},
     "bf16_narrowing": {"rounding_rate": 1.0},
+    "constant_folding": {"most_elements": 0},
+    "layout_assignment": {"column_bytes": 1},
     "space_to_batch": {"convolved_forms": 0, "normalised_forms": 0, "blocking_cost": 1.0},
     "memory_space_assignment": {
         "streamed_from": 0.0,

@@ -58,7 +58,7 @@ def _convolved(
     for value, ops in readers.items():
         given = program.kind(program.makers[turned_from(program, value)]) == ARGUMENT
         stored = given or (fusion.written[value] and fusion.narrow[value])
-        forms = fusion.profile.space_to_batch.convolved_forms - stored
+        forms = max(fusion.profile.space_to_batch.convolved_forms - stored, 0)
         width = min(1.0, 2.0 / itemsize(program.dtype(value)))
         yield value, (int(at[ops].min()), int(at[ops].max())), forms * width
 
@@ -84,7 +84,7 @@ def _normalised(
         following = convolutions[np.searchsorted(convolutions, begin) :]
         end = int(following[0]) - 1 if len(following) else begin
         last = int(read[value]) if read[value] >= backward else max(begin, end)
-        count = fusion.profile.space_to_batch.normalised_forms - (value in centred)
+        count = max(fusion.profile.space_to_batch.normalised_forms - (value in centred), 0)
         yield value, (begin, last), count * 4.0 / itemsize(program.dtype(value))
 
 

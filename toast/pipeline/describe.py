@@ -50,7 +50,7 @@ from toast.request.request import PlanRequest
 from toast.request.settings import threads_of
 from toast.search.problem import Found, Problem
 
-LARGE_CONSTANTS = 0.05
+LARGE_CONSTANTS = 0.01
 """Constants of more than this part of the memory are worth a warning."""
 _TENSORS = TypeAdapter(list[Tensor])
 """A deep program has many: to validate them as a list takes half the time."""
