@@ -65,17 +65,22 @@ def _made(program: Program, rules: ConstantFoldingRules) -> Bools:
     given = program.op_literal.tolist()
     lookups, constant = looked_up(program).tolist(), program.constant.tolist()
     made = [False] * program.values
+    starts, source = program.op_uses.tolist(), program.use_value.tolist()
     for op in range(program.ops):
-        sources = [program.sources[use] for use in program.uses_of(op)]
-        folds = given[op]
-        if sources and all(constant[source] for source in sources):
-            name = program.kind(op)
-            fusible = role(name) is Role.FUSIBLE and name != BROADCAST
-            folds = lookups[op] or (fusible and any(made[source] for source in sources))
-            if not folds and role(name) is not Role.FUSIBLE:
+        first, end = starts[op], starts[op + 1]
+        if first == end:
+            folds = given[op]
+            if not folds:
                 continue
-        elif not folds:
-            continue
+        elif not constant[source[first]] or not all(constant[one] for one in source[first:end]):
+            continue  # the first alone tells of nearly all
+        else:
+            name = program.kind(op)
+            fusible = role(name) is Role.FUSIBLE
+            arithmetic = fusible and name != BROADCAST
+            folds = lookups[op] or (arithmetic and any(made[one] for one in source[first:end]))
+            if not folds and not fusible:
+                continue
         for value in program.values_of(op):
             small = given[op] or np.prod(program.shape(value)) <= rules.most_elements
             constant[value] = bool(small)
