@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from operator import mul
 
 import numpy as np
 
@@ -261,9 +260,10 @@ class Evaluator:
     def constant_bytes(self) -> float:
         """Bytes of constants of the program, which lie whole on each device under every state."""
         rows = self.tables.live_ranges
-        whole = (rows.lies == WHOLE).nonzero()[0]
-        tensors, width = rows.tensor[whole].tolist(), rows.width[whole].tolist()
-        return sum(map(mul, map(self.layouts.whole_bytes, tensors), width))
+        return sum(
+            float(rows.width[row]) * self.layouts.whole_bytes(int(rows.tensor[row]))
+            for row in np.flatnonzero(rows.lies == WHOLE)
+        )
 
     def pressed_bytes(self, state: Sequence[Action | Refinement]) -> float:
         """The least that the compiler comes down to: the peak on a chip that has no memory."""

@@ -1,4 +1,4 @@
-"""Memory of lookups in a constant at places that no argument decides, as positions in a text."""
+"""Memory of constants: of weights that no argument gives, and of lookups at known places."""
 
 from __future__ import annotations
 
@@ -33,6 +33,22 @@ def module(texts: int) -> bytes:
     return lowered(run, (texts or 64, POSITIONS, WIDTH), (WIDTH, WIDTH))
 
 
+SIDE = 4096
+CLOSED = {"a weight for a product": False, "a weight for a product and a sum": True}
+"""What a function closes over, and whether it adds that as well."""
+
+
+def closed_over(added: bool) -> bytes:
+    """A product with a weight of 64 MiB that is no argument, and another with one that is."""
+
+    def run(x: jax.Array, w: jax.Array) -> jax.Array:
+        numbers = jnp.asarray(np.sin(np.arange(SIDE * SIDE)).reshape(SIDE, SIDE), jnp.float32)
+        x = jnp.tanh(x @ numbers)
+        return (x + numbers if added else x) @ w
+
+    return lowered(run, (SIDE, SIDE), (SIDE, SIDE))
+
+
 PROBE = Probe(
     name="constant_folding",
     figures="MiB of main memory on each of eight devices, which have an eighth of the texts",
@@ -41,6 +57,10 @@ PROBE = Probe(
         {
             name: Layout(program=partial(module, texts), mesh="data=8", choices=(((0, 0), 0),))
             for name, texts in TEXTS.items()
+        }
+        | {
+            name: Layout(program=partial(closed_over, of), mesh="data=8", choices=(((0, 0), 0),))
+            for name, of in CLOSED.items()
         },
         mebibytes,
     ),

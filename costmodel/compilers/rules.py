@@ -256,9 +256,9 @@ class SpaceToBatchRules:
 
     `convolves_in_blocks`: fewer than the rows of a tile in blocks of pixels. What a convolution
     reads is then stored in 16 bits and `convolved_forms`, as zeros between blocks keep it from
-    being computed there. `normalised_forms`: what is normalised over its pixels is stored so often
-    in 32 bits besides, in training. `blocking_cost` is how often each element of an image is
-    handled: it is cut into blocks, padded, and put together with the edges of its neighbours.
+    being computed there. An image that is normalised by example is normalised by so many others of
+    32 bits (`normalised_forms`). `blocking_cost` is how often each element of an image is handled:
+    it is cut into blocks, padded, and put together with the edges of its neighbours.
     """
 
     convolves_in_blocks: bool

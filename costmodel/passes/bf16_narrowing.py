@@ -60,7 +60,10 @@ def widened_errors(program: Program, flow: Flow, written: Bools) -> Bools:
 
 
 def _joins(program: Program, flow: Flow, written: Bools, op: int) -> bool:
-    """Whether an op, or what is computed for it alone, takes more than one value of its size."""
+    """Whether an op, or what is computed for it in its size, takes two values or more.
+
+    Constants do not count.
+    """
     size = flow.elements[program.values_of(op)[0]]
     while True:
         sources = {program.sources[use] for use in program.uses_of(op)}

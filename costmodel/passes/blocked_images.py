@@ -1,8 +1,8 @@
 """What a TPU keeps of few images besides, where it convolves them in blocks of pixels.
 
 Zeros lie between blocks, so that a convolution does not compute what it reads: that is stored as
-the matrix unit takes it, in 16 bits. A mean of pixels is not the same in all blocks of a row of
-tiles, so a group norm stores what it subtracts and multiplies by as images.
+the matrix unit takes it, in 16 bits. libtpu stores what a group norm subtracts and multiplies by as
+images too.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.probes.constant_folding import PROBE, TEXTS, module
+from benchmarks.probes.constant_folding import CLOSED, PROBE, TEXTS, closed_over, module
 from benchmarks.probes.figures import TARGETS, golden
 from benchmarks.probes.programs import lowered
 from tests.modules import analysed
@@ -44,6 +44,15 @@ def test_what_is_looked_up_takes_what_the_compiler_reports(device: str) -> None:
     assert -0.2 < beside < 9.0  # the part of a device, and figures of a tenth
     assert known["256 texts"] == (1.0 if device.startswith("tpu") else 0.0)  # the table
     assert reported["256 texts"] < 256.0
+
+
+@pytest.mark.parametrize("device", TARGETS)
+def test_what_a_function_closes_over_takes_what_the_compiler_reports(device: str) -> None:
+    """A weight of 64 MiB, in 16 bits where only a product reads it; both cases hold the rest."""
+    half, whole = (constant_bytes(closed_over(added), device) for added in CLOSED.values())
+    reported = [golden("constant_folding", name, device) for name in CLOSED]
+    assert whole - half == pytest.approx(reported[1] - reported[0])
+    assert (half, whole) == ((32.0, 64.0) if device.startswith("tpu") else (0.0, 0.0))
 
 
 def test_the_probe_asks_all_compilers() -> None:

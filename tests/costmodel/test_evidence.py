@@ -107,6 +107,13 @@ def held_until_all_are_summed(device: str) -> bool:
     return many > 2.0 * few
 
 
+def column_bytes(device: str) -> int:
+    """Bytes of a column of the lowest tile, which all types have in common."""
+    widths = {"float32": 4, "bfloat16": 2, "int8": 1}
+    (found,) = {golden("narrow_rows", dtype, device) * width for dtype, width in widths.items()}
+    return int(found)
+
+
 FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "fusion.fuses": (ALL, lambda d: len(launches("chain")(d)) == 1),
     "fusion.fuses_into_dot": (TPUS, stores("into a product", "product tanh exponential")),
@@ -183,10 +190,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     ),
     "layout_assignment.column_bytes": (
         (TPU, V5P, V3),
-        lambda d: max(
-            golden("narrow_rows", dtype, d) * width
-            for dtype, width in (("float32", 4), ("bfloat16", 2), ("int8", 1))
-        ),
+        column_bytes,
     ),
     "layout_assignment.copies_padded": (
         (TPU, GPU),
