@@ -272,12 +272,15 @@ class Evaluator:
     def room_bytes(self, state: Sequence[Action | Refinement]) -> float:
         """What the compiler lays out with all the memory that it wants, holes included.
 
-        The price has what is alive at once: a `room` without the holes between buffers.
+        The price has what is alive at once: a `room` without the holes between buffers. These are
+        of all rows, as each of the equal buffers of repeated layers has its own place.
         """
-        cost, counted = self.cost(state), self.profile.buffer_assignment.holes
+        counted = self.profile.buffer_assignment.holes
         if counted == 0.0:
-            return cost.room
-        return cost.room + counted * hole_bytes(self.folded, self._scratches[0])
+            return self.cost(state).room
+        scratch = new_scratch(self.tables)
+        room = self._cost(measure(self.tables, scratch, *self._columns([state]))).room
+        return room + counted * hole_bytes(self.tables, scratch)
 
     def laid_out(self, room: float, pressed: float) -> float:
         """The peak on this device of what takes `room`, and `pressed` where nothing else goes."""

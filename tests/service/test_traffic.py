@@ -78,7 +78,7 @@ def summary(traffic: Traffic, samples: Sequence[Sample]) -> str:
 def test_a_little_traffic_does_no_harm(tmp_path: Path) -> None:
     traffic = keeps_flat(tmp_path, 8.0)
     assert traffic.accepted
-    assert sum(traffic.statuses.values()) > 200
+    assert len(traffic.statuses) >= 8, "too few kinds of answers to tell anything"
 
 
 @pytest.mark.nightly
