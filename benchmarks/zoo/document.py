@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.accuracy.records import Record, read_records
+from benchmarks.accuracy.statistics import needed_bytes
 from benchmarks.accuracy.summary import by
 from benchmarks.accuracy.tables import table
 from benchmarks.zoo.cases import AMPLE, LEVELS
 from benchmarks.zoo.lowering import PROGRAMS
 from benchmarks.zoo.split import HELD_OUT_PERCENT
 from benchmarks.zoo.summary import ROOMY, TINY, by_word, kind_of
-from benchmarks.zoo.tables import brief_table, page_table
+from benchmarks.zoo.tables import MEMORY, brief_table, page_table
+
+SIZES = {"under 256 MiB": 0, "from 256 MiB": 2**28, "from 1 GiB": 2**30, "from 2 GiB": 2**31}
+"""Groups of programs by the bytes that the compiler lays out, at least so many."""
 
 PAGE = f"""\
 # Programs of public libraries
@@ -68,6 +72,7 @@ def write_page(halves: Mapping[str, Sequence[Record]], docs: Path) -> list[Path]
     parts = [PAGE, f"## Both halves\n\n{page_table(halves)}\n"]
     parts.append(f"## By target\n\n{brief_table(grouped(halves, 'target'))}\n")
     parts.append(f"## By what a program does\n\n{brief_table(worded(halves, kind_of))}\n")
+    parts.append(f"## By what is laid out with room\n\n{brief_table(sized(halves), MEMORY)}\n")
     parts.append(f"## By library\n\n{brief_table(worded(halves, library_of()))}\n")
     parts.append(f"## The programs\n\n{program_table()}\n")
     page = docs / "zoo.md"
@@ -87,6 +92,18 @@ def worded(
 ) -> dict[str, dict[str, list[Record]]]:
     """Cases by a word of their program, and in it by half."""
     return _turned({half: by_word(rows, word) for half, rows in halves.items()})
+
+
+def sized(halves: Mapping[str, Sequence[Record]]) -> dict[str, dict[str, list[Record]]]:
+    """Compiled cases by what the compiler lays out, and in it by half."""
+    found: dict[str, dict[str, list[Record]]] = {name: {} for name in SIZES}
+    for half, rows in halves.items():
+        for row in rows:
+            needed = needed_bytes(row) if "compiled" in row else None
+            if needed is not None:
+                name = [name for name, least in SIZES.items() if needed >= least][-1]
+                found[name].setdefault(half, []).append(row)
+    return {name: {half: some.get(half, []) for half in halves} for name, some in found.items()}
 
 
 def _turned(

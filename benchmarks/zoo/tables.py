@@ -110,15 +110,24 @@ def _laid_out(record: Record | None) -> float | None:
     return None if record is None else needed_bytes(record)
 
 
-def brief_table(groups: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:
-    """A line for each group, with the main figures of both halves, as Markdown."""
-    columns: tuple[tuple[str, Callable[[Summary], str]], ...] = (
-        ("programs", lambda one: str(one.programs)),
-        ("memory median", lambda one: _percent(one.room.median)),
-        ("nine in ten", lambda one: _percent(one.room.ninth)),
-        ("wire within 10 %", lambda one: _percent(one.wire.near)),
-        ("time median", lambda one: _percent(one.time.median)),
-    )
+Columns = tuple[tuple[str, Callable[[Summary], str]], ...]
+MEMORY: Columns = (
+    ("cases", lambda one: str(one.room.cases)),
+    ("memory median", lambda one: _percent(one.room.median)),
+    ("nine in ten", lambda one: _percent(one.room.ninth)),
+)
+MAIN: Columns = (
+    ("programs", lambda one: str(one.programs)),
+    *MEMORY[1:],
+    ("wire within 10 %", lambda one: _percent(one.wire.near)),
+    ("time median", lambda one: _percent(one.time.median)),
+)
+
+
+def brief_table(
+    groups: Mapping[str, Mapping[str, Sequence[Record]]], columns: Columns = MAIN
+) -> str:
+    """A line for each group, with these figures of both halves, as Markdown."""
     names = list(next(iter(groups.values()), {}))
     header = ["", *(f"{half}: {name}" for half in names for name, _ in columns)]
     rows = [

@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 
+from benchmarks.zoo.document import sized
 from benchmarks.zoo.summary import Summary, least_bytes, pressed_errors, time_error, verdicts
-from benchmarks.zoo.tables import brief_table, curve_table, is_gap, page_table, side_by_side
+from benchmarks.zoo.tables import (
+    MEMORY,
+    brief_table,
+    curve_table,
+    is_gap,
+    page_table,
+    side_by_side,
+)
 from tests.benchmarks.accuracy_samples import GIB, MIB, record, refusal
 
 V5E = "tpu-v5e:2x4"
@@ -107,6 +115,15 @@ def test_both_halves_stand_side_by_side() -> None:
     assert [row[1:3] for row in medians] == [["10.0 %", "50.0 %"]]
     assert "| 10.0 % | 50.0 % | 6 % |" in page_table(halves)
     assert brief_table({"train": halves}).splitlines()[2].startswith("| train | 1 | 10.0 % |")
+
+
+def test_cases_are_sorted_by_what_the_compiler_lays_out() -> None:
+    rows = [case(peak=110 * MIB, main=100 * MIB), case("random-0", main=3 * GIB), pressed(5 * MIB)]
+    found = sized({"tuning": rows, "held-out": []})
+    laid_out = {name: Summary.of(halves["tuning"]).room.cases for name, halves in found.items()}
+    assert laid_out == {"under 256 MiB": 1, "from 256 MiB": 0, "from 1 GiB": 0, "from 2 GiB": 1}
+    line = brief_table(found, MEMORY).splitlines()[2]
+    assert line == "| under 256 MiB | 1 | 10.0 % | 10.0 % | 0 |  |  |"
 
 
 def test_a_gap_is_a_third() -> None:
