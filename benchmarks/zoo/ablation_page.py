@@ -22,10 +22,10 @@ factor 1, a limit that is never reached. Figures are changes in points of a hund
 (`room`, `pressed`, `time`) a rise (+) is what the rule saves, and a fall (-) what it costs. Of
 verdicts, wire and rank a fall (-) is what it saves. What does not change is left out.
 
-These figures are of the cost model of commit aa3a845d, on the cases of [zoo.md](zoo.md) and on the
-models of [accuracy.md](accuracy.md). In the first table a rule *pays* where more figures get worse
-without it than better, by a fifth of a point or more; *even* is what changes none so much, or as many
-for the worse as for the better; *unseen* is what changes no price.
+These figures are of the cost model of commit aa3a845d, on the cases of [zoo.md](zoo.md) and on
+the models of [accuracy.md](accuracy.md). In the first table a rule *pays* where more figures get
+worse without it than better, by a fifth of a point or more; *even* is what changes none so much,
+or as many for the worse as for the better; *unseen* is what changes no price.
 
 Deleted, as none of them paid on a held-out half: `select_and_scatter_expander`,
 `fusion.max_sources`, `reduction_fusion.longest_row` and `.lanes`,
@@ -36,18 +36,20 @@ Deleted, as none of them paid on a held-out half: `select_and_scatter_expander`,
 
 No pass costs more than it saves on the zoo's held-out half. Some constants do, and are kept:
 
-- `memory_space_assignment.stay_ratio` takes 1.7 points off the median of memory there, for two verdicts
-  and 2 points of pressed memory. It is libtpu's own setting. `.piece_share` is what its probe shows.
-- `fusion.narrowing_cost` takes 1.8 points off the median of step times. It adds about a point to what
-  nine in ten of memory and of times are within.
+- `memory_space_assignment.stay_ratio` takes 1.7 points off the median of memory there, for two
+  verdicts and 2 points of pressed memory. It is libtpu's own setting. `.piece_share` is what its
+  probe shows.
+- `fusion.narrowing_cost` takes 1.8 points off the median of step times. It adds about a point to
+  what nine in ten of memory and of times are within.
 - Without `dot_tiling.resident_share` and `spmd_partitioner` searches miss layouts that compile to
   faster steps ([compilers.md](compilers.md#dot_tiling)).
 
-Some change next to nothing on that half. `constant_folding`, `cse`, `deferred_filter_gradients` and
-`algebraic_simplifier` pay on the tuning half, and each is what the compilers do with the programs of
-its probe. `dot_strength_reduction` and what is left of `dynamic_update_slice` are for decode steps, of
-which few are compiled here: for products of one row, and for caches that fit on the chip. The costs
-beside collectives are those of its probe, and decide between layouts that cost nearly the same.
+Some change next to nothing on that half. `constant_folding`, `cse`, `deferred_filter_gradients`
+and `algebraic_simplifier` pay on the tuning half, and each is what the compilers do with the
+programs of its probe. `dot_strength_reduction` and what is left of `dynamic_update_slice` are for
+decode steps, of which few are compiled here: for products of one row, and for caches that fit on
+the chip. The costs beside collectives are those of its probe, and decide between layouts that
+cost nearly the same.
 """
 ERRORS = {
     "room_median": "room",
