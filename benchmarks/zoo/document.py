@@ -72,7 +72,7 @@ def write_page(halves: Mapping[str, Sequence[Record]], docs: Path) -> list[Path]
     parts = [PAGE, f"## Both halves\n\n{page_table(halves)}\n"]
     parts.append(f"## By target\n\n{brief_table(grouped(halves, 'target'))}\n")
     parts.append(f"## By what a program does\n\n{brief_table(worded(halves, kind_of))}\n")
-    parts.append(f"## By what is laid out with room\n\n{brief_table(sized(halves), MEMORY)}\n")
+    parts.append(f"## By what is laid out with room\n\n{brief_table(by_memory(halves), MEMORY)}\n")
     parts.append(f"## By library\n\n{brief_table(worded(halves, library_of()))}\n")
     parts.append(f"## The programs\n\n{program_table()}\n")
     page = docs / "zoo.md"
@@ -94,7 +94,7 @@ def worded(
     return _turned({half: by_word(rows, word) for half, rows in halves.items()})
 
 
-def sized(halves: Mapping[str, Sequence[Record]]) -> dict[str, dict[str, list[Record]]]:
+def by_memory(halves: Mapping[str, Sequence[Record]]) -> dict[str, dict[str, list[Record]]]:
     """Compiled cases by what the compiler lays out, and in it by half."""
     found: dict[str, dict[str, list[Record]]] = {name: {} for name in SIZES}
     for half, rows in halves.items():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.zoo.document import sized
+from benchmarks.zoo.document import by_memory
 from benchmarks.zoo.summary import Summary, least_bytes, pressed_errors, time_error, verdicts
 from benchmarks.zoo.tables import (
     MEMORY,
@@ -119,7 +119,7 @@ def test_both_halves_stand_side_by_side() -> None:
 
 def test_cases_are_sorted_by_what_the_compiler_lays_out() -> None:
     rows = [case(peak=110 * MIB, main=100 * MIB), case("random-0", main=3 * GIB), pressed(5 * MIB)]
-    found = sized({"tuning": rows, "held-out": []})
+    found = by_memory({"tuning": rows, "held-out": []})
     laid_out = {name: Summary.of(halves["tuning"]).room.cases for name, halves in found.items()}
     assert laid_out == {"under 256 MiB": 1, "from 256 MiB": 0, "from 1 GiB": 0, "from 2 GiB": 1}
     line = brief_table(found, MEMORY).splitlines()[2]

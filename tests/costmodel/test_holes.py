@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.costmodel.texts import GPU, TPU, Priced, main, product
+from benchmarks.probes.programs import lowered
+from tests.costmodel.texts import GPU, TPU, Priced
 from toast.costmodel.evaluator import Evaluator
-from toast.costmodel.holes import hole_bytes
 from toast.costmodel.kernels.holes import extent
 
-XL, L, S = "4096x1024xf32", "1024x1024xf32", "512x1024xf32"
+MIB = 2**20
 
 
 class Buffer(NamedTuple):
@@ -76,28 +76,42 @@ def test_buffers_reach_as_far_as_what_is_alive_and_no_further_than_all(
     assert alive(buffers) <= reached(*buffers) <= sum(one.size for one in buffers)
 
 
-def holed(device: str) -> Priced:
-    """Two products are let go of below a result, and two that are larger are made then."""
-    lines = [
-        product(f"a:{S}", f"y:{S}", f"w:{L}"),
-        product(f"p:{S}", f"a:{S}", f"w:{L}"),
-        product(f"b:{S}", f"p:{S}", f"w:{L}"),
-        product(f"c:{XL}", f"x:{XL}", f"w:{L}"),
-        product(f"e:{XL}", f"c:{XL}", f"w:{L}"),
-        product(f"f:{XL}", f"e:{XL}", f"w:{L}"),
-    ]
-    return Priced(main(f"x:{XL} y:{S} w:{L}", lines, f"f:{XL} b:{S}"), "a=2", device)
+def read_in_order(layers: int) -> bytes:
+    """Layers of which each makes 2 MiB in 16 bits, and 4 MiB of each of these in the same order."""
+
+    def step(x: jax.Array, w: jax.Array, up: jax.Array, down: jax.Array) -> list[jax.Array]:
+        kept = []
+        for _ in range(layers):
+            x = jnp.tanh(x @ w)
+            kept.append(x)
+        return [jnp.tanh(one @ up) @ down for one in kept] + [x]
+
+    return lowered(step, (1024, 1024), (1024, 1024), (1024, 1536), (1536, 1024))
+
+
+def buffers_of(layers: int) -> list[Buffer]:
+    """All of them by hand: what is kept, the last of it a result, and two for each of these."""
+    end, made = 3 * layers, []
+    for n in range(layers):
+        read = layers + 1 + 2 * n
+        made.append(Buffer(n + 1, read, 2 * MIB) if n < layers - 1 else Buffer(n + 1, end, 4 * MIB))
+        made.append(Buffer(read, read + 1, 3 * MIB))
+        made.append(Buffer(min(read + 1, end), end, 4 * MIB))
+    return sorted(made, key=lambda one: (one.first, -one.size))
 
 
 @pytest.mark.parametrize("device", [TPU, GPU])
-def test_a_tpu_lays_out_the_part_of_the_holes_that_its_profile_counts(device: str) -> None:
-    evaluator = holed(device).evaluator
-    room, cost = evaluator.room_bytes(()), evaluator.cost(())
-    holes = hole_bytes(evaluator.folded, evaluator._scratches[0])
+@pytest.mark.parametrize("layers", [2, 4, 8])
+def test_a_tpu_lays_out_the_part_of_the_holes_that_its_profile_counts(
+    device: str, layers: int
+) -> None:
+    """Those of all layers, though equal layers are priced together where plans are searched."""
+    evaluator = Priced(read_in_order(layers), "a=2", device).evaluator
+    buffers, counted = buffers_of(layers), evaluator.profile.buffer_assignment.holes
+    holes = reached(*buffers) - alive(buffers)
     assert holes > 0
-    counted = evaluator.profile.buffer_assignment.holes
     assert (counted > 0) == (device == TPU)
-    assert room == cost.room + counted * holes
+    assert evaluator.room_bytes(()) == evaluator.cost(()).room + counted * holes
 
 
 ROWS, COLUMNS, WIDE = 4096, 64, 1024
