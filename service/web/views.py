@@ -95,9 +95,13 @@ class StoredModuleView(ModuleView):
 
 
 class JobView(View):
-    """A job. Times are RFC 3339 in UTC; `error` is a problem object (RFC 9457)."""
+    """A job. Times are RFC 3339 in UTC; `error` is a problem object (RFC 9457).
+
+    `version` rises with each change; it is the number of the last event that is in this view.
+    """
 
     id: str
+    version: int
     name: str
     owner: str
     state: State
@@ -170,6 +174,7 @@ def job_view(job: Job) -> JobView:
     """The job as the API shows it."""
     return JobView(
         id=job.id,
+        version=job.version,
         name=job.name,
         owner=job.owned_by,
         state=job.state,

@@ -2,7 +2,7 @@
 
 import { call } from "/ui/api.js";
 
-/** Calls `heard(kind, data)` for every event of a job; returns once the job is over.
+/** Calls `heard(kind, data, number)` for every event of a job; returns once the job is over.
     A connection that breaks is made again where it broke. */
 export async function follow(id, heard) {
   let last = "";
@@ -14,7 +14,7 @@ export async function follow(id, heard) {
         if (event.id) last = event.id;
         if (!event.data) continue;
         const data = JSON.parse(event.data);
-        heard(event.event, data);
+        heard(event.event, data, Number(event.id));
         if (event.event === "state" && ["succeeded", "failed", "cancelled"].includes(data.state)) return;
       }
     } catch (error) {

@@ -36,9 +36,9 @@ function fail(error) {
 
 function listen() {
   at("log").replaceChildren();
-  return follow(id, (kind, data) => {
+  return follow(id, (kind, data, number) => {
     record(kind, data);
-    if (isOver(job)) return;
+    if (isOver(job) || number <= job.version) return;  // told for the log alone
     if (kind === "progress") job.progress = data;
     else job.state = data.state;
     if (job.state === "queued") reload().catch(fail);  // what it waits for

@@ -26,17 +26,19 @@ def opened(tab: Tab, service: Server, job: str) -> Any:
 
 
 def test_progress_comes_by_itself_and_then_the_end(tab: Tabs, service: Server) -> None:
-    job = service.submit("slow 2", name="slow.mlir")["id"]
-    page = opened(tab(), service, job)
+    job = service.submit("slow 5", name="slow.mlir")["id"]
+    service.until_progress(job)
+    chromium = tab()
     asked: list[str] = []
+    chromium.page.on("request", lambda request: asked.append(request.url))
+    page = opened(chromium, service, job)
     until(page, "document.getElementById('bar').value > 0.2")
-    page.on("request", lambda request: asked.append(request.url))
     assert page.locator("#stage").inner_text() == "search"
     page.wait_for_selector("#state:has-text('succeeded')")
     page.wait_for_selector("#tiles .tile")
     assert not page.locator("#running").is_visible()
     polled = [url for url in asked if url.endswith(f"/v1/jobs/{job}")]
-    assert len(polled) == 1, "progress comes as events, and the job is read once, at its end"
+    assert len(polled) == 2, "progress comes as events: the job is read first and at its end"
     page.locator("summary", has_text="What happened").click()
     said = page.locator("#log li").evaluate_all("rows => rows.map(row => row.dataset.said)")
     assert said == ["queued", "running", "search", "succeeded"]
