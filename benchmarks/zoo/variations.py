@@ -25,14 +25,8 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "stay_ratio": NEVER,
         "table_bytes": 0.0,
     },
-    "rematerialization": {"least_gap": 0, "least_bytes": 0},
-    "spmd_partitioner": {
-        "beside_all_reduce": 0.0,
-        "beside_all_gather": 0.0,
-        "beside_reduce_scatter": 0.0,
-        "beside_all_to_all": 0.0,
-        "beside_collective_permute": 0.0,
-    },
+    "rematerialization": {"least_bytes": 0},
+    "spmd_partitioner": {"beside_collective": 0.0},
 }
 """By pass the constants that have a value at which they say nothing, and that value.
 

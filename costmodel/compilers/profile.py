@@ -29,11 +29,7 @@ _RANGES = Ranges(
             "scatter_launches",
             "gather_launches",
             "buffer_bytes",
-            "beside_all_reduce",
-            "beside_all_gather",
-            "beside_reduce_scatter",
-            "beside_all_to_all",
-            "beside_collective_permute",
+            "beside_collective",
             "piece_bytes",
             "holes",
         }

@@ -333,23 +333,18 @@ class MemorySpaceAssignmentRules:
 class RematerializationRules:
     """What is computed again where a program needs more memory than the device has.
 
-    `recomputes`: elementwise values, reductions and copies in another layout, that are not read for
-    more than `least_gap` positions of the schedule; and the part `products` of products and of what
-    is made of them. What has fewer than `least_bytes` on a device is kept.
+    `recomputes`: elementwise values, reductions and copies in another layout, until they are
+    read again; and the part `products` of products and of what is made of them. What has fewer than
+    `least_bytes` on a device is kept.
     """
 
     recomputes: bool
-    least_gap: int
     least_bytes: int
     products: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpmdPartitionerRules:
-    """How many small fusions are launched beside a collective of each kind, in the mean."""
+    """How many small fusions are launched beside a collective, in the mean."""
 
-    beside_all_reduce: float
-    beside_all_gather: float
-    beside_reduce_scatter: float
-    beside_all_to_all: float
-    beside_collective_permute: float
+    beside_collective: float

@@ -39,7 +39,7 @@ def duration(t: Tables, kind: int, axes: int, size: float) -> float:
     seconds = t.mesh.alpha[kind, axes, 0] + t.mesh.beta[kind, axes, 0] * size
     for k in range(1, t.mesh.alpha.shape[2]):
         seconds = min(seconds, t.mesh.alpha[kind, axes, k] + t.mesh.beta[kind, axes, k] * size)
-    return float(seconds + t.chip.launched[kind])
+    return float(seconds + t.chip.launched)
 
 
 @inner

@@ -95,15 +95,15 @@ def availability(program: Program, fusion: Fusion, last: Ints) -> Availability:
     return Availability(again=again, multiplied=multiplied, until=until)
 
 
-def gaps_between(value: Ints, at: Ints, available: Ints, least: int) -> Gaps:
-    """The gaps of at least so many positions between the uses `at` positions of each `value`.
+def gaps_between(value: Ints, at: Ints, available: Ints) -> Gaps:
+    """The gaps between the uses `at` positions of each `value`, a position or more wide.
 
     Those behind which the value is still `available`, by value.
     """
     order = np.lexsort((at, value))
     value, at = value[order], at[order]
     follows = value[1:] == value[:-1]
-    wide = at[1:] - at[:-1] > least
+    wide = at[1:] - at[:-1] > 1
     there = available[value[1:]] >= at[1:]
     found = np.flatnonzero(follows & wide & there)
     first, last = at[found] + 1, at[found + 1] - 1
@@ -137,7 +137,6 @@ def recomputed_gaps(
         np.concatenate([made, read[chosen]]),
         np.concatenate([first[made], at[chosen]]),
         np.maximum(had.again, had.multiplied),
-        rules.least_gap,
     )
     light = had.again[found.value] > found.last
     unmade = found.first == first[found.value] + 1

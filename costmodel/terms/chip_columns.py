@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import Floats
 from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.passes.dot_strength_reduction import reducing_seconds
@@ -20,7 +19,7 @@ class ChipColumns(NamedTuple):
 
     A matrix unit's tile of `tile_rows` by `tile_columns`, whose rows fill `column_bytes` at least;
     `bandwidth` in bytes, and `element_rate` in elements a second; seconds of `overhead` of each
-    fusion, and those of the small fusions `launched` beside one collective of a kind. `on_chip`
+    fusion, and those of the small fusions `launched` beside one collective. `on_chip`
     bytes keep operands; up to `on_chip_buffers` bytes of what is alive, in pieces of up to
     `on_chip_piece`, may be on the chip for `on_chip_seconds`, with `on_chip_sent` also what
     collectives read or write. Each copy to or from the chip takes `on_chip_table_bytes` of main
@@ -55,7 +54,7 @@ class ChipColumns(NamedTuple):
     bandwidth: float
     element_rate: float
     overhead: float
-    launched: Floats
+    launched: float
     on_chip: float
     on_chip_buffers: float
     on_chip_piece: float

@@ -99,7 +99,6 @@ def reshard_copies(listing: Listing) -> Copies:
         np.concatenate([rows, rows]),
         np.concatenate([low[users], high[users]]),
         until[wanted.row],
-        rules.least_gap,
     )
     first = reduced(np.minimum, low[users], wanted.use_start)
     last = reduced(np.maximum, high[users], wanted.use_start)

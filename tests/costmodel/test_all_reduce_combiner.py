@@ -42,7 +42,7 @@ def alone(priced: Priced, size: float) -> float:
     """Seconds of one all-reduce over the first axis."""
     t = priced.evaluator.tables
     lines = t.mesh.alpha[Kind.ALL_REDUCE, 1] + t.mesh.beta[Kind.ALL_REDUCE, 1] * size
-    return float(lines.min() + t.chip.launched[Kind.ALL_REDUCE])
+    return float(lines.min() + t.chip.launched)
 
 
 @pytest.mark.parametrize("device", [TPU, GPU])

@@ -127,7 +127,7 @@ def test_a_compiler_that_computes_nothing_again_needs_its_room() -> None:
 def test_gaps_lie_between_uses_and_end_where_the_value_can_be_had() -> None:
     value = np.array([0, 0, 0, 1, 1, 2])
     at = np.array([9, 1, 30, 2, 20, 5])
-    gaps = gaps_between(value, at, np.array([30, 10, 99]), 2)
+    gaps = gaps_between(value, at, np.array([30, 10, 99]))
     rows = zip(gaps.value.tolist(), gaps.first.tolist(), gaps.last.tolist(), strict=True)
     assert list(rows) == [(0, 2, 8), (0, 10, 29)]
     first, last = widest(gaps, np.array([30, 20, 5]))
