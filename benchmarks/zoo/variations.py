@@ -21,7 +21,6 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
     "space_to_batch": {"convolved_forms": 0, "normalised_forms": 0, "blocking_cost": 1.0},
     "memory_space_assignment": {
         "streamed_from": 0.0,
-        "piece_share": 1.0,
         "stay_ratio": NEVER,
         "table_bytes": 0.0,
     },

@@ -34,7 +34,6 @@ _RANGES = Ranges(
             "holes",
         }
     ),
-    shares=frozenset({"piece_share"}),
     parts=frozenset({"resident_share", "streamed_from"}),
 )
 _HINT = "costmodel/compilers/rules.py says what each key means."

@@ -314,8 +314,8 @@ class MemorySpaceAssignmentRules:
     `assigns`: anything at all. Of a tensor up to `streamed_from` of that memory nothing is read
     from main memory, of one as large as all of it everything.
 
-    Main memory is spared `buffer_bytes` of what is alive: pieces of at most `piece_share` of that,
-    for at most `stay_ratio` times what main memory takes to fill the memory on the chip.
+    Main memory is spared `buffer_bytes` of what is alive, for at most `stay_ratio` times what main
+    memory takes to fill the memory on the chip.
     `collectives_on_chip`: also what collectives read and write. A copy to or from the chip finds
     where it goes in `table_bytes` of main memory.
     """
@@ -323,7 +323,6 @@ class MemorySpaceAssignmentRules:
     assigns: bool
     streamed_from: float
     buffer_bytes: int
-    piece_share: float
     stay_ratio: float
     collectives_on_chip: bool
     table_bytes: float

@@ -81,15 +81,15 @@ def _hold(
 ) -> None:  # fmt: skip
     """Count `size` bytes over the events [first, last] instead of those `held` for the row.
 
-    They may `stay` on the chip (`BRIEF`, `LASTING`, or 0) where each `piece` of them is small. What
+    They may `stay` on the chip (`BRIEF`, `LASTING`, or 0) where each `piece` of them fits. What
     is held must have been allowed the same stay, or been let go first.
     """
-    small = piece <= t.chip.on_chip_piece
+    fits = piece <= t.chip.on_chip_buffers
     if size > 0.0:
-        note(s.journal, table, row, stay if small else 0, first, last, 1.0, size, 0.0)
+        note(s.journal, table, row, stay if fits else 0, first, last, 1.0, size, 0.0)
     _count(s, held, row, 0, first, last, size)
     if stay > 0:
-        _count(s, held, row, stay, first, last, size if small else 0.0)
+        _count(s, held, row, stay, first, last, size if fits else 0.0)
 
 
 @inner

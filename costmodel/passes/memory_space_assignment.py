@@ -13,14 +13,13 @@ from toast.costmodel.hardware.devices import Device
 
 
 class OnChip(NamedTuple):
-    """Bytes on the chip for operands, and for `buffers` of what is alive in each `piece`.
+    """Bytes on the chip for operands, and for `buffers` of what is alive.
 
     A buffer may be there for so many `seconds`; each copy has a `table` in main memory.
     """
 
     size: float
     buffers: float
-    piece: float
     seconds: float
     table: float
 
@@ -28,11 +27,10 @@ class OnChip(NamedTuple):
 def assign_memory(device: Device, rules: MemorySpaceAssignmentRules) -> OnChip:
     """The figures of a device; all zero where the compiler leaves that memory alone."""
     if not rules.assigns:
-        return OnChip(0.0, 0.0, 0.0, 0.0, 0.0)
+        return OnChip(0.0, 0.0, 0.0, 0.0)
     return OnChip(
         size=float(device.on_chip_bytes),
         buffers=float(rules.buffer_bytes),
-        piece=rules.piece_share * rules.buffer_bytes,
         seconds=rules.stay_ratio * device.on_chip_bytes / device.bandwidth,
         table=rules.table_bytes if rules.buffer_bytes else 0.0,
     )

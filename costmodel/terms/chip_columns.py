@@ -20,9 +20,8 @@ class ChipColumns(NamedTuple):
     A matrix unit's tile of `tile_rows` by `tile_columns`, whose rows fill `column_bytes` at least;
     `bandwidth` in bytes, and `element_rate` in elements a second; seconds of `overhead` of each
     fusion, and those of the small fusions `launched` beside one collective. `on_chip`
-    bytes keep operands; up to `on_chip_buffers` bytes of what is alive, in pieces of up to
-    `on_chip_piece`, may be on the chip for `on_chip_seconds`, with `on_chip_sent` also what
-    collectives read or write. Each copy to or from the chip takes `on_chip_table_bytes` of main
+    bytes keep operands; up to `on_chip_buffers` bytes of what is alive may be on the chip for
+    `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to or from the chip takes `on_chip_table_bytes` of main
     memory. Few images lie `in_blocks` of pixels: a fusion handles each `blocked_forms` times over,
     and `normalised_forms` more where they are normalised by example. Deferred gradients fill up to
     `deferral_budget_bytes`. `sums_in_turn`: a sum over several dimensions runs over the axes of the
@@ -57,7 +56,6 @@ class ChipColumns(NamedTuple):
     launched: float
     on_chip: float
     on_chip_buffers: float
-    on_chip_piece: float
     on_chip_seconds: float
     on_chip_table_bytes: float
     on_chip_sent: bool
@@ -103,7 +101,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         launched=launched_beside(device, profile.spmd_partitioner),
         on_chip=on_chip.size,
         on_chip_buffers=on_chip.buffers,
-        on_chip_piece=on_chip.piece,
         on_chip_seconds=on_chip.seconds,
         on_chip_table_bytes=on_chip.table,
         on_chip_sent=memory.collectives_on_chip,
