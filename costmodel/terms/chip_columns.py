@@ -19,11 +19,12 @@ class ChipColumns(NamedTuple):
 
     A matrix unit's tile of `tile_rows` by `tile_columns`, whose rows fill `column_bytes` at least;
     `bandwidth` in bytes, and `element_rate` in elements a second; seconds of `overhead` of each
-    fusion, and those of the small fusions `launched` beside one collective. `on_chip`
-    bytes keep operands; up to `on_chip_buffers` bytes of what is alive may be on the chip for
-    `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to or from the chip takes `on_chip_table_bytes` of main
-    memory. Few images lie `in_blocks` of pixels: a fusion handles each `blocked_forms` times over,
-    and `normalised_forms` more where they are normalised by example. Deferred gradients fill up to
+    fusion, and those of the small fusions `launched` beside one collective. `on_chip` bytes keep
+    operands; up to `on_chip_buffers` bytes of what is alive may be on the chip for
+    `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to or from
+    the chip takes `on_chip_table_bytes` of main memory. Few images lie `in_blocks` of pixels: a
+    fusion handles each `blocked_forms` times over, and `normalised_forms` more where they are
+    normalised by example. Deferred gradients fill up to
     `deferral_budget_bytes`. `sums_in_turn`: a sum over several dimensions runs over the axes of the
     first, then of the next, and not in the mesh's order. `narrows`: an f32 that only products read
     travels in 16 bits. Sums are sent together in messages of up to `combined_bytes`; up to
