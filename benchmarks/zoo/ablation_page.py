@@ -31,14 +31,14 @@ Deleted, as none of them paid on a held-out half: `select_and_scatter_expander`,
 `fusion.max_sources`, `reduction_fusion.longest_row` and `.lanes`,
 `dot_strength_reduction.wide_cost`, `convolution_tiling.undilated_tiles`,
 `layout_assignment.copy_rate`, `.places_gathers`, `.placing_copies` and `.placing_rate`,
-`memory_space_assignment.brief_positions`, `rematerialization.passes`; and
+`memory_space_assignment.brief_positions` and `.piece_share`, `rematerialization.passes` and
+`.least_gap`; one figure for each kind of collective in `spmd_partitioner`; and
 `dynamic_update_slice.passes_over_buffer`, which its probe contradicts.
 
 No pass costs more than it saves on the zoo's held-out half. Some constants do, and are kept:
 
 - `memory_space_assignment.stay_ratio` takes 1.7 points off the median of memory there, for two
-  verdicts and 2 points of pressed memory. It is libtpu's own setting. `.piece_share` is what its
-  probe shows.
+  verdicts and 2 points of pressed memory. It is libtpu's own setting.
 - `fusion.narrowing_cost` takes 1.8 points off the median of step times. It adds about a point to
   what nine in ten of memory and of times are within.
 - Without `dot_tiling.resident_share` and `spmd_partitioner` searches miss layouts that compile to
