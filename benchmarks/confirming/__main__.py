@@ -6,7 +6,8 @@
 | `report` | print the table |
 | `write` | write it into docs/confirm.md |
 
-The programs are those of `benchmarks.planners`: the paper's models, and ten of the zoo.
+The programs are those of `benchmarks.planners`: the paper's models, and ten of the zoo. `--models`
+takes any other of the zoo as well, as `architecture/program`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def _write(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     commands = ("run", "report", "write", "all")
     parser = new_parser("benchmarks.confirming", __doc__, commands, DATA)
-    parser.add_argument("--models", default="", help="only these, separated by commas")
+    parser.add_argument(
+        "--models", default="", help="only these, between commas; any of the zoo as NAME/PROGRAM"
+    )
     parser.add_argument("--target", default="tpu-v5e:2x4", help="what to compile for")
     parser.add_argument("--mesh", default="data=2,model=4", help="the mesh")
     parser.add_argument("--confirm", type=int, default=2, help="plans that are compiled")

@@ -18,7 +18,10 @@ from toast.request.request import PlanRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choose:
-    """Which programs, for what, how many plans of each, and the seconds of their compilation."""
+    """Which programs, for what, how many plans of each, and the seconds of their compilation.
+
+    `only` names some that are `known`, and any of the zoo as `architecture/program`.
+    """
 
     only: tuple[str, ...] = ()
     target: str = "tpu-v5e:2x4"
@@ -29,12 +32,19 @@ class Choose:
 
     def names(self) -> Iterator[str]:
         """The programs, cut ones first; raises InvalidRequest for a name that is none."""
-        unknown = sorted(set(self.only) - set(self.known))
+        public = [name for name in self.only if "/" in name]
+        unknown = sorted(set(self.only) - set(self.known) - set(public))
         if unknown:
             raise InvalidRequest(
                 f"{', '.join(unknown)}: no such program.", f"Known are: {', '.join(self.known)}."
             )
         yield from (name for name in self.known if not self.only or name in self.only)
+        yield from public
+
+    def module(self, name: str) -> bytes:
+        """The bare module of a program; raises InvalidRequest for one that is not lowered here."""
+        model = self.known.get(name) or Model(family=name, public=name)
+        return model.module()
 
     def key(self, name: str) -> str:
         """What tells a case from others."""
@@ -59,7 +69,8 @@ def run_cases(wanted: Choose, folder: Path, *, seconds: float | None = None) -> 
 
 
 def planned(wanted: Choose, name: str) -> Record:
-    """The record of a program; what fails is one too."""
+    """The record of a program; what fails is one too, unless there is no module of it here."""
+    module = wanted.module(name)
     record: Record = {
         "key": wanted.key(name),
         "model": name,
@@ -75,7 +86,7 @@ def planned(wanted: Choose, name: str) -> Record:
         advice=False,
     )
     try:
-        plan = make_plan(wanted.known[name].module(), request).plan
+        plan = make_plan(module, request).plan
     except ToastError as error:
         return record | {"error": f"{type(error).__name__}: {error}"}
     assert plan.confirmed is not None

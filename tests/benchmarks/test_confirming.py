@@ -64,3 +64,9 @@ def test_the_page_keeps_what_is_around_the_table(tmp_path: Path) -> None:
 def test_an_unknown_program_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="nothing: no such program"):
         run_cases(Choose(only=("nothing",)), tmp_path)
+
+
+def test_a_program_of_the_zoo_that_is_not_lowered_leaves_no_record(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="nothing/train is not lowered"):
+        run_cases(Choose(only=("nothing/train",)), tmp_path)
+    assert not list(tmp_path.iterdir())
