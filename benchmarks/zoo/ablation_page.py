@@ -27,12 +27,14 @@ the models of [accuracy.md](accuracy.md). In the first table a rule *pays* where
 worse without it than better, by a fifth of a point or more; *even* is what changes none so much,
 or as many for the worse as for the better; *unseen* is what changes no price.
 
-Deleted, as none of them paid on a held-out half: `select_and_scatter_expander`,
+Deleted since, by these figures: `memory_space_assignment.piece_share`, `rematerialization.least_gap`,
+and the figures of `spmd_partitioner` for each kind of collective, in place of which there is one.
+
+Deleted before, as none of them paid on a held-out half: `select_and_scatter_expander`,
 `fusion.max_sources`, `reduction_fusion.longest_row` and `.lanes`,
 `dot_strength_reduction.wide_cost`, `convolution_tiling.undilated_tiles`,
 `layout_assignment.copy_rate`, `.places_gathers`, `.placing_copies` and `.placing_rate`,
-`memory_space_assignment.brief_positions` and `.piece_share`, `rematerialization.passes` and
-`.least_gap`; one figure for each kind of collective in `spmd_partitioner`; and
+`memory_space_assignment.brief_positions`, `rematerialization.passes`; and
 `dynamic_update_slice.passes_over_buffer`, which its probe contradicts.
 
 No pass costs more than it saves on the zoo's held-out half. Some constants do, and are kept:
@@ -48,8 +50,7 @@ Some change next to nothing on that half. `constant_folding`, `cse`, `deferred_f
 and `algebraic_simplifier` pay on the tuning half, and each is what the compilers do with the
 programs of its probe. `dot_strength_reduction` and what is left of `dynamic_update_slice` are for
 decode steps, of which few are compiled here: for products of one row, and for caches that fit on
-the chip. The costs beside collectives are those of its probe, and decide between layouts that
-cost nearly the same.
+the chip. The launches beside collectives decide between layouts that cost nearly the same.
 """
 ERRORS = {
     "room_median": "room",
