@@ -87,8 +87,10 @@ tutorial: setup $(LIBRARIES_STAMP) ## Run the tutorial, and write what it prints
 	$(LIBRARIES)/bin/python -m tools.tutorial --write
 
 .PHONY: nightly
-nightly: libraries ## The long tests, then every benchmark
+nightly: libraries ## The long tests, all others on many examples, then every benchmark
 	$(BIN)/python -m pytest -m nightly $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --hypothesis-profile=thorough \
+	  $(PYTEST_ARGS)
 	@for file in benchmarks/bench_*.py; do \
 	  test -e "$$file" || continue; \
 	  name=$${file%.py}; echo "== $$name"; \

@@ -15,7 +15,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test fails because its machine is busy, or because the first example compiles kernels.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make nightly` asks for the thorough profile.
+settings.register_profile(
+    "untimed", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", settings.get_profile("untimed"), max_examples=300)
 settings.load_profile("untimed")
 
 

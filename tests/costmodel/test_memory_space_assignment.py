@@ -173,8 +173,8 @@ def test_small_buffers_are_on_the_chip_and_results_are_not() -> None:
     assert whole > 2 * UNIT + result
     # all that a step makes, in 16 bits for the products, but for what it returns
     assert Priced(module, "a=2", TPU, 4 * UNIT).peak() == 2 * GIVEN + result
-    # no buffer is small enough
-    assert Priced(module, "a=2", TPU, UNIT // 2).peak() == whole + 2 * TABLE
+    # no buffer fits
+    assert Priced(module, "a=2", TPU, UNIT // 4).peak() == whole + 2 * TABLE
 
 
 @pytest.mark.parametrize(

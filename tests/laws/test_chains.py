@@ -12,7 +12,7 @@ from tests.laws.executor import Executor, same, unsharded
 from tests.laws.programs import FOUR_TO_EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
 
-FEW, MANY = few(500), many(5000)
+FEW, MANY = few(200), many(5000)
 
 
 def check(text: Text, mesh: str, chosen: list[int]) -> None:

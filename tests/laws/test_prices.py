@@ -24,7 +24,7 @@ from toast.costmodel.hardware.devices import Device, find
 from toast.costmodel.network.mesh import Mesh
 
 CHIPS = ("tpu-v5e", "tpu-v3", "a100-40gb")
-FEW, MANY = few(80), many(3000)
+FEW, MANY = few(40), many(3000)
 
 
 @cache

@@ -12,7 +12,7 @@ from tests.laws.programs import programs
 from toast.analysis.forms import decode
 from toast.resize.resize import Resizer
 
-FEW, MANY = few(150), many(2000)
+FEW, MANY = few(60), many(2000)
 
 
 def check(text: Text, sizes: dict[int, int]) -> None:

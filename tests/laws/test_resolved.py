@@ -141,7 +141,7 @@ def trades(have: Spec, want: Spec) -> bool:
 plans = st.builds(Plan, programs(), st.sampled_from(MESHES), st.sampled_from(DEVICES), picks)
 
 
-@few(100)
+@few(40)
 @given(plan=plans)
 def test_everything_is_written_in_the_resolved_layout(plan: Plan) -> None:
     program, found = plan.program, plan.written
@@ -152,7 +152,7 @@ def test_everything_is_written_in_the_resolved_layout(plan: Plan) -> None:
         assert at_use == plan.wanted(use)
 
 
-@few(100)
+@few(40)
 @given(plan=plans)
 def test_the_axes_of_a_dimension_are_in_the_order_that_the_price_assumed(plan: Plan) -> None:
     """Every layout with several axes on a dimension, of each colour group in one order."""
@@ -176,7 +176,7 @@ def test_the_axes_of_a_dimension_are_in_the_order_that_the_price_assumed(plan: P
                     assert places == sorted(places)
 
 
-@few(100)
+@few(40)
 @given(plan=plans)
 def test_permutes_for_the_order_of_axes_are_written_where_they_are_priced(plan: Plan) -> None:
     reordered = CollectiveReason.REORDERED
@@ -193,7 +193,7 @@ def test_permutes_for_the_order_of_axes_are_written_where_they_are_priced(plan: 
         assert bool(stations) == ((value, maker) in where_made), (use, value)
 
 
-@few(100)
+@few(40)
 @given(plan=plans)
 def test_a_result_is_constrained_before_its_sum_where_the_plan_says_so(plan: Plan) -> None:
     guarded = frozenset(guarded_ops(plan.program)) if plan.resolved.masks.any() else frozenset()
@@ -239,7 +239,7 @@ def check_sent(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:
     assert next(sums) == next(sums)
 
 
-@few(100)
+@few(40)
 @given(text=programs(AS_ELSEWHERE), mesh=st.sampled_from(XLA_MESHES), chosen=picks)
 def test_xla_sends_what_was_priced(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:
     check_sent(xla, text, mesh, chosen)

@@ -13,7 +13,7 @@ from tests.laws.programs import EIGHT, picks, programs
 from tests.laws.states import prepared, state_of
 from tests.laws.xla import Xla, run_plan
 
-FEW, MANY = few(100), many(2000)
+FEW, MANY = few(50), many(2000)
 
 
 def check(xla: Xla, text: Text, mesh: str, chosen: list[int]) -> None:

@@ -70,7 +70,7 @@ def test_the_gathers_of_a_step_are_at_products_and_lookups() -> None:
     assert check(pair(gemma_text(), "data=2,model=4", "local").resolved) > 0
 
 
-@few(100)
+@few(40)
 @given(text=programs(), mesh=st.sampled_from(MESHES), chosen=picks)
 def test_no_gather_of_a_random_program_could_move_down(
     text: Text, mesh: str, chosen: list[int]
