@@ -27,8 +27,9 @@ the models of [accuracy.md](accuracy.md). In the first table a rule *pays* where
 worse without it than better, by a fifth of a point or more; *even* is what changes none so much,
 or as many for the worse as for the better; *unseen* is what changes no price.
 
-Deleted since, by these figures: `memory_space_assignment.piece_share`, `rematerialization.least_gap`,
-and the figures of `spmd_partitioner` for each kind of collective, in place of which there is one.
+Deleted since, by these figures: `memory_space_assignment.piece_share`,
+`rematerialization.least_gap`, and the figures of `spmd_partitioner` for each kind of collective, in
+place of which there is one.
 
 Deleted before, as none of them paid on a held-out half: `select_and_scatter_expander`,
 `fusion.max_sources`, `reduction_fusion.longest_row` and `.lanes`,
