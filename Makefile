@@ -12,6 +12,8 @@ LIBRARIES := .venv-libraries
 LIBRARIES_STAMP := $(LIBRARIES)/.installed
 PYTEST_ARGS ?=
 TEST_PROCESSES ?= 3
+# A file is for one process; those that take long come first (tests/conftest.py).
+IN_PROCESSES = -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 IMAGE ?= toast-planner:dev
 EXTRAS ?=
 
@@ -43,7 +45,7 @@ demo: setup ## Plan a real training step through the service, run it sharded, pr
 .PHONY: test
 test: imports ## Check the direction of imports, then run the tests (PYTEST_ARGS passes more)
 	$(BIN)/python -m toast.search.kernel_cache
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(IN_PROCESSES) $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: style format-check types imports ## Every static check
@@ -89,8 +91,7 @@ tutorial: setup $(LIBRARIES_STAMP) ## Run the tutorial, and write what it prints
 .PHONY: nightly
 nightly: libraries ## The long tests, all others on many examples, then every benchmark
 	$(BIN)/python -m pytest -m nightly $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --hypothesis-profile=thorough \
-	  $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(IN_PROCESSES) --hypothesis-profile=thorough $(PYTEST_ARGS)
 	@for file in benchmarks/bench_*.py; do \
 	  test -e "$$file" || continue; \
 	  name=$${file%.py}; echo "== $$name"; \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,42 @@ settings.register_profile(
 )
 settings.register_profile("thorough", settings.get_profile("untimed"), max_examples=300)
 settings.load_profile("untimed")
+
+TESTS = Path(__file__).parent
+LONGEST = (
+    "laws/test_chains.py",
+    "service/test_store_machine.py",
+    "costmodel/test_peak_pruning.py",
+    "toast/verify",
+    "toast/test_cli_plan.py",
+    "service/test_recovery.py",
+    "ground/test_wheel.py",
+    "service/test_ray.py",
+    "laws",
+    "toast/test_changed_programs.py",
+    "toast/test_demo.py",
+    "service/test_openapi.py",
+    "examples",
+    "toast/forms",
+    "toast/recompute",
+    "toast/spmd",
+    "toast/sharding",
+    "analysis/shardcombine",
+    "search",
+    "service",
+)
+"""What takes minutes, the longest first: begun last, one would keep a process alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort what takes long to the front; the tests of a file stay together, in their order."""
+    folders = [TESTS / one for one in LONGEST]
+
+    def turn(item: pytest.Item) -> int:
+        found = (n for n, one in enumerate(folders) if item.path.is_relative_to(one))
+        return next(found, len(folders))
+
+    items.sort(key=turn)
 
 
 @pytest.fixture(scope="session", autouse=True)

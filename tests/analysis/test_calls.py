@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from examples import block_sparse, gemma
 from examples.forms import serialize
@@ -72,7 +72,6 @@ def test_a_model_with_helpers_of_its_own() -> None:
     assert source.program.ops > 3 * len(set(source.places.tolist()))
 
 
-@settings(max_examples=60)
 @given(modules())
 def test_random_programs(text: str) -> None:
     assert_as_inlined(text.encode())

@@ -7,7 +7,7 @@ from itertools import combinations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.laws.chains import Text
 from tests.laws.programs import programs
@@ -79,7 +79,6 @@ def test_a_program_without_a_repeated_colour_has_no_conflict() -> None:
     assert sets_of(lambda x, w: x @ w, (8, 4), (4, 2)) == (0, 0)
 
 
-@settings(max_examples=60)
 @given(module=programs())
 def test_conflicts_are_those_of_every_tensor_in_program_order(module: Text) -> None:
     analysis = analysed(module.module().encode())
@@ -96,7 +95,6 @@ def test_conflicts_are_those_of_every_tensor_in_program_order(module: Text) -> N
     assert [one.names for one in analysis.conflicts.all] == list(expected)
 
 
-@settings(max_examples=60)
 @given(module=programs())
 def test_a_path_runs_across_a_box_where_a_walk_along_the_edges_finds_one(module: Text) -> None:
     """And so for boxes that are none: of any two conflicts, either way round."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, product
@@ -199,7 +199,6 @@ ACTIONS = st.lists(
 MODULES = st.sampled_from([MODULE, GRADIENT])
 
 
-@settings(max_examples=60)
 @given(MODULES, ACTIONS)
 def test_permutes_are_part_of_the_explained_communication(
     module: bytes, actions: list[tuple[tuple[int, int], int]]
@@ -211,7 +210,6 @@ def test_permutes_are_part_of_the_explained_communication(
     assert sum(row.seconds for row in told) == pytest.approx(cost.communication)
 
 
-@settings(max_examples=60)
 @given(MODULES, ACTIONS, ACTIONS)
 def test_the_order_of_actions_within_a_colour_does_not_matter(
     module: bytes,

@@ -191,7 +191,6 @@ def test_a_training_step_is_fused_by_the_rules(policy: CompilerProfile) -> None:
     assert_fused_by_the_rules(step(), policy)
 
 
-@settings(max_examples=60)
 @given(module=programs())
 def test_any_program_is_fused_by_the_rules(module: Text) -> None:
     program = load(module.module().encode()).program

@@ -99,7 +99,6 @@ PRICED: dict[str, Callable[[], Evaluator]] = {
 
 @pytest.mark.parametrize("name", PRICED)
 @given(picks=MANY_PICKS)
-@settings(max_examples=50)
 def test_a_state_costs_the_same_whatever_was_priced_before(
     name: str, picks: list[list[int]]
 ) -> None:
@@ -131,7 +130,6 @@ def test_a_scratch_holds_what_one_priced_from_scratch_holds(picks: list[list[int
 
 @pytest.mark.parametrize("device", [TPU, GPU])
 @given(picks=MANY_PICKS)
-@settings(max_examples=50)
 def test_what_is_decided_of_sums_is_what_a_journal_has(device: str, picks: list[list[int]]) -> None:
     """Whatever was priced before, and without a journal."""
     evaluator = training_step(device)

@@ -101,7 +101,6 @@ def test_deeper_programs_fold_to_as_many_rows(device: str) -> None:
         st.sampled_from([0.0, 2.0**12, 2.0**27]), st.sampled_from([0.0, 1e-6, 1e-5, 1.0])
     ),
 )
-@settings(max_examples=80)
 def test_any_rows_give_the_same_peak(
     live: list[tuple[int, int, int]],
     sums: list[tuple[int, int]],
@@ -242,7 +241,6 @@ def test_the_ends_of_a_line_are_kept_and_what_lies_between_is_not() -> None:
     assert peak_events(tables).tolist() == [5, 53, 59]
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
 def test_halfway_is_what_two_others_mirror_in_both_words(rows: list[tuple[int, int]]) -> None:
     """One word that lies on a line is not enough."""

@@ -176,7 +176,6 @@ def brute_force(instance: Instance) -> float:
 
 
 @given(st.one_of(instances(), instances(excess=2.5)))
-@settings(max_examples=60)
 def test_the_ilp_is_brute_force(instance: Instance) -> None:
     best, answer = brute_force(instance), solve(instance, seconds=30)
     assert answer.proved
@@ -189,7 +188,6 @@ def test_the_ilp_is_brute_force(instance: Instance) -> None:
 
 
 @given(st.one_of(instances(), instances(excess=2.5)))
-@settings(max_examples=60)
 def test_reductions_keep_the_optimum(instance: Instance) -> None:
     reduced, best = Reduced(instance), brute_force(instance)
     if reduced.infeasible:
@@ -204,7 +202,6 @@ def test_reductions_keep_the_optimum(instance: Instance) -> None:
 
 
 @given(instances())
-@settings(max_examples=60)
 def test_what_is_left_costs_and_fills_memory_like_the_original(instance: Instance) -> None:
     reduced = Reduced(instance)
     if reduced.infeasible or not reduced.nodes:

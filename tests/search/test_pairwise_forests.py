@@ -63,7 +63,6 @@ def all_costs(c: Compact, excess: float) -> list[float]:
 
 
 @given(st.one_of(instances(), instances(excess=2.5)))
-@settings(max_examples=60)
 def test_a_stopped_reduction_scores_like_the_instance(instance: Instance) -> None:
     reduced, c = whole(instance)
     zeros = np.zeros(c.nodes, dtype=np.int64)
@@ -75,7 +74,6 @@ def test_a_stopped_reduction_scores_like_the_instance(instance: Instance) -> Non
 
 
 @given(st.one_of(instances(), instances(excess=2.5)))
-@settings(max_examples=60)
 def test_prices_bound_every_choice_at_every_step(instance: Instance) -> None:
     reduced, c = whole(instance)
     least = min(all_costs(c, reduced.excess))
@@ -92,7 +90,6 @@ def test_prices_bound_every_choice_at_every_step(instance: Instance) -> None:
 
 
 @given(st.one_of(instances(), instances(excess=2.5)), st.integers(0, 99))
-@settings(max_examples=60)
 def test_forests_only_get_better_and_tell_true_costs(instance: Instance, seed: int) -> None:
     reduced, c = whole(instance)
     least = min(all_costs(c, reduced.excess))

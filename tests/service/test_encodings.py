@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.service.harness import Server, check_problem, fake_engine
@@ -105,7 +105,6 @@ def opened(encoding: str, pieces: list[bytes], limit: int) -> bytes:
 
 
 @pytest.mark.parametrize("encoding", ["identity", *BOTH])
-@settings(max_examples=60)
 @given(data=st.binary(max_size=5000), cut=st.integers(1, 700), members=st.integers(1, 3))
 def test_pieces_and_members_open_to_the_same(
     encoding: str, data: bytes, cut: int, members: int

@@ -425,7 +425,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=25, stateful_step_count=25, derandomize=True)
+TestStoreMachine.settings = settings(max_examples=12, stateful_step_count=25, derandomize=True)
 
 
 class PostgresStoreMachine(StoreMachine):
@@ -468,6 +468,4 @@ def test_the_machine_runs_on_postgresql(postgres_url: str) -> None:
     class Machine(PostgresStoreMachine):
         url = postgres_url
 
-    run_state_machine_as_test(
-        Machine, settings=settings(TestStoreMachine.settings, max_examples=10)
-    )
+    run_state_machine_as_test(Machine, settings=settings(TestStoreMachine.settings, max_examples=5))

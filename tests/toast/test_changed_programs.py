@@ -14,7 +14,7 @@ PLANNED, TOO_FEW = "planned", 0.1
 
 
 @pytest.mark.parametrize(
-    "count", [60, pytest.param(3000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+    "count", [25, pytest.param(3000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
 )
 def test_changed_programs_get_a_plan_or_the_callers_error(count: int) -> None:
     first, found = 0, list[tuple[int, str, str]]()

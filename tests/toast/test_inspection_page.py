@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import forms, gemma
@@ -126,7 +126,6 @@ def boxes_apart(ops: dict[int, tuple[float, float]]) -> bool:
     )
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_layouts_run_downwards_and_overlap_nowhere(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 14))
