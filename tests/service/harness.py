@@ -86,7 +86,7 @@ class Server:
         command = [sys.executable, str(HERE / "run_server.py"), arguments]
         self.process, self.lines = start_process(command, self._environment)
         url = read_address(self.process, self.lines)
-        self.client = httpx2.Client(base_url=url, timeout=30, trust_env=False)
+        self.client = httpx2.Client(base_url=url, timeout=60, trust_env=False)
         return self
 
     @property
@@ -105,7 +105,7 @@ class Server:
         assert self.process is not None
         self.process.terminate()
 
-    def wait(self, seconds: float = 40) -> int:
+    def wait(self, seconds: float = 90) -> int:
         assert self.process is not None
         code = self.process.wait(timeout=seconds)
         self.client.close()
@@ -139,7 +139,7 @@ class Server:
     def job(self, job_id: str) -> dict[str, Any]:
         return as_object(self.client.get(f"/v1/jobs/{job_id}"))
 
-    def finished(self, job_id: str, seconds: float = 30) -> dict[str, Any]:
+    def finished(self, job_id: str, seconds: float = 90) -> dict[str, Any]:
         """Wait for the end of the job by long-polling."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -148,7 +148,7 @@ class Server:
                 return job
         raise AssertionError(f"job did not end: {job}")
 
-    def until(self, job_id: str, *states: str, seconds: float = 15) -> dict[str, Any]:
+    def until(self, job_id: str, *states: str, seconds: float = 60) -> dict[str, Any]:
         """Wait until the job is in one of `states`."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -158,7 +158,7 @@ class Server:
             time.sleep(0.02)
         raise AssertionError(f"job is {job['state']}, not one of {states}")
 
-    def until_progress(self, job_id: str, seconds: float = 15) -> None:
+    def until_progress(self, job_id: str, seconds: float = 60) -> None:
         """Wait until the job's engine has told something."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

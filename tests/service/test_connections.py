@@ -39,7 +39,7 @@ def connect(server: Server, data: bytes = b"", source: str = "127.0.0.1") -> soc
     return made
 
 
-def until(true: Callable[[], bool], seconds: float = 15) -> None:
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end

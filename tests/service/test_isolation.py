@@ -58,7 +58,7 @@ def test_a_spare_process_takes_the_job_and_is_replaced(tmp_path: Path) -> None:
             job = server.submit("slow 0.3")["id"]
             server.until(job, "running")
             assert server.finished(job)["state"] == "succeeded"
-            psutil.wait_procs([spare], timeout=10)
+            psutil.wait_procs([spare], timeout=60)
             assert not spare.is_running()  # used once
         assert len(pids) == 3
         assert starts(server) == {"spare": 3.0}
@@ -73,7 +73,7 @@ def test_a_spare_that_dies_or_stops_costs_no_job(tmp_path: Path, number: signal.
         spare.send_signal(number)
         done = server.finished(server.submit("success")["id"])
         assert (done["state"], done["attempt"], done["lost_workers"]) == ("succeeded", 1, 0)
-        psutil.wait_procs([spare], timeout=10)
+        psutil.wait_procs([spare], timeout=60)
         assert not spare.is_running()
         wait_children(server)
 
@@ -82,7 +82,7 @@ def test_the_spares_end_with_a_killed_server(tmp_path: Path) -> None:
     with make(tmp_path, spares=2) as server:
         spares = wait_children(server, 2)
         server.kill()
-        assert psutil.wait_procs(spares, timeout=10)[1] == []
+        assert psutil.wait_procs(spares, timeout=60)[1] == []
 
 
 def test_spares_that_cannot_live_are_not_started_over_and_over(tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ def test_curl_alone_is_enough(server: Server, tmp_path: Path) -> None:
     module.write_text("success")
     address = f"{server.url}/v1/plan?mesh=data=2,model=4&device=tpu-v5e"
     command = ["curl", "-sS", "--fail-with-body", "--data-binary", f"@{module}", address]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, b"// sharded\nsuccess")
     module.write_text("error")
-    done = subprocess.run(command, capture_output=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
     assert done.returncode == 22
     assert json.loads(done.stdout)["code"] == "invalid_module"
 

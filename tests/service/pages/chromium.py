@@ -37,7 +37,7 @@ def running_browser() -> Iterator[Any]:
         browser.close()
 
 
-def until(page: Any, expression: str, seconds: float = 20.0) -> None:
+def until(page: Any, expression: str, seconds: float = 60.0) -> None:
     """Wait for an expression to be true; from outside of the page, whose policy forbids `eval`."""
     end = time.monotonic() + seconds
     while not page.evaluate(f"Boolean({expression})"):
@@ -55,7 +55,7 @@ class Tab:
             accept_downloads=True,
         )
         self.page = self._context.new_page()
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(60_000)
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._hear)
