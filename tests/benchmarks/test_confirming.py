@@ -49,6 +49,17 @@ def test_what_is_slower_or_refused_is_named(tmp_path: Path) -> None:
     assert "refused where a control fits: refused;" in text
 
 
+def test_controls_that_cannot_be_faster_need_no_time(tmp_path: Path) -> None:
+    note = "not compiled: its collectives alone take longer than the best plan's step"
+    beaten = plan("data_parallel", None) | {"note": note}
+    late = plan("fully_sharded", None) | {"note": "not compiled: the time was up"}
+    answer = plan("answer", 0.002, chosen=True)
+    keep(tmp_path, record("beaten", answer, beaten), record("late", answer, beaten, late))
+    text = report(tmp_path)
+    assert "| beaten | tpu-v5e:2x4 | answer | 2.00 | none can be |" in text
+    assert "| late | tpu-v5e:2x4 | answer | 2.00 |  |" in text
+
+
 def test_the_page_keeps_what_is_around_the_table(tmp_path: Path) -> None:
     keep(tmp_path, record("one", plan("answer", 0.002, chosen=True)))
     page = tmp_path / "confirm.md"
