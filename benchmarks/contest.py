@@ -101,7 +101,7 @@ def row(name: str, answer: Solution, seconds: float) -> str:
         gap,
         f"{seconds:.1f}",
         f"{answer.bound:,.0f}",
-        answer.relaxation,
+        answer.relaxation or "none",
         "yes" if answer.proved else "no",
     )
     return f"| {' | '.join(cells)} |"

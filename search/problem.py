@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Literal
 
 from toast.costmodel.evaluator import Action, Cost, Evaluator, Refined, Refinement, Reward, State
+from toast.search.pairwise.proofs import Proof
 from toast.search.pareto import ParetoFront
 
 CHUNK = 128
@@ -84,9 +85,9 @@ class SearchSettings:
 class Found:
     """The best state of a search. `termination` says why it ended.
 
-    `bound`, where one is known: no state of the problem has a lower C(s). `relaxation` says how it
-    was computed: `branch and bound` or `linear relaxation` of `relaxation`. `refinements`
-    are decisions below the colour level that `cost` counts too; with those there is no bound.
+    `bound`, where one is known: no state of the problem has a lower C(s). `relaxation` says what
+    proves it. `refinements` are decisions below the colour level that `cost` counts too; with those
+    there is no bound.
     """
 
     state: State
@@ -95,7 +96,7 @@ class Found:
     evaluations: int
     termination: str
     bound: float | None = None
-    relaxation: str | None = None
+    relaxation: Proof | None = None
     refinements: tuple[Refinement, ...] = ()
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from toast.search.background_task import in_background
 from toast.search.pairwise.bound import lower_bounds
+from toast.search.pairwise.proofs import BRANCHED, Proof
 from toast.search.pairwise.solve import Solution, solve
 from toast.search.problem import Found, Problem, SearchSettings
 from toast.search.progress import Control, Progress
@@ -23,7 +24,7 @@ def prove(problem: Problem, found: Found, settings: SearchSettings, control: Con
     if found.bound is not None or control.stop_reason() is not None:
         return found
     if not problem.actions:
-        return replace(found, bound=found.cost, relaxation="branch and bound")
+        return replace(found, bound=found.cost, relaxation=BRANCHED)
     _, measured = problem.cost(found.state)
     control.on_progress(
         Progress(
@@ -39,7 +40,7 @@ def prove(problem: Problem, found: Found, settings: SearchSettings, control: Con
     if control.budget is not None:
         seconds = (control.budget - start) * (1 - FINISH)
 
-    proved: list[tuple[float, str]] = []
+    proved: list[tuple[float, Proof]] = []
 
     def work() -> None:
         instance = Relaxation(problem, found.state).instance()
@@ -101,7 +102,7 @@ def relax(
 
 def bound(found: Found, answer: Solution) -> Found:
     """The same state with the bound that an answer of its relaxation proves."""
-    if not math.isfinite(answer.bound):
+    if not math.isfinite(answer.bound) or answer.bound < 0.0:  # no step takes less than no time
         return found
     lowest = min(answer.bound * (1 - SAFETY), found.cost)
     return replace(found, bound=lowest, relaxation=answer.relaxation)

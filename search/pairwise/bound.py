@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from toast.search.pairwise.compact import compact
 from toast.search.pairwise.highs import IntegerProgram
 from toast.search.pairwise.instance import Instance, capped
+from toast.search.pairwise.proofs import BRANCHED, RELAXED, Proof
 from toast.search.pairwise.reduce import Reduced
-
-BRANCHED, RELAXED = "branch and bound", "linear relaxation"
 
 
 def lower_bounds(
@@ -20,7 +19,7 @@ def lower_bounds(
     *,
     seconds: float,
     stopped: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[float, str]]:
+) -> Iterator[tuple[float, Proof]]:
     """Ever higher bounds that no choice costs less than, and what proves each.
 
     `known` is what some choice costs: cells that alone cost more are in no better one, and without

@@ -24,6 +24,7 @@ from toast.search.pairwise.compact import Compact, compact
 from toast.search.pairwise.highs import IntegerProgram
 from toast.search.pairwise.instance import Instance, capped, score
 from toast.search.pairwise.portfolio import Portfolio
+from toast.search.pairwise.proofs import BRANCHED, PRICED, RELAXED, Proof
 from toast.search.pairwise.reduce import Reduced
 from toast.search.pairwise.windows import improve
 
@@ -46,7 +47,6 @@ EXACT_SHARE = 0.7
 """Part of the time that is left after the relaxation that branch and bound may take."""
 STRICT = 100.0
 """Where memory may not be exceeded, windows price the whole limit at this many times the cost."""
-PRICED = "prices of memory"
 
 Stopped = Callable[[], bool]
 Report = Callable[[float], None]
@@ -56,15 +56,14 @@ Report = Callable[[float], None]
 class Solution:
     """The best choice found (None: none within the limit), its cost, and a bound on every cost.
 
-    `relaxation` says where the bound is from: `branch and bound`, `linear relaxation`,
-    `prices of memory`, or `none`.
+    `relaxation` says what proves the bound; None where there is none.
     `proved`: nothing is cheaper, or (without a choice) nothing is within the limit.
     """
 
     choice: list[int] | None
     cost: float
     bound: float
-    relaxation: str
+    relaxation: Proof | None
     proved: bool
 
     @property
@@ -107,7 +106,8 @@ class _Solver:
         self._best: list[int] | None = None
         self._near: list[int] | None = None
         self._cost = math.inf
-        self._bound, self._relaxation = -math.inf, "none"
+        self._bound = -math.inf
+        self._relaxation: Proof | None = None
         self._proved = False
 
     def run(self, start: Sequence[int] | None) -> Solution:
@@ -116,12 +116,12 @@ class _Solver:
         reduced = self._reduced(self._instance)
         if reduced.infeasible:
             self._proved = True
-            self._raise(math.inf, "branch and bound")
+            self._raise(math.inf, BRANCHED)
         elif not reduced.nodes:
             only = reduced.lift({})
             self._take(only)
             found, self._proved = score(self._instance, only), True
-            self._raise(found.cost if found.feasible else math.inf, "branch and bound")
+            self._raise(found.cost if found.feasible else math.inf, BRANCHED)
         else:
             self._search(reduced)
         return self._answer()
@@ -187,12 +187,12 @@ class _Solver:
         """Relaxation, then branch and bound, of all that is left."""
         program = IntegerProgram(c, reduced.excess, stopped=self._late)
         bound = program.relax(self._left() * RELAX_SHARE)
-        self._raise(bound + reduced.constant, "linear relaxation")
+        self._raise(bound + reduced.constant, RELAXED)
         start = self._lowered(reduced, self._best)
         solved = program.solve(self._left() * EXACT_SHARE, start=start)
         if solved.choice is not None:
             self._adopt(reduced, solved.choice)
-        self._raise(solved.bound + reduced.constant, "branch and bound")
+        self._raise(solved.bound + reduced.constant, BRANCHED)
         self._proved = solved.proved
         if self._proved and self._best is not None:
             self._bound = self._cost
@@ -207,7 +207,7 @@ class _Solver:
         program = IntegerProgram(narrow, reduced.excess, stopped=self._late)
         bound = program.relax(self._left() * RELAX_SHARE)
         beyond = cap + self._instance.constant
-        self._raise(min(bound + reduced.constant, beyond), "linear relaxation")
+        self._raise(min(bound + reduced.constant, beyond), RELAXED)
         used = program.shares()
         if used is None:
             return
@@ -244,7 +244,7 @@ class _Solver:
         self._adopt(reduced, found)
         if proved and self._best is not None:
             self._proved = True
-            self._raise(self._cost, "branch and bound")
+            self._raise(self._cost, BRANCHED)
 
     def _adopt(self, reduced: Reduced, choice: Ints) -> None:
         self._take(_lifted(reduced, choice))
@@ -261,7 +261,7 @@ class _Solver:
         held = reduced.lower(choice)
         return np.array([held[node] for node in sorted(held)], dtype=np.int64)
 
-    def _raise(self, bound: float, relaxation: str) -> None:
+    def _raise(self, bound: float, relaxation: Proof) -> None:
         if bound > self._bound:
             self._bound, self._relaxation = bound, relaxation
 

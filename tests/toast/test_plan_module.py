@@ -152,6 +152,17 @@ def test_a_proof_is_a_bound_and_a_gap() -> None:
     assert plan.relaxation in ("branch and bound", "linear relaxation")
 
 
+def test_a_program_too_large_for_integer_programs_has_a_bound_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for most in ("DIRECT", "LARGE", "TINY"):
+        monkeypatch.setattr(f"toast.search.pairwise.solve.{most}", 0)
+    plan = make_plan(text("attention"), request(planner="ilp", budget=20.0)).plan
+    assert plan.relaxation == "prices of memory"
+    assert plan.lower_bound is not None
+    assert plan.gap == pytest.approx(1 - plan.lower_bound / plan.search.cost)
+
+
 def test_what_fits_nothing_says_by_how_much() -> None:
     plan = make_plan(gemma_text(), request(memory=1000)).plan
     assert not plan.predicted.fits

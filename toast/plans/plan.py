@@ -20,6 +20,7 @@ from toast.plans.recomputation import RecomputedPlan
 from toast.plans.record import Record
 from toast.plans.time import TimeAxes
 from toast.request.request import PlanRequest
+from toast.search.pairwise.proofs import Proof
 
 if TYPE_CHECKING:
     from toast.plans.reasons import Reasons
@@ -250,7 +251,7 @@ class Plan(Record):
     search: SearchInfo
     lower_bound: float | None = Field(default=None, ge=0)
     gap: float | None = Field(default=None, ge=0, le=1)
-    relaxation: Literal["branch and bound", "linear relaxation"] | None = None
+    relaxation: Proof | None = None
     stages: dict[str, float]
     unpriced: list[Unpriced]
     warnings: list[str]
