@@ -81,6 +81,20 @@ def narrow(carried: Any, x: Any, w: Any) -> Any:
     return carried + gradient(x, w).astype(jnp.float32), None
 
 
+def in_parts() -> bytes:
+    """The gradient of weights that were joined: each part is turned, and added to its own sum."""
+
+    def step(x: Any, w: Any) -> Any:
+        def body(sums: Any, batch: Any) -> Any:
+            parts = jnp.split(gradient(*batch), 2)
+            return tuple(one + part.T for one, part in zip(sums, parts, strict=True)), None
+
+        start = jnp.zeros((RIGHT, LEFT // 2), jnp.float32)
+        return jax.lax.scan(body, (start, start), (x, w))[0]
+
+    return lowered(step, (RUNS, ROWS, LEFT), (RUNS, ROWS, RIGHT))
+
+
 def repeated() -> bytes:
     """A weight that every iteration reads."""
 
@@ -101,6 +115,7 @@ LAYOUTS = {
     "in two loops": Layout(
         program=partial(module, added_up, outer=3), mesh="a=2", choices=((BATCH, 0),)
     ),
+    "in parts": Layout(program=in_parts, mesh="a=2", choices=((BATCH, 0),)),
     "scattered in part": Layout(
         program=partial(module, added_up),
         mesh="a=2,b=4",
