@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 import pytest
 from hypothesis import given
@@ -42,18 +43,25 @@ def gathered(resolved: ResolvedPlan) -> Iterator[int]:
 def could_move(resolved: ResolvedPlan, use: int) -> bool:
     """Whether the op could run on the parts, and its result be gathered in place of this operand.
 
-    So it is where the dimension is one that the op computes in parts and passes on, and the axes
-    are on nothing else that it works on.
+    So it is where the dimension is one that the op computes in parts and passes on, and long enough
+    for these: a window over all of it leaves one element. The axes are on nothing else that the op
+    works on.
     """
     program, specs = resolved.evaluator.analysis.program, Specs(resolved)
     op = program.user(use)
-    made = {int(name) for value in program.values_of(op) for name in program.def_names(value)}
+    made = {
+        int(name): size
+        for value in program.values_of(op)
+        for name, size in zip(program.def_names(value), program.shape(value), strict=True)
+    }
+    sizes = {axis.name: axis.size for axis in resolved.evaluator.mesh.axes}
     busy = {axis for one in program.uses_of(op) for axes in specs.use(one) for axis in axes}
     busy |= {a for v in program.values_of(op) for axes in specs.value(v) for a in axes}
     pairs = zip(specs.value(program.sources[use]), specs.use(use), strict=True)
     for dim, (have, want) in enumerate(pairs):
         gone, name = set(have) - set(want), int(program.use_names(use)[dim])
-        if not gone or name not in made or gone & busy:
+        parts = prod(sizes[axis] for axis in have)
+        if not gone or name not in made or made[name] % parts or gone & busy:
             continue
         if program.factor_kind[name] == FactorKind.PARALLEL:
             return True
