@@ -52,6 +52,7 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort what takes long to the front; the tests of a file stay together, in their order."""
     folders = [TESTS / one for one in LONGEST]
+    assert all(one.exists() for one in folders), "LONGEST names what is not there"
 
     def turn(item: pytest.Item) -> int:
         found = (n for n, one in enumerate(folders) if item.path.is_relative_to(one))

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.confirming.running import Choose, run_cases
 from benchmarks.confirming.tables import report, write_page
 from toast.analysis.errors import InvalidRequest
+from toast.pipeline.confirm.compilations import BEATEN, NO_TIME
 
 
 def plan(kind: str, step: float | None, *, fits: bool = True, chosen: bool = False) -> Any:
@@ -50,14 +51,21 @@ def test_what_is_slower_or_refused_is_named(tmp_path: Path) -> None:
 
 
 def test_controls_that_cannot_be_faster_need_no_time(tmp_path: Path) -> None:
-    note = "not compiled: its collectives alone take longer than the best plan's step"
-    beaten = plan("data_parallel", None) | {"note": note}
-    late = plan("fully_sharded", None) | {"note": "not compiled: the time was up"}
+    beaten = plan("data_parallel", None) | {"note": BEATEN}
+    late = plan("fully_sharded", None) | {"note": NO_TIME}
     answer = plan("answer", 0.002, chosen=True)
-    keep(tmp_path, record("beaten", answer, beaten), record("late", answer, beaten, late))
+    alone = record("alone", answer)
+    keep(tmp_path, record("beaten", answer, beaten), record("late", answer, beaten, late), alone)
     text = report(tmp_path)
-    assert "| beaten | tpu-v5e:2x4 | answer | 2.00 | none can be |" in text
-    assert "| late | tpu-v5e:2x4 | answer | 2.00 |  |" in text
+    assert "| beaten | tpu-v5e:2x4 | 2.00 | answer | 2.00 | none can be |" in text
+    assert "| late | tpu-v5e:2x4 | 2.00 | answer | 2.00 |  |" in text
+    assert "| alone | tpu-v5e:2x4 | 2.00 | answer | 2.00 |  |" in text
+
+
+def test_what_our_own_plan_took_is_said_where_a_control_is_taken(tmp_path: Path) -> None:
+    control = plan("data_parallel", 0.003, chosen=True)
+    keep(tmp_path, record("one", plan("answer", 0.004), control))
+    assert "| 4.00 | data_parallel | 3.00 | data_parallel | 3.00 | 1.000 |" in report(tmp_path)
 
 
 def test_the_page_keeps_what_is_around_the_table(tmp_path: Path) -> None:

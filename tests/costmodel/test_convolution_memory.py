@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.probes.deferred_filter_gradients import NETS
@@ -188,7 +188,6 @@ def state_of(picks: list[int]) -> State:
 
 
 @given(st.lists(PICKS, min_size=2, max_size=12))
-@settings(max_examples=40)
 def test_a_peak_does_not_depend_on_what_was_priced_before(states: list[list[int]]) -> None:
     evaluator = small_step()
     used = evaluator.new_scratch()
@@ -198,6 +197,5 @@ def test_a_peak_does_not_depend_on_what_was_priced_before(states: list[list[int]
 
 
 @given(PICKS)
-@settings(max_examples=40)
 def test_the_explained_memory_adds_up(picks: list[int]) -> None:
     assert_adds_up(small_step(), state_of(picks))

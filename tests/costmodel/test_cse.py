@@ -254,7 +254,6 @@ def text(steps: list[tuple[str, int, int]], merged: bool) -> tuple[bytes, list[i
 
 
 @given(PROGRAMS)
-@settings(max_examples=40)
 def test_equal_ops_are_those_that_a_table_of_rows_finds(steps: list[tuple[str, int, int]]) -> None:
     body, equal = text(steps, merged=False)
     found = analysed(body).program

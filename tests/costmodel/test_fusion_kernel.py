@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from examples import gemma
 from tests.costmodel.profiles import GPU, TPU, V3
@@ -261,7 +261,6 @@ def spans_by_walking(program: Program, fusion: Fusion) -> tuple[list[int], list[
     return low, high
 
 
-@settings(max_examples=40)
 @given(module=programs())
 def test_an_op_runs_from_its_first_fusion_to_its_last(module: Text) -> None:
     program = load(module.module().encode()).program
@@ -304,7 +303,6 @@ def test_operands_are_read_with_all_that_they_are_computed_of() -> None:
     assert unequal
 
 
-@settings(max_examples=40)
 @given(module=programs())
 def test_the_sides_of_every_product(module: Text) -> None:
     program = load(module.module().encode()).program

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from examples import gemma
 from tests.costmodel.records import assert_equal_columns
@@ -91,7 +91,6 @@ def test_equal_ops_are_laid_out_as_each_by_itself(make: object, pinned: bool) ->
     assert_equal_layouts(lay_out(analysis, pins), one_by_one(analysis, pins))
 
 
-@settings(max_examples=40)
 @given(module=programs())
 def test_sharing_layouts_changes_none(module: Text) -> None:
     analysis = analyse(load(module.module().encode()).program)

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import gemma
@@ -25,7 +25,6 @@ from toast.costmodel.terms.live_ranges import LiveRangeColumns
 from toast.costmodel.terms.sum_buffers import SumColumns
 from toast.costmodel.terms.tables import connected
 
-FEW = settings(max_examples=40)
 DEVICES = st.sampled_from([TPU, GPU])
 PICKS = st.lists(st.integers(0, 10_000), max_size=8).map(tuple)
 
@@ -73,7 +72,6 @@ def sizes(tables: Tables) -> list[int]:
 
 
 @given(DEVICES, PICKS)
-@FEW
 def test_folded_rows_give_the_same_price(device: str, picks: tuple[int, ...]) -> None:
     evaluator = step_of(device)
     state = state_of(device, picks)

@@ -194,7 +194,6 @@ def test_layers_are_fused_as_by_walking(
 
 
 @pytest.mark.nightly
-@settings(max_examples=40)
 @given(case=STACKS)
 def test_any_layers_are(case: tuple[tuple[str, ...], bool, bool]) -> None:
     program = stacked(*case)
@@ -203,7 +202,6 @@ def test_any_layers_are(case: tuple[tuple[str, ...], bool, bool]) -> None:
     assert_prices_equal(program, "tpu-v5e")
 
 
-@settings(max_examples=40)
 @given(module=programs())
 def test_any_program_is_fused_as_by_walking(module: Text) -> None:
     program = load(module.module().encode()).program

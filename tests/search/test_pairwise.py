@@ -217,7 +217,6 @@ def test_what_is_left_costs_and_fills_memory_like_the_original(instance: Instanc
 
 
 @given(instances(excess=2.5))
-@settings(max_examples=40)
 def test_the_relaxation_is_a_bound(instance: Instance) -> None:
     reduced, best = Reduced(instance), brute_force(instance)
     if reduced.infeasible or not reduced.nodes:

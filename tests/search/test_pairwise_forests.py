@@ -124,7 +124,6 @@ def test_that_nothing_fits_is_proved_by_prices() -> None:
 
 
 @given(instances(), st.integers(1, 2))
-@settings(max_examples=40)
 def test_together_they_find_what_fits_and_stay_between_bound_and_truth(
     instance: Instance, threads: int
 ) -> None:
@@ -162,7 +161,6 @@ def test_large_instances_get_a_valid_answer_without_highs(instance: Instance) ->
 
 
 @given(instances())
-@settings(max_examples=40)
 def test_both_ends_of_an_edge_have_its_cells_in_order(instance: Instance) -> None:
     _, c = whole(instance)
     twice, back = mirrored(c), backs(c)

@@ -13,11 +13,12 @@ from tests.modules import text
 from tests.search.problems import fresh, gemma_problem, problem_of
 from toast.search.background_task import in_background
 from toast.search.pairwise.bound import lower_bounds
-from toast.search.pairwise.solve import solve
+from toast.search.pairwise.proofs import PRICED
+from toast.search.pairwise.solve import Solution, solve
 from toast.search.planners import PLANNERS
 from toast.search.problem import SearchSettings
 from toast.search.progress import Control, Progress
-from toast.search.proof import prove
+from toast.search.proof import bound, prove
 from toast.search.relaxation import Relaxation
 
 QUICK = SearchSettings(rollouts=200, round_rollouts=100, ilp_seconds=5, proof_seconds=5)
@@ -31,6 +32,14 @@ def test_no_state_is_below_the_bound_of_any_plan(planner: str) -> None:
     assert found.relaxation in ("branch and bound", "linear relaxation")
     states = [state for n in range(3) for state in itertools.permutations(problem.actions, n)]
     assert found.bound <= min(problem.cost(state)[0] for state in states)
+
+
+def test_a_bound_below_no_time_proves_nothing() -> None:
+    problem = problem_of(text("mlp"), "a=2")
+    found = PLANNERS["greedy"](problem, QUICK, Control())
+    answer = Solution(choice=[0], cost=1.0, bound=-0.5, relaxation=PRICED, proved=False)
+    assert bound(found, answer) is found
+    assert bound(found, replace(answer, bound=0.0)).relaxation == PRICED
 
 
 def test_a_bound_that_is_there_is_kept() -> None:

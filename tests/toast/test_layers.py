@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from examples import gemma
 from examples.models import gpt, itx, t2b
@@ -103,7 +103,6 @@ def test_layer_groups_are_those_of_a_walk(name: str) -> None:
     assert len(set(expected)) > 3
 
 
-@settings(max_examples=40)
 @given(module=programs())
 def test_those_of_any_program_are_those_of_a_walk(module: Text) -> None:
     program = load(module.module().encode()).program

@@ -21,6 +21,7 @@ from toast.pipeline.confirm.verdict_cache import VerdictCache
 CHILD_BYTES = 4 << 30
 """Memory that a compiler's process is taken to need; a large program's was seen to take 3 GiB."""
 NO_TIME = "not compiled: the time was up"
+BEATEN = "not compiled: its collectives alone take longer than the best plan's step"
 LONGEST = 7200.0
 """Seconds after which one compilation is given up, whatever time there is."""
 

@@ -16,6 +16,7 @@ from toast.costmodel.network.mesh import Mesh
 from toast.labels.decisions import decision_names, decision_text, resolution
 from toast.pipeline.bands import predicted_cost
 from toast.pipeline.confirm.compilations import (
+    BEATEN,
     NO_TIME,
     Compilations,
     CompilerAnswer,
@@ -273,7 +274,7 @@ class _Rounds:
         best = best_of(trial for trial in self.trials if trial.whole)
         if best is None or best.measured is None or trials[0].bound <= best.measured:
             return ""
-        return "not compiled: its collectives alone take longer than the best plan's step"
+        return BEATEN
 
     def _tell(self, doing: str, done: int, count: int, trials: Sequence[ProposalTrial]) -> None:
         plans = f"{count} plan{'s' if count != 1 else ''}"
