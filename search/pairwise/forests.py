@@ -43,6 +43,8 @@ STRICT = 1e4
 FIT_STEPS = 60
 FIRST_RISE, FIT_RISE = 1e-9, 1.5
 """How often prices rise to make a choice fit, how far first (by a forbidden cost), how fast."""
+REDRAWN = (0.1, 0.3, 1.0)
+"""Parts of the nodes that get other strategies before another try to make a choice fit."""
 HUBS_FIRST = (0.0, 0.5, 1.0)
 """How much sooner nodes with many neighbours come into a forest: powers of their number."""
 
@@ -65,7 +67,7 @@ class Forests:
         self._links = np.diff(c.link_start) + 1.0
         self._highest = float(self._mirrored.cell.max(initial=self._mirrored.cost.max(initial=1.0)))
         self._forest = _forest(c, choice)
-        self._stale = 0
+        self._stale, self._tried = 0, False
         self.choice, self.cost = choice.copy(), total(c, choice, excess)
         self._now = self.cost
 
@@ -77,8 +79,14 @@ class Forests:
             self._return()
 
     def fit(self, prices: Floats) -> None:
-        """Raise prices where the limit is exceeded until the choice fits."""
+        """Raise prices where the limit is exceeded until the choice fits.
+
+        Where the last try came to nothing, some nodes begin with other strategies.
+        """
         c, forest = self._c, self._forest
+        if self._tried:
+            self._redraw(self._random.choice(REDRAWN))
+        self._tried = True
         unit = FIRST_RISE * self._highest / max(float(c.capacity.max(initial=1.0)), 1.0)
         rise = np.zeros(len(c.capacity))
         forest.fine[:] = 0.0
@@ -89,6 +97,13 @@ class Forests:
             rise[over] = np.maximum(rise[over] * FIT_RISE, unit)
             self._step(prices + rise, self._factor())
             unit *= FIT_RISE
+
+    def _redraw(self, part: float) -> None:
+        """Give a part of the nodes any of their strategies."""
+        c, forest = self._c, self._forest
+        drawn = np.flatnonzero(self._random.random(c.nodes) < part)
+        forest.choice[drawn] = self._random.integers(np.diff(c.start)[drawn])
+        forest.memory[:] = judged(c, forest.choice, 0.0)[1] + c.capacity
 
     def improve(self, prices: Floats) -> None:
         """One round from the choice of now."""
