@@ -14,7 +14,7 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import Cost, Evaluator, Refined
 from toast.costmodel.network.collectives import Kind
-from toast.costmodel.passes.while_loop_all_reduce_motion import added_sums, path_to
+from toast.costmodel.passes.while_loop_all_reduce_motion import AddedSum, added_sums
 from toast.costmodel.program.buffers import carried_constants
 from toast.costmodel.program.pins import Axes, Layout
 from toast.costmodel.tables import Scratch
@@ -75,20 +75,6 @@ class ResolvedMove:
     traded: frozenset[int]
     exchanged: frozenset[int]
     gathered: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopSum:
-    """Partial sums of an op (`maker`) that a loop adds to what it carries, as value `body`.
-
-    `condition` is the same value in the condition of the loop, `path` all values from the op's
-    result to what the loop yields.
-    """
-
-    maker: int
-    condition: int
-    body: int
-    path: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,15 +140,17 @@ class ResolvedPlan:
         first = int(self.evaluator.tables.partial_sums.result_start[row])
         return bool(self.scratch.reduce_scatters.reason[first] == CollectiveReason.ADDED)
 
-    def loop_sums(self) -> list[LoopSum]:
-        """The partial sums that loops carry, and that are summed behind them."""
-        found, program = [], self.evaluator.analysis.program
-        for op, slot in added_sums(program).items():
-            row = self._partial_row(op)
-            if row >= 0 and self.scratch.partial_sums.behind_loop[row]:
-                path = tuple(path_to(program, program.values_of(op)[0], slot.yielded))
-                found.append(LoopSum(maker=op, condition=slot.condition, body=slot.body, path=path))
-        return found
+    def loop_sums(self) -> dict[int, list[AddedSum]]:
+        """The ops whose partial sums loops carry and are summed behind them, and as what parts."""
+        return {
+            op: parts
+            for op, parts in added_sums(self.evaluator.analysis.program).items()
+            if self._is_behind_loop(op)
+        }
+
+    def _is_behind_loop(self, op: int) -> bool:
+        row = self._partial_row(op)
+        return row >= 0 and bool(self.scratch.partial_sums.behind_loop[row])
 
     def carried_constants(self) -> dict[int, int]:
         """What loops only pass on, and the constant it is: that is made anew in any layout."""

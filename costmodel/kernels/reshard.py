@@ -148,10 +148,13 @@ def _by_rows(t: Tables, s: Scratch, target: int, scattered: int, row: int) -> bo
 def _is_behind(t: Tables, s: Scratch, source: int, target: int, reduced: int, row: int) -> bool:
     """Whether the part of a row's sums that is not scattered is summed behind the loop.
 
-    The loop adds these sums up. It would add something else where they are cut or moved afterwards.
+    The loop adds these sums up. It would add something else where they are cut or moved before.
     """
     if row < 0 or t.partial_sums.loop_trips[row] <= 1.0:
         return False
+    for k in range(t.partial_sums.alike_start[row], t.partial_sums.alike_start[row + 1]):
+        if not same(t, s, t.partial_sums.alike_one[k], t.partial_sums.alike_other[k]):
+            return False
     gathered, moved, sliced = _changes(t, s, source, target)
     scattered, again, _ = _taken(t, s, source, target, reduced, row)
     cut = sliced & reduced & ~scattered
@@ -212,7 +215,7 @@ def reshard(
         if _is_behind(t, s, source, target, reduced, row):
             times, size = (
                 weight / t.partial_sums.loop_trips[row],
-                size * t.partial_sums.loop_width[row],
+                size * t.partial_sums.loop_share[row],
             )
             why = BEHIND_LOOP
         seconds += collective(t, s, ALL_REDUCE, summed, size, times, why)

@@ -15,7 +15,13 @@ from toast.costmodel.passes.algebraic_simplifier import joined_reductions
 from toast.costmodel.passes.all_reduce_combiner import combine_sums
 from toast.costmodel.passes.all_reduce_reassociate import SCATTER, reassociate_sums
 from toast.costmodel.passes.fusion import Fusion, batch_dims
-from toast.costmodel.passes.while_loop_all_reduce_motion import HERE, Behind, move_sums
+from toast.costmodel.passes.while_loop_all_reduce_motion import (
+    HERE,
+    AddedSum,
+    Behind,
+    added_sums,
+    move_sums,
+)
 from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
@@ -31,6 +37,9 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.bounds import Bounds
     from toast.costmodel.terms.listing import Listing
 
+Alike = tuple[tuple[int, int], ...]
+"""Pairs of tensors."""
+
 OTHER, PRODUCT, LOOKUP, SEGMENTS = range(4)
 """What makes partial sums: a product, a gather whose indexed dimension is sharded, a scatter,
 others."""
@@ -41,10 +50,11 @@ class PartialRow(NamedTuple):
 
     `results` are (computed, defined) tensors. `before` are the rows with which it is summed where
     the sum is wanted whole, and where it is scattered, or -1. `batch` is how many of the first
-    dimensions of a product are of a batch, `behind` the loop behind which it may be summed, `cut`
-    the tensor that a TPU cuts slices of, or -1, `flattened` the dimension of the rows of a product
-    or lookup that is made as a matrix, or -1. The sum is sent with others in the runs of the loop
-    `combined_in`; by itself where that is -1.
+    dimensions of a product are of a batch, `behind` the loop behind which it may be summed where
+    the tensors of each pair of `alike` have one layout, `cut` the tensor that a TPU cuts slices of,
+    or -1, `flattened` the dimension of the rows of a product or lookup that is made as a matrix, or
+    -1. The sum is sent with others in the runs of the loop `combined_in`; by itself where that is
+    -1.
     """
 
     items: tuple[int, ...]
@@ -53,6 +63,7 @@ class PartialRow(NamedTuple):
     before: tuple[int, int]
     batch: int
     behind: Behind
+    alike: Alike
     cut: int
     combined_in: int
     flattened: int
@@ -66,10 +77,12 @@ class PartialSums(NamedTuple):
     `lookup` or a scatter (`segments`); the tensor that slices of the sum are `cut` of, or -1; the
     row that it is `added_to` before it is summed, or -1, and that where the sum is scattered
     (`scattered_with`); `passes` over what is made of the sums; dimensions of a `batch`; how often
-    the loop runs behind which it may be summed (`loop_trips`), and how much wider its elements are
-    there (`loop_width`); the loop in whose runs it is `combined_in` one collective with others, or
-    -1; the dimension of the rows of a product or lookup that is `flattened` to a matrix, or -1.
-    `combined` are the results of which that is so, with their `combined_loop`; `loop_runs` by loop.
+    the loop runs behind which it may be summed (`loop_trips`), how many bytes it adds up relative
+    to those that are made (`loop_share`), and the pairs of tensors from `alike_start` on whose
+    layouts are then alike (`alike_one`, `alike_other`); the loop in whose runs it is `combined_in`
+    one collective with others, or -1; the dimension of the rows of a product or lookup that is
+    `flattened` to a matrix, or -1. `combined` are the results of which that is so, with their
+    `combined_loop`; `loop_runs` by loop.
     """
 
     weight: Floats
@@ -87,7 +100,10 @@ class PartialSums(NamedTuple):
     passes: Floats
     batch: Ints
     loop_trips: Floats
-    loop_width: Floats
+    loop_share: Floats
+    alike_start: Ints
+    alike_one: Ints
+    alike_other: Ints
     combined_in: Ints
     flattened: Ints
     combined: Ints
@@ -152,7 +168,7 @@ def partial_sum_rows(listing: Listing) -> Partials:
     order = np.argsort(summing, kind="stable")
     factors, owner, summing = factors[order], owner[order], summing[order]
     ops = _concerned(program, layouts, summing)
-    loops, loop = _behind(program, fusion)
+    loops, loop = _behind(program, layouts, fusion)
     combined_in, runs = combine_sums(program, fusion.profile.all_reduce_combiner)
     columns = _Columns(
         *_items(program, layouts, factors, owner, summing, ops),
@@ -199,17 +215,21 @@ class _Columns(NamedTuple):
             *(self.maker, self.batch, self.behind, self.cut, self.combined_in, self.flattened),
         )[0]
 
-    def row(self, n: int, before: tuple[int, int], loops: Sequence[Behind]) -> PartialRow:
+    def row(
+        self, n: int, before: tuple[int, int], loops: Sequence[tuple[Behind, Alike]]
+    ) -> PartialRow:
         """The row of the op at one place."""
         items = self.items[self.item_start[n] : self.item_start[n + 1]]
         results = self.results[self.value_start[n] : self.value_start[n + 1]]
+        behind, alike = loops[self.behind[n]]
         return PartialRow(
             items=tuple(items.tolist()),
             results=tuple(map(tuple, results.tolist())),
             maker=int(self.maker[n]),
             before=before,
             batch=int(self.batch[n]),
-            behind=loops[self.behind[n]],
+            behind=behind,
+            alike=alike,
             cut=int(self.cut[n]),
             combined_in=int(self.combined_in[n]),
             flattened=int(self.flattened[n]),
@@ -296,13 +316,31 @@ def _results(program: Program, layouts: Layouts, ops: Ints) -> tuple[Ints, Ints]
     return np.stack([layouts.result_tensor[values], layouts.value_tensor[values]], axis=1), starts
 
 
-def _behind(program: Program, fusion: Fusion) -> tuple[list[Behind], Ints]:
-    """Behind which loops sums are priced, and by op which of these it is."""
+def _behind(
+    program: Program, layouts: Layouts, fusion: Fusion
+) -> tuple[list[tuple[Behind, Alike]], Ints]:
+    """Behind which loops sums are priced and what is alike then, and by op which of these it is."""
     rules = fusion.profile.while_loop_all_reduce_motion
     behind, loop = move_sums(program, rules), np.zeros(program.ops, dtype=np.int64)
-    loops = list(dict.fromkeys((HERE, *behind.values())))
-    loop[list(behind)] = [loops.index(one) for one in behind.values()]
+    parts = added_sums(program) if behind else {}
+    found = {op: (one, _alike(program, layouts, parts[op])) for op, one in behind.items()}
+    loops = list(dict.fromkeys(((HERE, ()), *found.values())))
+    loop[list(found)] = [loops.index(one) for one in found.values()]
     return loops, loop
+
+
+def _alike(program: Program, layouts: Layouts, parts: Sequence[AddedSum]) -> Alike:
+    """What keeps one layout from where sums are made to where a loop adds them up."""
+    pairs = dict[tuple[int, int], None]()
+    for part in parts:
+        (added, last), body = part.path[-2:], part.slot.body
+        reads = [use for use in program.uses_of(program.user(added)) if use != added]
+        for use in (*part.path, *reads):
+            value = program.sources[use]
+            pairs[int(layouts.value_tensor[value]), int(layouts.use_tensor[use])] = None
+        carried = layouts.value_tensor[[program.sources[last], body]]
+        pairs[int(carried[0]), int(carried[1])] = None
+    return tuple((one, other) for one, other in pairs if one != other)
 
 
 def _some(column: Ints, starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
@@ -363,7 +401,10 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
         scattered_with=ints([row.before[1] for row in rows]),
         batch=ints([row.batch for row in rows]),
         loop_trips=floats([row.behind[0] for row in rows]),
-        loop_width=floats([row.behind[1] for row in rows]),
+        loop_share=floats([row.behind[1] for row in rows]),
+        alike_start=starts([row.alike for row in rows]),
+        alike_one=ints([one for row in rows for one, _ in row.alike]),
+        alike_other=ints([other for row in rows for _, other in row.alike]),
         passes=_mean_passes(partials, passes),
     )
 
@@ -418,12 +459,14 @@ def partial_sum_scratch(sums: PartialSums, stale: Bools) -> PartialSumScratch:
 
 def partial_sum_dependencies(sums: PartialSums, owners: OwningUnits) -> Pairs:
     """Sums depend on their items and results, and on those that they are added to."""
-    cut, results = sums.cut, rows_of(sums.result_start)
+    cut, results, alike = sums.cut, rows_of(sums.result_start), rows_of(sums.alike_start)
     own = paired(
         (np.arange(len(cut)), np.where(cut >= 0, owners.tensor[cut], -1)),
         (rows_of(sums.item_start), owners.item[sums.item]),
         (results, owners.tensor[sums.computed]),
         (results, owners.tensor[sums.defined]),
+        (alike, owners.tensor[sums.alike_one]),
+        (alike, owners.tensor[sums.alike_other]),
     )
     added = (through(before, own) for before in (sums.added_to, sums.scattered_with))
     return np.concatenate([own, *added])
@@ -469,6 +512,9 @@ def _bound(bounds: Bounds) -> None:
             if reduced is None:
                 continue
             seconds = bounds.reshard(source, target, reduced, row=row)
+            if sums.alike_start[row] < sums.alike_start[row + 1]:
+                # what other units keep alike may move them behind the loop
+                seconds *= min(1.0, float(sums.loop_share[row])) / sums.loop_trips[row]
             if max(sums.added_to[row], sums.scattered_with[row]) >= 0:
                 seconds[reduced > 0] = 0.0
             unfused = sums.passes[row] * bounds.local(target) / bounds.tables.chip.bandwidth

@@ -60,13 +60,8 @@ def sent(case: str, device: str) -> dict[str, dict[str, float]]:
     }
 
 
-PARTS = "in parts"
-OTHERS = [case for case in LAYOUTS if case != PARTS]
-CUT = pytest.mark.xfail(reason="sums that a loop adds up in parts leave it as well", strict=True)
-
-
 @pytest.mark.parametrize("device", [TPU, GPU])
-@pytest.mark.parametrize("case", [*OTHERS, pytest.param(PARTS, marks=CUT)])
+@pytest.mark.parametrize("case", LAYOUTS)
 def test_a_loop_sends_what_the_compiled_one_sends(case: str, device: str) -> None:
     assert sent(case, device) == golden(PROBE, case, device)
 
@@ -133,6 +128,33 @@ def test_what_is_added_to_a_carried_value_is_written_over_it() -> None:
     assert WHOLE <= held(subtracted) < WHOLE + counters
     assert held(lambda c, x, w: (c[::-1] + gradient(x, w), None)) >= 2 * WHOLE
     assert held(lambda c, x, w: (jnp.maximum(c, 0.0) * 2.0 + gradient(x, w), c)) >= 2 * WHOLE
+
+
+def test_parts_leave_a_loop_together_or_not_at_all() -> None:
+    def moved(body: Body, parts: int) -> dict[int, tuple[float, float]]:
+        def step(x: Any, w: Any) -> Any:
+            start = (jnp.zeros((LEFT // 4, RIGHT)),) * parts
+            return jax.lax.scan(lambda sums, batch: body(sums, *batch), start, (x, w))
+
+        shapes = [jax.ShapeDtypeStruct((RUNS, ROWS, n), jnp.float32) for n in (LEFT, RIGHT)]
+        program = analysed(str(jax.jit(step).lower(*shapes).as_text()).encode()).program
+        return move_sums(program, PROFILE.while_loop_all_reduce_motion)
+
+    def added(sums: Any, x: Any, w: Any) -> tuple[Any, None]:
+        parts = jnp.split(gradient(x, w), 4)
+        return tuple(one + part for one, part in zip(sums, parts, strict=True)), None
+
+    def one_kept(sums: Any, x: Any, w: Any) -> tuple[Any, Any]:
+        first, *parts = jnp.split(gradient(x, w), 4)
+        return tuple(one + part for one, part in zip(sums, parts, strict=True)), first
+
+    def some(sums: Any, x: Any, w: Any) -> tuple[Any, None]:
+        made, rows = gradient(x, w), LEFT // 4
+        return (sums[0] + made[:rows], sums[1] + made[-rows:]), None
+
+    assert list(moved(added, 4).values()) == [(RUNS, 1.0)]
+    assert list(moved(some, 2).values()) == [(RUNS, 0.5)]
+    assert moved(one_kept, 3) == {}
 
 
 def test_what_no_loop_adds_up_is_summed_where_it_is_made() -> None:

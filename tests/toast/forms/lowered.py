@@ -13,6 +13,7 @@ from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import ResolvedPlan, resolve
+from toast.costmodel.terms.journal import CollectiveReason
 from toast.emit.lowering.devices import Devices
 from toast.emit.lowering.write import Lowered, lower_to_collectives, lower_to_local
 from toast.emit.specs import Specs
@@ -40,12 +41,14 @@ class Pair:
 
     @property
     def priced(self) -> Sent:
-        """The collectives of the plan: one for each value that is sent."""
-        axes = self.resolved.evaluator.mesh.axes
+        """The collectives of the plan: one for each value that is sent, or each of its parts."""
+        axes, behind = self.resolved.evaluator.mesh.axes, self.resolved.loop_sums()
         found: Sent = Counter()
         for row in explain(self.resolved).collectives:
             over = tuple(sorted(axes[axis].name for axis in row.axes))
-            found[row.kind.name.lower(), over] += len(row.sources)
+            for _, ops, _ in row.sources:
+                parts = row.reason is CollectiveReason.BEHIND_LOOP and behind.get(ops[0])
+                found[row.kind.name.lower(), over] += len(parts) if parts else 1
         return found
 
 

@@ -40,6 +40,19 @@ def gradients(x: Any, y: Any, w: Any, first: Any) -> Any:
     return total @ w, bias, count
 
 
+def joined(x: Any, y: Any, w: Any, first: Any) -> Any:
+    """The gradient of weights that were joined: its parts are added up by themselves."""
+
+    def batch(carried: Any, rows: Any) -> Any:
+        x, y = rows
+        parts = jnp.split(x.T @ y, 2)
+        return tuple(one + part.T for one, part in zip(carried, parts, strict=True)), None
+
+    zeros = jnp.zeros((first.shape[0], first.shape[0] // 2))
+    left, right = lax.scan(batch, (zeros, first[:, 4:]), (x, y))[0]
+    return left + right, w
+
+
 def products(x: Any, y: Any, w: Any, first: Any) -> Any:
     """Three products that are added one by one to something else."""
     return ((jnp.negative(first) + x[0] @ y[0]) + x[1] @ y[1]) + x[2] @ y[2] + 0 * w.sum()
@@ -83,7 +96,7 @@ def states(function: Callable[..., Any], form: str, device: str, most: int) -> I
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("function", [gradients, products, lookups, constants])
+@pytest.mark.parametrize("function", [gradients, joined, products, lookups, constants])
 def test_sums_are_counted_and_right_in_every_layout(
     function: Callable[..., Any], form: str
 ) -> None:
@@ -101,9 +114,12 @@ def body(module: str) -> str:
     return inside[: inside.index("\n    }\n")]
 
 
-def test_a_loop_carries_partial_sums_where_they_are_priced_behind_it() -> None:
+@pytest.mark.parametrize("function", [gradients, joined])
+def test_a_loop_carries_partial_sums_where_they_are_priced_behind_it(
+    function: Callable[..., Any],
+) -> None:
     behind = 0
-    for found in states(gradients, "collectives", "tpu-v5e", 40):
+    for found in states(function, "collectives", "tpu-v5e", 40):
         if any(
             one.reason is CollectiveReason.BEHIND_LOOP for one in found.resolved.collectives
         ) and not any(one.kind.name == "REDUCE_SCATTER" for one in found.resolved.collectives):

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from toast.analysis.load import Source
-from toast.costmodel.resolved import LoopSum, ResolvedPlan
+from toast.analysis.program import Program
+from toast.costmodel.passes.while_loop_all_reduce_motion import AddedSum
+from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.lowering.reductions import ADD, combining
 from toast.emit.lowering.sums import PlannedSums
 from toast.emit.specs import Specs
@@ -33,16 +35,16 @@ def find_loop_sums(
 ) -> LoopSums:
     """The sums that the price has behind a loop, where nothing is moved on the way there."""
     found = LoopSums(carried={}, inside={})
-    read = np.bincount(source.program.use_value, minlength=source.program.values)
-    for one in resolved.loop_sums():
-        if (
-            not read[one.condition]
-            and _adds(source, sums, one.maker)
-            and _stays(source, specs, one)
-        ):
-            axes = sums.reduced(one.maker)
-            found.carried[one.body] = axes
-            found.inside.update(dict.fromkeys(one.path, axes))
+    program = source.program
+    read = np.bincount(program.use_value, minlength=program.values)
+    for maker, parts in resolved.loop_sums().items():
+        unread = not any(read[one.slot.condition] for one in parts)
+        stay = all(_stays(program, specs, one) for one in parts)
+        if unread and stay and _adds(source, sums, maker):
+            axes = sums.reduced(maker)
+            for one in parts:
+                found.carried[one.slot.body] = axes
+                found.inside.update((program.sources[use], axes) for use in one.path)
     return found
 
 
@@ -55,12 +57,10 @@ def _adds(source: Source, sums: PlannedSums, op: int) -> bool:
     return sums.is_sum(op)
 
 
-def _stays(source: Source, specs: Specs, one: LoopSum) -> bool:
+def _stays(program: Program, specs: Specs, one: AddedSum) -> bool:
     """Whether partial sums are wanted as they are kept, all the way."""
-    program = source.program
-    starts, uses = program.readers
-    return specs.value(one.path[-1]) == specs.value(one.body) and all(
-        specs.use(use) == specs.value(value)
-        for value in (*one.path, one.body)
-        for use in uses[starts[value] : starts[value + 1]].tolist()
+    (added, last), body = one.path[-2:], one.slot.body
+    return specs.value(program.sources[last]) == specs.value(body) and all(
+        specs.use(use) == specs.value(program.sources[use])
+        for use in (*one.path, *program.uses_of(program.user(added)))
     )
