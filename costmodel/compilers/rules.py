@@ -29,10 +29,14 @@ class FusionRules:
     rows runs by itself, between a stored table and stored rows. What would be computed inside all
     others is stored for the lookup alone.
 
+    `launches_scalars`: what reads and makes nothing but scalars takes the time of a launch.
+
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
-    a fusion without a product reads or writes, and `narrowing_cost` one that is rounded inside a
-    product: computed to feed it, or made by it in 16 bits.
+    a fusion without a product reads or writes, `reducing_cost` one that it reduces where it writes
+    fewer, and `narrowing_cost` one that is rounded inside a product: computed to feed it, or made
+    by it in 16 bits. `product_start` is the part of `op_overhead` that a product takes whose
+    operands and result are on the chip.
     """
 
     fuses: bool
@@ -48,9 +52,12 @@ class FusionRules:
     stores_strided: bool
     stores_sliced: bool
     stores_looked_up: bool
+    launches_scalars: bool
     operand_cost: float
     element_cost: float
+    reducing_cost: float
     narrowing_cost: float
+    product_start: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

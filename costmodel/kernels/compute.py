@@ -162,15 +162,25 @@ def _epilogue(t: Tables, s: Scratch, row: int) -> float:
     Where others want the whole of what they reduce, they reduce that.
     """
     handled = 0.0
-    for reduction in range(t.fusions.epilogue_start[row], t.fusions.epilogue_start[row + 1]):
+    for reduction in range(t.fusions.reduced_start[row], t.fusions.reduced_start[row + 1]):
         most = 0.0
         for k in range(
-            t.fusions.epilogue_tensor_start[reduction],
-            t.fusions.epilogue_tensor_start[reduction + 1],
+            t.fusions.reduced_tensor_start[reduction],
+            t.fusions.reduced_tensor_start[reduction + 1],
         ):
-            most = max(most, _elements(t, s, t.fusions.epilogue_tensor[k]))
+            most = max(most, _elements(t, s, t.fusions.reduced_tensor[k]))
         handled += most
     return handled / t.chip.element_rate
+
+
+@inner
+def _most_reduced(t: Tables, s: Scratch, row: int) -> float:
+    """Elements of the largest tensor that a fusion reduces; it reduces all of them side by side."""
+    most = 0.0
+    for reduction in range(t.fusions.reduced_start[row], t.fusions.reduced_start[row + 1]):
+        own = t.fusions.reduced_tensor_start[reduction]
+        most = max(most, _elements(t, s, t.fusions.reduced_tensor[own]))
+    return most
 
 
 @inner
@@ -218,10 +228,10 @@ def _moved(t: Tables, s: Scratch, tensor: int) -> float:
 
 
 @inner
-def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, float]:
-    """Bytes moved and of these written, elements of all tensors, and most of a narrow result."""
+def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, float, float]:
+    """Bytes moved and of these written, elements read and written, and most of a narrow result."""
     first = t.fusions.tensor_start[row]
-    moved, wrote, elements, narrow = 0.0, 0.0, 0.0, 0.0
+    moved, wrote, elements, made, narrow = 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(first, t.fusions.tensor_start[row + 1]):
         tensor = t.fusions.tensor[k]
         size = _moved(t, s, tensor)
@@ -232,8 +242,8 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
         elements += handled
         if k < first + t.fusions.writes[row]:
             narrow = max(narrow, handled if t.tensors.itemsize[tensor] < WIDE else 0.0)
-            wrote = moved
-    return moved, wrote, elements, narrow
+            wrote, made = moved, elements
+    return moved, wrote, elements - made, made, narrow
 
 
 @inner
@@ -241,21 +251,26 @@ def price_fusions(t: Tables, s: Scratch) -> float:
     """Roofline of every fusion: arithmetic, bytes moved, or elements handled.
 
     Each element that is read or written passes through the vector unit, and so do those that fill
-    up the tiles of an image. In a fusion of a product only those take time that are rounded: they
-    were computed for the product, or leave it in 16 bits. A product writes its partial sums in
-    place of what it would make of them, and reductions beside it run behind it.
+    up the tiles of an image. It reduces elements while it writes others. In a fusion of a product
+    only those take time that are rounded: they were computed for the product, or leave it in 16
+    bits. A product writes its partial sums in place of what it would make of them, and reductions
+    beside it run behind it. Where all that it moves is on the chip, it starts at once.
     """
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:
             continue
         arithmetic, reducing, sums, fed, partial = _arithmetic(t, s, row)
-        moved, wrote, elements, narrow = _traffic(t, s, row)
+        moved, wrote, read, made, narrow = _traffic(t, s, row)
         moved += max(sums - wrote, 0.0)
         spent = moved / t.chip.bandwidth
-        handling = elements * t.chip.each_element
+        start = t.chip.overhead
         if t.fusions.dot_start[row] < t.fusions.dot_start[row + 1]:
             spent *= t.chip.feeding
             handling = max(max(narrow, fed) * t.chip.each_rounded, reducing)
+            start = t.chip.product_start if moved == 0.0 else start
+        else:
+            reduced = _most_reduced(t, s, row) * t.chip.each_reduced
+            handling = read * t.chip.each_element + max(made * t.chip.each_element, reduced)
         seconds = max(arithmetic, spent, handling)
         bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
         bound = BYTES if seconds == spent else bound
@@ -263,7 +278,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
             seconds += _epilogue(t, s, row)
         weight = t.fusions.weight[row]
         seconds += _copying(t, s, row) + _blocking(t, s, row) + _placing(t, s, row)
-        spent = weight * (seconds + t.chip.overhead)
+        spent = weight * (seconds + start)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
         s.fusions.seconds[row] = spent
     return total(s.fusions.seconds)

@@ -38,6 +38,7 @@ from toast.costmodel.passes.fusion_chains import (
 )
 from toast.costmodel.passes.fusion_kernel import Bools, FusionGraph, Needs, fuse_values
 from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
+from toast.costmodel.passes.output_fusion import join_products, made_by_products
 from toast.costmodel.passes.reduction_fusion import merge_reductions
 from toast.costmodel.passes.scatter_expander import SCATTER, expand_scatters
 from toast.costmodel.program.contractions import BATCH, Sides, product_sides
@@ -101,6 +102,8 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
     needs = _needs(program, flow, profile.fusion, cutting(program, cut))
     roots = _roots(needs)
     launched = merge_roots(flow, roots, profile.multi_output_fusion)
+    if profile.fusion.fuses_into_update:
+        launched = join_products(program, flow, roots, launched)
     launched = merge_reductions(flow, launched, needs.once, profile.reduction_fusion)
     narrow, rounded = _narrow(program, flow, profile.bf16_narrowing, needs.written)
     wide = np.zeros_like(narrow)
@@ -342,15 +345,15 @@ def _schedule(program: Program, flow: Flow, roots: LaunchedFusions) -> Ints:
 def fused_into_update(program: Program, fusion: Fusion) -> set[int]:
     """Stored products whose only reader is one elementwise fusion: computed inside it.
 
-    That has no product of its own. They are stored all the same where their partial sums are added
-    up over devices, and where a reduction reads them, even one that runs beside the product.
+    Whether or not it runs as one with that, which has no product of its own. They are stored all
+    the same where their partial sums are added up over devices, and where a reduction reads them,
+    even one that runs beside the product.
     """
     if not fusion.profile.fusion.fuses_into_update:
         return set()
     launched, roots, source = fusion.launched, fusion.roots, program.use_value
     readers = np.bincount(source[launched.reads], minlength=program.values)
-    made = np.zeros(program.ops, dtype=np.bool_)
-    made[roots.ops[np.diff(roots.dot_start) == 1]] = True
+    made = made_by_products(program, roots)
     reduces = (fusion.flow.role[roots.ops] == Role.REDUCE)[roots.rows(roots.read_start)]
     kept = np.zeros(program.values, dtype=np.bool_)
     kept[source[[result.use for result in program.results]]] = True
@@ -359,7 +362,11 @@ def fused_into_update(program: Program, fusion: Fusion) -> set[int]:
     inside = alone[launched.rows(launched.read_start)]
     values = source[launched.reads[inside]]
     computed = (readers[values] == 1) & ~kept[values] & made[program.value_op[values]]
-    return set(values[computed].tolist())
+    joined = np.zeros(program.ops, dtype=np.bool_)
+    joined[roots.ops] = True
+    joined[launched.ops] = False
+    inner = np.flatnonzero(joined[program.value_op] & fusion.written & ~kept)
+    return set(values[computed].tolist()) | set(inner.tolist())
 
 
 def elementwise(fusion: Fusion) -> Bools:

@@ -48,11 +48,8 @@ def merge_into(f: Any, k: Any, ops: int, reads: int) -> bool:
         source = _reduced_value(f, k, number)
         if source < 0:
             continue
-        maker, before = k.home[f.maker[source]], k.passes[source]
-        host = -1
-        if _fits(f, k, maker, number, source):
-            host = maker
-        elif _fits(f, k, before, number, source):
+        host, before = _maker(f, k, number, source), k.passes[source]
+        if host < 0 and _fits(f, k, before, number, source):
             host = before
         if host < 0:
             if before < 0:
@@ -85,6 +82,22 @@ def _reduced_value(f: Any, k: Any, number: int) -> int:
         if f.elements[value] == f.elements[first]:
             return int(value)
     return -1
+
+
+@inner
+def _maker(f: Any, k: Any, number: int, reduced: int) -> int:
+    """The last fusion that makes a value of as many elements, and beside which it may run, or -1.
+
+    The gradient of a softmax reads the scores, and is summed as their own gradient is made.
+    """
+    host, latest = -1, -1
+    for n in range(k.read_first[number], k.read_end[number]):
+        value = f.source[k.reads[n]]
+        maker = f.maker[value]
+        alike = f.elements[value] == f.elements[reduced]
+        if alike and maker > latest and _fits(f, k, k.home[maker], number, value):
+            host, latest = k.home[maker], maker
+    return int(host)
 
 
 @inner

@@ -8,8 +8,9 @@ from typing import overload
 
 import numpy as np
 
-from toast.analysis.program import Ints
+from toast.analysis.program import Ints, Program
 from toast.costmodel.program.arrays import spans
+from toast.costmodel.program.dataflow import Bools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,34 @@ class LaunchedFusions(Sequence[LaunchedFusion]):
             starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
             columns += [starts, pool[spans(firsts, counts)]]
         return cls(**dict(zip(_COLUMNS, columns, strict=True)))
+
+    def joined(self, program: Program, into: Ints, inner: Bools) -> LaunchedFusions:
+        """Each fusion as a part of the one that it goes `into`, whose ops come first.
+
+        `inner` are ops that then write nothing. What a fusion makes itself it does not read.
+        """
+        row, group = self.rows(self.op_start), into[self.rows(self.op_start)]
+        home = np.full(program.ops, -1)
+        home[self.ops] = group
+        kept = np.flatnonzero(~inner[self.ops])
+        kept = kept[np.lexsort((row[kept] != group[kept], group[kept]))]
+        reader, value = into[self.rows(self.read_start)], program.use_value[self.reads]
+        order = np.lexsort((self.reads, reader))
+        order = order[(home[program.value_op[value]] != reader)[order]]
+        once = np.unique(reader[order] * program.values + value[order], return_index=True)[1]
+        order = order[np.sort(once)]
+        multiplier = into[self.rows(self.dot_start)]
+        dots = np.lexsort((self.dots, multiplier))
+        left = np.unique(into)
+        columns: list[Ints] = []
+        for owner, pool in (
+            (group[kept], self.ops[kept]),
+            (reader[order], self.reads[order]),
+            (multiplier[dots], self.dots[dots]),
+        ):
+            ends = np.searchsorted(owner, left, side="right")
+            columns += [np.concatenate([[0], ends]), pool]
+        return LaunchedFusions(**dict(zip(_COLUMNS, columns, strict=True)))
 
     @property
     def first_op(self) -> Ints:

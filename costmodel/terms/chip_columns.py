@@ -62,6 +62,8 @@ class ChipColumns(NamedTuple):
     on_chip_sent: bool
     feeding: float
     each_element: float
+    each_reduced: float
+    product_start: float
     each_rounded: float
     rounding: float
     blocking: float
@@ -107,6 +109,8 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         on_chip_sent=memory.collectives_on_chip,
         feeding=profile.fusion.operand_cost,
         each_element=profile.fusion.element_cost / device.element_rate,
+        each_reduced=profile.fusion.reducing_cost / device.element_rate,
+        product_start=profile.fusion.product_start * device.op_overhead,
         each_rounded=profile.fusion.narrowing_cost / device.element_rate,
         rounding=device.element_rate * narrowing.rounding_rate,
         blocking=device.element_rate / blocks.blocking_cost,

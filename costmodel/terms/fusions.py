@@ -17,7 +17,7 @@ from toast.costmodel.passes.convolution_tiling import (
     windows,
 )
 from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
-from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.fusion import REDUCES, Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
 from toast.costmodel.passes.layout_assignment import copied_values
@@ -28,11 +28,12 @@ from toast.costmodel.program.contractions import WIDE, Sides
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
-from toast.costmodel.program.op_traits import Role, is_priced_elsewhere, role
+from toast.costmodel.program.op_traits import Role, is_priced_elsewhere
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
 from toast.costmodel.terms.journal import Entry
-from toast.costmodel.terms.reshards import Edges, Widths, reduced
+from toast.costmodel.terms.reshards import Edges, Widths
+from toast.costmodel.terms.reshards import reduced as over_rows
 from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, WeightedRows, of_role
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
@@ -69,15 +70,15 @@ Moved = tuple[int, int]
 class LaunchedRow(NamedTuple):
     """What a fusion writes, what it reads, and its contractions.
 
-    `epilogue` are, of the reductions behind a contraction, the tensors that each may read; `copied`
-    tensors that are copied to another memory layout or buffer, or back. `placed` are the indices by
-    which a loop places windows.
+    `reduced` are, of its reductions, the tensors that each may read, its own first; `copied` those
+    that are copied to another memory layout or buffer, or back. `placed` are the indices by which a
+    loop places windows.
     """
 
     written: tuple[Moved, ...] = ()
     read: tuple[Moved, ...] = ()
     dots: tuple[Dot, ...] = ()
-    epilogue: tuple[tuple[int, ...], ...] = ()
+    reduced: tuple[tuple[int, ...], ...] = ()
     copied: tuple[int, ...] = ()
     placed: tuple[Placed, ...] = ()
 
@@ -87,9 +88,8 @@ class Fusions(NamedTuple):
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
     `whole` in memory; `copied` tensors; those that `placed` windows with `placed_launches` for each
-    element; its contractions, from `dot_start` on; its epilogue,
-    reductions of what a product makes, and of each the tensors that it may read, one of which it
-    does.
+    element; its contractions, from `dot_start` on; its reductions, from `reduced_start` on, and of
+    each the tensors that it may read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` (a TPU's convolutions), the sides of its factors from `side_start` on and
     their sizes; of its operands [contractions, 2] the tensors stored and read, the widths of
@@ -113,9 +113,9 @@ class Fusions(NamedTuple):
     side_start: Ints
     side_of: Ints
     side_size: Ints
-    epilogue_start: Ints
-    epilogue_tensor_start: Ints
-    epilogue_tensor: Ints
+    reduced_start: Ints
+    reduced_tensor_start: Ints
+    reduced_tensor: Ints
     copied_start: Ints
     copied: Ints
     placed_start: Ints
@@ -140,6 +140,8 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     kept = np.flatnonzero(~_again(program, launched, listing.first_op))
     working = fusion.flow.role[launched.first_op] != Role.NOTHING
     working &= ~_passing_on(program, launched)
+    if not fusion.profile.fusion.launches_scalars:
+        working &= ~_on_scalars(program, launched)
     maker = RowMaker(
         program,
         layouts,
@@ -184,11 +186,22 @@ def _passing_on(program: Program, launched: LaunchedFusions) -> Bools:
     return found
 
 
+def _on_scalars(program: Program, launched: LaunchedFusions) -> Bools:
+    """Fusions that read and make nothing but scalars, as the counters of loops."""
+    arrays = program.of_shapes(len, np.int64) > 0
+    found = np.ones(len(launched), dtype=np.bool_)
+    found[launched.rows(launched.read_start)[arrays[program.use_value[launched.reads]]]] = False
+    makes = np.zeros(program.ops, dtype=np.bool_)
+    makes[program.value_op[arrays]] = True
+    found[launched.rows(launched.op_start)[makes[launched.ops]]] = False
+    return found
+
+
 def _again(program: Program, launched: LaunchedFusions, equal: Ints) -> Bools:
     """Fusions that write nothing but what others have written before."""
     writes, ops = np.zeros(program.ops, dtype=np.bool_), launched.ops
     writes[ops] = True
-    return reduced(np.logical_and, (equal[ops] != ops) & writes[equal[ops]], launched.op_start)
+    return over_rows(np.logical_and, (equal[ops] != ops) & writes[equal[ops]], launched.op_start)
 
 
 def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
@@ -312,9 +325,18 @@ class RowMaker:
             written=tuple(sorted(_written(program, layouts, fusion, one))),
             read=tuple(sorted(_read(program, layouts, one))),
             dots=dots,
-            epilogue=_epilogue(program, layouts, self.wanted, one) if dots else (),
+            reduced=self._reduced(one),
             copied=_tensors(layouts, self.copied_values.get(number, ())),
             placed=self._placed(one),
+        )
+
+    def _reduced(self, one: LaunchedFusion) -> tuple[tuple[int, ...], ...]:
+        """For each reduction of a fusion the tensors of its operand, as others want it as well."""
+        program, layouts, source = self.program, self.layouts, self.program.use_value
+        uses = [int(program.op_uses[op]) for op in one.ops if program.kind(op) in REDUCES]
+        return tuple(
+            (int(layouts.use_tensor[use]), *sorted(self.wanted.get(int(source[use]), ())))
+            for use in uses
         )
 
     def _placed(self, one: LaunchedFusion) -> tuple[Placed, ...]:
@@ -362,17 +384,6 @@ def _bytes_read(program: Program, fusion: Fusion) -> Floats:
     return found
 
 
-def _epilogue(
-    program: Program, layouts: Layouts, wanted: Edges, one: LaunchedFusion
-) -> tuple[tuple[int, ...], ...]:
-    """For each reduction of a fusion the tensors of its operand, as others want it as well."""
-    uses = [program.op_uses[op] for op in one.ops if role(program.kind(op)) is Role.REDUCE]
-    return tuple(
-        (int(layouts.use_tensor[use]), *sorted(wanted.get(int(program.use_value[use]), ())))
-        for use in uses
-    )
-
-
 def _read(program: Program, layouts: Layouts, one: LaunchedFusion) -> list[Moved]:
     """Tensors that a fusion reads; of what is only sliced, the slice that comes out."""
     read = []
@@ -413,7 +424,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
     """The rows as columns."""
     dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]
-    moved, epilogue = [row.written + row.read for row in rows], [row.epilogue for row in rows]
+    moved, reduced = [row.written + row.read for row in rows], [row.reduced for row in rows]
     placed = [row.placed for row in rows]
     return Fusions(
         weight=floats(list(rows.values())),
@@ -431,9 +442,9 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
             -1, len(NO_WINDOW)
         ),
         dot_width=_widths([dot.operands for row in dots for dot in row]),
-        epilogue_start=starts(epilogue),
-        epilogue_tensor_start=starts([tensors for row in epilogue for tensors in row]),
-        epilogue_tensor=flat([tensors for row in epilogue for tensors in row]),
+        reduced_start=starts(reduced),
+        reduced_tensor_start=starts([tensors for row in reduced for tensors in row]),
+        reduced_tensor=flat([tensors for row in reduced for tensors in row]),
         copied_start=starts([row.copied for row in rows]),
         copied=flat([row.copied for row in rows]),
         placed_start=starts(placed),
@@ -474,11 +485,11 @@ def fusion_scratch(fusions: Fusions, stale: Bools) -> FusionScratch:
 def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
     """A fusion depends on what it reads, writes and multiplies."""
     moved, dots = rows_of(fusions.tensor_start), rows_of(fusions.dot_start)
-    epilogue = rows_of(fusions.epilogue_start)[rows_of(fusions.epilogue_tensor_start)]
+    reduced = rows_of(fusions.reduced_start)[rows_of(fusions.reduced_tensor_start)]
     return paired(
         (moved, owners.tensor[fusions.tensor]),
         (moved, owners.tensor[fusions.whole]),
-        (epilogue, owners.tensor[fusions.epilogue_tensor]),
+        (reduced, owners.tensor[fusions.reduced_tensor]),
         (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
         (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
         (dots, fusions.dot_unit),
@@ -500,11 +511,12 @@ def _fused(sources: Sources, row: int, _place: int) -> Runs:
 
 
 def _bound(bounds: Bounds) -> None:
-    """The roofline of each fusion, without what is read again or runs behind a product."""
-    fusions, overhead = bounds.tables.fusions, bounds.tables.chip.overhead
+    """The roofline of each fusion, without what is read again, reduced or behind a product."""
+    fusions, chip = bounds.tables.fusions, bounds.tables.chip
     for row in range(len(fusions.weight)):
         weight = float(fusions.weight[row])
-        bounds.add_constant(weight * overhead)
+        multiplies = fusions.dot_start[row] < fusions.dot_start[row + 1]
+        bounds.add_constant(weight * (chip.product_start if multiplies else chip.overhead))
         bounds.add_roofline(_roofline(bounds, row), weight)
 
 

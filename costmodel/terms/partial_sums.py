@@ -414,7 +414,8 @@ def passes_over_sums(program: Program, fusion: Fusion) -> Floats:
 
     What others read, they read anyway, and compute inside themselves what a product makes. A result
     of the program has no reader: the sums and all that it is made of are read, and it is written.
-    What is no matrix product is read and written.
+    What is no matrix product is read and written, and so is what an elementwise fusion makes that
+    would have run as one with the product.
     """
     returned = {int(program.use_value[result.use]) for result in program.results}
     found = np.full(program.ops, 2.0)
@@ -435,6 +436,16 @@ def passes_over_sums(program: Program, fusion: Fusion) -> Floats:
             operands = {program.sources[use] for use in program.uses_of(dot)}
             read = sum(max(fusion.bytes[value], 1.0) >= size for value in sources - operands)
             found[dot] = 2.0 + read
+    found[_joined(program, fusion)] = 2.0
+    return found
+
+
+def _joined(program: Program, fusion: Fusion) -> Ints:
+    """Products whose own root launches nothing: they run inside an elementwise fusion."""
+    writes = np.zeros(program.ops, dtype=np.bool_)
+    writes[fusion.launched.ops] = True
+    roots = fusion.roots
+    found: Ints = roots.dots[~writes[roots.ops[roots.rows(roots.dot_start)]]]
     return found
 
 

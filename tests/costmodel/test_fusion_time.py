@@ -10,6 +10,8 @@ from benchmarks.probes.figures import golden
 from benchmarks.probes.fusion_rates import LAYOUTS, PASSES
 from benchmarks.probes.nets import conv
 from benchmarks.probes.programs import lowered
+from benchmarks.probes.small_fusions import LAYOUTS as SMALL
+from benchmarks.probes.small_fusions import RUNS
 from tests.costmodel.texts import GPU, TPU, main, maps, moves, product, sums
 from tests.costmodel.updates import ARGUMENTS, GRADIENT, RESULTS, TRANSPOSED, UPDATE, W
 from tests.modules import analysed, argument_group
@@ -252,5 +254,27 @@ def test_a_reduction_of_sums_reads_what_others_gather() -> None:
     tables = found.tables
     scratch = found.new_scratch()
     found.cost((), scratch)
-    assert len(tables.fusions.epilogue_tensor_start) - 1 == 1
-    assert {float(scratch.tensors.local[k]) for k in tables.fusions.epilogue_tensor} == {4.0 * n}
+    assert len(tables.fusions.reduced_tensor_start) - 1 == 1
+    assert {float(scratch.tensors.local[k]) for k in tables.fusions.reduced_tensor} == {4.0 * n}
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "tpu-v5p", "tpu-v3"])
+@pytest.mark.parametrize("case", SMALL)
+def test_small_products_start_as_fast_as_the_compiler_says(case: str, device: str) -> None:
+    """In loops whose counters take no time; on v5e in less than a launch, on others in more."""
+    clock = CHIPS[device].clock or 0.0
+    compiled = sum(golden("small_fusions", case, device).values()) / clock
+    found = evaluator(SMALL[case].program(), device, SMALL[case].mesh)
+    assert found.cost(()).compute / RUNS == pytest.approx(compiled, rel=1 / 3)
+
+
+def test_what_reduces_takes_the_time_of_the_larger_of_reducing_and_writing() -> None:
+    """Sums over rows of one to three arrays, each read, for the three chips."""
+    for device in ("tpu-v5e", "tpu-v5p", "tpu-v3"):
+        clock = CHIPS[device].clock or 0.0
+        for count in (1, 2, 3):
+            case = f"sums over rows of {count} of 1 Mi"
+            compiled = golden("fusion_rates", case, device)["reduce"] / clock
+            found = evaluator(LAYOUTS[case].program(), device)
+            (row,) = reading(found, (), "reduce")
+            assert row.seconds == pytest.approx(compiled, rel=1 / 3)

@@ -12,16 +12,12 @@ from tests.modules import evaluator_of
 CYCLES = 1.5e9
 """A v5e's in a second."""
 PADDED = "a dimension of less than 128 is padded in memory, and so in what is read"
-TWICE = "an element that is reduced takes the time of one that is read and written"
 STEPS = "a reduction over windows of all that came before runs in several passes"
 SHIFTED = "elements that move by less than a tile take longer"
 OFF = {
     "gradient of pooling": "libtpu has no estimate for the first pooling, which takes as long",
     "products of 16": PADDED,
     "products of 64": PADDED,
-    "maxima of rows": TWICE,
-    "variance of rows": TWICE,
-    "softmax of rows": TWICE,
     "sums so far": STEPS,
     "padding": SHIFTED,
     "odd join": "what is concatenated is stored before, and the model joins it as it computes",

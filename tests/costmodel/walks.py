@@ -244,13 +244,16 @@ class Reductions:
         return roles == {Role.REDUCE} and not fusion.contractions
 
     def _merge(self, number: int, fusion: LaunchedFusion) -> None:
-        """Into the product that makes what it reads, or else into an earlier pass over that."""
+        """Into what makes the last of what it reads, or else into an earlier pass over it."""
         source = self._reduced_value(fusion)
         if source is None:
             return
-        maker = self._fusion_of.get(self._program.makers[source])
-        for host in (maker, self._passes.get(source)):
-            if host is not None and host != number and self._fits(host, fusion, source):
+        values = {self._program.sources[use] for use in fusion.reads}
+        alike = [value for value in values if self._size(value) == self._size(source)]
+        makers = [(value, self._fusion_of.get(self._program.makers[value])) for value in alike]
+        hosts = sorted(makers, key=lambda pair: -self._program.makers[pair[0]])
+        for value, host in (*hosts, (source, self._passes.get(source))):
+            if host is not None and host != number and self._fits(host, fusion, value):
                 self._join(host, number)
                 return
         self._passes.setdefault(source, number)
@@ -358,6 +361,55 @@ def role_of(program: Program, op: int, policy: CompilerProfile) -> Role:
         alone = not read_by_windows(program, op) if pads else program.op_strided[op] <= 2
         return Role.OPAQUE if alone else role(name)
     return role(name)
+
+
+def join_products(
+    program: Program,
+    roots: Sequence[LaunchedFusion],
+    fusions: Sequence[LaunchedFusion],
+    roles: Sequence[Role],
+) -> list[LaunchedFusion]:
+    """Each product inside the elementwise fusion whose root alone reads it; of several the last."""
+    readers: dict[int, set[int]] = {}
+    for root in roots:
+        for use in root.reads:
+            readers.setdefault(program.sources[use], set()).add(root.op)
+    products = {root.op for root in roots if len(root.contractions) == 1}
+    home = {fusion.ops[0]: fusion for fusion in fusions if len(fusion.ops) == 1}
+    returned = {program.sources[result.use] for result in program.results}
+
+    def joins(value: int, fusion: LaunchedFusion) -> bool:
+        op, first = program.makers[value], fusion.ops[0]
+        alone = op in products and op in home and len(readers[value]) == 1
+        sizes = {program.elements[value], program.elements[program.values_of(first)[0]]}
+        often = program.op_trips[op] == program.op_trips[first]
+        return alone and value not in returned and len(sizes) == 1 and bool(often)
+
+    taken: dict[int, int] = {}
+    for fusion in fusions:
+        if not fusion.contractions and all(roles[op] is Role.FUSIBLE for op in fusion.ops):
+            values = {program.sources[use] for use in fusion.reads}
+            found = [value for value in values if joins(value, fusion)]
+            if found:
+                taken[fusion.ops[0]] = max(found)
+    gone = {program.makers[value] for value in taken.values()}
+    joined = []
+    for fusion in fusions:
+        if fusion.ops[0] in gone:
+            continue
+        value = taken.get(fusion.ops[0])
+        if value is None:
+            joined.append(fusion)
+            continue
+        product = home[program.makers[value]]
+        reads: dict[int, int] = {}
+        for use in sorted((*fusion.reads, *product.reads)):
+            reads.setdefault(program.sources[use], use)
+        reads.pop(value)
+        dots = tuple(sorted({*fusion.contractions, *product.contractions}))
+        kept = tuple(sorted(reads.values()))
+        joined.append(LaunchedFusion(ops=fusion.ops, reads=kept, contractions=dots))
+    return joined
 
 
 def read_by_windows(program: Program, op: int) -> bool:
