@@ -14,7 +14,7 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.evaluator import Cost, Evaluator, Refined
 from toast.costmodel.network.collectives import Kind
-from toast.costmodel.passes.while_loop_all_reduce_motion import AddedSum, added_sums
+from toast.costmodel.passes.while_loop_all_reduce_motion import added_sums
 from toast.costmodel.program.buffers import carried_constants
 from toast.costmodel.program.pins import Axes, Layout
 from toast.costmodel.tables import Scratch
@@ -75,6 +75,19 @@ class ResolvedMove:
     traded: frozenset[int]
     exchanged: frozenset[int]
     gathered: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSum:
+    """Partial sums of an op, or a part of them, that a loop adds to what it carries.
+
+    `body` and `condition` are the carried value in the loop's regions, `path` the uses from the
+    op's result to the loop's end.
+    """
+
+    condition: int
+    body: int
+    path: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +153,13 @@ class ResolvedPlan:
         first = int(self.evaluator.tables.partial_sums.result_start[row])
         return bool(self.scratch.reduce_scatters.reason[first] == CollectiveReason.ADDED)
 
-    def loop_sums(self) -> dict[int, list[AddedSum]]:
+    def loop_sums(self) -> dict[int, list[LoopSum]]:
         """The ops whose partial sums loops carry and are summed behind them, and as what parts."""
         return {
-            op: parts
+            op: [
+                LoopSum(condition=one.slot.condition, body=one.slot.body, path=one.path)
+                for one in parts
+            ]
             for op, parts in added_sums(self.evaluator.analysis.program).items()
             if self._is_behind_loop(op)
         }

@@ -8,8 +8,7 @@ import numpy as np
 
 from toast.analysis.load import Source
 from toast.analysis.program import Program
-from toast.costmodel.passes.while_loop_all_reduce_motion import AddedSum
-from toast.costmodel.resolved import ResolvedPlan
+from toast.costmodel.resolved import LoopSum, ResolvedPlan
 from toast.emit.lowering.reductions import ADD, combining
 from toast.emit.lowering.sums import PlannedSums
 from toast.emit.specs import Specs
@@ -38,12 +37,12 @@ def find_loop_sums(
     program = source.program
     read = np.bincount(program.use_value, minlength=program.values)
     for maker, parts in resolved.loop_sums().items():
-        unread = not any(read[one.slot.condition] for one in parts)
+        unread = not any(read[one.condition] for one in parts)
         stay = all(_stays(program, specs, one) for one in parts)
         if unread and stay and _adds(source, sums, maker):
             axes = sums.reduced(maker)
             for one in parts:
-                found.carried[one.slot.body] = axes
+                found.carried[one.body] = axes
                 found.inside.update((program.sources[use], axes) for use in one.path)
     return found
 
@@ -57,9 +56,9 @@ def _adds(source: Source, sums: PlannedSums, op: int) -> bool:
     return sums.is_sum(op)
 
 
-def _stays(program: Program, specs: Specs, one: AddedSum) -> bool:
+def _stays(program: Program, specs: Specs, one: LoopSum) -> bool:
     """Whether partial sums are wanted as they are kept, all the way."""
-    (added, last), body = one.path[-2:], one.slot.body
+    (added, last), body = one.path[-2:], one.body
     return specs.value(program.sources[last]) == specs.value(body) and all(
         specs.use(use) == specs.value(program.sources[use])
         for use in (*one.path, *program.uses_of(program.user(added)))
