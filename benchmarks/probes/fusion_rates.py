@@ -98,6 +98,11 @@ def row_sums(*given: Any) -> Any:
     return jnp.sum(functools.reduce(jnp.multiply, given), axis=-1)
 
 
+def summed(axes: tuple[int, ...], x: Any) -> Any:
+    """Sums of squares of what lies in main memory; a sum alone is no fusion, and takes longer."""
+    return jnp.sum(x * x, axis=axes)
+
+
 def on_chip(step: Callable[..., Any], *given: Any) -> Any:
     """A step over what a pass has made, and a pass over its result."""
     given = held(lambda *each: tuple(2 * x for x in each), *given)
@@ -163,6 +168,10 @@ LAYOUTS = {
     **{
         f"sums over rows of {count} of 1 Mi": one(partial(on_chip, row_sums), *[SQUARE] * count)
         for count in (1, 2, 3)
+    },
+    **{
+        f"squares of 64 Mi over {name}": one(partial(summed, axes), (WIDE, WIDE))
+        for name, axes in (("rows", (1,)), ("columns", (0,)), ("both", (0, 1)))
     },
     **{
         f"product of 1 Mi and {count} more": one(
