@@ -254,7 +254,8 @@ def price_fusions(t: Tables, s: Scratch) -> float:
     up the tiles of an image. It reduces elements while it writes others. In a fusion of a product
     only those take time that are rounded: they were computed for the product, or leave it in 16
     bits. A product writes its partial sums in place of what it would make of them, and reductions
-    beside it run behind it. Where all that it moves is on the chip, it starts at once.
+    beside it run behind it. Where all that it moves is on the chip, it starts in its own time, but
+    a convolution takes as long as any fusion.
     """
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:
@@ -267,7 +268,8 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         if t.fusions.dot_start[row] < t.fusions.dot_start[row + 1]:
             spent *= t.chip.feeding
             handling = max(max(narrow, fed) * t.chip.each_rounded, reducing)
-            start = t.chip.product_start if moved == 0.0 else start
+            convolves = t.fusions.dot_window[t.fusions.dot_start[row], WIDEST] > 0
+            start = t.chip.product_start if moved == 0.0 and not convolves else start
         else:
             reduced = _most_reduced(t, s, row) * t.chip.each_reduced
             handling = read * t.chip.each_element + max(made * t.chip.each_element, reduced)
