@@ -35,8 +35,8 @@ class FusionRules:
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
     a fusion without a product reads or writes, `reducing_cost` one that it reduces where it writes
     fewer, and `narrowing_cost` one that is rounded inside a product: computed to feed it, or made
-    by it in 16 bits. `product_start` is the part of `op_overhead` that a product takes whose
-    operands and result are on the chip.
+    by it in 16 bits. `product_start` is how long a product takes to start whose operands and
+    result are on the chip, over `op_overhead`.
     """
 
     fuses: bool

@@ -38,7 +38,7 @@ from toast.costmodel.passes.fusion_chains import (
 )
 from toast.costmodel.passes.fusion_kernel import Bools, FusionGraph, Needs, fuse_values
 from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
-from toast.costmodel.passes.output_fusion import join_products, made_by_products
+from toast.costmodel.passes.output_fusion import elementwise, join_products, made_by_products
 from toast.costmodel.passes.reduction_fusion import merge_reductions
 from toast.costmodel.passes.scatter_expander import SCATTER, expand_scatters
 from toast.costmodel.program.contractions import BATCH, Sides, product_sides
@@ -345,9 +345,9 @@ def _schedule(program: Program, flow: Flow, roots: LaunchedFusions) -> Ints:
 def fused_into_update(program: Program, fusion: Fusion) -> set[int]:
     """Stored products whose only reader is one elementwise fusion: computed inside it.
 
-    Whether or not it runs as one with that, which has no product of its own. They are stored all
-    the same where their partial sums are added up over devices, and where a reduction reads them,
-    even one that runs beside the product.
+    That has no product of its own, but may have been joined with this one. They are stored all the
+    same where their partial sums are added up over devices, and where a reduction reads them, even
+    one that runs beside the product.
     """
     if not fusion.profile.fusion.fuses_into_update:
         return set()
@@ -358,7 +358,7 @@ def fused_into_update(program: Program, fusion: Fusion) -> set[int]:
     kept = np.zeros(program.values, dtype=np.bool_)
     kept[source[[result.use for result in program.results]]] = True
     kept[source[roots.reads[reduces]]] = True
-    alone = elementwise(fusion) & (np.diff(launched.dot_start) == 0)
+    alone = elementwise(fusion.flow, launched) & (np.diff(launched.dot_start) == 0)
     inside = alone[launched.rows(launched.read_start)]
     values = source[launched.reads[inside]]
     computed = (readers[values] == 1) & ~kept[values] & made[program.value_op[values]]
@@ -367,11 +367,3 @@ def fused_into_update(program: Program, fusion: Fusion) -> set[int]:
     joined[launched.ops] = False
     inner = np.flatnonzero(joined[program.value_op] & fusion.written & ~kept)
     return set(values[computed].tolist()) | set(inner.tolist())
-
-
-def elementwise(fusion: Fusion) -> Bools:
-    """Of each fusion whether all of its ops are elementwise."""
-    launched = fusion.launched
-    found = np.ones(len(launched), dtype=np.bool_)
-    found[launched.rows(launched.op_start)[fusion.flow.role[launched.ops] != Role.FUSIBLE]] = False
-    return found

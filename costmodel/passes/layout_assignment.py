@@ -12,7 +12,8 @@ import numpy as np
 
 from toast.analysis.program import ARGUMENT, Ints, Program
 from toast.analysis.types import itemsize
-from toast.costmodel.passes.fusion import SCATTERS, Fusion, batch_dims, elementwise
+from toast.costmodel.passes.fusion import SCATTERS, Fusion, batch_dims
+from toast.costmodel.passes.output_fusion import elementwise
 from toast.costmodel.passes.scatter_expander import pooled_places
 from toast.costmodel.passes.space_to_batch import given_images
 from toast.costmodel.program.arrays import spans
@@ -163,7 +164,7 @@ def assign_layouts(program: Program, fusion: Fusion) -> OtherLayouts:
     np.minimum.at(first, np.concatenate([reader, maker]), product[np.concatenate([read, made])])
     given = np.zeros(program.values, dtype=np.bool_)
     given[[argument.value for argument in program.arguments]] = True
-    looping, own = elementwise(fusion), np.full(len(launched), -1)
+    looping, own = elementwise(fusion.flow, launched), np.full(len(launched), -1)
     own[looping] = program.value_shape[program.op_values[launched.first_op[looping]]]
     reading = np.zeros(len(launched), dtype=np.bool_)
     reading[reader[given[read] & (program.value_shape[read] == own[reader])]] = True

@@ -31,7 +31,8 @@ def join_products(
     home, single = _home(program, launched), np.diff(launched.op_start) == 1
     row, read = launched.rows(launched.read_start), program.use_value[launched.reads]
     made = program.value_op[read]
-    joins = _elementwise(flow, launched)[row] & _alone(program, roots)[read] & (home[made] >= 0)
+    loops = elementwise(flow, launched) & (np.diff(launched.dot_start) == 0)
+    joins = loops[row] & _alone(program, roots)[read] & (home[made] >= 0)
     joins &= made_by_products(program, roots)[made] & single[home[made]]
     row, read, made = row[joins], read[joins], made[joins]
     first = launched.first_op[row]
@@ -53,9 +54,9 @@ def _home(program: Program, launched: LaunchedFusions) -> Ints:
     return found
 
 
-def _elementwise(flow: Flow, launched: LaunchedFusions) -> Bools:
-    """Of each fusion whether all of its ops are elementwise, and there is no product inside."""
-    found = np.diff(launched.dot_start) == 0
+def elementwise(flow: Flow, launched: LaunchedFusions) -> Bools:
+    """Of each fusion whether all of its ops are elementwise."""
+    found = np.ones(len(launched), dtype=np.bool_)
     found[launched.rows(launched.op_start)[flow.role[launched.ops] != Role.FUSIBLE]] = False
     return found
 

@@ -32,8 +32,7 @@ from toast.costmodel.program.op_traits import Role, is_priced_elsewhere
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
 from toast.costmodel.terms.journal import Entry
-from toast.costmodel.terms.reshards import Edges, Widths
-from toast.costmodel.terms.reshards import reduced as over_rows
+from toast.costmodel.terms.reshards import Edges, Widths, reduced
 from toast.costmodel.terms.rows import CUTTING, SLICING, UPDATING, WeightedRows, of_role
 from toast.costmodel.terms.sources import Runs, Sources
 from toast.costmodel.terms.term import Term
@@ -201,7 +200,7 @@ def _again(program: Program, launched: LaunchedFusions, equal: Ints) -> Bools:
     """Fusions that write nothing but what others have written before."""
     writes, ops = np.zeros(program.ops, dtype=np.bool_), launched.ops
     writes[ops] = True
-    return over_rows(np.logical_and, (equal[ops] != ops) & writes[equal[ops]], launched.op_start)
+    return reduced(np.logical_and, (equal[ops] != ops) & writes[equal[ops]], launched.op_start)
 
 
 def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
@@ -424,7 +423,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
     """The rows as columns."""
     dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]
-    moved, reduced = [row.written + row.read for row in rows], [row.reduced for row in rows]
+    moved, reductions = [row.written + row.read for row in rows], [row.reduced for row in rows]
     placed = [row.placed for row in rows]
     return Fusions(
         weight=floats(list(rows.values())),
@@ -442,9 +441,9 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
             -1, len(NO_WINDOW)
         ),
         dot_width=_widths([dot.operands for row in dots for dot in row]),
-        reduced_start=starts(reduced),
-        reduced_tensor_start=starts([tensors for row in reduced for tensors in row]),
-        reduced_tensor=flat([tensors for row in reduced for tensors in row]),
+        reduced_start=starts(reductions),
+        reduced_tensor_start=starts([tensors for row in reductions for tensors in row]),
+        reduced_tensor=flat([tensors for row in reductions for tensors in row]),
         copied_start=starts([row.copied for row in rows]),
         copied=flat([row.copied for row in rows]),
         placed_start=starts(placed),
@@ -485,11 +484,11 @@ def fusion_scratch(fusions: Fusions, stale: Bools) -> FusionScratch:
 def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
     """A fusion depends on what it reads, writes and multiplies."""
     moved, dots = rows_of(fusions.tensor_start), rows_of(fusions.dot_start)
-    reduced = rows_of(fusions.reduced_start)[rows_of(fusions.reduced_tensor_start)]
+    reductions = rows_of(fusions.reduced_start)[rows_of(fusions.reduced_tensor_start)]
     return paired(
         (moved, owners.tensor[fusions.tensor]),
         (moved, owners.tensor[fusions.whole]),
-        (reduced, owners.tensor[fusions.reduced_tensor]),
+        (reductions, owners.tensor[fusions.reduced_tensor]),
         (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
         (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
         (dots, fusions.dot_unit),
@@ -516,7 +515,8 @@ def _bound(bounds: Bounds) -> None:
     for row in range(len(fusions.weight)):
         weight = float(fusions.weight[row])
         multiplies = fusions.dot_start[row] < fusions.dot_start[row + 1]
-        bounds.add_constant(weight * (chip.product_start if multiplies else chip.overhead))
+        start = min(chip.product_start, chip.overhead) if multiplies else chip.overhead
+        bounds.add_constant(weight * start)
         bounds.add_roofline(_roofline(bounds, row), weight)
 
 

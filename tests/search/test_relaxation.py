@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from examples import gemma
 from tests.costmodel.profiles import holding
+from tests.costmodel.texts import main, product
 from tests.modules import analysed, text
 from tests.search.problems import gemma_problem, problem_of
 from toast.costmodel.evaluator import Evaluator, State
@@ -70,6 +71,23 @@ def test_no_state_is_cheaper_where_the_chip_itself_holds_a_part(buffers: int) ->
             state = random_state(problem, random)
             found = score(instance, relaxation.choice(state))
             assert found.cost <= problem.cost(state)[0] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "tpu-v5p"])
+@pytest.mark.parametrize("side", [512, 32768])
+def test_no_state_is_cheaper_wherever_products_start(side: int, device: str) -> None:
+    """Those on the chip start sooner on a v5e than those from main memory, and later on a v5p."""
+    x, w = f"128x{side}xf32", f"{side}x{side}xf32"
+    module = main(f"x:{x} w:{w}", [product(f"y:{x}", f"x:{x}", f"w:{w}")], f"y:{x}")
+    evaluator = Evaluator(analysed(module), Mesh.parse("a=2"), find(device))
+    problem = Problem(
+        evaluator=evaluator, reward=evaluator.reward(1e12), actions=action_space(evaluator)
+    )
+    relaxation = Relaxation(problem)
+    instance = relaxation.instance()
+    for state in [(), *((action,) for action in problem.actions)]:
+        found = score(instance, relaxation.choice(state))
+        assert found.cost <= problem.cost(state)[0] * (1 + 1e-9)
 
 
 def test_the_relaxation_of_plain_products_is_exact() -> None:
