@@ -115,6 +115,21 @@ CONVOLUTIONS = {
     "image, stride 2, one pixel": Convolution(
         form=IMAGE, source=256, made=256, side=1, stride=2, batch=16, pixels=28
     ),
+    "image, stride 2, 32 of 16 x 16": Convolution(
+        form=IMAGE, source=512, made=512, stride=2, batch=32, pixels=16
+    ),
+    "image, stride 2, 64 of 16 x 16": Convolution(
+        form=IMAGE, source=512, made=512, stride=2, batch=64, pixels=16
+    ),
+    "image, stride 4, 8 of 16 x 16": Convolution(
+        form=IMAGE, source=256, made=256, side=5, stride=4, pixels=16
+    ),
+    "image, stride 2, 4 of 32 x 32": Convolution(
+        form=IMAGE, source=128, made=128, stride=2, batch=4
+    ),
+    "image, stride 2, 5 x 5, 4 of 32 x 32": Convolution(
+        form=IMAGE, source=128, made=128, side=5, stride=2, batch=4
+    ),
     "filter of 160 to 256": Convolution(form=FILTER, source=160, made=256),
     "filter of 256 to 160": Convolution(form=FILTER, source=256, made=160),
     "256 groups of one": Convolution(form=FORWARD, source=256, made=256, groups=256),
@@ -130,6 +145,6 @@ CONVOLUTIONS = {
 PROBE = Probe(
     name="convolution_tiling",
     figures="cycles of a convolution of computed images",
-    targets=("tpu-v5e:2x4", "tpu-v3:2x2"),
+    targets=("tpu-v5e:2x4", "tpu-v3:2x2", "tpu-v5p:2x2x2"),
     cases={name: Case.of(one.module, cycles) for name, one in CONVOLUTIONS.items()},
 )

@@ -12,7 +12,14 @@ AS_IS = "as it is"
 NEVER = 1e18
 
 NEUTRAL: Mapping[str, Mapping[str, float]] = {
-    "fusion": {"operand_cost": 1.0, "element_cost": 1.0, "narrowing_cost": 1.0},
+    "fusion": {
+        "operand_cost": 1.0,
+        "element_cost": 1.0,
+        "reducing_cost": 0.0,
+        "product_start": 1.0,
+        "narrowing_cost": 1.0,
+    },
+    "convolution_tiling": {"rows_apart": 1},
     "dot_tiling": {"resident_share": 0.0},
     "all_reduce_combiner": {"max_bytes": NEVER},
     "bf16_narrowing": {"rounding_rate": 1.0},

@@ -146,10 +146,12 @@ class DotTilingRules:
 class ConvolutionTilingRules:
     """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows.
 
-    Where a stride puts zeros between pixels, rows of zeros are left out if images fill a tile.
+    Where a stride puts zeros between pixels, these are left out, and fewer than `rows_apart` images
+    take the time of so many.
     """
 
     fills_tiles: bool
+    rows_apart: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,12 @@ import numpy as np
 
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.incremental import in_blocks, padding, side
+from toast.costmodel.passes.space_to_batch import LINE
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-ROW, WIDEST, APART, GROUP, MADE = range(5)
+ROW, WIDEST, APART, SPREAD, GROUP, MADE = range(6)
 """The columns of `dot_window`."""
 
 
@@ -39,14 +40,34 @@ def grouped_padding(t: Tables, dot: int, batch: float) -> float:
 def more_pixels(t: Tables, s: Scratch, dot: int) -> float:
     """How many times as many pixels are convolved as there are.
 
-    Blocks overlap. Where images fill a tile, rows of zeros between pixels are left out.
+    Blocks overlap. Zeros between pixels are left out, but the unit takes other weights for each
+    pixel of a window then, and as long for few images as for `rows_apart`.
     """
-    tensor, apart = t.fusions.dot_operand[dot, 0, 1], t.fusions.dot_window[dot, APART]
-    if t.tensors.image[tensor, 0] < 0:
+    tensor, window = t.fusions.dot_operand[dot, 0, 1], t.fusions.dot_window[dot]
+    batch = t.tensors.image[tensor, 0]
+    if batch < 0:
         return 1.0
-    if apart > 1 and side(t, s, tensor, t.tensors.image[tensor, 0]) >= t.chip.tile_rows:
-        return 1.0 / apart
-    return max(in_blocks(t, s, tensor), 1.0) if t.fusions.dot_window[dot, WIDEST] > 1 else 1.0
+    blocks = in_blocks(t, s, tensor) if window[WIDEST] > 1 else 0.0
+    if window[APART] == 1:
+        return max(blocks, 1.0)
+    if not _apart_in_blocks(t, s, dot):
+        blocks = 0.0
+    images = side(t, s, tensor, batch) * (t.chip.tile_rows if blocks > 0.0 else 1)
+    return max(blocks, 1.0) * tiled(float(images), t.chip.rows_apart) / window[SPREAD]
+
+
+@inner
+def _apart_in_blocks(t: Tables, s: Scratch, dot: int) -> bool:
+    """Whether an image whose pixels lie apart is convolved in blocks, if it is one of few.
+
+    It has lines of pixels, a window of at most twice the stride, and blocks of more than two
+    pixels where windows overlap.
+    """
+    window, image = t.fusions.dot_window[dot], t.tensors.image[t.fusions.dot_operand[dot, 0, 1]]
+    pixels = side(t, s, t.fusions.dot_operand[dot, 0, 1], image[1]) // t.chip.tile_rows
+    overlap = window[WIDEST] > window[APART]
+    narrow = window[WIDEST] <= 2 * window[APART]
+    return bool(image[LINE] >= 0 and narrow and (pixels > 2 or not overlap))
 
 
 @inner

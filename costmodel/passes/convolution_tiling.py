@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from toast.analysis.program import Program
@@ -15,13 +16,14 @@ class FilterWindow(NamedTuple):
 
     That is a row of the window, and 0 where pixels themselves are contracted, as in the gradient of
     a filter. `widest` is the longest side of the window, 0 for what is no convolution. `apart` is
-    how far apart pixels are put that are read, with zeros between, as where a stride is undone.
-    Each group of channels, where there are groups, makes `made` channels of `contracted`.
+    how far apart pixels are put that are read, with zeros between, as where a stride is undone: at
+    most along one side, and `spread` along all of them. Each group of channels, where there are groups, makes `made` channels of `contracted`.
     """
 
     row: int = 0
     widest: int = 0
     apart: int = 1
+    spread: int = 1
     contracted: int = 0
     made: int = 0
 
@@ -48,8 +50,10 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Filter
         pairs = zip(shape, names, strict=True)
         sides = [size for size, name in pairs if name < 0 or name not in known]
         row = 0 if op in gradients else (sides or [1])[-1]
-        apart = 1 if op in gradients else _apart(program, op)
-        found[op] = FilterWindow(row=row, widest=max(sides, default=1), apart=apart)
+        apart = [1] if op in gradients else _apart(program, op)
+        found[op] = FilterWindow(
+            row=row, widest=max(sides, default=1), apart=max(apart), spread=math.prod(apart)
+        )
         if op not in gradients and _grouped(program, op):
             contracted, out = _group(program, op)
             found[op] = found[op]._replace(contracted=contracted, made=out)
@@ -66,8 +70,8 @@ def _group(program: Program, op: int) -> tuple[int, int]:
     return image[left.index(name)] // groups, filters[right.index(name)] // groups
 
 
-def _apart(program: Program, op: int) -> int:
-    """By how much the sides of an image grow that is convolved, and not by its window."""
+def _apart(program: Program, op: int) -> list[int]:
+    """By how much each side of an image grows that is convolved, and not by its window."""
     left, right, made = _names(program, op)
     source, value = program.sources[program.uses_of(op)[0]], program.values_of(op)[0]
     read = dict(zip(left, program.shape(source), strict=True))
@@ -76,7 +80,7 @@ def _apart(program: Program, op: int) -> int:
         for size, name in zip(program.shape(value), made, strict=True)
         if name >= 0 and name not in right and read.get(name, 0) > 1
     ]
-    return max(1, *shared) if shared else 1
+    return [1, *(ratio for ratio in shared if ratio > 1)]
 
 
 def convolution_sides(program: Program, rules: ConvolutionTilingRules) -> dict[int, Sides]:
