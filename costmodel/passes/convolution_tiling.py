@@ -17,7 +17,8 @@ class FilterWindow(NamedTuple):
     That is a row of the window, and 0 where pixels themselves are contracted, as in the gradient of
     a filter. `widest` is the longest side of the window, 0 for what is no convolution. `apart` is
     how far apart pixels are put that are read, with zeros between, as where a stride is undone: at
-    most along one side, and `spread` along all of them. Each group of channels, where there are groups, makes `made` channels of `contracted`.
+    most along one side, and `spread` along all of them. Each group of channels, where there are
+    groups, makes `made` channels of `contracted`.
     """
 
     row: int = 0
